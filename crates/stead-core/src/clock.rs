@@ -1,0 +1,132 @@
+//! The time, as a value that is handed in.
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// A moment: nanoseconds since 1970, UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// The moment so many whole seconds after 1970.
+    pub fn from_secs(seconds: i64) -> Self {
+        Timestamp(seconds.saturating_mul(1_000_000_000))
+    }
+
+    /// Whole seconds since 1970, rounded down.
+    pub fn as_secs(self) -> i64 {
+        self.0.div_euclid(1_000_000_000)
+    }
+
+    /// Whole milliseconds since 1970, rounded down.
+    pub fn as_millis(self) -> i64 {
+        self.0.div_euclid(1_000_000)
+    }
+
+    /// The nanoseconds beyond [`Timestamp::as_secs`].
+    pub fn subsec_nanos(self) -> u32 {
+        u32::try_from(self.0.rem_euclid(1_000_000_000)).expect("a remainder below 10^9")
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        let nanos = match time.duration_since(UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
+            Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),
+        };
+        Timestamp(nanos)
+    }
+}
+
+impl std::fmt::Display for Timestamp {
+    /// As RFC 3339 in UTC, to the millisecond.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = self.as_secs();
+        let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        let (year, month, day) = civil(days);
+        let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+        let millis = self.subsec_nanos() / 1_000_000;
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    }
+}
+
+/// The Gregorian date of a day counted from 1970-01-01, by 400-year cycles that begin on a 1 March.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let cycle = shifted.div_euclid(146_097);
+    let day_of_cycle = shifted.rem_euclid(146_097);
+    let year_of_cycle =
+        (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524 - day_of_cycle / 146_096) / 365;
+    let day_of_year = day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = cycle * 400 + year_of_cycle + i64::from(month <= 2);
+    (year, month, day)
+}
+
+/// Tells the time.
+pub trait Clock: Debug + Send + Sync {
+    /// Now.
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        SystemTime::now().into()
+    }
+}
+
+/// A clock that stands still until it is moved.
+#[derive(Debug, Default)]
+pub struct FixedClock(AtomicI64);
+
+impl FixedClock {
+    /// A clock that shows this moment.
+    pub fn at(moment: Timestamp) -> Self {
+        FixedClock(AtomicI64::new(moment.0))
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, by: Duration) {
+        let nanos = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
+        self.0.fetch_add(nanos, Ordering::Relaxed);
+    }
+}
+
+impl Clock for FixedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_shown_as_a_date() {
+        assert_eq!(Timestamp::default().to_string(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(Timestamp(951_826_154_987_654_321).to_string(), "2000-02-29T12:09:14.987Z");
+        assert_eq!(Timestamp(-1).to_string(), "1969-12-31T23:59:59.999Z");
+        assert_eq!(Timestamp::from_secs(4_107_542_399).to_string(), "2100-02-28T23:59:59.000Z");
+        assert_eq!(Timestamp::from_secs(4_107_542_400).to_string(), "2100-03-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn a_fixed_clock_moves_only_when_told() {
+        let clock = FixedClock::at(Timestamp::from_secs(5));
+        assert_eq!(clock.now(), clock.now());
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(clock.now(), Timestamp::from_secs(7));
+    }
+}

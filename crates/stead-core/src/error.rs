@@ -1,0 +1,315 @@
+//! What the door answers when it can't: sentences that tell the reader, often a model, what to do next.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::edit::EditError;
+use crate::glob::GlobError;
+use crate::path::{PathError, VfsPath};
+use crate::scope::{Access, AccessScope};
+use crate::search::PatternError;
+use crate::store::StoreError;
+
+/// The result of an operation at the door.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The few kinds of failure that every edge tells apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// Nothing is there.
+    NotFound,
+    /// Something is there already.
+    AlreadyExists,
+    /// The caller may not.
+    Denied,
+    /// It changed in between; read again.
+    Conflict,
+    /// The call itself is wrong.
+    Invalid,
+    /// This can't be done here.
+    Unsupported,
+    /// It may work later.
+    Unavailable,
+    /// Too much at once.
+    TooLarge,
+    /// The allowance is used up.
+    Quota,
+    /// It was there, and its time is over.
+    Expired,
+    /// What is stored is damaged.
+    Corrupt,
+}
+
+impl ErrorKind {
+    /// The stable code: `not_found`.
+    pub fn code(self) -> &'static str {
+        match self {
+            ErrorKind::NotFound => "not_found",
+            ErrorKind::AlreadyExists => "already_exists",
+            ErrorKind::Denied => "denied",
+            ErrorKind::Conflict => "conflict",
+            ErrorKind::Invalid => "invalid",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Unavailable => "unavailable",
+            ErrorKind::TooLarge => "too_large",
+            ErrorKind::Quota => "quota",
+            ErrorKind::Expired => "expired",
+            ErrorKind::Corrupt => "corrupt",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+/// Why an operation did not happen. Nothing has changed. Only logical paths stand in it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The text is no path.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// The path lies under no Workspace; whether anything exists there is not said.
+    #[error("`{path}` is in none of your Workspaces{}", instead(Access::Read, workspaces))]
+    Outside {
+        /// The path.
+        path: VfsPath,
+        /// The Workspaces there are.
+        workspaces: Vec<VfsPath>,
+    },
+    /// The Workspace's scope does not allow it.
+    #[error(
+        "`{path}` is in the Workspace `{workspace}`, which is {scope}: {} is not allowed there{}",
+        access.doing(),
+        instead(*access, allowed)
+    )]
+    Scope {
+        /// The path.
+        path: VfsPath,
+        /// The Workspace it is in.
+        workspace: VfsPath,
+        /// Its scope.
+        scope: AccessScope,
+        /// What was asked for.
+        access: Access,
+        /// The Workspaces where it is allowed.
+        allowed: Vec<VfsPath>,
+    },
+    /// A `protect` glob covers it.
+    #[error(
+        "`{path}` is protected in the Workspace `{workspace}` and read-only for agents; ask the person who runs it to change it"
+    )]
+    Protected {
+        /// The path.
+        path: VfsPath,
+        /// The Workspace it is in.
+        workspace: VfsPath,
+    },
+    /// A symlink's target is under no Workspace.
+    #[error(
+        "`{path}` is a symlink, or lies behind one, that leads outside your Workspaces; it can't be followed"
+    )]
+    LeadsOutside {
+        /// The path as it was written.
+        path: VfsPath,
+    },
+    /// Symlinks lead in circles.
+    #[error("`{path}` leads through too many symlinks, perhaps in a circle")]
+    TooManyLinks {
+        /// The path as it was written.
+        path: VfsPath,
+    },
+    /// A recursive operation would reach into another Workspace.
+    #[error("`{path}` holds the Workspace `{nested}`, which can't be moved, copied or removed along with it")]
+    HoldsWorkspace {
+        /// The path.
+        path: VfsPath,
+        /// The Workspace below it.
+        nested: VfsPath,
+    },
+    /// A Workspace's own directory is not the agent's to remove or replace.
+    #[error("`{path}` is a Workspace itself; it can't be moved, replaced or removed, only what is in it")]
+    IsWorkspace {
+        /// The path.
+        path: VfsPath,
+    },
+    /// A level that exists only because Workspaces lie below it.
+    #[error("`{path}` only leads to Workspaces below it; nothing can be changed there")]
+    OnlyLeadsThere {
+        /// The path.
+        path: VfsPath,
+    },
+    /// A whole-file write by someone who read an older version.
+    #[error("`{path}` has changed since you read it; read it again, then write")]
+    ReadAgain {
+        /// The path.
+        path: VfsPath,
+    },
+    /// The edit makes no sense.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    /// A pattern makes no sense.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// A glob makes no sense.
+    #[error(transparent)]
+    Glob(#[from] GlobError),
+    /// There is no such line.
+    #[error("`{path}` has {lines} lines; line {offset} is past its end")]
+    PastTheEnd {
+        /// The path.
+        path: VfsPath,
+        /// How many lines it has.
+        lines: u64,
+        /// The line that was asked for.
+        offset: u64,
+    },
+    /// The file is no text.
+    #[error("`{path}` is binary; read it as bytes")]
+    Binary {
+        /// The path.
+        path: VfsPath,
+    },
+    /// An argument makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// What was moved between Stores did not arrive as it left; the source is still there.
+    #[error(
+        "`{path}` did not arrive as it was read; the source is untouched, and what arrived was removed again"
+    )]
+    Garbled {
+        /// The destination.
+        path: VfsPath,
+    },
+    /// What a Store said of a path.
+    #[error("{}", about(path, cause))]
+    Store {
+        /// The path, as the caller knows it.
+        path: VfsPath,
+        /// What the Store said.
+        #[source]
+        cause: StoreError,
+    },
+}
+
+impl Error {
+    /// The kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Path(_)
+            | Error::TooManyLinks { .. }
+            | Error::Edit(_)
+            | Error::Pattern(_)
+            | Error::Glob(_)
+            | Error::PastTheEnd { .. }
+            | Error::Invalid(_) => ErrorKind::Invalid,
+            Error::Outside { .. }
+            | Error::Scope { .. }
+            | Error::Protected { .. }
+            | Error::LeadsOutside { .. }
+            | Error::HoldsWorkspace { .. }
+            | Error::IsWorkspace { .. }
+            | Error::OnlyLeadsThere { .. } => ErrorKind::Denied,
+            Error::ReadAgain { .. } => ErrorKind::Conflict,
+            Error::Binary { .. } => ErrorKind::Unsupported,
+            Error::Garbled { .. } => ErrorKind::Corrupt,
+            Error::Store { cause, .. } => cause.kind(),
+        }
+    }
+
+    /// What a Store said, if that is what it is.
+    pub fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            Error::Store { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+/// The end of a refusal: where it would be allowed.
+fn instead(access: Access, allowed: &[VfsPath]) -> String {
+    const SHOWN: usize = 8;
+    if allowed.is_empty() {
+        return match access {
+            Access::Read => "; you have none that you may read".into(),
+            access => format!("; you have no Workspace to {} in", access.verb()),
+        };
+    }
+    let names: Vec<_> = allowed.iter().take(SHOWN).map(|prefix| format!("`{prefix}`")).collect();
+    let rest = allowed.len().saturating_sub(SHOWN);
+    let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+    format!("; you may {} in {}{more}", access.verb(), names.join(", "))
+}
+
+/// A Store's answer as a sentence about a path, with what to do next where there is something to do.
+fn about(path: &VfsPath, cause: &StoreError) -> String {
+    match cause {
+        StoreError::NotFound => format!("`{path}` does not exist; list its directory to see what does"),
+        StoreError::AlreadyExists => {
+            format!("`{path}` exists already; choose another name, or say that it may be overwritten")
+        }
+        StoreError::NotADirectory => format!("`{path}`, or a part of it, is not a directory"),
+        StoreError::IsADirectory => format!("`{path}` is a directory; list it instead, or name a file in it"),
+        StoreError::NotEmpty => format!("`{path}` is not empty; remove it recursively, or empty it first"),
+        StoreError::Conflict => {
+            format!("`{path}` has changed since it was read; read it again, then repeat the change")
+        }
+        StoreError::NoMatch => {
+            format!("`{path}` does not hold the text to be replaced; read it and copy the text exactly")
+        }
+        StoreError::Ambiguous(count) => format!(
+            "`{path}` holds the text to be replaced {count} times; give more of the text around it, or replace all"
+        ),
+        StoreError::Special(kind) => format!("`{path}` is a {kind}, which can be neither read nor written"),
+        StoreError::IntoItself => format!("`{path}` can't be moved or copied into itself"),
+        StoreError::Spared { path: inner } => {
+            format!(
+                "`{path}` can't be moved, copied or removed as a whole: `{inner}` is protected and read-only for agents"
+            )
+        }
+        StoreError::TooLarge { size, limit } => {
+            format!("`{path}` has {size} bytes; at most {limit} are allowed")
+        }
+        StoreError::Name(reason) => format!("`{path}` can't be the name of a file here: {reason}"),
+        StoreError::HostDenied => {
+            format!("the host does not let Stead reach `{path}`; its owner has to allow it")
+        }
+        StoreError::NoSpace => format!("`{path}` was not written: no space is left where it is stored"),
+        StoreError::Corrupt(what) => {
+            format!("what is stored for `{path}` is damaged: {what}; run `stead verify`")
+        }
+        StoreError::Link(_) => format!("`{path}` is a symlink"),
+        StoreError::Invalid(what) => format!("`{path}`: {what}"),
+        StoreError::Unsupported(what) => format!("`{path}`: {what}"),
+        StoreError::Unavailable { what, .. } => {
+            format!("`{path}` can't be reached right now: {what}; try again")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_where_it_would_be_allowed() {
+        let path = |text| VfsPath::parse(text).unwrap();
+        let error = Error::Scope {
+            path: path("/docs/a.md"),
+            workspace: path("/docs"),
+            scope: AccessScope::ReadOnly,
+            access: Access::Write,
+            allowed: vec![path("/notes")],
+        };
+        assert_eq!(
+            error.to_string(),
+            "`/docs/a.md` is in the Workspace `/docs`, which is READ_ONLY: writing is not allowed there; \
+             you may write in `/notes`"
+        );
+        assert_eq!(error.kind().code(), "denied");
+    }
+}

@@ -1,0 +1,98 @@
+//! Who acts, and the act.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+
+/// Who is calling. It comes from the connection, never from a parameter.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    /// The agent.
+    pub agent: String,
+    /// The thread the agent works in, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    /// The organization the agent belongs to, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub organization: Option<String>,
+    /// The team within it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub team: Option<String>,
+}
+
+impl Identity {
+    /// An agent outside any organization or thread.
+    pub fn agent(name: impl Into<String>) -> Self {
+        Identity { agent: name.into(), thread: None, organization: None, team: None }
+    }
+
+    /// The same agent, in a thread.
+    pub fn with_thread(self, thread: impl Into<String>) -> Self {
+        Identity { thread: Some(thread.into()), ..self }
+    }
+}
+
+/// Names one operation, everywhere and for good. Later ones sort after earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OperationId(Uuid);
+
+impl OperationId {
+    /// A fresh id for an operation that happens at `at`.
+    pub fn fresh(at: Timestamp) -> Self {
+        let seconds = u64::try_from(at.as_secs()).unwrap_or(0);
+        OperationId(Uuid::new_v7(uuid::Timestamp::from_unix(
+            uuid::ContextV7::new(),
+            seconds,
+            at.subsec_nanos(),
+        )))
+    }
+
+    /// Its 16 bytes, as Stores keep it.
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+
+    /// The id with these 16 bytes.
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        OperationId(Uuid::from_bytes(bytes))
+    }
+}
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+/// One act of one identity; all that it changes, in however many Stores, belongs to it.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    /// Its id.
+    pub id: OperationId,
+    /// Who acts.
+    pub identity: Arc<Identity>,
+    /// With what: a tool's name, or a command's.
+    pub tool: Cow<'static, str>,
+    /// When.
+    pub at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operation_ids_sort_by_time_and_never_repeat() {
+        let ids: Vec<_> = (0..100).map(|second| OperationId::fresh(Timestamp::from_secs(second))).collect();
+        assert!(ids.is_sorted());
+        let now = Timestamp::from_secs(1_000);
+        assert_ne!(OperationId::fresh(now), OperationId::fresh(now));
+        assert_eq!(OperationId::from_bytes(*ids[3].as_bytes()), ids[3]);
+    }
+}

@@ -1,0 +1,34 @@
+//! The domain of Stead: paths, Access Scopes, Workspaces, the Store port and the one door.
+//!
+//! An agent sees Workspaces, logical paths with an Access Scope, and nothing else. Every file operation of every
+//! surface goes through [`Vfs`], which resolves the path, routes it to a Workspace, asks the scope, and only then
+//! calls the Store behind it. Nothing in this crate knows a disk, a database, a network or a process.
+
+pub mod clock;
+pub mod edit;
+mod error;
+pub mod glob;
+pub mod identity;
+mod lines;
+pub mod name;
+pub mod path;
+pub mod router;
+pub mod scope;
+pub mod search;
+pub mod store;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
+pub mod vfs;
+pub mod workspace;
+
+pub use clock::{Clock, FixedClock, SystemClock, Timestamp};
+pub use edit::{Edit, EditError, Occurrences};
+pub use error::{Error, ErrorKind, Result};
+pub use identity::{Identity, Operation, OperationId};
+pub use name::Name;
+pub use path::{PathError, VfsPath};
+pub use router::Router;
+pub use scope::{Access, AccessScope};
+pub use store::{Store, StoreError, StoreResult};
+pub use vfs::Vfs;
+pub use workspace::{Mount, Workspace};

@@ -1,0 +1,247 @@
+//! Reading a text by lines, in constant memory.
+
+use crate::store::{OpenContent, StoreResult};
+
+/// How much of a text one call returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LineRange {
+    /// The first line, counted from 1.
+    pub offset: u64,
+    /// At most so many lines.
+    pub limit: u64,
+    /// At most so many bytes.
+    pub max_bytes: usize,
+}
+
+impl Default for LineRange {
+    fn default() -> Self {
+        LineRange { offset: 1, limit: 2_000, max_bytes: 256 << 10 }
+    }
+}
+
+/// Some lines of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lines {
+    /// The lines, with their endings as they are in the file.
+    pub(crate) bytes: Vec<u8>,
+    /// How many lines these are; the last may be cut.
+    pub(crate) count: u64,
+    /// What comes after them.
+    pub(crate) rest: Rest,
+}
+
+/// What comes after some lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing: the text ends here, and this is how many lines it has.
+    End {
+        /// Lines of the whole text.
+        lines: u64,
+    },
+    /// More lines, from this one on.
+    More {
+        /// The next line, counted from 1.
+        next: u64,
+    },
+    /// The last line returned was too long for one call and is cut; it goes on at this byte of the file.
+    Cut {
+        /// The byte.
+        at: u64,
+    },
+}
+
+/// Reads `range` of an open text.
+pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreResult<Lines> {
+    let mut scan = Scan { content, buffer: vec![0; 64 << 10], start: 0, at: 0, end: 0 };
+    let mut line = 1;
+    while line < range.offset {
+        match scan.skip_line()? {
+            Skipped::Line => line += 1,
+            Skipped::Last => {
+                return Ok(Lines { bytes: Vec::new(), count: 0, rest: Rest::End { lines: line } });
+            }
+            Skipped::Nothing => {
+                return Ok(Lines { bytes: Vec::new(), count: 0, rest: Rest::End { lines: line - 1 } });
+            }
+        }
+    }
+    let mut bytes = Vec::new();
+    let mut count = 0;
+    while count < range.limit {
+        let before = bytes.len();
+        let ended = scan.take_line(&mut bytes, range.max_bytes)?;
+        if bytes.len() == before {
+            return Ok(Lines { bytes, count, rest: Rest::End { lines: line - 1 } });
+        }
+        if !ended && !scan.is_done()? {
+            // The line does not fit. Whole lines come first; a line that alone is too long is cut between characters.
+            if before > 0 {
+                bytes.truncate(before);
+                return Ok(Lines { bytes, count, rest: Rest::More { next: line } });
+            }
+            let cut = whole_characters(&bytes);
+            let at = scan.position() - (bytes.len() - cut) as u64;
+            bytes.truncate(cut);
+            return Ok(Lines { bytes, count: 1, rest: Rest::Cut { at } });
+        }
+        count += 1;
+        line += 1;
+    }
+    if scan.is_done()? {
+        return Ok(Lines { bytes, count, rest: Rest::End { lines: line - 1 } });
+    }
+    Ok(Lines { bytes, count, rest: Rest::More { next: line } })
+}
+
+/// The length of `bytes` without a character that was cut off at their end.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let tail = bytes.len().saturating_sub(4);
+    let Some(start) = (tail..bytes.len()).rev().find(|&at| bytes[at] & 0xc0 != 0x80) else {
+        return bytes.len();
+    };
+    let needed = match bytes[start] {
+        0xc0..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf7 => 4,
+        _ => 1,
+    };
+    if start + needed > bytes.len() { start } else { bytes.len() }
+}
+
+enum Skipped {
+    /// A whole line.
+    Line,
+    /// A last line without an ending.
+    Last,
+    /// Nothing was left.
+    Nothing,
+}
+
+/// A buffer that moves over the content.
+struct Scan<'a> {
+    content: &'a dyn OpenContent,
+    buffer: Vec<u8>,
+    /// Where in the file the buffer starts.
+    start: u64,
+    at: usize,
+    end: usize,
+}
+
+impl Scan<'_> {
+    fn position(&self) -> u64 {
+        self.start + self.at as u64
+    }
+
+    fn fill(&mut self) -> StoreResult<bool> {
+        if self.at == self.end {
+            self.start += self.end as u64;
+            self.at = 0;
+            self.end = self.content.read_at(self.start, &mut self.buffer)?;
+        }
+        Ok(self.at < self.end)
+    }
+
+    fn is_done(&mut self) -> StoreResult<bool> {
+        Ok(!self.fill()?)
+    }
+
+    fn skip_line(&mut self) -> StoreResult<Skipped> {
+        let mut any = false;
+        while self.fill()? {
+            any = true;
+            match memchr::memchr(b'\n', &self.buffer[self.at..self.end]) {
+                Some(found) => {
+                    self.at += found + 1;
+                    return Ok(Skipped::Line);
+                }
+                None => self.at = self.end,
+            }
+        }
+        Ok(if any { Skipped::Last } else { Skipped::Nothing })
+    }
+
+    /// Takes the rest of a line, ending included, while `into` has room; says whether the line's end was reached.
+    fn take_line(&mut self, into: &mut Vec<u8>, room: usize) -> StoreResult<bool> {
+        while into.len() < room && self.fill()? {
+            let window = &self.buffer[self.at..self.end];
+            let ending = memchr::memchr(b'\n', window);
+            let wanted = ending.map_or(window.len(), |found| found + 1);
+            let taken = wanted.min(room - into.len());
+            into.extend_from_slice(&window[..taken]);
+            self.at += taken;
+            if ending.is_some() && taken == wanted {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::store::{Attr, Kind, NodeId, VersionTag};
+
+    struct Text(Vec<u8>);
+
+    impl OpenContent for Text {
+        fn attr(&self) -> Attr {
+            let zero = Timestamp(0);
+            let (node, tag) = (NodeId(1), VersionTag(1));
+            let size = self.0.len() as u64;
+            Attr {
+                node,
+                kind: Kind::File,
+                size,
+                mode: 0o644,
+                created: None,
+                modified: zero,
+                changed: zero,
+                tag,
+            }
+        }
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+            let rest = &self.0[usize::try_from(offset).unwrap().min(self.0.len())..];
+            let count = rest.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&rest[..count]);
+            Ok(count)
+        }
+    }
+
+    fn read(text: &str, offset: u64, limit: u64, max_bytes: usize) -> (String, u64, Rest) {
+        let lines = read_lines(&Text(text.into()), LineRange { offset, limit, max_bytes }).unwrap();
+        (String::from_utf8(lines.bytes).unwrap(), lines.count, lines.rest)
+    }
+
+    #[test]
+    fn some_lines_of_a_text() {
+        assert_eq!(read("a\nb\nc\n", 2, 1, 99), ("b\n".into(), 1, Rest::More { next: 3 }));
+        assert_eq!(read("a\nb\nc\n", 2, 9, 99), ("b\nc\n".into(), 2, Rest::End { lines: 3 }));
+        assert_eq!(read("a\nb\nc", 3, 1, 99), ("c".into(), 1, Rest::End { lines: 3 }));
+        assert_eq!(read("", 1, 9, 99), (String::new(), 0, Rest::End { lines: 0 }));
+        assert_eq!(read("a\nb", 7, 9, 99), (String::new(), 0, Rest::End { lines: 2 }));
+        assert_eq!(read("a\nb\n", 7, 9, 99), (String::new(), 0, Rest::End { lines: 2 }));
+    }
+
+    #[test]
+    fn whole_lines_up_to_the_byte_limit() {
+        assert_eq!(read("aaa\nbbb\nccc\n", 1, 9, 9), ("aaa\nbbb\n".into(), 2, Rest::More { next: 3 }));
+        assert_eq!(read("aaa\nbbb\n", 1, 9, 8), ("aaa\nbbb\n".into(), 2, Rest::End { lines: 2 }));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut_between_characters() {
+        assert_eq!(read("aaaaaaaa\n", 1, 9, 4), ("aaaa".into(), 1, Rest::Cut { at: 4 }));
+        assert_eq!(read("\u{e9}\u{e9}\u{e9}\n", 1, 9, 3), ("\u{e9}".into(), 1, Rest::Cut { at: 2 }));
+        assert_eq!(read("\u{1f600}\u{1f600}", 1, 9, 7), ("\u{1f600}".into(), 1, Rest::Cut { at: 4 }));
+    }
+
+    #[test]
+    fn lines_longer_than_the_buffer_are_skipped_and_taken() {
+        let long = "x".repeat(200_000);
+        let text = format!("{long}\nshort\n{long}\n");
+        assert_eq!(read(&text, 2, 1, 99), ("short\n".into(), 1, Rest::More { next: 3 }));
+        assert_eq!(read(&text, 3, 1, 1 << 20), (format!("{long}\n"), 1, Rest::End { lines: 3 }));
+    }
+}

@@ -1,0 +1,108 @@
+//! One component of a path as a Store holds it: bytes, whatever the host allows.
+//!
+//! A name on a disk may hold a newline, an escape sequence or bytes that are no text. It is shown escaped, everywhere,
+//! so that no name can forge a line of output or drive a terminal.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// A directory entry's name: any bytes but NUL and `/`, and neither `.` nor `..`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(Box<[u8]>);
+
+impl Name {
+    /// Takes a name as a Store found it; `None` if no entry can be called that.
+    pub fn new(bytes: impl Into<Box<[u8]>>) -> Option<Self> {
+        let bytes = bytes.into();
+        let fits = !bytes.is_empty()
+            && &*bytes != b"."
+            && &*bytes != b".."
+            && !bytes.contains(&0)
+            && !bytes.contains(&b'/');
+        fits.then_some(Name(bytes))
+    }
+
+    /// The name's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The name as text, if a path can hold it: valid UTF-8 without control characters or a backslash.
+    pub fn as_plain(&self) -> Option<&str> {
+        let text = std::str::from_utf8(&self.0).ok()?;
+        (!text.chars().any(|c| c.is_control() || c == '\\')).then_some(text)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        escaped(&self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Shows bytes as text with everything that could mislead a reader or a terminal escaped.
+pub fn escaped(bytes: &[u8]) -> Escaped<'_> {
+    Escaped(bytes)
+}
+
+/// What [`escaped`] returns: it is written when displayed.
+#[derive(Debug, Clone, Copy)]
+pub struct Escaped<'a>(&'a [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                if misleads(character) {
+                    write!(f, "{}", character.escape_unicode())?;
+                } else {
+                    fmt::Write::write_char(f, character)?;
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Control characters, line and paragraph separators, and the marks that turn the direction of text around.
+fn misleads(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_forge_a_line_or_drive_a_terminal() {
+        let name = Name::new(*b"a\n\x1b[31mb\xff").unwrap();
+        assert_eq!(name.to_string(), "a\\u{a}\\u{1b}[31mb\\xff");
+        assert_eq!(name.as_plain(), None);
+        assert_eq!(Name::new("caf\u{e9}\u{202e}".as_bytes()).unwrap().to_string(), "caf\u{e9}\\u{202e}");
+    }
+
+    #[test]
+    fn names_that_no_entry_can_have_are_refused() {
+        for bytes in [&b""[..], b".", b"..", b"a/b", b"a\0"] {
+            assert!(Name::new(bytes).is_none());
+        }
+        assert_eq!(Name::new(*b"...").unwrap().as_plain(), Some("..."));
+    }
+}

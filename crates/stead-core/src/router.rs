@@ -1,0 +1,203 @@
+//! Where a path leads: the Workspace it belongs to, and the path inside that Workspace's Mount.
+//!
+//! The longest prefix wins, by whole components. Nothing here touches a Store.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::workspace::Workspace;
+
+/// The Workspaces of one stead.
+#[derive(Debug, Clone, Default)]
+pub struct Router {
+    workspaces: Vec<Workspace>,
+    by_prefix: HashMap<VfsPath, usize>,
+    sorted: BTreeMap<VfsPath, usize>,
+    /// Bit `d` is set where some prefix has `d` components: other lengths need not be tried.
+    depths: u128,
+}
+
+/// Two Workspaces claim the same prefix.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("two Workspaces have the prefix `{0}`; give each its own")]
+pub struct DuplicatePrefix(pub VfsPath);
+
+/// The Workspace a path belongs to, and the rest of the path.
+#[derive(Debug, Clone, Copy)]
+pub struct Route<'a> {
+    /// The Workspace.
+    pub workspace: &'a Workspace,
+    /// The path below its prefix, without a leading `/`; empty for the Workspace itself.
+    pub below: &'a str,
+}
+
+impl Router {
+    /// Routes to these Workspaces.
+    pub fn new(workspaces: impl IntoIterator<Item = Workspace>) -> Result<Self, DuplicatePrefix> {
+        let mut router = Router::default();
+        for workspace in workspaces {
+            let index = router.workspaces.len();
+            if router.by_prefix.insert(workspace.prefix().clone(), index).is_some() {
+                return Err(DuplicatePrefix(workspace.prefix().clone()));
+            }
+            router.sorted.insert(workspace.prefix().clone(), index);
+            router.depths |= 1 << workspace.prefix().depth();
+            router.workspaces.push(workspace);
+        }
+        Ok(router)
+    }
+
+    /// All Workspaces, sorted by prefix.
+    pub fn workspaces(&self) -> impl Iterator<Item = &Workspace> {
+        self.sorted.values().map(|&index| &self.workspaces[index])
+    }
+
+    /// The Workspace with the longest prefix of this path.
+    pub fn route<'a>(&'a self, path: &'a VfsPath) -> Option<Route<'a>> {
+        let text = path.as_str();
+        let mut end = text.len();
+        let mut depth = path.depth();
+        loop {
+            if self.depths & (1 << depth) != 0 {
+                let prefix = if depth == 0 { "/" } else { &text[..end] };
+                if let Some(&index) = self.by_prefix.get(prefix) {
+                    let below = text[end.min(text.len())..].trim_start_matches('/');
+                    let below = if depth == 0 { &text[1..] } else { below };
+                    return Some(Route { workspace: &self.workspaces[index], below });
+                }
+            }
+            if depth == 0 {
+                return None;
+            }
+            depth -= 1;
+            end = text[..end].rfind('/').unwrap_or(0);
+        }
+    }
+
+    /// The Workspaces strictly below a path, sorted by prefix.
+    pub fn nested<'a>(&'a self, path: &VfsPath) -> impl Iterator<Item = &'a Workspace> + use<'a> {
+        // In byte order, everything below `/a` lies from `/a/` up to `/a0`, `0` being the byte after `/`.
+        let below = if path.is_root() { String::new() } else { path.as_str().to_owned() };
+        let (low, high) = (format!("{below}/"), format!("{below}0"));
+        let range = self.sorted.range::<str, _>((Bound::Excluded(&*low), Bound::Excluded(&*high)));
+        range.map(|(_, &index)| &self.workspaces[index])
+    }
+
+    /// The names in this directory that lead to Workspaces below it.
+    pub fn names_below(&self, path: &VfsPath) -> BTreeSet<&str> {
+        let names = self.nested(path).filter_map(|nested| nested.prefix().below(path)?.split('/').next());
+        names.collect()
+    }
+
+    /// Whether a path is there only because Workspaces lie below it.
+    pub fn is_synthetic(&self, path: &VfsPath) -> bool {
+        self.route(path).is_none() && (path.is_root() || self.nested(path).next().is_some())
+    }
+
+    /// The prefixes whose scope allows an access, sorted.
+    pub fn allowing(&self, access: Access) -> Vec<VfsPath> {
+        let allowing = self.workspaces().filter(|workspace| workspace.scope().allows(access));
+        allowing.map(|workspace| workspace.prefix().clone()).collect()
+    }
+}
+
+impl std::borrow::Borrow<str> for VfsPath {
+    fn borrow(&self) -> &str {
+        self.as_str()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::scope::AccessScope;
+    use crate::testkit::Untouchable;
+    use crate::workspace::Mount;
+
+    fn router(prefixes: &[&str]) -> Router {
+        Router::new(prefixes.iter().map(|prefix| workspace(prefix))).unwrap()
+    }
+
+    fn workspace(prefix: &str) -> Workspace {
+        let mount = Mount::new(Arc::new(Untouchable));
+        Workspace::new(VfsPath::parse(prefix).unwrap(), AccessScope::ReadOnly, mount)
+    }
+
+    fn routed(router: &Router, path: &str) -> Option<(String, String)> {
+        let path = VfsPath::parse(path).unwrap();
+        let route = router.route(&path)?;
+        Some((route.workspace.prefix().as_str().to_owned(), route.below.to_owned()))
+    }
+
+    #[test]
+    fn the_longest_prefix_wins_by_whole_components() {
+        let router = router(&["/home", "/home/src", "/home/src/deep/er"]);
+        let leads = |path, prefix: &str, below: &str| {
+            assert_eq!(routed(&router, path), Some((prefix.into(), below.into())))
+        };
+        leads("/home", "/home", "");
+        leads("/home/b", "/home", "b");
+        leads("/home/src/a", "/home/src", "a");
+        leads("/home/src/deep/x", "/home/src", "deep/x");
+        leads("/home/src/deep/er/x/y", "/home/src/deep/er", "x/y");
+        assert_eq!(routed(&router, "/homework"), None);
+        assert_eq!(routed(&router, "/"), None);
+    }
+
+    #[test]
+    fn the_top_may_be_a_workspace() {
+        let router = router(&["/", "/a"]);
+        assert_eq!(routed(&router, "/"), Some(("/".into(), "".into())));
+        assert_eq!(routed(&router, "/b/c"), Some(("/".into(), "b/c".into())));
+        assert_eq!(routed(&router, "/a/c"), Some(("/a".into(), "c".into())));
+    }
+
+    #[test]
+    fn two_workspaces_with_one_prefix_are_refused() {
+        let error = Router::new([workspace("/a"), workspace("/a/")]).unwrap_err();
+        assert_eq!(error, DuplicatePrefix(VfsPath::parse("/a").unwrap()));
+    }
+
+    #[test]
+    fn the_levels_between_are_synthetic() {
+        let router = router(&["/home/src", "/home/docs/x", "/tmp", "/home-2"]);
+        let names = |path| {
+            router.names_below(&VfsPath::parse(path).unwrap()).into_iter().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names("/"), "home home-2 tmp");
+        assert_eq!(names("/home"), "docs src");
+        assert_eq!(names("/tmp"), "");
+        let synthetic = |path| router.is_synthetic(&VfsPath::parse(path).unwrap());
+        assert!(synthetic("/") && synthetic("/home") && synthetic("/home/docs"));
+        assert!(!synthetic("/tmp") && !synthetic("/other") && !synthetic("/home/src"));
+    }
+
+    proptest! {
+        #[test]
+        fn routing_agrees_with_trying_every_prefix(
+            prefixes in proptest::collection::btree_set("(/[ab]{1,2}){0,4}", 0..8),
+            path in "(/[ab]{1,2}){0,6}",
+        ) {
+            let router = Router::new(prefixes.iter().map(|prefix| workspace(prefix))).unwrap();
+            let path = VfsPath::parse(&path).unwrap();
+            let parsed = prefixes.iter().map(|prefix| VfsPath::parse(prefix).unwrap());
+            let expected = parsed.filter(|prefix| path.below(prefix).is_some()).max_by_key(VfsPath::depth);
+            let route = router.route(&path);
+            prop_assert_eq!(route.map(|route| route.workspace.prefix()), expected.as_ref());
+            if let (Some(route), Some(prefix)) = (route, &expected) {
+                prop_assert_eq!(Some(route.below), path.below(prefix));
+            }
+            let nested: Vec<_> = router.nested(&path).map(|nested| nested.prefix().clone()).collect();
+            let mut below: Vec<_> = prefixes.iter().map(|prefix| VfsPath::parse(prefix).unwrap())
+                .filter(|prefix| *prefix != path && prefix.below(&path).is_some()).collect();
+            below.sort();
+            prop_assert_eq!(nested, below);
+        }
+    }
+}

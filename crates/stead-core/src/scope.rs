@@ -1,0 +1,159 @@
+//! Access Scopes: what an agent may do in a Workspace.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What a Workspace allows. It never changes once the Workspace is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "&'static str")]
+pub enum AccessScope {
+    /// Looking, never changing.
+    ReadOnly,
+    /// Looking and changing.
+    ReadWrite,
+    /// Changing without looking: no reply reveals what is there.
+    WriteOnly,
+}
+
+/// What an operation needs from the scope of the Workspace it acts on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Read, list, stat, exists, search; the source of a copy.
+    Read,
+    /// Write, edit, append, mkdir, delete, move within; the destination of a copy or a move.
+    Write,
+    /// Both at once: the source of a move to another Workspace.
+    Take,
+    /// Log, diff, read as of, snapshot, the base of a fork.
+    History,
+    /// Restore, undo, merge into.
+    Restore,
+}
+
+impl AccessScope {
+    /// All three.
+    pub const ALL: [AccessScope; 3] = [AccessScope::ReadOnly, AccessScope::ReadWrite, AccessScope::WriteOnly];
+
+    /// Whether this scope allows that access: the one table behind every decision.
+    pub fn allows(self, access: Access) -> bool {
+        use AccessScope::*;
+        match access {
+            Access::Read | Access::History => matches!(self, ReadOnly | ReadWrite),
+            Access::Write => matches!(self, ReadWrite | WriteOnly),
+            Access::Take | Access::Restore => matches!(self, ReadWrite),
+        }
+    }
+
+    /// The name in configuration and in messages: `READ_ONLY`.
+    pub fn name(self) -> &'static str {
+        match self {
+            AccessScope::ReadOnly => "READ_ONLY",
+            AccessScope::ReadWrite => "READ_WRITE",
+            AccessScope::WriteOnly => "WRITE_ONLY",
+        }
+    }
+
+    /// The two letters: `RO`.
+    pub fn letters(self) -> &'static str {
+        match self {
+            AccessScope::ReadOnly => "RO",
+            AccessScope::ReadWrite => "RW",
+            AccessScope::WriteOnly => "WO",
+        }
+    }
+}
+
+impl Access {
+    /// The access as a message says it: "… is not allowed there".
+    pub fn doing(self) -> &'static str {
+        match self {
+            Access::Read => "reading",
+            Access::Write => "writing",
+            Access::Take => "moving out of it",
+            Access::History => "looking into its history",
+            Access::Restore => "restoring",
+        }
+    }
+
+    /// The access as an infinitive: "you may … in".
+    pub fn verb(self) -> &'static str {
+        match self {
+            Access::Read => "read",
+            Access::Write => "write",
+            Access::Take => "move out of",
+            Access::History => "look into the history of",
+            Access::Restore => "restore",
+        }
+    }
+}
+
+impl fmt::Display for AccessScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The text is none of the three scopes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)")]
+pub struct UnknownScope(String);
+
+impl FromStr for AccessScope {
+    type Err = UnknownScope;
+    fn from_str(text: &str) -> Result<Self, UnknownScope> {
+        match text {
+            "READ_ONLY" | "ro" => Ok(AccessScope::ReadOnly),
+            "READ_WRITE" | "rw" => Ok(AccessScope::ReadWrite),
+            "WRITE_ONLY" | "wo" => Ok(AccessScope::WriteOnly),
+            other => Err(UnknownScope(other.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for AccessScope {
+    type Error = UnknownScope;
+    fn try_from(text: String) -> Result<Self, UnknownScope> {
+        text.parse()
+    }
+}
+
+impl From<AccessScope> for &'static str {
+    fn from(scope: AccessScope) -> &'static str {
+        scope.name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_scopes_and_accesses() {
+        use AccessScope::*;
+        let table = [
+            (Access::Read, [true, true, false]),
+            (Access::Write, [false, true, true]),
+            (Access::Take, [false, true, false]),
+            (Access::History, [true, true, false]),
+            (Access::Restore, [false, true, false]),
+        ];
+        for (access, allowed) in table {
+            assert_eq!(
+                [ReadOnly, ReadWrite, WriteOnly].map(|scope| scope.allows(access)),
+                allowed,
+                "{access:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_scope_has_a_long_and_a_short_name() {
+        for scope in AccessScope::ALL {
+            assert_eq!(scope.name().parse(), Ok(scope));
+            assert_eq!(scope.letters().to_lowercase().parse(), Ok(scope));
+        }
+        assert!("RO".parse::<AccessScope>().unwrap_err().to_string().contains("READ_WRITE (rw)"));
+    }
+}

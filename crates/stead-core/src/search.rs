@@ -1,0 +1,376 @@
+//! Searching: by name with globs, by content with regular expressions.
+//!
+//! The patterns are compiled and run here, on bytes; where the bytes come from is each Store's business.
+
+use std::time::{Duration, Instant};
+
+use grep_matcher::Matcher;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{
+    BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
+};
+
+use crate::glob::PathGlobs;
+use crate::store::{Attr, StorePath};
+
+/// The longest line of a hit that is handed out; the rest is cut.
+pub const MAX_HIT_LINE: usize = 2_000;
+/// How many lines of one file are handed out at the most.
+const MAX_LINES_PER_FILE: usize = 10_000;
+
+/// Which entries a walk visits.
+#[derive(Debug, Clone)]
+pub struct Walk {
+    /// How deep: 1 for the directory's own entries.
+    pub depth: usize,
+    /// Subtrees that are left out, named below the place where the walk begins.
+    pub skip: Vec<StorePath>,
+    /// Only what matches; everything where `None`. Directories are entered whether or not they match.
+    pub only: Option<PathGlobs>,
+    /// When to give up with [`crate::StoreError::Unavailable`].
+    pub deadline: Option<Instant>,
+}
+
+impl Default for Walk {
+    fn default() -> Self {
+        Walk { depth: usize::MAX, skip: Vec::new(), only: None, deadline: None }
+    }
+}
+
+impl Walk {
+    /// Whether the subtree at `path` is left out.
+    pub fn skips(&self, path: &StorePath) -> bool {
+        self.skip.contains(path)
+    }
+
+    /// Whether what lies at `path` is visited.
+    pub fn wants(&self, path: &StorePath) -> bool {
+        self.only.as_ref().is_none_or(|globs| globs.matches_bytes(path.as_bytes()))
+    }
+}
+
+/// How letters are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Case {
+    /// As they are.
+    #[default]
+    Sensitive,
+    /// Upper and lower alike.
+    Insensitive,
+    /// As they are if the pattern has an upper-case letter, alike otherwise.
+    Smart,
+}
+
+/// How the pattern is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Syntax {
+    /// As a regular expression.
+    #[default]
+    Regex,
+    /// As the very text.
+    Literal,
+}
+
+/// What is wanted of each file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Output {
+    /// That it matches.
+    Files,
+    /// The lines that match.
+    #[default]
+    Lines,
+    /// How many lines match.
+    Counts,
+}
+
+/// A content search, as it is asked for.
+#[derive(Debug, Clone)]
+pub struct GrepQuery {
+    /// The pattern.
+    pub pattern: String,
+    /// How it is read.
+    pub syntax: Syntax,
+    /// How letters are compared.
+    pub case: Case,
+    /// Lines shown before each hit.
+    pub before: usize,
+    /// Lines shown after each hit.
+    pub after: usize,
+    /// Only files that match one of these globs; a glob without `/` matches the name in any directory.
+    pub include: Vec<String>,
+    /// No files that match one of these.
+    pub exclude: Vec<String>,
+    /// How many hits (lines, or files) at the most.
+    pub max_results: usize,
+    /// What is wanted of each file.
+    pub output: Output,
+    /// How long it may take.
+    pub time_limit: Duration,
+}
+
+impl GrepQuery {
+    /// The pattern, and the defaults for the rest.
+    pub fn new(pattern: impl Into<String>) -> Self {
+        GrepQuery {
+            pattern: pattern.into(),
+            syntax: Syntax::Regex,
+            case: Case::Sensitive,
+            before: 0,
+            after: 0,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            max_results: 1_000,
+            output: Output::Lines,
+            time_limit: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The pattern can't be searched for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the pattern can't be used: {0}")]
+pub struct PatternError(String);
+
+/// A content search, compiled: Stores run it.
+#[derive(Debug, Clone)]
+pub struct Grep {
+    matcher: RegexMatcher,
+    /// Only files whose path below the place of the search matches.
+    pub include: Option<PathGlobs>,
+    /// No files whose path matches.
+    pub exclude: PathGlobs,
+    /// Subtrees that are left out, named below the place of the search.
+    pub skip: Vec<StorePath>,
+    /// When to stop.
+    pub deadline: Instant,
+    before: usize,
+    after: usize,
+    output: Output,
+    lines_per_file: usize,
+}
+
+impl Grep {
+    /// Compiles a query. The globs are matched against paths below the place of the search.
+    pub fn new(
+        query: &GrepQuery,
+        include: Option<PathGlobs>,
+        exclude: PathGlobs,
+    ) -> Result<Self, PatternError> {
+        let matcher = RegexMatcherBuilder::new()
+            .fixed_strings(query.syntax == Syntax::Literal)
+            .case_insensitive(query.case == Case::Insensitive)
+            .case_smart(query.case == Case::Smart)
+            .multi_line(true)
+            .line_terminator(Some(b'\n'))
+            .ban_byte(Some(b'\0'))
+            .size_limit(16 << 20)
+            .dfa_size_limit(16 << 20)
+            .build(&query.pattern)
+            .map_err(|error| PatternError(error.to_string()))?;
+        let lines_per_file = query.max_results.min(MAX_LINES_PER_FILE);
+        Ok(Grep {
+            matcher,
+            include,
+            exclude,
+            skip: Vec::new(),
+            deadline: Instant::now() + query.time_limit,
+            before: query.before,
+            after: query.after,
+            output: query.output,
+            lines_per_file,
+        })
+    }
+
+    /// Whether a file at `path`, below the place of the search, is to be searched.
+    pub fn wants(&self, path: &StorePath) -> bool {
+        let path = path.as_bytes();
+        self.include.as_ref().is_none_or(|globs| globs.matches_bytes(path))
+            && !self.exclude.matches_bytes(path)
+    }
+
+    /// Whether time is up.
+    pub fn is_late(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
+    /// A searcher for one thread.
+    pub fn searcher(&self) -> GrepSearcher<'_> {
+        let searcher = SearcherBuilder::new()
+            .line_number(self.output == Output::Lines)
+            .before_context(self.before)
+            .after_context(self.after)
+            .binary_detection(BinaryDetection::quit(0))
+            .heap_limit(Some(16 << 20))
+            .build();
+        GrepSearcher { grep: self, searcher }
+    }
+}
+
+/// Runs one [`Grep`] over one content after another.
+#[derive(Debug)]
+pub struct GrepSearcher<'a> {
+    grep: &'a Grep,
+    searcher: Searcher,
+}
+
+impl GrepSearcher<'_> {
+    /// Searches a content that is at hand. `None` if it has no hit or is binary.
+    pub fn search(&mut self, content: &[u8]) -> Option<Hits> {
+        // The whole content is one buffer: one look decides whether any line has to be found at all.
+        if self.grep.matcher.shortest_match(content).ok()?.is_none() || memchr::memchr(0, content).is_some() {
+            return None;
+        }
+        let mut collector = Collector { grep: self.grep, hits: Hits::default(), binary: false };
+        self.searcher.search_slice(&self.grep.matcher, content, &mut collector).ok()?;
+        collector.finish()
+    }
+
+    /// Searches a content that comes in pieces; a line that does not fit into memory ends the search of it.
+    pub fn search_reader(&mut self, content: impl std::io::Read) -> Option<Hits> {
+        let mut collector = Collector { grep: self.grep, hits: Hits::default(), binary: false };
+        // What was found before a failure still counts: a file that vanishes halfway is no error of the search.
+        let _ = self.searcher.search_reader(&self.grep.matcher, content, &mut collector);
+        collector.finish()
+    }
+}
+
+/// The hits in one file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Hits {
+    /// How many lines match, as far as it was looked at.
+    pub count: usize,
+    /// The lines, if lines were asked for.
+    pub lines: Vec<HitLine>,
+}
+
+/// The hits in one file, and which it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileHits {
+    /// Its path below the place of the search; empty if that is the file itself.
+    pub path: StorePath,
+    /// Its attributes, where the Store had them at hand.
+    pub attr: Option<Attr>,
+    /// What was found.
+    pub hits: Hits,
+}
+
+/// One line of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HitLine {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Its text without the line ending, cut at [`MAX_HIT_LINE`] bytes; what is no UTF-8 is replaced.
+    pub text: String,
+    /// Whether it matches, or only stands beside one that does.
+    pub role: LineRole,
+}
+
+/// Why a line is in the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineRole {
+    /// It matches.
+    Match,
+    /// It stands before or after one that matches.
+    Context,
+}
+
+struct Collector<'a> {
+    grep: &'a Grep,
+    hits: Hits,
+    binary: bool,
+}
+
+impl Collector<'_> {
+    fn push(&mut self, number: Option<u64>, bytes: &[u8], role: LineRole) {
+        if self.grep.output == Output::Lines {
+            let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let text = String::from_utf8_lossy(&line[..line.len().min(MAX_HIT_LINE)]).into_owned();
+            self.hits.lines.push(HitLine { number: number.unwrap_or(0), text, role });
+        }
+    }
+
+    fn finish(self) -> Option<Hits> {
+        (self.hits.count > 0 && !self.binary).then_some(self.hits)
+    }
+}
+
+impl Sink for Collector<'_> {
+    type Error = std::io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {
+        self.hits.count += 1;
+        self.push(found.line_number(), found.bytes(), LineRole::Match);
+        Ok(match self.grep.output {
+            Output::Files => false,
+            Output::Lines => self.hits.count < self.grep.lines_per_file,
+            Output::Counts => true,
+        })
+    }
+
+    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, Self::Error> {
+        if *context.kind() != SinkContextKind::Other {
+            self.push(context.line_number(), context.bytes(), LineRole::Context);
+        }
+        Ok(true)
+    }
+
+    fn binary_data(&mut self, _: &Searcher, _: u64) -> Result<bool, Self::Error> {
+        self.binary = true;
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grep(change: impl FnOnce(&mut GrepQuery)) -> Grep {
+        let mut query = GrepQuery::new("needle");
+        change(&mut query);
+        Grep::new(&query, None, PathGlobs::none()).unwrap()
+    }
+
+    #[test]
+    fn lines_come_with_numbers_and_context() {
+        let grep = grep(|query| (query.before, query.after) = (1, 1));
+        let hits = grep.searcher().search(b"a\nb\r\nneedle 1\r\nc\nd\n").unwrap();
+        let lines: Vec<_> = hits.lines.iter().map(|line| (line.number, &*line.text, line.role)).collect();
+        let (found, near) = (LineRole::Match, LineRole::Context);
+        assert_eq!(lines, [(2, "b", near), (3, "needle 1", found), (4, "c", near)]);
+        assert_eq!(hits.count, 1);
+    }
+
+    #[test]
+    fn binary_content_is_skipped() {
+        assert_eq!(grep(|_| ()).searcher().search(b"needle\0"), None);
+        assert_eq!(grep(|_| ()).searcher().search_reader(&b"needle\n\0"[..]), None);
+    }
+
+    #[test]
+    fn a_reader_and_a_slice_give_the_same() {
+        let text = "x needle\nneedle\nno\n".repeat(50_000);
+        let grep = grep(|query| query.output = Output::Counts);
+        let whole = grep.searcher().search(text.as_bytes()).unwrap();
+        assert_eq!(whole.count, 100_000);
+        assert_eq!(grep.searcher().search_reader(text.as_bytes()).unwrap(), whole);
+    }
+
+    #[test]
+    fn literals_and_case() {
+        let literal = grep(|query| (query.pattern, query.syntax) = ("a.b".into(), Syntax::Literal));
+        assert_eq!(literal.searcher().search(b"axb"), None);
+        assert!(literal.searcher().search(b"a.b").is_some());
+        let smart = grep(|query| query.case = Case::Smart);
+        assert!(smart.searcher().search(b"NEEDLE").is_some());
+        assert_eq!(grep(|_| ()).searcher().search(b"NEEDLE"), None);
+    }
+
+    #[test]
+    fn a_pathological_pattern_is_refused_or_quick() {
+        let query = GrepQuery::new("(((a{1000}){1000}){1000})");
+        assert!(Grep::new(&query, None, PathGlobs::none()).is_err());
+        let slow_elsewhere = grep(|query| query.pattern = "(a*)*b".into());
+        assert_eq!(slow_elsewhere.searcher().search("a".repeat(100_000).as_bytes()), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! What a Store says of a file, a directory or a symlink.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::name::Name;
+use crate::store::StorePath;
+
+/// Names a file, directory or symlink for as long as it exists, through renames and writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// The Store's root, whatever its id is.
+    pub const ROOT: NodeId = NodeId(0);
+}
+
+/// A version of a Store: every change makes the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Version(pub i64);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Tells one state of a file from every other. It changes with every write, also from A to B and back to A.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct VersionTag(pub u128);
+
+/// The text is no version tag.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no version tag; pass one as a read returned it")]
+pub struct NotATag(String);
+
+impl fmt::Display for VersionTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+impl fmt::Debug for VersionTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for VersionTag {
+    type Err = NotATag;
+    fn from_str(text: &str) -> Result<Self, NotATag> {
+        let shaped = !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let tag = shaped.then(|| u128::from_str_radix(text, 16).ok()).flatten();
+        tag.map(VersionTag).ok_or_else(|| NotATag(crate::name::escaped(text.as_bytes()).to_string()))
+    }
+}
+
+impl TryFrom<String> for VersionTag {
+    type Error = NotATag;
+    fn try_from(text: String) -> Result<Self, NotATag> {
+        text.parse()
+    }
+}
+
+impl From<VersionTag> for String {
+    fn from(tag: VersionTag) -> String {
+        tag.to_string()
+    }
+}
+
+/// What something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Bytes.
+    File,
+    /// Names.
+    Directory,
+    /// A path to somewhere else.
+    Symlink,
+    /// Something of the host's that is no file: listed, never read or written.
+    Special(Special),
+}
+
+/// The kinds of special files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Special {
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character or block device.
+    Device,
+}
+
+impl Kind {
+    /// The kind in a word, as listings show it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::File => "file",
+            Kind::Directory => "directory",
+            Kind::Symlink => "symlink",
+            Kind::Special(Special::Fifo) => "fifo",
+            Kind::Special(Special::Socket) => "socket",
+            Kind::Special(Special::Device) => "device",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// Attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attr {
+    /// Which node it is.
+    pub node: NodeId,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes in a file; the target's length for a symlink; 0 for the rest.
+    pub size: u64,
+    /// Permission bits, as in `chmod`.
+    pub mode: u32,
+    /// When it came to be, where the Store knows.
+    pub created: Option<Timestamp>,
+    /// When its content last changed.
+    pub modified: Timestamp,
+    /// When anything of it last changed.
+    pub changed: Timestamp,
+    /// The state it is in.
+    pub tag: VersionTag,
+}
+
+/// A file's content, whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whole {
+    /// Its attributes, of the same state as the bytes.
+    pub attr: Attr,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// One name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name.
+    pub name: Name,
+    /// What has it.
+    pub attr: Attr,
+}
+
+/// Something that a walk came by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its path below the place where the walk began.
+    pub path: StorePath,
+    /// What it is.
+    pub attr: Attr,
+}
+
+/// Which part of a listing is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Only names after this one.
+    pub after: Option<Name>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Page {
+    /// Everything at once.
+    pub const ALL: Page = Page { after: None, limit: usize::MAX };
+}
+
+/// Part of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// The entries of this page, sorted.
+    pub entries: Vec<Entry>,
+    /// How many entries the directory has.
+    pub total: u64,
+    /// Whether there are more after these.
+    pub more: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_survives_being_written_down() {
+        for tag in [VersionTag(0), VersionTag(0x1f), VersionTag(u128::MAX)] {
+            assert_eq!(tag.to_string().parse(), Ok(tag));
+        }
+        for text in ["", "+1", "xyz", "-1", &"f".repeat(33)] {
+            assert!(text.parse::<VersionTag>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The one way a Store changes: a list of steps, done whole or not at all.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::clock::Timestamp;
+use crate::edit::Edit;
+use crate::glob::PathGlobs;
+use crate::identity::Operation;
+use crate::store::{Attr, Place, Sealed, Version, VersionTag};
+
+/// Steps that happen together.
+#[derive(Debug)]
+pub struct Change {
+    /// The act that this change belongs to.
+    pub operation: Operation,
+    /// What to do, in order. Each step sees what the ones before it did.
+    pub steps: Vec<Step>,
+}
+
+/// One step of a change.
+///
+/// A step that meets a symlink where it would have to follow one fails with [`crate::StoreError::Link`].
+#[derive(Debug)]
+pub enum Step {
+    /// Puts content at a place: a new file, or in place of the file there, which keeps its mode.
+    Write {
+        /// Where; the last component is followed if it is a symlink.
+        at: Place,
+        /// What.
+        content: Content,
+        /// How.
+        put: Put,
+    },
+    /// Replaces text inside a file.
+    Edit {
+        /// Where.
+        at: Place,
+        /// What by what.
+        edit: Edit,
+        /// The state the file has to be in.
+        expect: Expect,
+        /// Whether what was there is kept.
+        keep: Keep,
+    },
+    /// Adds to the end of a file, or makes it.
+    Append {
+        /// Where.
+        at: Place,
+        /// What.
+        content: Content,
+        /// How.
+        put: Put,
+    },
+    /// Makes a directory.
+    Mkdir {
+        /// Where. One that is there already is [`crate::StoreError::AlreadyExists`], unless parents are created too.
+        at: Place,
+        /// Whether missing parents are made.
+        parents: Parents,
+        /// Permission bits; a default where `None`.
+        mode: Option<u32>,
+    },
+    /// Makes a symlink.
+    Symlink {
+        /// Where.
+        at: Place,
+        /// Where it leads, as written.
+        target: Vec<u8>,
+        /// Whether missing parents are made.
+        parents: Parents,
+        /// What has to be there before; a symlink that is there is replaced.
+        expect: Expect,
+    },
+    /// Removes a file, a symlink or a directory.
+    Remove {
+        /// What; a symlink is removed itself.
+        at: Place,
+        /// Whether a directory may hold something, or there may be one at all.
+        subtree: Subtree,
+        /// The state it has to be in.
+        expect: Expect,
+        /// Whether it is fine if nothing is there.
+        missing: Missing,
+        /// What must not be removed along with it.
+        spare: Option<Spare>,
+        /// Whether what was there is kept.
+        keep: Keep,
+    },
+    /// Gives something another name.
+    Rename {
+        /// What; a symlink is moved itself.
+        from: Place,
+        /// Where to.
+        to: Place,
+        /// What happens to something that is there.
+        replace: Replace,
+        /// Whether missing parents of `to` are made.
+        parents: Parents,
+        /// The state `from` has to be in.
+        expect: Expect,
+        /// What must not leave with it, and what must not arrive with it.
+        spare: [Option<Spare>; 2],
+    },
+    /// Copies a file, a symlink or a whole directory within the Store.
+    Copy {
+        /// What; a symlink is copied itself.
+        from: Place,
+        /// Where to.
+        to: Place,
+        /// What happens to a file that is there. A directory is never copied over something.
+        replace: Replace,
+        /// Whether missing parents of `to` are made.
+        parents: Parents,
+        /// What must not arrive with it.
+        spare: Option<Spare>,
+        /// Whether what was there is kept.
+        keep: Keep,
+    },
+    /// Sets attributes.
+    SetAttr {
+        /// Of what; a symlink's own.
+        at: Place,
+        /// Permission bits.
+        mode: Option<u32>,
+        /// When it was last modified.
+        modified: Option<Timestamp>,
+    },
+}
+
+/// How content is put somewhere.
+#[derive(Debug, Clone, Default)]
+pub struct Put {
+    /// What has to be there before.
+    pub expect: Expect,
+    /// Whether missing parents are made.
+    pub parents: Parents,
+    /// Permission bits; what the file had, or a default for a new one, where `None`.
+    pub mode: Option<u32>,
+    /// When it was last modified; now, where `None`.
+    pub modified: Option<Timestamp>,
+    /// Whether what was there is kept.
+    pub keep: Keep,
+}
+
+/// What has to be at a place for a step to happen; otherwise nothing does, and the answer is Conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Expect {
+    /// Anything, or nothing.
+    #[default]
+    Any,
+    /// Nothing; otherwise [`crate::StoreError::AlreadyExists`].
+    Absent,
+    /// Something in exactly this state.
+    Tag(VersionTag),
+    /// Nothing, or something in exactly this state.
+    TagOrAbsent(VersionTag),
+}
+
+impl Expect {
+    /// Judges what is there.
+    pub fn check(self, there: Option<VersionTag>) -> Result<(), crate::StoreError> {
+        match (self, there) {
+            (Expect::Any, _) | (Expect::Absent | Expect::TagOrAbsent(_), None) => Ok(()),
+            (Expect::Absent, Some(_)) => Err(crate::StoreError::AlreadyExists),
+            (Expect::Tag(wanted) | Expect::TagOrAbsent(wanted), Some(tag)) if tag == wanted => Ok(()),
+            (Expect::Tag(_) | Expect::TagOrAbsent(_), _) => Err(crate::StoreError::Conflict),
+        }
+    }
+}
+
+/// Whether missing parents are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Parents {
+    /// Yes.
+    #[default]
+    Create,
+    /// No: a missing parent is not found.
+    Required,
+}
+
+/// Whether what a step displaces is kept in history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Keep {
+    /// Yes.
+    #[default]
+    History,
+    /// No: a `scratch` glob covers it.
+    Scratch,
+}
+
+/// How much may be removed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subtree {
+    /// A file or a symlink, no directory.
+    File,
+    /// An empty directory, nothing else.
+    EmptyDirectory,
+    /// A directory with all that it holds, nothing else.
+    Directory,
+    /// Whatever is there.
+    Any,
+}
+
+/// What it means that nothing is there to remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// An error: not found.
+    Fails,
+    /// Nothing to do.
+    Fine,
+}
+
+/// What happens to something that a rename or a copy would put something else over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    /// It stays; the step fails.
+    Refuse,
+    /// A file or symlink gives way to a file or symlink, an empty directory to a directory.
+    Over,
+    /// The two change places. Renames only.
+    Exchange,
+}
+
+/// Names that a step on a whole subtree must leave alone.
+#[derive(Debug, Clone)]
+pub struct Spare {
+    /// The names, as globs below a Workspace's prefix.
+    pub globs: Arc<PathGlobs>,
+    /// The path below the Workspace's prefix that the subtree's top has, or will have.
+    pub at: String,
+}
+
+impl Spare {
+    /// Whether the entry at `below`, counted from the subtree's top, must be left alone.
+    pub fn covers(&self, below: &[u8]) -> bool {
+        let at = self.at.as_bytes();
+        let mut path = Vec::with_capacity(at.len() + below.len() + 1);
+        path.extend_from_slice(at);
+        if !path.is_empty() && !below.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(below);
+        self.globs.matches_bytes(&path)
+    }
+}
+
+/// Content on its way into a Store.
+pub enum Content {
+    /// Bytes at hand.
+    Bytes(Vec<u8>),
+    /// A draft that this Store made and that is complete.
+    Sealed(Sealed),
+}
+
+impl Content {
+    /// How many bytes it has.
+    pub fn size(&self) -> u64 {
+        match self {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::Sealed(sealed) => sealed.size(),
+        }
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Content({} bytes)", self.size())
+    }
+}
+
+impl From<Vec<u8>> for Content {
+    fn from(bytes: Vec<u8>) -> Self {
+        Content::Bytes(bytes)
+    }
+}
+
+/// What a change did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The version it made, on a Store with history.
+    pub version: Option<Version>,
+    /// What each step did.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// What one step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// What is there now; `None` where nothing is.
+    pub attr: Option<Attr>,
+    /// Whether something new came to be.
+    pub created: bool,
+    /// How many replacements an edit made.
+    pub replaced: usize,
+}

@@ -1,0 +1,78 @@
+//! Content that is read or written piece by piece.
+
+use std::any::Any;
+use std::fmt;
+
+use crate::store::{Attr, Place, StoreResult};
+
+/// A file that was opened for reading: its content as it was then, whatever happens to the name.
+pub trait OpenContent: Send + Sync {
+    /// The attributes when it was opened.
+    fn attr(&self) -> Attr;
+
+    /// Reads at an offset, and returns how many bytes it got: fewer than asked for only at the end.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize>;
+}
+
+/// What a draft starts from.
+#[derive(Debug, Clone, Copy)]
+pub enum DraftOf<'a> {
+    /// Nothing: content that is written from the start.
+    Nothing,
+    /// What is there now, to be written into here and there.
+    ///
+    /// Putting it back at its own node changes what was written and keeps the rest, and does not rewrite a large file.
+    File(&'a Place),
+}
+
+/// Content in the making. Nobody sees it before a change puts it somewhere.
+pub trait Draft: Send {
+    /// How long it is.
+    fn size(&self) -> u64;
+
+    /// Reads at an offset, what was written included.
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize>;
+
+    /// Writes at an offset. A gap before it reads as zeros.
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()>;
+
+    /// Cuts it, or lengthens it with zeros.
+    fn set_size(&mut self, size: u64) -> StoreResult<()>;
+
+    /// Ends the writing.
+    fn seal(self: Box<Self>) -> StoreResult<Sealed>;
+}
+
+/// A complete draft, for the Store that made it.
+pub struct Sealed {
+    size: u64,
+    inner: Box<dyn Any + Send>,
+}
+
+impl Sealed {
+    /// Wraps what a Store knows of its draft. Dropping it unused has to free what it took.
+    pub fn new(size: u64, inner: impl Any + Send) -> Self {
+        Sealed { size, inner: Box::new(inner) }
+    }
+
+    /// How many bytes it has.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// What the Store put in, if it is of that type.
+    pub fn into_inner<T: Any>(self) -> Option<T> {
+        self.inner.downcast().ok().map(|inner| *inner)
+    }
+
+    /// A view of what the Store put in, if it is of that type.
+    pub fn as_inner<T: Any>(&self) -> Option<&T> {
+        self.inner.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sealed({} bytes)", self.size)
+    }
+}

@@ -1,0 +1,162 @@
+//! The Store port: what stands behind a Workspace.
+//!
+//! A Store reads, lists and searches, and changes things through one call, [`Store::apply`]. It knows nothing of
+//! agents, scopes or Workspaces; the door ([`crate::Vfs`]) has decided all of that before a Store is called. It never
+//! follows a symlink: it answers [`StoreError::Link`], and the door routes and guards the target.
+
+mod attr;
+mod change;
+mod draft;
+mod error;
+mod place;
+
+pub use attr::{Attr, Entry, Found, Kind, Listing, NodeId, Page, Special, Version, VersionTag, Whole};
+pub use change::{
+    Applied, Change, Content, Expect, Keep, Missing, Outcome, Parents, Put, Replace, Spare, Step, Subtree,
+};
+pub use draft::{Draft, DraftOf, OpenContent, Sealed};
+pub use error::{LinkHit, Side, StoreError, StoreResult};
+pub use place::{Place, StorePath};
+
+use std::fmt::Debug;
+use std::ops::ControlFlow;
+
+use crate::search::{FileHits, Grep, Walk};
+
+/// A place that holds files.
+///
+/// Every method may be called from any number of threads at once. Reads see whole changes only. What each method
+/// promises is held by the behaviour suite in [`crate::testkit`].
+pub trait Store: Debug + Send + Sync {
+    /// What kind of Store this is, and what it can do.
+    fn about(&self) -> About;
+
+    /// Attributes of what lies at `at`; of a symlink itself where the last component is one.
+    fn stat(&self, at: &Place) -> StoreResult<Attr>;
+
+    /// [`Store::stat`] for many places. A Store over a network answers all of them in few round trips.
+    fn stat_many(&self, at: &[Place]) -> Vec<StoreResult<Attr>> {
+        at.iter().map(|place| self.stat(place)).collect()
+    }
+
+    /// A whole file. One over `limit` bytes is [`StoreError::TooLarge`], before memory is taken for it.
+    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole>;
+
+    /// [`Store::read`] for many places.
+    fn read_many(&self, at: &[Place], limit: u64) -> Vec<StoreResult<Whole>> {
+        at.iter().map(|place| self.read(place, limit)).collect()
+    }
+
+    /// Opens a file for reading. What it returns stays readable after the file is removed, replaced or renamed.
+    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>>;
+
+    /// The target of a symlink, as it was written.
+    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>>;
+
+    /// The entries of a directory, sorted by the bytes of their names.
+    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing>;
+
+    /// Everything below a directory, sorted by path (component by component); the directory itself is not visited.
+    ///
+    /// Symlinks are visited, never followed.
+    fn walk(
+        &self,
+        at: &Place,
+        walk: &Walk,
+        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    ) -> StoreResult<()>;
+
+    /// Searches the content of the files below `at`, or of the one file there. Files come in any order.
+    fn grep(
+        &self,
+        at: &Place,
+        grep: &Grep,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> StoreResult<()>;
+
+    /// Starts writing content that no one sees until a change puts it somewhere.
+    ///
+    /// Content of any size passes through a draft in constant memory. A draft that is dropped leaves nothing behind.
+    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>>;
+
+    /// Makes a change: all of its steps, in order, or none.
+    ///
+    /// When it returns `Ok`, the change is as durable as the Store was opened to be.
+    fn apply(&self, change: Change) -> StoreResult<Applied>;
+
+    /// What has changed after `cursor`, oldest first, whoever changed it; `None` as cursor means "from now on".
+    fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed>;
+
+    /// Says that the caller holds no [`NodeId`] of this node any more. A Store that remembers nodes may forget it.
+    fn forget(&self, _node: NodeId) {}
+
+    /// Checks everything that can be checked, and says what is wrong.
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified>;
+}
+
+/// What a Store says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct About {
+    /// `physical`, `virtual`, `memory`.
+    pub kind: &'static str,
+    /// Whether every change makes a version that can be read later.
+    pub history: bool,
+    /// Whether [`Store::changes_since`] answers.
+    pub feed: bool,
+}
+
+/// A stretch of a Store's changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Feed {
+    /// The changes, oldest first.
+    pub changes: Vec<Changed>,
+    /// Where to go on.
+    pub cursor: Version,
+    /// Whether the Store had more than was asked for.
+    pub more: bool,
+}
+
+/// One name that changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// The version that the change made.
+    pub version: Version,
+    /// What happened.
+    pub what: ChangeKind,
+    /// To which node.
+    pub node: NodeId,
+    /// In which directory.
+    pub parent: NodeId,
+    /// Under which name.
+    pub name: Vec<u8>,
+}
+
+/// What happened to a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// Something new is there.
+    Created,
+    /// The content changed.
+    Written,
+    /// Mode or time changed.
+    Attributes,
+    /// It is gone from here.
+    Removed,
+    /// It came here from another name; a `MovedFrom` with the same node tells which.
+    MovedTo,
+    /// It left this name for another.
+    MovedFrom,
+}
+
+/// What [`Store::verify`] found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Entries looked at.
+    pub entries: u64,
+    /// Pieces of content whose hash was checked.
+    pub contents: u64,
+    /// Bytes that nothing refers to; they are not an error.
+    pub unreferenced: u64,
+    /// What is wrong, a sentence each.
+    pub problems: Vec<String>,
+}

@@ -1,0 +1,162 @@
+//! Where something is in a Store: a path from a node.
+
+use std::fmt;
+
+use crate::name::{Name, escaped};
+use crate::store::NodeId;
+
+/// A relative path inside a Store: names joined by `/`, as bytes; empty for "here".
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct StorePath(Vec<u8>);
+
+impl StorePath {
+    /// The empty path.
+    pub fn here() -> Self {
+        StorePath::default()
+    }
+
+    /// The path of these components, which have been checked: canonical, relative, `/`-separated.
+    pub fn from_checked(path: impl Into<Vec<u8>>) -> Self {
+        let path = path.into();
+        debug_assert!(
+            path.is_empty() || path.split(|&b| b == b'/').all(|c| Name::new(c).is_some()),
+            "not canonical"
+        );
+        StorePath(path)
+    }
+
+    /// The path's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The path as text, where it is text.
+    pub fn as_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.0).ok()
+    }
+
+    /// Whether this is the empty path.
+    pub fn is_here(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The components, outermost first.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.0.split(|&byte| byte == b'/').filter(|component| !component.is_empty())
+    }
+
+    /// How many components it has.
+    pub fn depth(&self) -> usize {
+        if self.0.is_empty() { 0 } else { memchr::memchr_iter(b'/', &self.0).count() + 1 }
+    }
+
+    /// The path of the parent, and the last component; `None` for the empty path.
+    pub fn split(&self) -> Option<(&[u8], &[u8])> {
+        if self.0.is_empty() {
+            return None;
+        }
+        match memchr::memrchr(b'/', &self.0) {
+            Some(cut) => Some((&self.0[..cut], &self.0[cut + 1..])),
+            None => Some((b"", &self.0)),
+        }
+    }
+
+    /// This path and then a name.
+    pub fn child(&self, name: &[u8]) -> StorePath {
+        let mut path = Vec::with_capacity(self.0.len() + name.len() + 1);
+        path.extend_from_slice(&self.0);
+        if !path.is_empty() && !name.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+        StorePath(path)
+    }
+
+    /// This path and then that one.
+    pub fn join(&self, path: &StorePath) -> StorePath {
+        self.child(&path.0)
+    }
+
+    /// Whether this path is `other` or lies below it.
+    pub fn is_at_or_below(&self, other: &StorePath) -> bool {
+        self.below(other).is_some()
+    }
+
+    /// What is left of this path below `other`.
+    pub fn below(&self, other: &StorePath) -> Option<&[u8]> {
+        if other.0.is_empty() {
+            return Some(&self.0);
+        }
+        let rest = self.0.strip_prefix(&*other.0)?;
+        if rest.is_empty() { Some(rest) } else { rest.strip_prefix(b"/") }
+    }
+}
+
+impl fmt::Display for StorePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        escaped(&self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for StorePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A path from a node: a tool's path starts at the root, a mounted file system's at the directory it has open.
+///
+/// The empty path means the node itself.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Where the path starts.
+    pub from: NodeId,
+    /// The path.
+    pub path: StorePath,
+}
+
+impl Place {
+    /// A path from the Store's root.
+    pub fn path(path: StorePath) -> Self {
+        Place { from: NodeId::ROOT, path }
+    }
+
+    /// The Store's root itself.
+    pub fn root() -> Self {
+        Place::path(StorePath::here())
+    }
+
+    /// A node, wherever it is.
+    pub fn node(node: NodeId) -> Self {
+        Place { from: node, path: StorePath::here() }
+    }
+
+    /// A name in a directory node.
+    pub fn child(parent: NodeId, name: &Name) -> Self {
+        Place { from: parent, path: StorePath(name.as_bytes().to_vec()) }
+    }
+
+    /// The place one name further down.
+    pub fn join(&self, name: &[u8]) -> Self {
+        Place { from: self.from, path: self.path.child(name) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_split_and_join() {
+        let path = StorePath::from_checked("a/b/c");
+        assert_eq!(path.split(), Some((&b"a/b"[..], &b"c"[..])));
+        assert_eq!(StorePath::from_checked("a").split(), Some((&b""[..], &b"a"[..])));
+        assert_eq!(StorePath::here().split(), None);
+        assert_eq!(StorePath::here().child(b"a").child(b"b").child(b"c"), path);
+        assert_eq!(StorePath::here().join(&path), path);
+        assert_eq!(path.depth(), 3);
+        assert_eq!(path.below(&StorePath::from_checked("a")), Some(&b"b/c"[..]));
+        assert_eq!(path.below(&StorePath::here()), Some(&b"a/b/c"[..]));
+        assert!(!StorePath::from_checked("ab").is_at_or_below(&StorePath::from_checked("a")));
+    }
+}

@@ -1,0 +1,6 @@
+//! For whoever writes a Store: what every Store promises as a suite of tests, a plain model to compare with, and
+//! Stores that misbehave on purpose.
+
+mod untouchable;
+
+pub use untouchable::Untouchable;

@@ -1,0 +1,52 @@
+//! A Store that must not be called: a refusal has to happen before it.
+
+use std::ops::ControlFlow;
+
+use crate::search::{FileHits, Grep, Walk};
+use crate::store::{
+    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page, Place, Store,
+    StoreResult, Verified, Version, Whole,
+};
+
+/// Panics whatever is asked of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Untouchable;
+
+impl Store for Untouchable {
+    fn about(&self) -> About {
+        panic!("the Store was touched: about")
+    }
+    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+        panic!("the Store was touched: stat {at:?}")
+    }
+    fn read(&self, at: &Place, _: u64) -> StoreResult<Whole> {
+        panic!("the Store was touched: read {at:?}")
+    }
+    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        panic!("the Store was touched: open {at:?}")
+    }
+    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+        panic!("the Store was touched: read_link {at:?}")
+    }
+    fn list(&self, at: &Place, _: &Page) -> StoreResult<Listing> {
+        panic!("the Store was touched: list {at:?}")
+    }
+    fn walk(&self, at: &Place, _: &Walk, _: &mut dyn FnMut(Found) -> ControlFlow<()>) -> StoreResult<()> {
+        panic!("the Store was touched: walk {at:?}")
+    }
+    fn grep(&self, at: &Place, _: &Grep, _: &mut dyn FnMut(FileHits) -> ControlFlow<()>) -> StoreResult<()> {
+        panic!("the Store was touched: grep {at:?}")
+    }
+    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+        panic!("the Store was touched: draft {of:?}")
+    }
+    fn apply(&self, change: Change) -> StoreResult<Applied> {
+        panic!("the Store was touched: apply {change:?}")
+    }
+    fn changes_since(&self, _: Option<Version>, _: usize) -> StoreResult<Feed> {
+        panic!("the Store was touched: changes_since")
+    }
+    fn verify(&self, _: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+        panic!("the Store was touched: verify")
+    }
+}

@@ -1,0 +1,5 @@
+//! The one door.
+
+/// Placeholder while the port settles.
+#[derive(Debug)]
+pub struct Vfs;

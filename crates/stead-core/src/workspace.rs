@@ -1,0 +1,115 @@
+//! A Workspace: a logical path, an Access Scope, and the Mount behind it.
+
+use std::sync::Arc;
+
+use crate::glob::{Anchor, GlobError, PathGlobs};
+use crate::path::VfsPath;
+use crate::scope::AccessScope;
+use crate::store::{Place, Store, StorePath};
+
+/// What agents may not change by default, even where the scope is READ_WRITE: a planted hook would run outside every
+/// boundary when a person next uses git there.
+pub const DEFAULT_PROTECT: [&str; 2] = [".git/hooks/**", ".git/config"];
+
+/// Where a Workspace's files are: a Store, and a path in it.
+#[derive(Debug, Clone)]
+pub struct Mount {
+    store: Arc<dyn Store>,
+    path: StorePath,
+}
+
+impl Mount {
+    /// The whole of a Store.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Mount { store, path: StorePath::here() }
+    }
+
+    /// What lies at `path` in a Store. Nothing outside it can be reached through the Mount.
+    pub fn at(store: Arc<dyn Store>, path: &VfsPath) -> Self {
+        Mount { store, path: StorePath::from_checked(&path.as_str()[1..]) }
+    }
+
+    /// The Store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The path in the Store.
+    pub fn path(&self) -> &StorePath {
+        &self.path
+    }
+
+    /// The place in the Store for a path below the Workspace's prefix.
+    pub fn place(&self, below: &str) -> Place {
+        Place::path(self.path.child(below.as_bytes()))
+    }
+}
+
+/// A part of an agent's world.
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    prefix: VfsPath,
+    scope: AccessScope,
+    mount: Mount,
+    description: Option<String>,
+    protect: Arc<PathGlobs>,
+    scratch: Arc<PathGlobs>,
+}
+
+impl Workspace {
+    /// A Workspace at `prefix`, with the default protection.
+    pub fn new(prefix: VfsPath, scope: AccessScope, mount: Mount) -> Self {
+        let protect =
+            PathGlobs::new(DEFAULT_PROTECT, Anchor::AnyDirectory).expect("the default globs are globs");
+        let scratch = Arc::new(PathGlobs::none());
+        Workspace { prefix, scope, mount, description: None, protect: Arc::new(protect), scratch }
+    }
+
+    /// Says what it is for.
+    pub fn with_description(self, description: impl Into<String>) -> Self {
+        Workspace { description: Some(description.into()), ..self }
+    }
+
+    /// Replaces the globs of what agents may not change. They match from any directory, or from the prefix with a
+    /// leading `/`.
+    pub fn with_protect<P: AsRef<str>>(self, globs: impl IntoIterator<Item = P>) -> Result<Self, GlobError> {
+        let protect = Arc::new(PathGlobs::new(globs, Anchor::AnyDirectory)?);
+        Ok(Workspace { protect, ..self })
+    }
+
+    /// Sets the globs of what is kept without history.
+    pub fn with_scratch<P: AsRef<str>>(self, globs: impl IntoIterator<Item = P>) -> Result<Self, GlobError> {
+        let scratch = Arc::new(PathGlobs::new(globs, Anchor::AnyDirectory)?);
+        Ok(Workspace { scratch, ..self })
+    }
+
+    /// Its logical path.
+    pub fn prefix(&self) -> &VfsPath {
+        &self.prefix
+    }
+
+    /// What it allows.
+    pub fn scope(&self) -> AccessScope {
+        self.scope
+    }
+
+    /// What is behind it.
+    pub fn mount(&self) -> &Mount {
+        &self.mount
+    }
+
+    /// What it is for.
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// What agents may not change.
+    pub fn protect(&self) -> &Arc<PathGlobs> {
+        &self.protect
+    }
+
+    /// What is kept without history.
+    pub fn scratch(&self) -> &PathGlobs {
+        &self.scratch
+    }
+}

@@ -1,0 +1,3 @@
+//! The Stores: what can stand behind a Workspace.
+//!
+//! Nothing here can start a process.
