@@ -289,6 +289,8 @@ pub struct Applied {
 pub struct Outcome {
     /// What is there now; `None` where nothing is.
     pub attr: Option<Attr>,
+    /// The state that was there before.
+    pub before: Option<VersionTag>,
     /// Whether something new came to be.
     pub created: bool,
     /// How many replacements an edit made.
