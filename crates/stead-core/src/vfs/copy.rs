@@ -98,21 +98,12 @@ impl Vfs {
         let (mut from, mut to) = (Links::new(from), Links::new(to));
         loop {
             let ends = self.ends(act, &from, &to)?;
-            if !same_store(ends.from.store(), ends.to.store()) {
-                // The way to both ends, symlinks and all, has to be known before content is read.
-                let source = from.path.clone();
-                let (attr, resolved) = self.resolve_parent(&source, Access::Read)?;
-                let (_, target) = self.resolve_parent(&to.path.clone(), Access::Write)?;
-                let ends = Ends { from: resolved, to: target };
-                if same_store(ends.from.store(), ends.to.store()) {
-                    from.path = ends.from.path.clone();
-                    to.path = ends.to.path.clone();
-                    continue;
-                }
-                let attr = attr.ok_or_else(|| ends.from.failed(StoreError::NotFound))?;
-                return door.carry_across(act, &ends, attr, over, tag);
-            }
-            match door.carry_within(act, &ends, over, tag) {
+            let carried = if same_store(ends.from.store(), ends.to.store()) {
+                door.carry_within(act, &ends, over, tag)
+            } else {
+                door.carry_across(act, &ends, over, tag)
+            };
+            match carried {
                 Err(Error::Store { cause: StoreError::Link(hit), .. }) if hit.side == Side::From => {
                     from.follow(&ends.from, &hit)?;
                 }
@@ -201,42 +192,49 @@ impl Vfs {
         &self,
         act: Act,
         ends: &Ends<'_>,
-        attr: Attr,
         over: Overwrite,
         tag: Option<VersionTag>,
     ) -> Result<Copied> {
         let Ends { from, to } = ends;
+        let attr = from.store().stat(&from.place).map_err(|cause| from.failed(cause))?;
         if tag.is_some_and(|tag| tag != attr.tag) {
             return Err(from.failed(StoreError::Conflict));
         }
-        let mut load = Load { vfs: self, from, to, steps: Vec::new(), sent: Vec::new() };
+        let mut load = Load { vfs: self, from, to, steps: Vec::new(), taken: Vec::new() };
+        match to.store().stat(&to.place) {
+            Err(StoreError::NotFound) => {}
+            Err(cause) => return Err(to.failed(cause.in_step(0, Side::To))),
+            Ok(_) if over == Overwrite::Refuse || attr.kind == Kind::Directory => {
+                return Err(to.failed(StoreError::AlreadyExists));
+            }
+            Ok(there) if there.kind == Kind::Directory => return Err(to.failed(StoreError::IsADirectory)),
+            // A symlink gives way itself; a write would go where it leads.
+            Ok(there) if there.kind == Kind::Symlink || attr.kind == Kind::Symlink => load.clear(),
+            Ok(_) => {}
+        }
         if attr.kind == Kind::Directory {
             load.directory(&attr)?;
         } else {
             to.check_not_leading()?;
             load.entry(&StorePath::here(), &attr, over)?;
         }
-        let Load { steps, sent, .. } = load;
-        let entries = steps.len() as u64;
+        let Load { steps, taken, .. } = load;
         let operation = self.act("copy");
         let id = operation.id;
         let applied = to.store().apply(Change { operation, steps }).map_err(|cause| to.failed(cause))?;
         if act == Act::Move {
-            let arrived =
-                sent.iter().all(|(below, hash)| hash_of(to, below).is_ok_and(|there| there == *hash));
-            let removed = if arrived {
-                self.remove_source(from, &attr)
-            } else {
-                Err(Error::Garbled { path: to.path.clone() })
-            };
+            let arrived = taken.iter().all(|taken| taken.arrived(to));
+            let garbled = || Err(Error::Garbled { path: to.path.clone() });
+            let removed = if arrived { self.remove_source(from, &attr, &taken) } else { garbled() };
             if let Err(error) = removed {
-                // What the destination had before is in its history; what just arrived goes again.
-                if over == Overwrite::Refuse || attr.kind == Kind::Directory {
+                // What stood there before is gone over in any case; what only just arrived goes again.
+                if over == Overwrite::Refuse {
                     self.take_back(to);
                 }
                 return Err(error);
             }
         }
+        let entries = taken.len() as u64;
         let tag = applied
             .outcomes
             .last()
@@ -247,13 +245,31 @@ impl Vfs {
         Ok(Copied { from, to, entries: Some(entries), tag, version: applied.version, operation: id })
     }
 
-    fn remove_source(&self, from: &Spot<'_>, attr: &Attr) -> Result<()> {
-        let subtree = if attr.kind == Kind::Directory { Subtree::Directory } else { Subtree::File };
-        let expect = if attr.kind == Kind::Directory { Expect::Any } else { Expect::Tag(attr.tag) };
-        let (at, spare, keep) = (from.place.clone(), from.spare(), from.keep());
-        let step = Step::Remove { at, subtree, expect, missing: Missing::Fails, spare, keep };
-        self.change(from, "move", step).map_err(|cause| from.failed(cause))?;
-        Ok(())
+    /// Removes exactly what was copied, in the state in which it was: what came or changed meanwhile is a Conflict.
+    fn remove_source(&self, from: &Spot<'_>, attr: &Attr, taken: &[Taken]) -> Result<()> {
+        let (missing, keep) = (Missing::Fails, from.keep());
+        let remove = |taken: &Taken| {
+            let at = Place { from: from.place.from, path: from.place.path.join(&taken.below) };
+            let (subtree, expect) = match taken.kind {
+                Kind::Directory => (Subtree::EmptyDirectory, Expect::Any),
+                _ => (Subtree::File, Expect::Tag(taken.tag)),
+            };
+            Step::Remove { at, subtree, expect, missing, spare: None, keep }
+        };
+        if attr.kind == Kind::Directory
+            && let Some(spare) = from.spare()
+            && let Some(spared) = taken.iter().find(|taken| spare.covers(taken.below.as_bytes()))
+        {
+            return Err(from.failed(StoreError::Spared { path: spared.below.to_string() }));
+        }
+        // Deepest first: a directory comes before its entries in what was taken.
+        let steps = taken.iter().rev().map(remove).collect();
+        let removed = from.store().apply(Change { operation: self.act("move"), steps });
+        match removed {
+            Ok(_) => Ok(()),
+            Err(StoreError::NotEmpty | StoreError::NotFound) => Err(from.failed(StoreError::Conflict)),
+            Err(cause) => Err(from.failed(cause)),
+        }
     }
 
     /// Removes a copy that must not stay. It was not there a moment ago, so nothing else is lost if this fails.
@@ -277,11 +293,33 @@ struct Load<'a> {
     from: &'a Spot<'a>,
     to: &'a Spot<'a>,
     steps: Vec<Step>,
-    /// The files, counted from the top, and the hash of what was read of each.
-    sent: Vec<(StorePath, blake3::Hash)>,
+    taken: Vec<Taken>,
+}
+
+/// Something that was copied.
+struct Taken {
+    /// Where it is, counted from the top.
+    below: StorePath,
+    kind: Kind,
+    tag: VersionTag,
+    /// The hash of what was read of a file.
+    hash: Option<blake3::Hash>,
+}
+
+impl Taken {
+    fn arrived(&self, to: &Spot<'_>) -> bool {
+        self.hash.is_none_or(|hash| hash_of(to, &self.below).is_ok_and(|there| there == hash))
+    }
 }
 
 impl Load<'_> {
+    /// Makes room at the destination.
+    fn clear(&mut self) {
+        let (at, keep) = (self.to.place.clone(), self.to.keep());
+        let (subtree, missing) = (Subtree::File, Missing::Fine);
+        self.steps.push(Step::Remove { at, subtree, expect: Expect::Any, missing, spare: None, keep });
+    }
+
     fn directory(&mut self, attr: &Attr) -> Result<()> {
         let mut found = Vec::new();
         let walked = self.from.store().walk(&self.from.place, &Walk::default(), &mut |entry| {
@@ -297,6 +335,7 @@ impl Load<'_> {
             self.steps.push(Step::Mkdir { at: parent, parents: Parents::Create, mode: None });
         }
         self.steps.push(Step::Mkdir { at, parents: Parents::Required, mode: Some(attr.mode) });
+        self.taken.push(Taken { below: StorePath::here(), kind: attr.kind, tag: attr.tag, hash: None });
         for entry in found {
             self.entry(&entry.path, &entry.attr, Overwrite::Refuse)?;
         }
@@ -314,6 +353,7 @@ impl Load<'_> {
         let failed = |cause| self.from.failed(cause);
         let parents = Parents::Create;
         let expect = if over == Overwrite::Refuse { Expect::Absent } else { Expect::Any };
+        let mut taken = Taken { below: below.clone(), kind: attr.kind, tag: attr.tag, hash: None };
         match attr.kind {
             Kind::Directory => self.steps.push(Step::Mkdir { at, parents, mode: Some(attr.mode) }),
             Kind::Symlink => {
@@ -322,6 +362,7 @@ impl Load<'_> {
             }
             Kind::File => {
                 let content = self.from.store().open(&source).map_err(failed)?;
+                taken.tag = content.attr().tag;
                 let mut reader =
                     Hashing { content: &*content, at: 0, hasher: blake3::Hasher::new(), failed: None };
                 let sealed = self.vfs.drafted(self.to, &mut reader);
@@ -329,7 +370,7 @@ impl Load<'_> {
                     return Err(failed(cause));
                 }
                 let sealed = sealed?;
-                self.sent.push((below.clone(), reader.hasher.finalize()));
+                taken.hash = Some(reader.hasher.finalize());
                 // A file that is replaced keeps its own mode.
                 let mode = (over == Overwrite::Refuse).then_some(attr.mode);
                 let put = Put { expect, parents, mode, modified: Some(attr.modified), keep: self.to.keep() };
@@ -337,6 +378,7 @@ impl Load<'_> {
             }
             Kind::Special(_) => return Err(failed(StoreError::Special(attr.kind))),
         }
+        self.taken.push(taken);
         Ok(())
     }
 }

@@ -221,11 +221,22 @@ impl Vfs {
     /// Everything below a directory, sorted by path, nested Workspaces that may be read included.
     pub fn walk(&self, path: impl IntoPath, query: &WalkQuery) -> Result<Vec<Walked>> {
         let path = path.into_path()?;
-        let only = query.pattern.as_deref().map(|pattern| glob_from(pattern, Anchor::Start)).transpose()?;
+        let pattern = query.pattern.as_deref().unwrap_or_default();
+        let only =
+            query.pattern.as_ref().map(|pattern| PathGlobs::new([pattern], Anchor::Start)).transpose()?;
+        // A pattern that begins with `/` is counted from there, any other from the directory that is walked.
+        let based = |base: &str| {
+            let base = if pattern.starts_with('/') {
+                format!("{}/{base}", &path.as_str()[1..])
+            } else {
+                base.to_owned()
+            };
+            only.clone().map(|globs| globs.with_base(base.trim_matches('/')))
+        };
         let mut found = BTreeMap::new();
         let regions = self.regions(&path)?;
         for region in &regions {
-            self.levels_above(&path, region, query, only.as_ref(), &mut found);
+            self.levels_above(&path, region, query, based("").as_ref(), &mut found);
             let depth = query.depth.saturating_sub(if region.base.is_empty() {
                 0
             } else {
@@ -237,7 +248,7 @@ impl Vfs {
             let walk = Walk {
                 depth,
                 skip: region.skip.clone(),
-                only: only.clone().map(|globs| globs.with_base(&region.base)),
+                only: based(&region.base),
                 deadline: Some(Instant::now() + query.time_limit),
             };
             let mut left = query.limit;
@@ -319,11 +330,6 @@ impl Vfs {
 
 fn below(path: &VfsPath, prefix: &VfsPath) -> Option<StorePath> {
     path.below(prefix).map(StorePath::from_checked)
-}
-
-/// A glob as an agent writes it: counted from the directory that is searched; a leading `/` changes nothing.
-pub(super) fn glob_from(pattern: &str, anchor: Anchor) -> Result<PathGlobs> {
-    Ok(PathGlobs::new([pattern], anchor)?)
 }
 
 impl WalkQuery {

@@ -168,15 +168,6 @@ impl Vfs {
             Err(other) => Err(other),
         })
     }
-
-    /// Resolves the symlinks on the way to a path; what has the path itself may be one.
-    pub(super) fn resolve_parent(&self, path: &VfsPath, access: Access) -> Result<(Option<Attr>, Spot<'_>)> {
-        self.at(path, access, |spot| match spot.store().stat(&spot.place) {
-            Ok(attr) => Ok(Some(attr)),
-            Err(StoreError::NotFound) => Ok(None),
-            Err(other) => Err(other),
-        })
-    }
 }
 
 /// The hit that a Store would report if it had to follow the symlink at this spot.
