@@ -3,7 +3,10 @@
 
 mod model;
 mod model_store;
+pub mod suite;
 mod untouchable;
 
+pub use model::{Snapshot, Thing, snapshot_of};
 pub use model_store::ModelStore;
+pub use suite::Fixture;
 pub use untouchable::Untouchable;

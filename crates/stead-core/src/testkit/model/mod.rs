@@ -2,8 +2,10 @@
 //!
 //! It is what a Store is compared with, and it is a Store itself ([`super::ModelStore`]).
 
+mod snapshot;
 mod steps;
 
+pub use snapshot::{Snapshot, Thing, snapshot_of};
 pub(crate) use steps::Bytes;
 
 use std::collections::BTreeMap;
