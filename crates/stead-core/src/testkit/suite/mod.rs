@@ -14,7 +14,7 @@ pub mod racing;
 pub mod removing;
 pub mod renaming;
 pub mod searching;
-mod subject;
+pub(crate) mod subject;
 pub mod whole;
 
 pub use subject::{Fixture, Subject, run};
