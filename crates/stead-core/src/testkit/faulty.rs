@@ -189,6 +189,8 @@ impl Draft for FaultyDraft {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
     use crate::store::{Content, Put};
     use crate::testkit::ModelStore;

@@ -431,6 +431,8 @@ fn cut(mut shown: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;

@@ -207,8 +207,8 @@ impl Author<'_> {
         let parents = if self.rng.bool() { Parents::Create } else { Parents::Required };
         let mode = *self.pick(&[None, None, None, Some(0o600), Some(0o755), Some(0o644)]);
         match self.rng.u8(..100) {
-            0..=21 => Op::Write { at: self.place(), fill: self.fill(), parents, mode, wanted },
-            22..=33 => Op::Append { at: self.place(), fill: self.fill(), parents, mode, wanted },
+            0..=21 => Op::Write { at: self.file_place(), fill: self.fill(), parents, mode, wanted },
+            22..=33 => Op::Append { at: self.file_place(), fill: self.fill(), parents, mode, wanted },
             34..=41 => self.edit(),
             42..=51 => Op::Mkdir { at: self.place(), parents, mode: mode.map(|mode| mode | 0o100) },
             52..=58 => {
@@ -237,7 +237,7 @@ impl Author<'_> {
     }
 
     fn edit(&mut self) -> Op {
-        let at = self.place();
+        let at = self.file_place();
         let occurrences = *self.pick(&[Occurrences::One, Occurrences::All]);
         let place = at.place(&|place| self.look(place));
         let old = match self.tree.file(&place) {
@@ -256,9 +256,15 @@ impl Author<'_> {
 
     /// A path of one to three names; every other time one that leads to something.
     pub(super) fn path(&mut self) -> StorePath {
-        let there = self.tree.below(super::ROOT);
+        self.path_among(&[Kind::File, Kind::Directory, Kind::Symlink])
+    }
+
+    /// A path of one to three names; every other time one that leads to something of one of these kinds.
+    fn path_among(&mut self, kinds: &[Kind]) -> StorePath {
+        let mut there = self.tree.below(super::ROOT);
+        there.retain(|(_, id)| kinds.contains(&self.tree.attr(*id).kind));
         if self.rng.bool() && !there.is_empty() {
-            return there[self.rng.usize(..there.len())].0.clone();
+            return there.swap_remove(self.rng.usize(..there.len())).0;
         }
         (0..self.rng.usize(1..=3)).fold(StorePath::here(), |path, _| path.child(self.pick(&NAMES).as_bytes()))
     }
@@ -266,6 +272,16 @@ impl Author<'_> {
     /// A place: by its path, or as a mounted file system would name it.
     pub(super) fn place(&mut self) -> Where {
         let path = self.path();
+        self.place_of(path)
+    }
+
+    /// The place of a file, more often than not.
+    fn file_place(&mut self) -> Where {
+        let path = self.path_among(&[Kind::File]);
+        self.place_of(path)
+    }
+
+    fn place_of(&mut self, path: StorePath) -> Where {
         let (parent, name) = path.split().expect("no path here is empty");
         let parent = StorePath::from_checked(parent);
         let is_there = |path: &StorePath| self.tree.find(&Place::path(path.clone())).is_ok();
