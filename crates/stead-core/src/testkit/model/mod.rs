@@ -201,6 +201,8 @@ impl Tree {
                     }
                 },
                 Body::File(_) => return Err(StoreError::NotADirectory),
+                // A node that is a symlink itself is no directory to start from, whoever holds it.
+                Body::Symlink(_) if depth == 0 => return Err(StoreError::NotADirectory),
                 Body::Symlink(target) => return Err(LinkHit::at(depth, target.clone())),
             }
         }
