@@ -73,7 +73,10 @@ impl Script {
                 Act::Append(name, more)
             }
             (1, Some(content)) if content.starts_with(b"step ") && content.len() > 30 => {
-                let old = format!("step {} ", String::from_utf8_lossy(&content[5..]).split(' ').next().unwrap_or_default());
+                let old = format!(
+                    "step {} ",
+                    String::from_utf8_lossy(&content[5..]).split(' ').next().unwrap_or_default()
+                );
                 if content.windows(old.len()).filter(|window| *window == old.as_bytes()).count() != 1 {
                     return self.next();
                 }

@@ -35,7 +35,10 @@ impl Kind {
             Kind::Physical => {
                 let root = directory.join("root");
                 std::fs::create_dir_all(&root).unwrap();
-                let options = PhysicalOptions { durability: Durability::Full, ..PhysicalOptions::new(directory.join("state")) };
+                let options = PhysicalOptions {
+                    durability: Durability::Full,
+                    ..PhysicalOptions::new(directory.join("state"))
+                };
                 Arc::new(PhysicalStore::open(&root, options).unwrap())
             }
             Kind::Virtual => {

@@ -25,9 +25,12 @@ type Call = (&'static str, fn(&Vfs, u64) -> stead_core::Result<String>);
 fn calls() -> Vec<Call> {
     vec![
         ("read", |vfs, _| Ok(String::from_utf8_lossy(&vfs.read("/d/f")?.bytes).into_owned())),
-        ("read outside's", |vfs, _| Ok(String::from_utf8_lossy(&vfs.read("/d/only-outside")?.bytes).into_owned())),
+        ("read outside's", |vfs, _| {
+            Ok(String::from_utf8_lossy(&vfs.read("/d/only-outside")?.bytes).into_owned())
+        }),
         ("read_range", |vfs, _| {
-            Ok(String::from_utf8_lossy(&vfs.read_range("/d/f", Range { offset: 0, length: 99 })?.bytes).into_owned())
+            Ok(String::from_utf8_lossy(&vfs.read_range("/d/f", Range { offset: 0, length: 99 })?.bytes)
+                .into_owned())
         }),
         ("read_lines", |vfs, _| Ok(vfs.read_lines("/d/sub/g", LineRange::default())?.text)),
         ("stat", |vfs, _| Ok(format!("{} bytes", vfs.stat("/d/f")?.size))),
@@ -45,16 +48,23 @@ fn calls() -> Vec<Call> {
             let force = RemoveOptions { force: true, ..RemoveOptions::default() };
             vfs.remove_file(format!("/d/link{}", n % 5), force).map(|_| String::new())
         }),
-        ("remove outside's", |vfs, _| vfs.remove_file("/d/only-outside", RemoveOptions::default()).map(|_| String::new())),
+        ("remove outside's", |vfs, _| {
+            vfs.remove_file("/d/only-outside", RemoveOptions::default()).map(|_| String::new())
+        }),
         ("remove tree", |vfs, n| {
             let all = RemoveOptions { recursive: true, force: true, if_match: None };
             vfs.remove_directory(format!("/d/made{}", n % 5), all).map(|_| String::new())
         }),
         ("rename in", |vfs, n| {
-            vfs.rename(format!("/d/new{}", n % 7), format!("/d/renamed{}", n % 7), Overwrite::Replace).map(|_| String::new())
+            vfs.rename(format!("/d/new{}", n % 7), format!("/d/renamed{}", n % 7), Overwrite::Replace)
+                .map(|_| String::new())
         }),
-        ("rename out", |vfs, _| vfs.rename("/d/only-outside", "/stolen", Overwrite::Refuse).map(|_| String::new())),
-        ("copy out", |vfs, n| vfs.copy("/d/f", format!("/copied{}", n % 3), Overwrite::Replace).map(|_| String::new())),
+        ("rename out", |vfs, _| {
+            vfs.rename("/d/only-outside", "/stolen", Overwrite::Refuse).map(|_| String::new())
+        }),
+        ("copy out", |vfs, n| {
+            vfs.copy("/d/f", format!("/copied{}", n % 3), Overwrite::Replace).map(|_| String::new())
+        }),
         ("copy tree", |vfs, n| {
             let copied = vfs.copy("/d/sub", format!("/tree{n}"), Overwrite::Refuse).map(|_| String::new());
             let all = RemoveOptions { recursive: true, force: true, if_match: None };
@@ -108,7 +118,8 @@ fn nothing_lands_or_looks_outside_while_a_directory_is_swapped_for_a_symlink() {
     std::os::unix::fs::symlink(&outside, root.join("link")).unwrap();
     let before = outside_as_it_is(&outside);
 
-    let (done, swaps, made, failed) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let (done, swaps, made, failed) =
+        (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let calls = calls();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -133,13 +144,18 @@ fn nothing_lands_or_looks_outside_while_a_directory_is_swapped_for_a_symlink() {
                         let (name, call) = calls[usize::try_from(n % calls.len() as u64).unwrap()];
                         match call(&vfs, n) {
                             Ok(seen) => {
-                                let leaked = seen.contains(SECRET) || seen.contains(ONLY_OUTSIDE) || seen.contains("17 bytes");
+                                let leaked = seen.contains(SECRET)
+                                    || seen.contains(ONLY_OUTSIDE)
+                                    || seen.contains("17 bytes");
                                 assert!(!leaked, "`{name}` looked outside: {seen}");
                             }
                             Err(error) => {
                                 failed.fetch_add(1, Ordering::Relaxed);
                                 let message = error.to_string();
-                                assert!(!message.contains(SECRET) && !message.contains(directory_name(&outside)), "{message}");
+                                assert!(
+                                    !message.contains(SECRET) && !message.contains(directory_name(&outside)),
+                                    "{message}"
+                                );
                             }
                         }
                     }
@@ -154,7 +170,10 @@ fn nothing_lands_or_looks_outside_while_a_directory_is_swapped_for_a_symlink() {
     assert_eq!(outside_as_it_is(&outside), before, "something landed outside");
     let (swaps, failed) = (swaps.into_inner(), failed.into_inner());
     assert!(swaps > wanted / 100, "the race was not run: {swaps} swaps");
-    assert!(failed > wanted / 100 && failed < wanted, "only one side of the race was seen: {failed} of {wanted} refused");
+    assert!(
+        failed > wanted / 100 && failed < wanted,
+        "only one side of the race was seen: {failed} of {wanted} refused"
+    );
     println!("{wanted} raced calls, {swaps} swaps, {failed} refused, 0 escapes");
     verified(&*store);
 }
