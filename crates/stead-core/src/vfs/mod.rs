@@ -10,6 +10,8 @@ mod read;
 mod resolve;
 mod search;
 mod seen;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use crate::lines::{LineRange, Rest};

@@ -89,35 +89,37 @@ impl Doing {
                 sealed.into_inner::<Bytes>().ok_or_else(foreign)?.0
             }
         };
-        let (id, created) = match self.tree.spot(at)? {
+        let (id, before) = match self.tree.spot(at)? {
             Spot::There(_) => {
                 let (id, bytes) = self.tree.file(at)?;
-                put.expect.check(Some(self.tree.node(id).tag))?;
+                let tag = self.tree.node(id).tag;
+                put.expect.check(Some(tag))?;
                 let whole = match how {
                     How::Whole => content,
                     How::AtTheEnd => [bytes.as_slice(), &content].concat(),
                 };
                 self.rewrite(id, whole);
-                (id, false)
+                (id, Some(tag))
             }
             Spot::Nothing { below, names } => {
                 need_parents(&names, put.parents)?;
                 put.expect.check(None)?;
-                (self.create(below, names, Body::File(Arc::new(content)), FILE_MODE), true)
+                (self.create(below, names, Body::File(Arc::new(content)), FILE_MODE), None)
             }
         };
         let node = self.tree.node_mut(id);
         node.mode = put.mode.unwrap_or(node.mode);
         node.modified = put.modified.unwrap_or(node.modified);
-        Ok(self.outcome(id, created))
+        Ok(Outcome { before, ..self.outcome(id, before.is_none()) })
     }
 
     fn edit(&mut self, at: &Place, edit: &Edit, expect: Expect) -> StoreResult<Outcome> {
         let (id, bytes) = self.tree.file(at)?;
-        expect.check(Some(self.tree.node(id).tag))?;
+        let tag = self.tree.node(id).tag;
+        expect.check(Some(tag))?;
         let (edited, replaced) = edit.apply(bytes)?;
         self.rewrite(id, edited);
-        Ok(Outcome { replaced, ..self.outcome(id, false) })
+        Ok(Outcome { replaced, before: Some(tag), ..self.outcome(id, false) })
     }
 
     fn mkdir(&mut self, at: &Place, parents: Parents, mode: Option<u32>) -> StoreResult<Outcome> {
@@ -329,7 +331,7 @@ impl Doing {
     }
 
     fn outcome(&self, id: NodeId, created: bool) -> Outcome {
-        Outcome { attr: Some(self.tree.attr(id)), created, replaced: 0 }
+        Outcome { attr: Some(self.tree.attr(id)), before: None, created, replaced: 0 }
     }
 
     fn rewrite(&mut self, id: NodeId, bytes: Vec<u8>) {
