@@ -1,3 +1,9 @@
 //! The Stores: what can stand behind a Workspace.
 //!
 //! Nothing here can start a process.
+
+pub mod durability;
+pub mod virtual_store;
+
+pub use durability::Durability;
+pub use virtual_store::{Database, DatabaseOptions, MemoryStore, VirtualStore};
