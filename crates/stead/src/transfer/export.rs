@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use stead_core::store::Kind;
@@ -11,7 +11,7 @@ use stead_core::{ErrorKind, Timestamp, Vfs, VfsPath};
 
 use super::into_archive::IntoArchive;
 use super::into_directory::IntoDirectory;
-use super::{Compare, Counted, Tally, Totals, Watch};
+use super::{Compare, Counted, Tally, Totals, Watch, piece};
 use crate::error::{Error, Result};
 
 /// How many entries of a directory are held at once.
@@ -242,7 +242,7 @@ impl Exporter<'_, '_> {
             self.tally.count(|totals| totals.unchanged += 1);
             return Ok(());
         }
-        let mut reader = match vfs.reader(path) {
+        let reader = match vfs.reader(path) {
             // It was there a moment ago; now the tree is one without it.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => {
@@ -253,6 +253,8 @@ impl Exporter<'_, '_> {
         };
         let leaving =
             Leaving { size: reader.size(), mode: reader.mode(), modified: Some(reader.modified()) };
+        // Large pieces: a Store answers one of them as quickly as a small one.
+        let mut reader = BufReader::with_capacity(piece(leaving.size), reader);
         let mut counted = Counted { from: &mut reader, tally: &mut self.tally };
         let handed = sink.file(name, leaving, &mut counted).map_err(writing(sink.shown(name)))?;
         self.handed(path, handed, |totals| totals.files += 1);

@@ -9,7 +9,7 @@ use stead_core::{ErrorKind, Timestamp, Vfs, VfsPath};
 
 use super::host::MODE_BITS;
 use super::source::Source;
-use super::{Compare, Counted, Tally, Totals, Watch, archive, directory};
+use super::{Compare, Counted, Tally, Totals, Watch, archive, directory, hash};
 use crate::error::{Error, Result};
 
 /// How many changes go into one batch.
@@ -172,8 +172,12 @@ impl Importer<'_, '_> {
         let options = WriteOptions::new().mode(carried.mode).modified(carried.modified);
         let to_compare = there.filter(|there| self.compare == Compare::Content && there.size == carried.size);
         if carried.size > STREAMED {
-            if to_compare.is_some() && self.holds(path, body)? && body.again().map_err(reading(path))? {
-                return self.same_content(path, carried, same_attributes);
+            // What passes only once can't be looked at beforehand, and is written again.
+            if to_compare.is_some() && body.again().map_err(reading(path))? {
+                if self.holds(path, &mut &mut *body)? {
+                    return self.same_content(path, carried, same_attributes);
+                }
+                body.again().map_err(reading(path))?;
             }
             self.stream(path, &options, body)?;
         } else {
@@ -222,13 +226,10 @@ impl Importer<'_, '_> {
     }
 
     /// Whether the file at `path` holds just what a stream does.
-    fn holds(&mut self, path: &VfsPath, stream: &mut (impl Read + ?Sized)) -> Result<bool> {
+    fn holds(&self, path: &VfsPath, stream: &mut dyn Read) -> Result<bool> {
         let mut there = self.vfs.reader(path)?;
-        let hashed = |stream: &mut dyn Read| {
-            let mut hasher = blake3::Hasher::new();
-            io::copy(stream, &mut hasher).map(|_| hasher.finalize()).map_err(reading(path))
-        };
-        Ok(hashed(&mut there)? == hashed(&mut &mut *stream)?)
+        let there = hash(&mut there).map_err(reading(path))?;
+        Ok(there == hash(stream).map_err(reading(path))?)
     }
 
     /// Puts a symlink, wherever it leads: that is judged when it is followed.

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use stead_core::name::escaped;
 use stead_core::vfs::FileReader;
 
-use super::Compare;
 use super::export::{Existing, Handed, Leaving, Sink};
 use super::host::{HostDir, HostKind, MODE_BITS, set_file_attr};
+use super::{Compare, hash};
 use crate::error::{Error, Result};
 
 /// The name of what is not complete yet. One is enough: an export writes one thing after the other.
@@ -158,10 +158,4 @@ impl Sink for IntoDirectory {
 
 fn c_name(name: &str) -> io::Result<CString> {
     CString::new(name).map_err(|_| io::ErrorKind::InvalidInput.into())
-}
-
-fn hash(stream: &mut dyn Read) -> io::Result<blake3::Hash> {
-    let mut hasher = blake3::Hasher::new();
-    io::copy(stream, &mut hasher)?;
-    Ok(hasher.finalize())
 }

@@ -99,6 +99,25 @@ impl Tally<'_> {
     }
 }
 
+/// How much of a file of this size is read at once.
+fn piece(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX).clamp(1, 256 << 10)
+}
+
+/// The hash of all that a stream holds.
+fn hash(stream: &mut dyn Read) -> io::Result<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(hasher.finalize()),
+            Ok(count) => hasher.update(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+    }
+}
+
 /// A stream whose bytes are counted as they pass.
 struct Counted<'a, 'w> {
     from: &'a mut dyn Read,
