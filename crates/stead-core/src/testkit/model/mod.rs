@@ -1,9 +1,14 @@
 //! A plain model of what a Store holds and how it changes: maps in memory, and no cleverness.
 //!
-//! It is what a Store is compared with, and it is a Store itself ([`super::ModelStore`]).
+//! It is what a Store is compared with ([`model_run`]), and it is a Store itself ([`super::ModelStore`]).
 
+mod run;
+mod script;
+mod snapshot;
 mod steps;
 
+pub use run::model_run;
+pub use snapshot::{Snapshot, Thing, snapshot_of};
 pub(crate) use steps::Bytes;
 
 use std::collections::BTreeMap;
