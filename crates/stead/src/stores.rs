@@ -66,7 +66,7 @@ impl<'c> Stores<'c> {
                     state: self.state()?,
                     durability: self.config.database.durability,
                     mask: masked(self.config),
-                    ..PhysicalOptions::default()
+                    ..PhysicalOptions::new(PathBuf::new())
                 };
                 Arc::new(PhysicalStore::open(path, options)?)
             }

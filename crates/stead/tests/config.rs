@@ -79,7 +79,6 @@ kind = "memory"
     stead.toml:19:1: `path` is no key of `stores.more`; it takes `kind` and `namespace`
     stead.toml:22:9: `scope` can't be `agents`; did you mean `agent`?
     stead.toml:23:1: `color` is no key of `agents.coder`; it takes `description`, `workspaces`, `scope`, `tools`, `idle_timeout`, `state` and `executor`
-    stead.toml:25:1: `agents.coder.workspaces` needs `prefix`: its logical path, such as "/project"
     stead.toml:26:1: `prefx` is no key of `agents.coder.workspaces`; did you mean `prefix`?
     stead.toml:27:9: `RO` is no Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)
     stead.toml:28:9: there is no Store `cod`; did you mean `code`?

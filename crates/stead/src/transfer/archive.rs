@@ -10,12 +10,20 @@ use super::host::MODE_BITS;
 use super::import::{Body, Carried, Importer};
 use crate::error::{Error, Result};
 
-/// An entry's content: it passes once.
-struct Once<'a, R: Read>(Entry<'a, R>);
+/// An entry's content: it passes once, and has to be as long as the archive said.
+struct Once<'a, R: Read> {
+    entry: Entry<'a, R>,
+    left: u64,
+}
 
 impl<R: Read> Read for Once<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
+        let count = self.entry.read(buffer)?;
+        if count == 0 && !buffer.is_empty() && self.left > 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the archive ends in the middle of it"));
+        }
+        self.left = self.left.saturating_sub(count as u64);
+        Ok(count)
     }
 }
 
@@ -32,7 +40,11 @@ pub(super) fn unload(
     to: &VfsPath,
     importer: &mut Importer<'_, '_>,
 ) -> Result<()> {
-    let failed = |cause| Error::host(format!("`{name}` can't be read on"), cause);
+    let failed = |cause: io::Error| match cause.kind() {
+        // What the host has to say has a kind; this is about the archive itself.
+        io::ErrorKind::Other => Error::Invalid(format!("`{name}` is damaged: {cause}")),
+        _ => Error::host(format!("`{name}` can't be read on"), cause),
+    };
     let mut archive = Archive::new(stream);
     // An archive lists a directory before what is in it, and writing into it would change its time again.
     let mut left = Vec::new();
@@ -54,7 +66,7 @@ pub(super) fn unload(
                 }
             }
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                importer.file(&path, carried, &mut Once(entry))?;
+                importer.file(&path, carried, &mut Once { entry, left: carried.size })?;
             }
             EntryType::Symlink => match entry.link_name_bytes() {
                 Some(target) => importer.symlink(&path, &target)?,
