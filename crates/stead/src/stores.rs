@@ -63,10 +63,9 @@ impl<'c> Stores<'c> {
             StoreConfig::Virtual { namespace } => Arc::new(self.database()?.store(namespace)?),
             StoreConfig::Physical { path } => {
                 let options = PhysicalOptions {
-                    state: self.state()?,
                     durability: self.config.database.durability,
                     mask: masked(self.config),
-                    ..PhysicalOptions::new(PathBuf::new())
+                    ..PhysicalOptions::new(self.state()?)
                 };
                 Arc::new(PhysicalStore::open(path, options)?)
             }

@@ -348,5 +348,5 @@ impl<'a, 'c> Changing<'a, 'c> {
 
 /// An outcome where something is there now.
 fn there(row: &Row, created: bool) -> Outcome {
-    Outcome { attr: Some(row.attr()), created, replaced: 0 }
+    Outcome { attr: Some(row.attr()), before: None, created, replaced: 0 }
 }
