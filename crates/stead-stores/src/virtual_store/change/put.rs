@@ -121,7 +121,8 @@ impl Changing<'_, '_> {
         match old {
             Some(old) => {
                 let new = Row { content, size, modified, mode: mode.unwrap_or(old.mode), ..old };
-                Ok(there(&self.update(&old, new, ChangeKind::Written, &spot.name, put.keep)?, false))
+                let now = self.update(&old, new, ChangeKind::Written, &spot.name, put.keep)?;
+                Ok(Outcome { before: Some(old.tag()), ..there(&now, false) })
             }
             None => {
                 let new = self.new_row(EntryKind::File, mode.unwrap_or(FILE_MODE))?;
