@@ -529,6 +529,20 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
+    /// Sets permission bits and the time of the last modification.
+    pub fn set_attributes(
+        &mut self,
+        path: impl IntoPath,
+        mode: Option<u32>,
+        modified: Option<Timestamp>,
+    ) -> Result<()> {
+        let path = path.into_path()?;
+        let spot = self.spot(&path)?;
+        let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
+        self.push(&spot.path.clone(), step);
+        Ok(())
+    }
+
     /// Does it all.
     pub fn apply(self) -> Result<Vec<Written>> {
         let Some(store) = self.store else { return Ok(Vec::new()) };
