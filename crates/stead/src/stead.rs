@@ -132,7 +132,8 @@ impl SteadBuilder {
         if let Some(clock) = self.clock {
             builder = builder.clock(clock);
         }
-        let vfs = self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
+        let vfs =
+            self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
         Ok(Stead { vfs: vfs.build()? })
     }
 }
@@ -152,9 +153,11 @@ mod tests {
         let store = Arc::new(MemoryStore::new());
         let climbing = Stead::builder("a").workspace("/..", AccessScope::ReadOnly, &store).build();
         assert!(climbing.unwrap_err().to_string().contains("climbs above `/`"));
-        let twice = Stead::builder("a")
-            .workspace("/x", AccessScope::ReadOnly, &store)
-            .workspace("x/", AccessScope::ReadWrite, &store);
+        let twice = Stead::builder("a").workspace("/x", AccessScope::ReadOnly, &store).workspace(
+            "x/",
+            AccessScope::ReadWrite,
+            &store,
+        );
         assert!(twice.build().unwrap_err().to_string().contains("two Workspaces have the prefix `/x`"));
     }
 

@@ -135,7 +135,9 @@ impl<'d> Section<'d> {
         if !self.table.contains_key(key) {
             self.asked.push(key);
             // A slip in the key is told once, as what it is.
-            let slip = |(written, _): (&Spanned<_>, _)| nearest(AsRef::<str>::as_ref(written.get_ref()), [key]).is_some();
+            let slip = |(written, _): (&Spanned<_>, _)| {
+                nearest(AsRef::<str>::as_ref(written.get_ref()), [key]).is_some()
+            };
             if self.table.iter().any(slip) {
                 return None;
             }
@@ -177,11 +179,8 @@ impl<'d> Section<'d> {
                     named.push((name.get_ref().to_string(), self.inner(title, table, name.span())));
                 }
                 None => {
-                    let message = format!(
-                        "`{}` has to be a table: [{}]",
-                        name.get_ref(),
-                        tables.child(name.get_ref())
-                    );
+                    let message =
+                        format!("`{}` has to be a table: [{}]", name.get_ref(), tables.child(name.get_ref()));
                     self.document.problem(&name.span(), message);
                 }
             }

@@ -54,7 +54,9 @@ fn entries(
         };
         match entry(directory, host_name, &path, importer) {
             // One unreadable file does not keep the others from travelling.
-            Err(Entry::Host(cause)) => importer.tally.refuse(shown, format!("it can't be read: {}", cause.kind())),
+            Err(Entry::Host(cause)) => {
+                importer.tally.refuse(shown, format!("it can't be read: {}", cause.kind()))
+            }
             Err(Entry::Other(error)) => return Err(error),
             Ok(()) => {}
         }
