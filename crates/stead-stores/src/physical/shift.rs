@@ -352,7 +352,7 @@ impl Act<'_> {
         if self.durability() == Durability::Full {
             host::sync(&file).map_err(refused)?;
         }
-        self.outcome(&spot, false)
+        Ok(Outcome { before: Some(there.tag()), ..self.outcome(&spot, false)? })
     }
 }
 

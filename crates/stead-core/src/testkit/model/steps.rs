@@ -190,13 +190,14 @@ impl Doing {
         modified: Option<Timestamp>,
     ) -> StoreResult<Outcome> {
         let id = self.tree.find(at)?;
+        let before = Some(self.tree.node(id).tag);
         let (tag, now) = (self.tree.fresh_tag(), self.at);
         let node = self.tree.node_mut(id);
         node.mode = mode.unwrap_or(node.mode);
         node.modified = modified.unwrap_or(node.modified);
         (node.changed, node.tag) = (now, tag);
         self.log_at(ChangeKind::Attributes, id);
-        Ok(self.outcome(id, false))
+        Ok(Outcome { before, ..self.outcome(id, false) })
     }
 
     pub(super) fn outcome(&self, id: NodeId, created: bool) -> Outcome {
