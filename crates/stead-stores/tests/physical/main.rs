@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod faults;
+mod measure;
 mod races;
 mod rules;
 
