@@ -2,8 +2,10 @@
 //!
 //! Nothing here can start a process.
 
-mod durability;
+pub mod durability;
 pub mod physical;
+pub mod virtual_store;
 
-pub use durability::{Durability, UnknownDurability};
+pub use durability::Durability;
 pub use physical::{PhysicalOptions, PhysicalStore};
+pub use virtual_store::{Database, DatabaseOptions, MemoryStore, VirtualStore};

@@ -234,7 +234,8 @@ impl Act<'_> {
         }
         let now = host::stat(&temp.file).map_err(refused)?;
         self.store.nodes.note(now.ino, spot.path());
-        Ok(Outcome { attr: Some(now.attr()), created: there.is_none(), replaced: 0 })
+        let (attr, before) = (Some(now.attr()), there.map(Stat::tag));
+        Ok(Outcome { attr, before, created: there.is_none(), replaced: 0 })
     }
 
     /// Puts something else from the room at a spot.
@@ -256,7 +257,7 @@ impl Act<'_> {
         let (dir, name) = self.store.parent(&spot.place)?;
         let stat = host::stat_at(dir.as_fd(), name).map_err(refused)?;
         self.store.nodes.note(stat.ino, spot.path());
-        Ok(Outcome { attr: Some(stat.attr()), created, replaced: 0 })
+        Ok(Outcome { attr: Some(stat.attr()), created, ..Outcome::default() })
     }
 
     /// Writes into the file at a spot, as planned by what it is now; `None` as plan changes no content.
@@ -292,7 +293,7 @@ impl Act<'_> {
         }
         let now = host::stat(&file).map_err(refused)?;
         self.store.nodes.note(now.ino, spot.path());
-        Ok(Outcome { attr: Some(now.attr()), created: false, replaced: 0 })
+        Ok(Outcome { attr: Some(now.attr()), before: Some(stat.tag()), ..Outcome::default() })
     }
 
     /// Sets mode and time of what is open.
