@@ -47,5 +47,5 @@ fn lints() -> Result {
 }
 
 fn documentation() -> Result {
-    capture(cargo().env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--workspace", "--no-deps"])).map(drop)
+    capture(cargo().env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--workspace", "--no-deps", "--all-features"])).map(drop)
 }
