@@ -1,3 +1,11 @@
 //! The Stores: what can stand behind a Workspace.
 //!
 //! Nothing here can start a process.
+
+pub mod durability;
+pub mod physical;
+pub mod virtual_store;
+
+pub use durability::Durability;
+pub use physical::{PhysicalOptions, PhysicalStore};
+pub use virtual_store::{Database, DatabaseOptions, MemoryStore, VirtualStore};

@@ -1,0 +1,55 @@
+//! What "done" means when the power fails.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How much of what a Store has acknowledged survives a power cut. A killed process loses nothing either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// All of it: a change is on the disk before it is acknowledged.
+    #[default]
+    Full,
+    /// All but the last moments: what is left is whole, and a prefix of what happened.
+    Fast,
+}
+
+/// The text names no durability.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no durability; say `full` or `fast`")]
+pub struct NotADurability(String);
+
+impl FromStr for Durability {
+    type Err = NotADurability;
+
+    fn from_str(text: &str) -> Result<Self, NotADurability> {
+        match text {
+            "full" => Ok(Durability::Full),
+            "fast" => Ok(Durability::Fast),
+            other => Err(NotADurability(stead_core::name::escaped(other.as_bytes()).to_string())),
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Durability::Full => "full",
+            Durability::Fast => "fast",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_durability_is_read_as_it_is_written() {
+        for durability in [Durability::Full, Durability::Fast] {
+            assert_eq!(durability.to_string().parse(), Ok(durability));
+        }
+        assert_eq!(Durability::default(), Durability::Full);
+        assert!("FULL\n".parse::<Durability>().unwrap_err().to_string().contains("\\u{a}"));
+    }
+}

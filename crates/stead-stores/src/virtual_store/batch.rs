@@ -1,0 +1,239 @@
+//! One write transaction: the jobs of a batch, each whole or not at all, and one commit for all of them.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use stead_core::{StoreError, StoreResult};
+
+use super::database::{Shared, Volume};
+use super::fault::{Fault, Result};
+use super::queue::{Job, Verdict, Weight};
+use super::schema::{DIR_EPOCH, NEXT_NODE};
+use super::turn::PATIENCE;
+use crate::Durability;
+
+/// How many nodes are taken from the database's counter at once.
+const LEASE: i64 = 1_024;
+
+/// The connection that writes, and what only its user needs.
+pub(super) struct Writer {
+    pub(super) conn: Connection,
+    /// Nodes that are ours to give out.
+    lease: Lease,
+}
+
+#[derive(Default)]
+struct Lease {
+    nodes: Range<i64>,
+    /// Taken in a transaction that has not committed: the counter may go back to where it was.
+    fresh: bool,
+}
+
+impl Writer {
+    pub(super) fn new(conn: Connection) -> Self {
+        Writer { conn, lease: Lease::default() }
+    }
+}
+
+/// A write transaction, as a job sees it.
+pub(super) struct Writing<'c> {
+    pub(super) conn: &'c Connection,
+    lease: &'c mut Lease,
+    /// The directory epoch when the transaction began.
+    epoch: i64,
+    /// Whether a directory has been moved or removed since.
+    moved: bool,
+    learned: Vec<(Arc<Volume>, Paths)>,
+}
+
+/// Directories by path.
+pub(super) type Paths = HashMap<Box<[u8]>, i64>;
+
+impl Writing<'_> {
+    /// A node that nothing ever had.
+    pub(super) fn fresh_node(&mut self) -> Result<i64> {
+        self.fresh_nodes(1).map(|nodes| nodes.start)
+    }
+
+    /// That many nodes in a row that nothing ever had.
+    pub(super) fn fresh_nodes(&mut self, count: i64) -> Result<Range<i64>> {
+        if self.lease.nodes.end - self.lease.nodes.start < count {
+            let taken = count.max(LEASE);
+            let end: i64 = self
+                .conn
+                .prepare_cached("UPDATE meta SET value = value + ?2 WHERE id = ?1 RETURNING value")?
+                .query_row([NEXT_NODE, taken], |row| row.get(0))?;
+            *self.lease = Lease { nodes: end - taken..end, fresh: true };
+        }
+        let start = self.lease.nodes.start;
+        self.lease.nodes.start += count;
+        Ok(start..start + count)
+    }
+
+    /// The epoch at which shared caches speak for this transaction; `None` once it has moved a directory itself.
+    pub(super) fn epoch(&self) -> Option<i64> {
+        (!self.moved).then_some(self.epoch)
+    }
+
+    /// Says that a directory moves or goes: what anyone has cached of paths is no longer true.
+    pub(super) fn move_directories(&mut self) -> Result<()> {
+        self.moved = true;
+        self.learned.clear();
+        self.conn.prepare_cached("UPDATE meta SET value = value + 1 WHERE id = ?1")?.execute([DIR_EPOCH])?;
+        Ok(())
+    }
+
+    /// Hands over directories that a job came by, for everyone to know once the transaction has committed.
+    pub(super) fn learn(&mut self, volume: &Arc<Volume>, paths: Paths) {
+        if !self.moved && !paths.is_empty() {
+            self.learned.push((Arc::clone(volume), paths));
+        }
+    }
+}
+
+/// Runs the jobs in one transaction, and says what became of each.
+pub(super) fn commit(shared: &Shared, jobs: &[Arc<Job>]) -> Vec<Verdict> {
+    let unpinned = std::mem::take(&mut *shared.unpinned.lock());
+    match run(shared, jobs, &unpinned) {
+        Ok(verdicts) => verdicts,
+        Err(error) => {
+            shared.unpinned.lock().extend(unpinned);
+            jobs.iter().map(|_| Verdict::Failed(repeated(&error))).collect()
+        }
+    }
+}
+
+fn run(shared: &Shared, jobs: &[Arc<Job>], unpinned: &[i64]) -> StoreResult<Vec<Verdict>> {
+    let _turn = shared.turnstile.as_ref().map(|turnstile| turnstile.take(PATIENCE)).transpose()?;
+    let mut writer = shared.writer.lock();
+    let Writer { conn, lease } = &mut *writer;
+    let staging = jobs.iter().all(|job| job.weight == Weight::Staging);
+    let _unsynced =
+        (staging && shared.durability == Durability::Full).then(|| Unsynced::new(conn)).transpose()?;
+    let verdicts = transact(conn, lease, jobs, unpinned);
+    if lease.fresh {
+        // No commit has made it a plain lease: the counter is back where it was.
+        *lease = Lease::default();
+    }
+    Ok(verdicts?)
+}
+
+fn transact(
+    conn: &Connection,
+    lease: &mut Lease,
+    jobs: &[Arc<Job>],
+    unpinned: &[i64],
+) -> Result<Vec<Verdict>> {
+    let transaction = Transaction::begin(conn)?;
+    let epoch = conn
+        .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
+        .query_row([DIR_EPOCH], |row| row.get(0))?;
+    for draft in unpinned {
+        conn.prepare_cached("DELETE FROM pin WHERE draft = ?1")?.execute([draft])?;
+    }
+    let mut writing = Writing { conn, lease, epoch, moved: false, learned: Vec::new() };
+    let verdicts = match jobs {
+        [job] => vec![attempt(&mut writing, job)],
+        _ => jobs.iter().map(|job| attempt_apart(&mut writing, job)).collect::<Result<_>>()?,
+    };
+    // A lone job that failed leaves nothing to commit; the transaction ends as it is dropped.
+    if let [Verdict::Done] | [_, _, ..] = &*verdicts {
+        transaction.commit()?;
+        writing.lease.fresh = false;
+        for (volume, paths) in writing.learned {
+            volume.dirs.learn_all(epoch, paths);
+        }
+    }
+    Ok(verdicts)
+}
+
+/// Runs a job; a panic in it is caught, for the caller whose job it is.
+fn attempt(writing: &mut Writing<'_>, job: &Job) -> Verdict {
+    let work = job.take_work();
+    match catch_unwind(AssertUnwindSafe(|| work(writing))) {
+        Ok(Ok(())) => Verdict::Done,
+        Ok(Err(fault)) => Verdict::Failed(fault.into()),
+        Err(panic) => Verdict::Panicked(panic),
+    }
+}
+
+/// Runs a job so that its failure undoes nothing but its own doing.
+fn attempt_apart(writing: &mut Writing<'_>, job: &Job) -> Result<Verdict> {
+    let conn = writing.conn;
+    let step = |sql| conn.prepare_cached(sql)?.execute([]).map(|_| ());
+    step("SAVEPOINT job")?;
+    let (leased, learned) = (writing.lease.nodes.end, writing.learned.len());
+    let verdict = attempt(writing, job);
+    if !matches!(verdict, Verdict::Done) {
+        if conn.is_autocommit() {
+            // SQLite gave up the whole transaction, and with it what the jobs before had done.
+            return Err(match verdict {
+                Verdict::Failed(error) => Fault::Store(error),
+                Verdict::Done | Verdict::Panicked(_) => StoreError::unavailable("the database failed").into(),
+            });
+        }
+        step("ROLLBACK TO job")?;
+        if writing.lease.nodes.end != leased {
+            *writing.lease = Lease::default();
+        }
+        writing.learned.truncate(learned);
+    }
+    step("RELEASE job")?;
+    Ok(verdict)
+}
+
+/// A transaction that ends without a trace unless it is committed.
+struct Transaction<'c>(&'c Connection);
+
+impl<'c> Transaction<'c> {
+    fn begin(conn: &'c Connection) -> Result<Self> {
+        conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(Transaction(conn))
+    }
+
+    fn commit(self) -> Result<()> {
+        self.0.prepare_cached("COMMIT")?.execute([])?;
+        Ok(())
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if !self.0.is_autocommit() {
+            // Where even this fails, the connection is unusable and the next BEGIN says so.
+            let _ = self.0.execute_batch("ROLLBACK");
+        }
+    }
+}
+
+/// A connection that for a while does not wait for the disk at a commit.
+struct Unsynced<'c>(&'c Connection);
+
+impl<'c> Unsynced<'c> {
+    fn new(conn: &'c Connection) -> Result<Self> {
+        conn.execute_batch("PRAGMA synchronous = NORMAL")?;
+        Ok(Unsynced(conn))
+    }
+}
+
+impl Drop for Unsynced<'_> {
+    fn drop(&mut self) {
+        // It only sets a field of the connection.
+        self.0
+            .execute_batch("PRAGMA synchronous = FULL")
+            .expect("a connection outside a transaction can be set");
+    }
+}
+
+/// The failure of a whole batch, for one of its callers.
+fn repeated(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::NoSpace => StoreError::NoSpace,
+        StoreError::HostDenied => StoreError::HostDenied,
+        StoreError::Corrupt(what) => StoreError::Corrupt(what.clone()),
+        other => StoreError::unavailable(other),
+    }
+}

@@ -1,0 +1,361 @@
+//! A change, made inside a write transaction: its steps one after the other, under one version.
+//!
+//! This file has what all steps need: finding the place, keeping what is displaced, writing rows and the log. `put`
+//! has the steps that write at one place, `names` those that move, copy and remove, `subtree` what they do to whole
+//! directories.
+
+mod names;
+mod put;
+mod subtree;
+
+pub(super) use subtree::SCRATCH;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use rusqlite::{Connection, params};
+use stead_core::store::{
+    Applied, Change, ChangeKind, Content, Keep, Outcome, Parents, Place, Side, Step, Version,
+};
+use stead_core::{Operation, StoreError, StoreResult};
+
+use super::VirtualStore;
+use super::batch::{Paths, Writing};
+use super::content::{CHUNK, Prepared};
+use super::database::Volume;
+use super::dirs::DirCache;
+use super::draft::SealedDraft;
+use super::fault::{Fault, Result};
+use super::feed;
+use super::queue::Weight;
+use super::row::{DIRECTORY_MODE, EntryKind, Row};
+use super::tree::{Known, Tree};
+
+impl VirtualStore {
+    /// Content is hashed, and staged if it is large, on the caller's own thread; the rest is one job in the queue.
+    pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
+        let Change { operation, steps } = change;
+        let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
+        let volume = Arc::clone(&self.volume);
+        self.shared().write(Weight::Change, move |writing| {
+            let mut changing = Changing::new(writing, &volume, &operation);
+            let mut outcomes = Vec::with_capacity(steps.len());
+            for (index, (step, content)) in steps.into_iter().enumerate() {
+                changing.step = index;
+                outcomes.push(changing.make(step, content)?);
+            }
+            Ok(changing.finish(outcomes))
+        })
+    }
+
+    /// Takes the content out of a step, ready to be put somewhere.
+    fn prepare_step(&self, mut step: Step) -> StoreResult<(Step, Prepared)> {
+        let content = match &mut step {
+            Step::Write { content, .. } | Step::Append { content, .. } => {
+                self.prepare_content(std::mem::replace(content, Content::Bytes(Vec::new())))?
+            }
+            Step::Symlink { target, .. } => {
+                if target.is_empty() || target.len() > CHUNK {
+                    return Err(StoreError::Invalid("a symlink can't lead there".into()));
+                }
+                Prepared::plain(std::mem::take(target))
+            }
+            _ => Prepared::Empty,
+        };
+        Ok((step, content))
+    }
+
+    fn prepare_content(&self, content: Content) -> StoreResult<Prepared> {
+        match content {
+            Content::Bytes(bytes) => self.prepare_bytes(bytes),
+            Content::Sealed(sealed) => match sealed.into_inner::<SealedDraft>() {
+                Some(draft) if Arc::ptr_eq(&draft.shared, self.shared()) => Ok(draft.prepared),
+                _ => Err(StoreError::Invalid("the draft was made by another Store".into())),
+            },
+        }
+    }
+}
+
+/// A change under way.
+struct Changing<'a, 'c> {
+    writing: &'a mut Writing<'c>,
+    volume: &'a Arc<Volume>,
+    operation: &'a Operation,
+    /// The step that is being made.
+    step: usize,
+    /// The version that the change makes, once something has changed.
+    version: Option<i64>,
+    /// How many lines the change has in the log.
+    logged: i64,
+    learned: Paths,
+}
+
+/// A name in a directory, and what has it.
+struct Spot<'p> {
+    parent: i64,
+    name: Cow<'p, [u8]>,
+    row: Option<Row>,
+    /// How many components of the place lead here.
+    depth: usize,
+}
+
+/// The shared cache as far as it is true inside the transaction, and what this change learns.
+struct CacheInside<'a> {
+    dirs: &'a DirCache,
+    epoch: Option<i64>,
+    learned: &'a mut Paths,
+}
+
+impl Known for CacheInside<'_> {
+    fn get(&self, path: &[u8]) -> Option<i64> {
+        self.learned.get(path).copied().or_else(|| self.dirs.get_at(self.epoch?, path))
+    }
+
+    fn learn(&mut self, path: &[u8], node: i64) {
+        self.learned.insert(path.into(), node);
+    }
+}
+
+impl<'a, 'c> Changing<'a, 'c> {
+    fn new(writing: &'a mut Writing<'c>, volume: &'a Arc<Volume>, operation: &'a Operation) -> Self {
+        Changing { writing, volume, operation, step: 0, version: None, logged: 0, learned: Paths::default() }
+    }
+
+    fn finish(self, outcomes: Vec<Outcome>) -> Applied {
+        self.writing.learn(self.volume, self.learned);
+        Applied { version: self.version.map(Version), outcomes }
+    }
+
+    fn make(&mut self, step: Step, content: Prepared) -> Result<Outcome> {
+        match step {
+            Step::Write { at, put, .. } => self.write(&at, &content, &put),
+            Step::Edit { at, edit, expect, keep } => self.edit(&at, &edit, expect, keep),
+            Step::Append { at, put, .. } => self.append(&at, content, &put),
+            Step::Mkdir { at, parents, mode } => self.mkdir(&at, parents, mode),
+            Step::Symlink { at, parents, expect, .. } => self.symlink(&at, &content, parents, expect),
+            Step::SetAttr { at, mode, modified } => self.set_attr(&at, mode, modified),
+            Step::Remove { at, subtree, expect, missing, spare, keep } => {
+                self.remove(&at, subtree, expect, missing, spare.as_ref(), keep)
+            }
+            Step::Rename { from, to, replace, parents, expect, spare } => {
+                self.rename(&from, &to, replace, parents, expect, &spare)
+            }
+            Step::Copy { from, to, replace, parents, spare, keep } => {
+                self.copy(&from, &to, replace, parents, spare.as_ref(), keep)
+            }
+        }
+    }
+
+    fn conn(&self) -> &'c Connection {
+        self.writing.conn
+    }
+
+    fn tree(&self) -> Tree<'c> {
+        Tree::new(self.conn(), self.volume, None)
+    }
+
+    fn now(&self) -> i64 {
+        self.operation.at.0
+    }
+
+    /// The version that this change makes. Asking for it makes it.
+    fn version(&mut self) -> Result<i64> {
+        if let Some(version) = self.version {
+            return Ok(version);
+        }
+        let Operation { id, identity, tool, at } = self.operation;
+        let version = self
+            .conn()
+            .prepare_cached(
+                "INSERT INTO version(operation, agent, thread, organization, team, tool, at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .insert(params![
+                id.as_bytes(),
+                identity.agent,
+                identity.thread,
+                identity.organization,
+                identity.team,
+                tool,
+                at.0
+            ])?;
+        self.version = Some(version);
+        Ok(version)
+    }
+
+    /// Finds a place; a link hit tells the step and the side.
+    fn spot<'p>(&mut self, place: &'p Place, parents: Parents, side: Side) -> Result<Spot<'p>> {
+        self.find_spot(place, parents).map_err(|fault| self.met(fault, side))
+    }
+
+    /// The fault as met in the present step.
+    fn met(&self, fault: Fault, side: Side) -> Fault {
+        match fault {
+            Fault::Store(error) => Fault::Store(error.in_step(self.step, side)),
+            fault => fault,
+        }
+    }
+
+    /// The answer where a symlink at a spot would have to be followed.
+    fn link_hit<T>(&self, link: &Row, spot: &Spot<'_>) -> Result<T> {
+        self.tree().link_hit(link, spot.depth).map_err(|fault| self.met(fault, Side::From))
+    }
+
+    fn find_spot<'p>(&mut self, place: &'p Place, parents: Parents) -> Result<Spot<'p>> {
+        let tree = self.tree();
+        let Some((directory, name)) = place.path.split() else {
+            let node = tree.id(place.from);
+            let row = tree.node(node)?.ok_or(StoreError::NotFound)?;
+            return Ok(Spot {
+                parent: row.parent,
+                name: tree.name_of(node)?.into(),
+                row: Some(row),
+                depth: 0,
+            });
+        };
+        let start = tree.start(place.from)?;
+        let mut cache =
+            CacheInside { dirs: &self.volume.dirs, epoch: self.writing.epoch(), learned: &mut self.learned };
+        let reached = tree.follow(&mut cache, start, directory)?;
+        let parent = match parents {
+            _ if reached.done == directory.len() => reached.node,
+            Parents::Required => return Err(StoreError::NotFound.into()),
+            Parents::Create => self.make_directories(start, reached.node, directory, reached.done)?,
+        };
+        let row = tree.child(parent, name)?;
+        Ok(Spot { parent, name: name.into(), row, depth: place.path.depth() })
+    }
+
+    /// Makes the directories of `path` that are missing after the first `done` bytes, the first of them in `parent`.
+    fn make_directories(&mut self, start: i64, mut parent: i64, path: &[u8], mut done: usize) -> Result<i64> {
+        while done < path.len() {
+            let begin = if done == 0 { 0 } else { done + 1 };
+            done = path[begin..].iter().position(|&byte| byte == b'/').map_or(path.len(), |cut| begin + cut);
+            let row = self.new_row(EntryKind::Directory, DIRECTORY_MODE)?;
+            parent = self.create(parent, &path[begin..done], row)?.node;
+            if start == self.volume.root {
+                self.learned.insert(path[..done].into(), parent);
+            }
+        }
+        Ok(parent)
+    }
+
+    /// A new node with nothing in it, of now.
+    fn new_row(&mut self, kind: EntryKind, mode: u32) -> Result<Row> {
+        let (node, now, since) = (self.writing.fresh_node()?, self.now(), self.version()?);
+        let (created, modified, changed) = (now, now, now);
+        Ok(Row { node, parent: 0, kind, mode, size: 0, created, modified, changed, content: None, since })
+    }
+
+    /// Puts a new node into a directory.
+    fn create(&mut self, parent: i64, name: &[u8], row: Row) -> Result<Row> {
+        let row = Row { parent, ..row };
+        self.conn()
+            .prepare_cached(
+                "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, content, since)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            )?
+            .execute(params![
+                self.volume.id,
+                parent,
+                name,
+                row.node,
+                row.kind as i64,
+                row.mode,
+                row.size,
+                row.created,
+                row.modified,
+                row.changed,
+                row.content,
+                row.since
+            ])?;
+        self.log(ChangeKind::Created, row.node, parent, name)?;
+        self.touch(parent)?;
+        Ok(row)
+    }
+
+    /// Gives a node other attributes or another content, at the name that it has.
+    fn update(&mut self, old: &Row, new: Row, what: ChangeKind, name: &[u8], keep: Keep) -> Result<Row> {
+        self.retire(old, name, keep)?;
+        let new = Row { since: self.version()?, changed: self.now(), ..new };
+        self.conn()
+            .prepare_cached(
+                "UPDATE entry SET mode = ?4, size = ?5, modified = ?6, changed = ?7, content = ?8, since = ?9
+                 WHERE vol = ?1 AND parent = ?2 AND name = ?3",
+            )?
+            .execute(params![
+                self.volume.id,
+                old.parent,
+                name,
+                new.mode,
+                new.size,
+                new.modified,
+                new.changed,
+                new.content,
+                new.since
+            ])?;
+        self.log(what, new.node, new.parent, name)?;
+        Ok(new)
+    }
+
+    /// Takes a node away from its name; a directory has to be empty by now.
+    fn delete(&mut self, row: &Row, name: &[u8], keep: Keep) -> Result<()> {
+        self.retire(row, name, keep)?;
+        if row.is_directory() {
+            self.move_directories()?;
+        }
+        self.conn()
+            .prepare_cached("DELETE FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3")?
+            .execute(params![self.volume.id, row.parent, name])?;
+        self.log(ChangeKind::Removed, row.node, row.parent, name)?;
+        self.touch(row.parent)
+    }
+
+    /// Keeps a row as it is in history, until the version that this change makes. A state that this very change made
+    /// was never there for anyone.
+    fn retire(&mut self, row: &Row, name: &[u8], keep: Keep) -> Result<()> {
+        let version = self.version()?;
+        if keep == Keep::Scratch || row.since == version {
+            return Ok(());
+        }
+        self.conn()
+            .prepare_cached(
+                "INSERT INTO entry_history
+                 SELECT vol, parent, name, node, kind, mode, size, created, modified, changed, content, since, ?4
+                 FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3",
+            )?
+            .execute(params![self.volume.id, row.parent, name, version])?;
+        Ok(())
+    }
+
+    /// Writes a line of the log.
+    fn log(&mut self, what: ChangeKind, node: i64, parent: i64, name: &[u8]) -> Result<()> {
+        let version = self.version()?;
+        self.conn()
+            .prepare_cached(
+                "INSERT INTO change(vol, ver, seq, what, node, parent, name) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![self.volume.id, version, self.logged, feed::code(what), node, parent, name])?;
+        self.logged += 1;
+        Ok(())
+    }
+
+    /// A directory's times follow what happens to its names. That makes no state of its own, in history or in its tag.
+    fn touch(&mut self, directory: i64) -> Result<()> {
+        self.conn()
+            .prepare_cached("UPDATE entry SET modified = ?3, changed = ?3 WHERE vol = ?1 AND node = ?2")?
+            .execute([self.volume.id, directory, self.now()])?;
+        Ok(())
+    }
+
+    /// Forgets what is known of paths, here and everywhere.
+    fn move_directories(&mut self) -> Result<()> {
+        self.learned.clear();
+        self.writing.move_directories()
+    }
+}
+
+/// An outcome where something is there now.
+fn there(row: &Row, created: bool) -> Outcome {
+    Outcome { attr: Some(row.attr()), created, ..Outcome::default() }
+}

@@ -1,0 +1,218 @@
+//! The steps that take names away, move them and copy what they name.
+
+use rusqlite::params;
+use stead_core::StoreError;
+use stead_core::store::{
+    ChangeKind, Expect, Keep, Missing, Outcome, Parents, Place, Replace, Side, Spare, Subtree,
+};
+
+use super::super::fault::{Fault, Result};
+use super::super::row::Row;
+use super::{Changing, Spot, there};
+
+impl Changing<'_, '_> {
+    pub(super) fn remove(
+        &mut self,
+        at: &Place,
+        subtree: Subtree,
+        expect: Expect,
+        missing: Missing,
+        spare: Option<&Spare>,
+        keep: Keep,
+    ) -> Result<Outcome> {
+        let spot = match self.spot(at, Parents::Required, Side::From) {
+            Ok(spot) => Some(spot),
+            Err(Fault::Store(StoreError::NotFound)) => None,
+            Err(fault) => return Err(fault),
+        };
+        let Some((spot, row)) = spot.and_then(|spot| spot.row.map(|row| (spot, row))) else {
+            return match missing {
+                Missing::Fine => Ok(Outcome::default()),
+                Missing::Fails => Err(StoreError::NotFound.into()),
+            };
+        };
+        self.refuse_root(&row)?;
+        match (subtree, row.is_directory()) {
+            (Subtree::File, true) => return Err(StoreError::IsADirectory.into()),
+            (Subtree::EmptyDirectory | Subtree::Directory, false) => {
+                return Err(StoreError::NotADirectory.into());
+            }
+            (Subtree::File | Subtree::Any, false)
+            | (Subtree::EmptyDirectory | Subtree::Directory | Subtree::Any, true) => {}
+        }
+        expect.check(Some(row.tag()))?;
+        if row.is_directory() && self.has_children(row.node)? {
+            if subtree == Subtree::EmptyDirectory {
+                return Err(StoreError::NotEmpty.into());
+            }
+            self.check_spared(row.node, spare)?;
+            self.delete_below(row.node, keep)?;
+        }
+        self.delete(&row, &spot.name, keep)?;
+        Ok(Outcome::default())
+    }
+
+    pub(super) fn rename(
+        &mut self,
+        from: &Place,
+        to: &Place,
+        replace: Replace,
+        parents: Parents,
+        expect: Expect,
+        spare: &[Option<Spare>; 2],
+    ) -> Result<Outcome> {
+        let from = self.spot(from, Parents::Required, Side::From)?;
+        let row = from.row.ok_or(StoreError::NotFound)?;
+        self.refuse_root(&row)?;
+        expect.check(Some(row.tag()))?;
+        let to = self.spot(to, parents, Side::To)?;
+        if let Some(other) = &to.row {
+            self.refuse_root(other)?;
+        }
+        if to.row.is_some_and(|other| other.node == row.node) {
+            return Ok(there(&row, false));
+        }
+        self.refuse_into_itself(&row, to.parent)?;
+        match (replace, &to.row) {
+            (Replace::Refuse, Some(_)) => return Err(StoreError::AlreadyExists.into()),
+            (Replace::Exchange, None) => return Err(StoreError::NotFound.into()),
+            (Replace::Exchange, Some(other)) => {
+                self.refuse_into_itself(other, from.parent)?;
+                for spare in spare.iter().flatten() {
+                    self.check_spared_in(&row, spare)?;
+                    self.check_spared_in(other, spare)?;
+                }
+                return self.exchange(&from, &row, &to, other);
+            }
+            (Replace::Over, Some(other)) => self.refuse_over(&row, other)?,
+            (Replace::Refuse | Replace::Over, None) => {}
+        }
+        for spare in spare.iter().flatten() {
+            self.check_spared_in(&row, spare)?;
+        }
+        if let Some(other) = &to.row {
+            self.delete(other, &to.name, Keep::History)?;
+        }
+        let moved = self.relocate(&row, &from, &to)?;
+        Ok(there(&moved, false))
+    }
+
+    pub(super) fn copy(
+        &mut self,
+        from: &Place,
+        to: &Place,
+        replace: Replace,
+        parents: Parents,
+        spare: Option<&Spare>,
+        keep: Keep,
+    ) -> Result<Outcome> {
+        if replace == Replace::Exchange {
+            return Err(StoreError::Invalid("a copy can't change places with anything".into()).into());
+        }
+        let from = self.spot(from, Parents::Required, Side::From)?;
+        let row = from.row.ok_or(StoreError::NotFound)?;
+        let to = self.spot(to, parents, Side::To)?;
+        match (replace, &to.row) {
+            (Replace::Refuse, Some(_)) => return Err(StoreError::AlreadyExists.into()),
+            (_, Some(other)) if other.node == row.node => {
+                return Err(StoreError::Invalid("it can't be copied onto itself".into()).into());
+            }
+            (_, Some(_)) if row.is_directory() => return Err(StoreError::AlreadyExists.into()),
+            (_, Some(other)) if other.is_directory() => return Err(StoreError::IsADirectory.into()),
+            (_, Some(other)) if other.kind == row.kind => {
+                let new = Row { content: row.content, size: row.size, modified: row.modified, ..*other };
+                return Ok(there(&self.update(other, new, ChangeKind::Written, &to.name, keep)?, false));
+            }
+            (_, Some(other)) => self.delete(other, &to.name, keep)?,
+            (_, None) => {}
+        }
+        self.refuse_into_itself(&row, to.parent)?;
+        if row.is_directory() {
+            self.check_spared(row.node, spare)?;
+        }
+        let new = self.new_row(row.kind, row.mode)?;
+        let new = Row { size: row.size, content: row.content, modified: row.modified, ..new };
+        if row.is_directory() {
+            self.copy_below(row.node, new.node)?;
+        }
+        Ok(there(&self.create(to.parent, &to.name, new)?, true))
+    }
+
+    /// Gives a node another name.
+    fn relocate(&mut self, row: &Row, from: &Spot<'_>, to: &Spot<'_>) -> Result<Row> {
+        self.retire(row, &from.name, Keep::History)?;
+        if row.is_directory() {
+            self.move_directories()?;
+        }
+        let moved = self.place(row, to)?;
+        self.log(ChangeKind::MovedFrom, row.node, from.parent, &from.name)?;
+        self.log(ChangeKind::MovedTo, row.node, to.parent, &to.name)?;
+        self.touch(from.parent)?;
+        self.touch(to.parent)?;
+        Ok(moved)
+    }
+
+    /// Lets two nodes change places.
+    fn exchange(&mut self, from: &Spot<'_>, row: &Row, to: &Spot<'_>, other: &Row) -> Result<Outcome> {
+        self.retire(row, &from.name, Keep::History)?;
+        self.retire(other, &to.name, Keep::History)?;
+        if row.is_directory() || other.is_directory() {
+            self.move_directories()?;
+        }
+        // One has to be out of the way for a moment: no two entries have one name.
+        self.conn()
+            .prepare_cached("UPDATE entry SET parent = -1 WHERE vol = ?1 AND node = ?2")?
+            .execute([self.volume.id, row.node])?;
+        self.place(other, from)?;
+        let moved = self.place(row, to)?;
+        for (node, old, new) in [(row.node, from, to), (other.node, to, from)] {
+            self.log(ChangeKind::MovedFrom, node, old.parent, &old.name)?;
+            self.log(ChangeKind::MovedTo, node, new.parent, &new.name)?;
+        }
+        self.touch(from.parent)?;
+        self.touch(to.parent)?;
+        Ok(there(&moved, false))
+    }
+
+    /// Puts a node at a name that is free.
+    fn place(&mut self, row: &Row, to: &Spot<'_>) -> Result<Row> {
+        let moved = Row { parent: to.parent, changed: self.now(), since: self.version()?, ..*row };
+        self.conn()
+            .prepare_cached(
+                "UPDATE entry SET parent = ?3, name = ?4, changed = ?5, since = ?6 WHERE vol = ?1 AND node = ?2",
+            )?
+            .execute(params![self.volume.id, moved.node, moved.parent, to.name, moved.changed, moved.since])?;
+        Ok(moved)
+    }
+
+    fn refuse_root(&self, row: &Row) -> Result<()> {
+        if row.node == self.volume.root {
+            return Err(StoreError::Invalid(
+                "the root itself can be neither moved, replaced nor removed".into(),
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    fn refuse_into_itself(&self, row: &Row, parent: i64) -> Result<()> {
+        if row.is_directory() && self.tree().is_at_or_below(parent, row.node)? {
+            return Err(StoreError::IntoItself.into());
+        }
+        Ok(())
+    }
+
+    /// Whether one thing may take the place of another.
+    fn refuse_over(&self, row: &Row, other: &Row) -> Result<()> {
+        match (row.is_directory(), other.is_directory()) {
+            (false, true) => Err(StoreError::IsADirectory.into()),
+            (true, false) => Err(StoreError::NotADirectory.into()),
+            (true, true) if self.has_children(other.node)? => Err(StoreError::NotEmpty.into()),
+            (true, true) | (false, false) => Ok(()),
+        }
+    }
+
+    fn check_spared_in(&self, row: &Row, spare: &Spare) -> Result<()> {
+        if row.is_directory() { self.check_spared(row.node, Some(spare)) } else { Ok(()) }
+    }
+}

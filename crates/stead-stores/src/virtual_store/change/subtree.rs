@@ -1,0 +1,139 @@
+//! What steps do to whole directories: a few statements, whatever the directory holds.
+
+use std::collections::HashMap;
+
+use rusqlite::params;
+use stead_core::StoreError;
+use stead_core::name::escaped;
+use stead_core::store::{ChangeKind, Keep, Spare};
+
+use super::super::fault::Result;
+use super::super::feed;
+use super::Changing;
+
+/// The entries below node `?2`, a directory before what is in it. The joins' order is fixed: from the top downwards.
+macro_rules! below {
+    ($($select:literal),*) => {
+        concat!(
+            "WITH RECURSIVE below(node, parent, name, kind) AS (
+               SELECT node, parent, name, kind FROM entry WHERE vol = ?1 AND parent = ?2
+               UNION ALL
+               SELECT e.node, e.parent, e.name, e.kind
+               FROM below b CROSS JOIN entry e ON e.vol = ?1 AND e.parent = b.node
+               WHERE b.kind = 2
+             ) ",
+            $($select),*
+        )
+    };
+}
+
+/// The table that holds a subtree while it is worked on, in the connection's own memory.
+pub(in super::super) const SCRATCH: &str =
+    "CREATE TEMP TABLE subtree(seq INTEGER PRIMARY KEY, node INTEGER NOT NULL UNIQUE, parent INTEGER NOT NULL,
+                               name BLOB NOT NULL) STRICT;";
+
+impl Changing<'_, '_> {
+    pub(super) fn has_children(&self, directory: i64) -> Result<bool> {
+        let mut statement =
+            self.conn().prepare_cached("SELECT 1 FROM entry WHERE vol = ?1 AND parent = ?2 LIMIT 1")?;
+        Ok(statement.exists([self.volume.id, directory])?)
+    }
+
+    /// Refuses if an entry below `top` has to be left alone.
+    pub(super) fn check_spared(&self, top: i64, spare: Option<&Spare>) -> Result<()> {
+        let Some(spare) = spare.filter(|spare| !spare.globs.is_empty()) else { return Ok(()) };
+        let mut statement =
+            self.conn().prepare_cached(below!("SELECT node, parent, name, kind FROM below"))?;
+        let mut rows = statement.query([self.volume.id, top])?;
+        let mut directories: HashMap<i64, Vec<u8>> = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let (node, parent, kind): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(3)?);
+            let mut path = directories.get(&parent).cloned().unwrap_or_default();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(row.get_ref(2)?.as_blob().unwrap_or_default());
+            if spare.covers(&path) {
+                return Err(StoreError::Spared { path: escaped(&path).to_string() }.into());
+            }
+            if kind == 2 {
+                directories.insert(node, path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes everything below a directory.
+    pub(super) fn delete_below(&mut self, top: i64, keep: Keep) -> Result<()> {
+        let (conn, vol, version) = (self.conn(), self.volume.id, self.version()?);
+        let count = self.collect(top)?;
+        if keep == Keep::History {
+            conn.prepare_cached(
+                "INSERT INTO entry_history
+                 SELECT vol, e.parent, e.name, e.node, kind, mode, size, created, modified, changed, content, since, ?2
+                 FROM temp.subtree s CROSS JOIN entry e ON e.vol = ?1 AND e.parent = s.parent AND e.name = s.name
+                 WHERE since < ?2",
+            )?
+            .execute([vol, version])?;
+        }
+        // From the leaves upwards, as one would by hand.
+        conn.prepare_cached(
+            "INSERT INTO change(vol, ver, seq, what, node, parent, name)
+             SELECT ?1, ?2, ?3 + ?4 - seq, ?5, node, parent, name FROM temp.subtree ORDER BY seq DESC",
+        )?
+        .execute([vol, version, self.logged, count, feed::code(ChangeKind::Removed)])?;
+        self.logged += count;
+        conn.prepare_cached("DELETE FROM entry WHERE vol = ?1 AND node IN (SELECT node FROM temp.subtree)")?
+            .execute([vol])?;
+        self.scatter()
+    }
+
+    /// Copies everything below one directory into another, which is new.
+    pub(super) fn copy_below(&mut self, top: i64, copy: i64) -> Result<()> {
+        let (conn, vol, version) = (self.conn(), self.volume.id, self.version()?);
+        let count = self.collect(top)?;
+        // The entry number n gets the n-th of these nodes, counted from 1.
+        let before_first = self.writing.fresh_nodes(count)?.start - 1;
+        conn.prepare_cached(
+            "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, content, since)
+             SELECT vol, coalesce(?3 + p.seq, ?4), e.name, ?3 + s.seq, kind, mode, size, ?5, modified, ?5, content, ?2
+             FROM temp.subtree s CROSS JOIN entry e ON e.vol = ?1 AND e.parent = s.parent AND e.name = s.name
+             LEFT JOIN temp.subtree p ON p.node = s.parent",
+        )?
+        .execute(params![vol, version, before_first, copy, self.now()])?;
+        conn.prepare_cached(
+            "INSERT INTO change(vol, ver, seq, what, node, parent, name)
+             SELECT ?1, ?2, ?3 + s.seq - 1, ?4, ?5 + s.seq, coalesce(?5 + p.seq, ?6), s.name
+             FROM temp.subtree s LEFT JOIN temp.subtree p ON p.node = s.parent ORDER BY s.seq",
+        )?
+        .execute([
+            vol,
+            version,
+            self.logged,
+            feed::code(ChangeKind::Created),
+            before_first,
+            copy,
+        ])?;
+        self.logged += count;
+        self.scatter()
+    }
+
+    /// Notes what lies below a directory, numbered from 1, and counts it.
+    fn collect(&mut self, top: i64) -> Result<i64> {
+        self.scatter()?;
+        let count = self
+            .conn()
+            .prepare_cached(concat!(
+                "INSERT INTO temp.subtree(node, parent, name) ",
+                below!("SELECT node, parent, name FROM below")
+            ))?
+            .execute([self.volume.id, top])?;
+        Ok(count as i64)
+    }
+
+    /// Forgets the notes.
+    fn scatter(&mut self) -> Result<()> {
+        self.conn().prepare_cached("DELETE FROM temp.subtree")?.execute([])?;
+        Ok(())
+    }
+}

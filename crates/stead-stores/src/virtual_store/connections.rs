@@ -1,0 +1,94 @@
+//! The connections that read: a few, made when they are needed, each used by one caller at a time.
+
+use std::ops::Deref;
+use std::path::PathBuf;
+
+use parking_lot::{Condvar, MappedMutexGuard, Mutex};
+use rusqlite::Connection;
+
+use super::fault::Result;
+use super::schema::{Role, connect};
+
+/// More would wait for the processor anyway, and each has a cache of its own.
+const MOST: usize = 8;
+
+/// The readers of a database file.
+pub(super) struct Readers {
+    path: PathBuf,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    idle: Vec<Connection>,
+    made: usize,
+}
+
+impl Readers {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Readers { path, state: Mutex::default(), returned: Condvar::new() }
+    }
+
+    /// A connection; waits for one if all are in use.
+    pub(super) fn take(&self) -> Result<Reader<'_>> {
+        let mut state = self.state.lock();
+        loop {
+            // The one used last has the warmest cache.
+            if let Some(conn) = state.idle.pop() {
+                return Ok(Reader::Pooled { readers: self, conn: Some(conn) });
+            }
+            if state.made < MOST {
+                state.made += 1;
+                break;
+            }
+            self.returned.wait(&mut state);
+        }
+        drop(state);
+        // From here on the place that was taken is given back, also if connecting fails.
+        let mut place = Reader::Pooled { readers: self, conn: None };
+        if let Reader::Pooled { conn, .. } = &mut place {
+            *conn = Some(connect(&self.path, Role::Reader)?);
+        }
+        Ok(place)
+    }
+
+    fn put_back(&self, conn: Option<Connection>) {
+        let mut state = self.state.lock();
+        match conn {
+            Some(conn) => state.idle.push(conn),
+            None => state.made -= 1,
+        }
+        drop(state);
+        self.returned.notify_one();
+    }
+}
+
+/// A connection to read with, until it is dropped.
+pub(super) enum Reader<'a> {
+    /// One of several.
+    Pooled { readers: &'a Readers, conn: Option<Connection> },
+    /// The only one, which is also the one that writes.
+    Only(MappedMutexGuard<'a, Connection>),
+}
+
+impl Deref for Reader<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        match self {
+            Reader::Pooled { conn, .. } => {
+                conn.as_ref().expect("a reader that was handed out has a connection")
+            }
+            Reader::Only(conn) => conn,
+        }
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        if let Reader::Pooled { readers, conn } = self {
+            readers.put_back(conn.take());
+        }
+    }
+}

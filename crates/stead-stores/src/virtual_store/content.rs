@@ -1,0 +1,220 @@
+//! Bytes, kept once each: named by their BLAKE3 hash, whole up to a chunk's size and in chunks beyond.
+
+use std::ops::Range;
+
+use blake3::Hash;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::draft::Pins;
+use super::fault::{Result, corrupt};
+
+/// What a row of `content` holds at the most; every chunk of a larger content but the last has exactly this size.
+pub(super) const CHUNK: usize = 256 * 1024;
+/// Tells the hash of a list of chunks from the hash of bytes that happen to look like one.
+const LIST_CONTEXT: &str = "stead 2026-11 content in chunks";
+
+/// A row of `content` that holds bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Chunk {
+    pub(super) id: i64,
+    pub(super) hash: Hash,
+}
+
+/// Content that is ready to be put into the catalog.
+#[derive(Debug)]
+pub(super) enum Prepared {
+    Empty,
+    /// At most a chunk's worth of bytes, hashed.
+    Plain {
+        hash: Hash,
+        bytes: Vec<u8>,
+    },
+    /// Chunks that are in the database already; one or more.
+    Listed {
+        chunks: Vec<Chunk>,
+        size: i64,
+        /// What keeps those that were staged from being cleared away.
+        _pins: Option<Pins>,
+    },
+}
+
+impl Prepared {
+    /// Bytes that fit into a chunk.
+    pub(super) fn plain(bytes: Vec<u8>) -> Self {
+        debug_assert!(bytes.len() <= CHUNK, "more than a chunk");
+        if bytes.is_empty() { Prepared::Empty } else { Prepared::Plain { hash: blake3::hash(&bytes), bytes } }
+    }
+
+    /// Bytes of any size; those that don't fit into a chunk are put into the database right away.
+    pub(super) fn stored(conn: &Connection, bytes: Vec<u8>) -> Result<Self> {
+        if bytes.len() <= CHUNK {
+            return Ok(Prepared::plain(bytes));
+        }
+        let chunks = bytes.chunks(CHUNK).map(|bytes| put_bytes(conn, bytes)).collect::<Result<_>>()?;
+        Ok(Prepared::Listed { chunks, size: bytes.len() as i64, _pins: None })
+    }
+
+    pub(super) fn size(&self) -> i64 {
+        match self {
+            Prepared::Empty => 0,
+            Prepared::Plain { bytes, .. } => bytes.len() as i64,
+            Prepared::Listed { size, .. } => *size,
+        }
+    }
+
+    /// The id of the content in the database, where it is put if it is not there; `None` for no bytes.
+    pub(super) fn put(&self, conn: &Connection) -> Result<Option<i64>> {
+        match self {
+            Prepared::Empty => Ok(None),
+            Prepared::Plain { hash, bytes } => put_hashed(conn, *hash, bytes).map(Some),
+            // One chunk is a plain content.
+            Prepared::Listed { chunks, .. } if chunks.len() == 1 => Ok(Some(chunks[0].id)),
+            Prepared::Listed { chunks, size, .. } => put_list(conn, chunks, *size).map(Some),
+        }
+    }
+}
+
+/// Puts a chunk's worth of bytes into the database.
+pub(super) fn put_bytes(conn: &Connection, bytes: &[u8]) -> Result<Chunk> {
+    let hash = blake3::hash(bytes);
+    Ok(Chunk { id: put_hashed(conn, hash, bytes)?, hash })
+}
+
+/// Puts bytes whose hash is known into the database.
+pub(super) fn put_hashed(conn: &Connection, hash: Hash, bytes: &[u8]) -> Result<i64> {
+    if let Some(id) = find(conn, hash)? {
+        return Ok(id);
+    }
+    conn.prepare_cached("INSERT INTO content(key, hash, size, data) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![key(hash), hash.as_bytes(), bytes.len() as i64, bytes])?;
+    Ok(conn.last_insert_rowid())
+}
+
+fn put_list(conn: &Connection, chunks: &[Chunk], size: i64) -> Result<i64> {
+    let hash = list_hash(chunks.iter().map(|chunk| chunk.hash));
+    if let Some(id) = find(conn, hash)? {
+        return Ok(id);
+    }
+    let ids: Vec<i64> = chunks.iter().map(|chunk| chunk.id).collect();
+    let parts = serde_json::to_string(&ids).expect("numbers can be written as JSON");
+    conn.prepare_cached("INSERT INTO content(key, hash, size, parts) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![key(hash), hash.as_bytes(), size, parts])?;
+    Ok(conn.last_insert_rowid())
+}
+
+/// The hash that names a content in chunks: over the hashes of its chunks.
+pub(super) fn list_hash(hashes: impl Iterator<Item = Hash>) -> Hash {
+    let mut hasher = blake3::Hasher::new_derive_key(LIST_CONTEXT);
+    for hash in hashes {
+        hasher.update(hash.as_bytes());
+    }
+    hasher.finalize()
+}
+
+/// The start of a hash as SQLite's kind of number: an index over it is a third of the size of one over whole hashes.
+pub(super) fn key(hash: Hash) -> i64 {
+    let (start, _) = hash.as_bytes().split_first_chunk().expect("a hash has 32 bytes");
+    i64::from_be_bytes(*start)
+}
+
+/// The content with that hash. One that was about to be cleared away is kept.
+fn find(conn: &Connection, hash: Hash) -> Result<Option<i64>> {
+    let mut statement =
+        conn.prepare_cached("SELECT id, condemned_at IS NOT NULL FROM content WHERE key = ?1 AND hash = ?2")?;
+    let found = statement
+        .query_row(params![key(hash), hash.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((id, condemned)) = found else { return Ok(None) };
+    if condemned {
+        conn.prepare_cached("UPDATE content SET condemned_at = NULL WHERE id = ?1")?.execute([id])?;
+    }
+    Ok(Some(id))
+}
+
+/// The chunks of a content, in order; just itself where it is not in chunks.
+pub(super) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<Chunk>> {
+    let Some(content) = content else { return Ok(Vec::new()) };
+    let chunk = |row: &rusqlite::Row<'_>| Ok(Chunk { id: row.get(0)?, hash: Hash::from_bytes(row.get(1)?) });
+    let chunks = if size <= CHUNK as i64 {
+        conn.prepare_cached("SELECT id, hash FROM content WHERE id = ?1")?
+            .query_map([content], chunk)?
+            .collect::<rusqlite::Result<Vec<_>>>()?
+    } else {
+        conn.prepare_cached(
+            "SELECT c.id, c.hash FROM content l JOIN json_each(l.parts) p JOIN content c ON c.id = p.value
+             WHERE l.id = ?1 ORDER BY p.key",
+        )?
+        .query_map([content], chunk)?
+        .collect::<rusqlite::Result<Vec<_>>>()?
+    };
+    if chunks.len() == size.cast_unsigned().div_ceil(CHUNK as u64) as usize {
+        Ok(chunks)
+    } else {
+        Err(corrupt("a chunk of a file is missing"))
+    }
+}
+
+/// Hands a chunk's bytes to `take`, without a copy in between.
+pub(super) fn with_bytes<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
+    let mut statement = conn.prepare_cached("SELECT data FROM content WHERE id = ?1")?;
+    let mut rows = statement.query([id])?;
+    match rows.next()?.map(|row| row.get_ref(0)).transpose()? {
+        Some(ValueRef::Blob(bytes)) => Ok(take(bytes)),
+        _ => Err(corrupt("the content of a file is missing")),
+    }
+}
+
+/// The ids in a list of parts.
+pub(super) fn part_ids(parts: &str) -> Result<Vec<i64>> {
+    serde_json::from_str(parts).map_err(|_| corrupt("the list of a file's chunks can't be read"))
+}
+
+/// A whole content.
+pub(super) fn read_whole(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    read_parts(conn, &chunk_ids(conn, content, size)?, |piece| bytes.extend_from_slice(piece))?;
+    checked(bytes, size)
+}
+
+/// The bytes of chunks, one after the other.
+pub(super) fn read_parts(conn: &Connection, ids: &[i64], mut append: impl FnMut(&[u8])) -> Result<()> {
+    ids.iter().try_for_each(|&id| with_bytes(conn, id, &mut append))
+}
+
+/// The bytes, if there are as many as the catalog says.
+pub(super) fn checked(bytes: Vec<u8>, size: i64) -> Result<Vec<u8>> {
+    if bytes.len() as i64 == size { Ok(bytes) } else { Err(corrupt("a file's content has the wrong length")) }
+}
+
+/// The ids of the chunks of a content, in order; just its own where it is not in chunks.
+pub(super) fn chunk_ids(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<i64>> {
+    let Some(content) = content else { return Ok(Vec::new()) };
+    if size <= CHUNK as i64 {
+        return Ok(vec![content]);
+    }
+    let parts: String = conn
+        .prepare_cached("SELECT parts FROM content WHERE id = ?1")?
+        .query_row([content], |row| row.get(0))?;
+    let ids = part_ids(&parts)?;
+    if ids.len() as u64 == size.cast_unsigned().div_ceil(CHUNK as u64) {
+        Ok(ids)
+    } else {
+        Err(corrupt("a chunk of a file is missing"))
+    }
+}
+
+/// The parts of a range that lie in one chunk each: the chunk, the bytes to skip in it, and the part of the range.
+pub(super) fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (usize, usize, Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done == length {
+            return None;
+        }
+        let at = offset + done as u64;
+        let skip = (at % CHUNK as u64) as usize;
+        let begin = done;
+        done += (length - done).min(CHUNK - skip);
+        Some(((at / CHUNK as u64) as usize, skip, begin..done))
+    })
+}

@@ -1,0 +1,227 @@
+//! A database file, and the volumes in it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use rusqlite::{OptionalExtension, params};
+use stead_core::store::{Verified, Version};
+use stead_core::{Clock, StoreError, StoreResult, SystemClock};
+
+use super::VirtualStore;
+use super::batch::{Writer, Writing, commit};
+use super::connections::{Reader, Readers};
+use super::dirs::DirCache;
+use super::fault::Result;
+use super::queue::{Queue, Weight};
+use super::row::DIRECTORY_MODE;
+use super::schema::{Role, connect, connect_memory, prepare};
+use super::turn::{PATIENCE, Turnstile};
+use crate::Durability;
+
+/// How a database is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DatabaseOptions {
+    /// What a power cut may take.
+    pub durability: Durability,
+}
+
+/// A database with any number of volumes, each of them a Store. Clones are the same database.
+#[derive(Clone)]
+pub struct Database(pub(super) Arc<Shared>);
+
+/// What all Stores on a database share.
+pub(super) struct Shared {
+    pub(super) durability: Durability,
+    pub(super) writer: Mutex<Writer>,
+    /// `None` where the database lives in memory: then the writer reads, too.
+    readers: Option<Readers>,
+    pub(super) turnstile: Option<Turnstile>,
+    queue: Queue,
+    /// Drafts whose pins the next write transaction takes away.
+    pub(super) unpinned: Mutex<Vec<i64>>,
+    volumes: Mutex<HashMap<String, Arc<Volume>>>,
+}
+
+/// A namespace's tree.
+#[derive(Debug)]
+pub(super) struct Volume {
+    pub(super) id: i64,
+    pub(super) root: i64,
+    pub(super) dirs: Arc<DirCache>,
+}
+
+impl Database {
+    /// Opens the database in this file, and makes it if there is none.
+    ///
+    /// Two more files beside it, `-next` and `-turn`, are the queue of the processes that write to it.
+    pub fn open(path: impl Into<PathBuf>, options: DatabaseOptions) -> StoreResult<Self> {
+        let path: PathBuf = path.into();
+        let turnstile = Turnstile::open(&path)?;
+        let conn = open_file(&path, &turnstile, options.durability)?;
+        Ok(Database::new(conn, options.durability, Some(Readers::new(path)), Some(turnstile)))
+    }
+
+    /// A new database in memory, gone when the last Store on it is.
+    pub fn in_memory() -> Self {
+        // Nothing of it depends on the machine but the memory, without which nothing else would go on either.
+        let conn = connect_memory().expect("a database in memory can be opened");
+        prepare(&conn).expect("an empty database takes the schema");
+        Database::new(conn, Durability::Fast, None, None)
+    }
+
+    fn new(
+        conn: rusqlite::Connection,
+        durability: Durability,
+        readers: Option<Readers>,
+        turnstile: Option<Turnstile>,
+    ) -> Self {
+        Database(Arc::new(Shared {
+            durability,
+            writer: Mutex::new(Writer::new(conn)),
+            readers,
+            turnstile,
+            queue: Queue::default(),
+            unpinned: Mutex::default(),
+            volumes: Mutex::default(),
+        }))
+    }
+
+    /// The Store of a namespace. It is made at its first use.
+    ///
+    /// `["a"]`, `["a", "b"]` and `["a/b"]` are three namespaces, and none of them sees another.
+    pub fn store<P: AsRef<str>>(&self, namespace: impl IntoIterator<Item = P>) -> StoreResult<VirtualStore> {
+        let parts: Vec<String> = namespace.into_iter().map(|part| part.as_ref().to_owned()).collect();
+        if parts.is_empty() || parts.iter().any(String::is_empty) {
+            return Err(StoreError::Invalid("a namespace has at least one part, and none is empty".into()));
+        }
+        let namespace = serde_json::to_string(&parts).expect("texts can be written as JSON");
+        let known = self.0.volumes.lock().get(&namespace).cloned();
+        let volume = match known {
+            Some(volume) => volume,
+            None => {
+                let volume = self.0.find_or_make_volume(&namespace)?;
+                // Whoever was first stays: everyone has to share one cache.
+                Arc::clone(self.0.volumes.lock().entry(namespace).or_insert(volume))
+            }
+        };
+        Ok(VirtualStore::new(self.clone(), volume))
+    }
+
+    /// The newest version: what every volume holds now.
+    pub fn version(&self) -> StoreResult<Version> {
+        let reader = self.0.reader()?;
+        Ok(Version(newest(&reader)?))
+    }
+
+    /// Checks all volumes and all content, and says what is wrong.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+        let reader = self.0.reader()?;
+        Ok(super::verify::verify(&reader, progress)?)
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Shared {
+    /// Without the file's name: what is shown of a Store may reach an agent.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = if self.is_in_memory() { "memory" } else { "file" };
+        f.debug_struct("Database")
+            .field("in", &place)
+            .field("durability", &self.durability)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens the connection that writes. The turn is taken first: several processes may make the same file at once.
+fn open_file(
+    path: &Path,
+    turnstile: &Turnstile,
+    durability: Durability,
+) -> StoreResult<rusqlite::Connection> {
+    let _turn = turnstile.take(PATIENCE)?;
+    let conn = connect(path, Role::Writer(durability))?;
+    prepare(&conn)?;
+    Ok(conn)
+}
+
+/// The newest version in the snapshot that this connection sees.
+pub(super) fn newest(conn: &rusqlite::Connection) -> Result<i64> {
+    let newest = conn
+        .prepare_cached("SELECT id FROM version ORDER BY id DESC LIMIT 1")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    Ok(newest.unwrap_or(0))
+}
+
+impl Shared {
+    /// A connection to read with.
+    pub(super) fn reader(&self) -> Result<Reader<'_>> {
+        match &self.readers {
+            Some(readers) => readers.take(),
+            None => Ok(Reader::Only(MutexGuard::map(self.writer.lock(), |writer| &mut writer.conn))),
+        }
+    }
+
+    /// Whether there is no file: then only one caller at a time can read.
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.readers.is_none()
+    }
+
+    /// Has `work` done in a write transaction.
+    pub(super) fn write<T: Send + 'static>(
+        &self,
+        weight: Weight,
+        work: impl FnOnce(&mut Writing<'_>) -> Result<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        self.queue.run(weight, |jobs| commit(self, jobs), work)
+    }
+
+    fn find_or_make_volume(&self, namespace: &str) -> StoreResult<Arc<Volume>> {
+        let found = find_volume(&*self.reader()?, namespace)?;
+        let (id, root) = match found {
+            Some(found) => found,
+            None => {
+                let namespace = namespace.to_owned();
+                self.write(Weight::Staging, move |writing| make_volume(writing, &namespace))?
+            }
+        };
+        Ok(Arc::new(Volume { id, root, dirs: Arc::default() }))
+    }
+}
+
+fn find_volume(conn: &rusqlite::Connection, namespace: &str) -> Result<Option<(i64, i64)>> {
+    let found = conn
+        .prepare_cached("SELECT id, root FROM volume WHERE namespace = ?1")?
+        .query_row([namespace], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(found)
+}
+
+/// Makes a volume with its root, which is there at every version, unless someone else has meanwhile.
+fn make_volume(writing: &mut Writing<'_>, namespace: &str) -> Result<(i64, i64)> {
+    if let Some(found) = find_volume(writing.conn, namespace)? {
+        return Ok(found);
+    }
+    let root = writing.fresh_node()?;
+    writing
+        .conn
+        .prepare_cached("INSERT INTO volume(namespace, root) VALUES (?1, ?2)")?
+        .execute(params![namespace, root])?;
+    let id = writing.conn.last_insert_rowid();
+    writing
+        .conn
+        .prepare_cached(
+            "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, since)
+             VALUES (?1, 0, x'', ?2, 2, ?3, 0, ?4, ?4, ?4, 0)",
+        )?
+        .execute(params![id, root, DIRECTORY_MODE, SystemClock.now().0])?;
+    Ok((id, root))
+}

@@ -1,0 +1,81 @@
+//! Which node a directory's path leads to, remembered.
+//!
+//! What is remembered is true at one directory epoch. The database counts that epoch up in every transaction that
+//! moves or removes a directory, and whoever uses the cache compares: so another process's rename is seen, too.
+
+use parking_lot::RwLock;
+
+use super::batch::Paths;
+
+/// When so many are remembered, it starts anew: about a megabyte for paths of usual length.
+const MOST: usize = 8_192;
+
+/// The directories of one volume by path.
+#[derive(Debug, Default)]
+pub(super) struct DirCache(RwLock<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    epoch: i64,
+    nodes: Paths,
+}
+
+impl DirCache {
+    /// The directory's node, and the epoch at which that is true.
+    pub(super) fn get(&self, path: &[u8]) -> Option<(i64, i64)> {
+        let known = self.0.read();
+        known.nodes.get(path).map(|&node| (node, known.epoch))
+    }
+
+    /// The directory's node at that epoch, if it is known.
+    pub(super) fn get_at(&self, epoch: i64, path: &[u8]) -> Option<i64> {
+        self.get(path).filter(|&(_, at)| at == epoch).map(|(node, _)| node)
+    }
+
+    /// Remembers what is true at an epoch. What is known of a later one is not given up for it.
+    pub(super) fn learn_all(&self, epoch: i64, paths: Paths) {
+        if paths.is_empty() {
+            return;
+        }
+        let mut known = self.0.write();
+        if epoch < known.epoch {
+            return;
+        }
+        if epoch > known.epoch || known.nodes.len() + paths.len() > MOST {
+            *known = Known { epoch, nodes: Paths::default() };
+        }
+        known.nodes.extend(paths);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(path: &[u8], node: i64) -> Paths {
+        Paths::from([(path.into(), node)])
+    }
+
+    #[test]
+    fn a_later_epoch_forgets_and_an_earlier_one_is_not_believed() {
+        let cache = DirCache::default();
+        cache.learn_all(3, paths(b"a", 7));
+        assert_eq!(
+            (cache.get(b"a"), cache.get_at(3, b"a"), cache.get_at(4, b"a")),
+            (Some((7, 3)), Some(7), None)
+        );
+        cache.learn_all(4, paths(b"b", 8));
+        assert_eq!((cache.get(b"a"), cache.get(b"b")), (None, Some((8, 4))));
+        cache.learn_all(3, paths(b"a", 7));
+        assert_eq!(cache.get(b"a"), None);
+    }
+
+    #[test]
+    fn it_stays_bounded() {
+        let cache = DirCache::default();
+        for node in 0..3 * MOST as i64 {
+            cache.learn_all(1, paths(&node.to_be_bytes(), node));
+        }
+        assert!(cache.0.read().nodes.len() <= MOST);
+    }
+}

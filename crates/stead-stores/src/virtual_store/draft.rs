@@ -1,0 +1,298 @@
+//! Content in the making, chunk by chunk: what is written is staged in the database, a few chunks are kept at hand.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use blake3::Hash;
+use rusqlite::params;
+use stead_core::store::{Draft, DraftOf, Sealed};
+use stead_core::{Clock, StoreError, StoreResult, SystemClock};
+
+use super::VirtualStore;
+use super::content::{self, CHUNK, Chunk, Prepared};
+use super::database::Shared;
+use super::fault::Result;
+use super::queue::Weight;
+
+/// How many chunks a draft keeps in memory. They are staged together, so that a long write needs few transactions.
+const MOST_OPEN: usize = 4;
+/// The largest file: the list of its chunks still fits into memory with ease.
+const LARGEST: u64 = 1 << 38;
+
+/// What a draft has in the database that nothing refers to yet. Dropped, it is no longer protected from being cleared
+/// away: by then an entry refers to it, or nothing ever will.
+#[derive(Debug)]
+pub(super) struct Pins {
+    shared: Arc<Shared>,
+    draft: i64,
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        self.shared.unpinned.lock().push(self.draft);
+    }
+}
+
+/// What [`Sealed`] holds for this kind of Store.
+pub(super) struct SealedDraft {
+    pub(super) shared: Arc<Shared>,
+    pub(super) prepared: Prepared,
+}
+
+pub(super) struct VirtualDraft {
+    shared: Arc<Shared>,
+    size: u64,
+    chunks: Vec<Slot>,
+    /// The chunks at hand, the one used last at the end.
+    open: VecDeque<(usize, Vec<u8>)>,
+    pins: Option<Pins>,
+    /// Whether something that was written could not be staged, and is lost.
+    broken: bool,
+}
+
+/// Where a chunk is.
+#[derive(Debug, Clone, Copy)]
+enum Slot {
+    /// Nowhere: it is all zeros.
+    Zeros,
+    Stored(Chunk),
+    Open,
+}
+
+impl VirtualStore {
+    pub(super) fn draft_of(&self, of: DraftOf<'_>) -> Result<VirtualDraft> {
+        let shared = Arc::clone(self.shared());
+        let (size, chunks) = match of {
+            DraftOf::Nothing => (0, Vec::new()),
+            DraftOf::File(place) => self.snapshot(|snapshot| {
+                let row = snapshot.file(place)?;
+                let chunks = content::chunks(snapshot.tree.conn, row.content, row.size)?;
+                Ok((row.size.cast_unsigned(), chunks.into_iter().map(Slot::Stored).collect()))
+            })?,
+        };
+        Ok(VirtualDraft { shared, size, chunks, open: VecDeque::new(), pins: None, broken: false })
+    }
+
+    /// Bytes of any size as content that is ready to be put somewhere; what exceeds a chunk is staged.
+    pub(super) fn prepare_bytes(&self, bytes: Vec<u8>) -> StoreResult<Prepared> {
+        if bytes.len() <= CHUNK {
+            return Ok(Prepared::plain(bytes));
+        }
+        let mut draft = Box::new(self.draft_of(DraftOf::Nothing)?);
+        draft.write_at(0, &bytes)?;
+        drop(bytes);
+        Ok(draft.prepare()?)
+    }
+}
+
+impl Draft for VirtualDraft {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+        self.intact()?;
+        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let wanted = buffer.len().min(left);
+        for (index, skip, range) in content::pieces(offset, wanted) {
+            let into = &mut buffer[range];
+            match self.chunks[index] {
+                Slot::Zeros => into.fill(0),
+                Slot::Open | Slot::Stored(_) => {
+                    let length = into.len();
+                    into.copy_from_slice(&self.chunk(index)?[skip..skip + length]);
+                }
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {
+        self.intact()?;
+        let end = offset.checked_add(bytes.len() as u64).unwrap_or(u64::MAX);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if end > self.size {
+            self.set_size(end)?;
+        }
+        for (index, skip, range) in content::pieces(offset, bytes.len()) {
+            let piece = &bytes[range];
+            if piece.len() == self.length(index) {
+                self.replace(index, piece.to_vec())?;
+            } else {
+                self.chunk_mut(index)?[skip..skip + piece.len()].copy_from_slice(piece);
+            }
+        }
+        Ok(())
+    }
+
+    fn set_size(&mut self, size: u64) -> StoreResult<()> {
+        self.intact()?;
+        if size > LARGEST {
+            return Err(StoreError::TooLarge { size, limit: LARGEST });
+        }
+        let count = size.div_ceil(CHUNK as u64) as usize;
+        self.open.retain(|(index, _)| *index < count);
+        // Where the end falls into a chunk, before or after, that chunk gets another length.
+        let edge = (size.min(self.size) / CHUNK as u64) as usize;
+        if let Some(Slot::Stored(_) | Slot::Open) = self.chunks.get(edge).filter(|_| edge < count) {
+            let length = (size - edge as u64 * CHUNK as u64).min(CHUNK as u64) as usize;
+            if length != self.length(edge) {
+                self.chunk_mut(edge)?.resize(length, 0);
+            }
+        }
+        self.chunks.resize(count, Slot::Zeros);
+        self.size = size;
+        Ok(())
+    }
+
+    fn seal(self: Box<Self>) -> StoreResult<Sealed> {
+        self.intact()?;
+        let (size, shared) = (self.size, Arc::clone(&self.shared));
+        let prepared = self.prepare()?;
+        Ok(Sealed::new(size, SealedDraft { shared, prepared }))
+    }
+}
+
+impl VirtualDraft {
+    /// Refuses to go on after a part was lost.
+    fn intact(&self) -> StoreResult<()> {
+        if self.broken {
+            return Err(StoreError::unavailable("an earlier part of it could not be stored; start again"));
+        }
+        Ok(())
+    }
+
+    /// How many bytes a chunk has.
+    fn length(&self, index: usize) -> usize {
+        (self.size - index as u64 * CHUNK as u64).min(CHUNK as u64) as usize
+    }
+
+    /// A chunk's bytes, at hand.
+    fn chunk(&mut self, index: usize) -> Result<&[u8]> {
+        // Reading needs no place of its own among those that are written: what is stored stays stored.
+        if let Slot::Stored(chunk) = self.chunks[index]
+            && !self.open.iter().any(|(at, _)| *at == index)
+        {
+            let bytes = content::with_bytes(&*self.shared.reader()?, chunk.id, <[u8]>::to_vec)?;
+            self.make_room()?;
+            self.open.push_back((index, bytes));
+        }
+        Ok(self.touched(index))
+    }
+
+    /// A chunk's bytes, to be changed.
+    fn chunk_mut(&mut self, index: usize) -> Result<&mut Vec<u8>> {
+        if let Slot::Zeros = self.chunks[index] {
+            let zeros = vec![0; self.length(index)];
+            self.replace(index, zeros)?;
+        } else {
+            self.chunk(index)?;
+        }
+        self.chunks[index] = Slot::Open;
+        Ok(self.touched(index))
+    }
+
+    /// Puts bytes in a chunk's place.
+    fn replace(&mut self, index: usize, bytes: Vec<u8>) -> Result<()> {
+        self.open.retain(|(at, _)| *at != index);
+        self.make_room()?;
+        self.open.push_back((index, bytes));
+        self.chunks[index] = Slot::Open;
+        Ok(())
+    }
+
+    /// The chunk at hand with that index, which becomes the one used last.
+    fn touched(&mut self, index: usize) -> &mut Vec<u8> {
+        let at = self.open.iter().position(|(at, _)| *at == index).expect("the chunk is at hand");
+        let chunk = self.open.remove(at).expect("its position was just found");
+        self.open.push_back(chunk);
+        &mut self.open.back_mut().expect("it was just put there").1
+    }
+
+    /// Stages what is at hand, if that is as much as may be.
+    fn make_room(&mut self) -> Result<()> {
+        if self.open.len() < MOST_OPEN {
+            return Ok(());
+        }
+        let open = std::mem::take(&mut self.open);
+        let changed = open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], Slot::Open));
+        let (indices, chunks): (Vec<_>, Vec<_>) = changed.unzip();
+        self.stage_at(&indices, chunks)
+    }
+
+    /// Stages chunks, and remembers where they are.
+    fn stage_at(&mut self, indices: &[usize], chunks: Vec<Vec<u8>>) -> Result<()> {
+        for (&index, chunk) in indices.iter().zip(self.stage(chunks)?) {
+            self.chunks[index] = Slot::Stored(chunk);
+        }
+        Ok(())
+    }
+
+    /// Puts chunks into the database, where nothing refers to them yet.
+    fn stage(&mut self, chunks: Vec<Vec<u8>>) -> Result<Vec<Chunk>> {
+        if chunks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let pins = self
+            .pins
+            .get_or_insert_with(|| Pins { shared: Arc::clone(&self.shared), draft: fastrand::i64(1..) });
+        let (draft, now) = (pins.draft, SystemClock.now().0);
+        // Hashed here, not where all others wait.
+        let hashed: Vec<(Hash, Vec<u8>)> =
+            chunks.into_iter().map(|chunk| (blake3::hash(&chunk), chunk)).collect();
+        let staged = self.shared.write(Weight::Staging, move |writing| {
+            let mut staged = Vec::with_capacity(hashed.len());
+            for (hash, bytes) in hashed {
+                let id = content::put_hashed(writing.conn, hash, &bytes)?;
+                writing
+                    .conn
+                    .prepare_cached("INSERT OR IGNORE INTO pin(draft, content, at) VALUES (?1, ?2, ?3)")?
+                    .execute(params![draft, id, now])?;
+                staged.push(Chunk { id, hash });
+            }
+            Ok(staged)
+        });
+        self.broken = staged.is_err();
+        Ok(staged?)
+    }
+
+    /// Everything as content that a change can put somewhere.
+    fn prepare(mut self) -> Result<Prepared> {
+        match self.size {
+            0 => return Ok(Prepared::Empty),
+            size if size <= CHUNK as u64 && !matches!(self.chunks[0], Slot::Stored(_)) => {
+                self.chunk_mut(0)?;
+                let (_, bytes) = self.open.pop_back().expect("the only chunk is at hand");
+                return Ok(Prepared::plain(bytes));
+            }
+            _ => {}
+        }
+        let open = std::mem::take(&mut self.open);
+        let changed = open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], Slot::Open));
+        let (indices, chunks): (Vec<_>, Vec<_>) = changed.unzip();
+        self.stage_at(&indices, chunks)?;
+        self.store_zeros()?;
+        let stored = |slot: &Slot| match slot {
+            Slot::Stored(chunk) => *chunk,
+            Slot::Zeros | Slot::Open => unreachable!("every chunk has been staged"),
+        };
+        let chunks = self.chunks.iter().map(stored).collect();
+        Ok(Prepared::Listed { chunks, size: self.size.cast_signed(), _pins: self.pins })
+    }
+
+    /// Stages the chunks that are all zeros: one stands for all of them but the last, which may be shorter.
+    fn store_zeros(&mut self) -> Result<()> {
+        let zeros = |slot: &Slot| matches!(slot, Slot::Zeros);
+        let last = self.chunks.len() - 1;
+        if zeros(&self.chunks[last]) {
+            self.stage_at(&[last], vec![vec![0; self.length(last)]])?;
+        }
+        if self.chunks.iter().any(zeros) {
+            let full = self.stage(vec![vec![0; CHUNK]])?[0];
+            self.chunks.iter_mut().filter(|slot| zeros(slot)).for_each(|slot| *slot = Slot::Stored(full));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! What has changed, from the log of changes.
+
+use rusqlite::params;
+use stead_core::store::{ChangeKind, Changed, Feed, NodeId, Version};
+
+use super::VirtualStore;
+use super::database::newest;
+use super::fault::{Result, corrupt};
+
+/// How the log writes a kind of change.
+pub(super) fn code(what: ChangeKind) -> i64 {
+    match what {
+        ChangeKind::Created => 1,
+        ChangeKind::Written => 2,
+        ChangeKind::Attributes => 3,
+        ChangeKind::Removed => 4,
+        ChangeKind::MovedTo => 5,
+        ChangeKind::MovedFrom => 6,
+    }
+}
+
+fn kind(code: i64) -> Result<ChangeKind> {
+    Ok(match code {
+        1 => ChangeKind::Created,
+        2 => ChangeKind::Written,
+        3 => ChangeKind::Attributes,
+        4 => ChangeKind::Removed,
+        5 => ChangeKind::MovedTo,
+        6 => ChangeKind::MovedFrom,
+        _ => return Err(corrupt("the log holds a change of a kind that does not exist")),
+    })
+}
+
+impl VirtualStore {
+    /// A version is told whole or not at all, so that the cursor, which is one, loses nothing. One version may
+    /// therefore exceed the limit.
+    pub(super) fn feed_since(&self, cursor: Option<Version>, limit: usize) -> Result<Feed> {
+        self.snapshot(|snapshot| {
+            let conn = snapshot.tree.conn;
+            let last = self.as_of.unwrap_or(i64::MAX).min(newest(conn)?);
+            let Some(cursor) = cursor else {
+                return Ok(Feed { changes: Vec::new(), cursor: Version(last), more: false });
+            };
+            let mut statement = conn.prepare_cached(
+                "SELECT ver, what, node, parent, name FROM change WHERE vol = ?1 AND ver > ?2 AND ver <= ?3
+                 ORDER BY ver, seq",
+            )?;
+            let mut rows = statement.query(params![self.volume.id, cursor.0, last])?;
+            let mut changes: Vec<Changed> = Vec::new();
+            // Where the version that is being read begins.
+            let mut begin = 0;
+            while let Some(row) = rows.next()? {
+                let version = Version(row.get(0)?);
+                if changes.last().is_some_and(|before| before.version != version) {
+                    begin = changes.len();
+                }
+                if changes.len() >= limit && begin > 0 {
+                    changes.truncate(begin);
+                    let cursor = changes[begin - 1].version;
+                    return Ok(Feed { changes, cursor, more: true });
+                }
+                changes.push(Changed {
+                    version,
+                    what: kind(row.get(1)?)?,
+                    node: NodeId(row.get::<_, i64>(2)?.cast_unsigned()),
+                    parent: NodeId(row.get::<_, i64>(3)?.cast_unsigned()),
+                    name: row.get(4)?,
+                });
+            }
+            Ok(Feed { changes, cursor: Version(last.max(cursor.0)), more: false })
+        })
+    }
+}

@@ -1,0 +1,277 @@
+//! Searching content: the files are found first, then their contents are read in the order in which they lie in the
+//! database, each of them once, and the hits are named afterwards.
+
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use stead_core::StoreError;
+use stead_core::search::{FileHits, Grep, GrepSearcher, Hits};
+use stead_core::store::{Place, StorePath};
+
+use super::VirtualStore;
+use super::content;
+use super::fault::{Result, corrupt};
+use super::row::{EntryKind, Row};
+use super::walk::{Bounds, Forest};
+
+/// How many contents are searched before the connection goes back: a long search neither keeps others from reading
+/// nor the log from being reset.
+const PIECE: usize = 256;
+/// With less than this, a second thread is not worth its start.
+const WORTH_A_THREAD: usize = 2 * PIECE;
+
+/// A file to be searched.
+struct Candidate {
+    content: i64,
+    path: StorePath,
+    row: Row,
+}
+
+/// A search under way, for all threads at it.
+struct Scan<'a> {
+    store: &'a VirtualStore,
+    grep: &'a Grep,
+    /// Sorted by content.
+    candidates: &'a [Candidate],
+    /// Candidates of one content each.
+    contents: &'a [Range<usize>],
+    next: AtomicUsize,
+    stop: AtomicBool,
+}
+
+impl VirtualStore {
+    pub(super) fn grep_at(
+        &self,
+        place: &Place,
+        grep: &Grep,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut candidates = self.candidates(place, grep)?;
+        candidates.sort_by_key(|candidate| candidate.content);
+        let mut at = 0;
+        let contents: Vec<_> = candidates
+            .chunk_by(|one, other| one.content == other.content)
+            .map(|same| {
+                let range = at..at + same.len();
+                at = range.end;
+                range
+            })
+            .collect();
+        let scan = Scan {
+            store: self,
+            grep,
+            candidates: &candidates,
+            contents: &contents,
+            next: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+        };
+        let (found, finds) = channel();
+        thread::scope(|threads| {
+            if contents.len() >= WORTH_A_THREAD && !self.shared().is_in_memory() {
+                let (scan, found) = (&scan, found.clone());
+                threads.spawn(move || scan.help(&found));
+            }
+            drop(found);
+            let searched = scan.lead(&mut || finds.try_recv().ok(), visit);
+            let searched = searched.and_then(|()| {
+                // What the other thread is still at.
+                finds.iter().try_for_each(|hits| scan.deliver(hits?, visit))
+            });
+            scan.stop.store(true, Ordering::Relaxed);
+            searched
+        })
+    }
+
+    /// The files to be searched, in one snapshot.
+    fn candidates(&self, place: &Place, grep: &Grep) -> Result<Vec<Candidate>> {
+        let bounds = Bounds { depth: usize::MAX, skip: &grep.skip, deadline: Some(grep.deadline) };
+        let mut candidates = Vec::new();
+        let forest = self.snapshot(|snapshot| {
+            let row = snapshot.find_followed(place)?;
+            if row.is_directory() {
+                return Forest::load(snapshot, row.node, &bounds).map(Some);
+            }
+            let content = row.content.into_iter();
+            candidates.extend(content.map(|content| Candidate { content, path: StorePath::here(), row }));
+            Ok(None)
+        })?;
+        if let Some(forest) = forest {
+            forest.visit(&mut |path, row| {
+                if let (EntryKind::File, Some(content)) = (row.kind, row.content) {
+                    let path = StorePath::from_checked(path);
+                    if grep.wants(&path) {
+                        candidates.push(Candidate { content, path, row: *row });
+                    }
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(candidates)
+    }
+}
+
+type Found = Result<Vec<(usize, Hits)>>;
+
+impl Scan<'_> {
+    /// Searches piece by piece on the caller's thread, and delivers what both threads find.
+    fn lead(
+        &self,
+        others: &mut dyn FnMut() -> Option<Found>,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut searcher = self.grep.searcher();
+        while let Some(piece) = self.next_piece() {
+            let hits = self.search(piece, &mut searcher)?;
+            self.deliver(hits, visit)?;
+            while let Some(hits) = others() {
+                self.deliver(hits?, visit)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Searches piece by piece on a thread of its own.
+    fn help(&self, found: &Sender<Found>) {
+        let mut searcher = self.grep.searcher();
+        while let Some(piece) = self.next_piece() {
+            let hits = self.search(piece, &mut searcher);
+            let failed = hits.is_err();
+            if found.send(hits).is_err() || failed {
+                break;
+            }
+        }
+    }
+
+    fn next_piece(&self) -> Option<Range<usize>> {
+        let begin = self.next.fetch_add(1, Ordering::Relaxed) * PIECE;
+        let end = (begin + PIECE).min(self.contents.len());
+        (begin < end && !self.stop.load(Ordering::Relaxed)).then_some(begin..end)
+    }
+
+    /// Hands hits to the visitor, once for every file with that content.
+    fn deliver(
+        &self,
+        hits: Vec<(usize, Hits)>,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> Result<()> {
+        for (content, hits) in hits {
+            for candidate in &self.candidates[self.contents[content].clone()] {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let attr = Some(candidate.row.attr());
+                let hits = FileHits { path: candidate.path.clone(), attr, hits: hits.clone() };
+                if visit(hits).is_break() {
+                    self.stop.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn id(&self, content: usize) -> i64 {
+        self.candidates[self.contents[content].start].content
+    }
+
+    /// Searches some contents in one read transaction.
+    fn search(&self, piece: Range<usize>, searcher: &mut GrepSearcher<'_>) -> Found {
+        let reader = self.store.shared().reader()?;
+        let _transaction = reader.unchecked_transaction()?;
+        let (first, last) = (self.id(piece.start), self.id(piece.end - 1));
+        let mut hits = Vec::new();
+        let mut look = |content: usize, row: &rusqlite::Row<'_>| -> Result<()> {
+            if self.grep.is_late() {
+                self.stop.store(true, Ordering::Relaxed);
+                return Err(StoreError::unavailable("the search took too long; narrow it").into());
+            }
+            if let Some(found) = search_row(&reader, row, searcher)? {
+                hits.push((content, found));
+            }
+            Ok(())
+        };
+        // Contents that were written together lie side by side: one scan over all of them beats a look-up for each.
+        if last - first < 2 * piece.len() as i64 {
+            let mut statement = reader.prepare_cached(
+                "SELECT id, parts, data FROM content WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
+            )?;
+            let mut rows = statement.query([first, last])?;
+            let mut wanted = piece.peekable();
+            while let Some(row) = rows.next()? {
+                let id: i64 = row.get(0)?;
+                if let Some(content) = wanted.next_if(|&content| self.id(content) == id) {
+                    look(content, row)?;
+                }
+            }
+            if wanted.peek().is_some() {
+                return Err(corrupt("the content of a file is missing"));
+            }
+        } else {
+            let mut statement = reader.prepare_cached("SELECT id, parts, data FROM content WHERE id = ?1")?;
+            for content in piece {
+                let mut rows = statement.query([self.id(content)])?;
+                let row = rows.next()?.ok_or_else(|| corrupt("the content of a file is missing"))?;
+                look(content, row)?;
+            }
+        }
+        Ok(hits)
+    }
+}
+
+/// Searches a content, where it lies if it is in one piece.
+fn search_row(
+    conn: &Connection,
+    row: &rusqlite::Row<'_>,
+    searcher: &mut GrepSearcher<'_>,
+) -> Result<Option<Hits>> {
+    match row.get_ref(2)? {
+        ValueRef::Blob(bytes) => Ok(searcher.search(bytes)),
+        _ => {
+            let parts = row.get_ref(1)?.as_str().map_err(|_| corrupt("the content of a file is missing"))?;
+            let mut chunks = Chunks {
+                conn,
+                left: content::part_ids(parts)?.into_iter(),
+                chunk: Vec::new(),
+                read: 0,
+                failure: None,
+            };
+            let hits = searcher.search_reader(&mut chunks);
+            chunks.failure.map_or(Ok(hits), Err)
+        }
+    }
+}
+
+/// A content in chunks as a stream.
+struct Chunks<'c> {
+    conn: &'c Connection,
+    left: std::vec::IntoIter<i64>,
+    chunk: Vec<u8>,
+    read: usize,
+    failure: Option<super::fault::Fault>,
+}
+
+impl io::Read for Chunks<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.read == self.chunk.len() {
+            let Some(id) = self.left.next() else { return Ok(0) };
+            let chunk = &mut self.chunk;
+            let loaded = content::with_bytes(self.conn, id, |bytes| {
+                chunk.clear();
+                chunk.extend_from_slice(bytes);
+            });
+            if let Err(fault) = loaded {
+                self.failure = Some(fault);
+                return Err(io::ErrorKind::Other.into());
+            }
+            self.read = 0;
+        }
+        let length = buffer.len().min(self.chunk.len() - self.read);
+        buffer[..length].copy_from_slice(&self.chunk[self.read..self.read + length]);
+        self.read += length;
+        Ok(length)
+    }
+}

@@ -1,0 +1,97 @@
+//! The Memory Store: a Virtual Store whose database lives in memory.
+
+use std::ops::{ControlFlow, Deref};
+
+use stead_core::search::{FileHits, Grep, Walk};
+use stead_core::store::{
+    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page, Place, Verified,
+    Version, Whole,
+};
+use stead_core::{Store, StoreResult};
+
+use super::{Database, VirtualStore};
+
+/// A Virtual Store in memory, for tests and for what need not outlive the process. Clones are the same Store.
+#[derive(Debug, Clone)]
+pub struct MemoryStore(VirtualStore);
+
+impl MemoryStore {
+    /// An empty one.
+    pub fn new() -> Self {
+        MemoryStore(Database::in_memory().store(["memory"]).expect("a new database takes a volume"))
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        MemoryStore::new()
+    }
+}
+
+impl Deref for MemoryStore {
+    type Target = VirtualStore;
+
+    fn deref(&self) -> &VirtualStore {
+        &self.0
+    }
+}
+
+impl Store for MemoryStore {
+    fn about(&self) -> About {
+        self.0.about()
+    }
+
+    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+        self.0.stat(at)
+    }
+
+    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+        self.0.read(at, limit)
+    }
+
+    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        self.0.open(at)
+    }
+
+    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+        self.0.read_link(at)
+    }
+
+    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+        self.0.list(at, page)
+    }
+
+    fn walk(
+        &self,
+        at: &Place,
+        walk: &Walk,
+        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        self.0.walk(at, walk, visit)
+    }
+
+    fn grep(
+        &self,
+        at: &Place,
+        grep: &Grep,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        self.0.grep(at, grep, visit)
+    }
+
+    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+        self.0.draft(of)
+    }
+
+    fn apply(&self, change: Change) -> StoreResult<Applied> {
+        self.0.apply(change)
+    }
+
+    fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
+        self.0.changes_since(cursor, limit)
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+        self.0.verify(progress)
+    }
+}

@@ -1,0 +1,152 @@
+//! The Virtual Store: files in a SQLite database, with every version of them.
+//!
+//! A [`Database`] holds volumes, one per namespace, and each is a [`VirtualStore`]. Entries are rows that name their
+//! parent and their content; content is kept once, by its hash. A change is one transaction and makes one version of
+//! the database, and what a change displaces stays readable as of the versions before it. `docs/format.md` describes
+//! the tables.
+//!
+//! From the outside in: `read`, `walk`, `grep`, `open`, `feed` and `verify` look; `draft` and `change` change, through
+//! the `queue`, whose `batch`es take their `turn` among processes. `tree` resolves paths, `dirs` remembers them.
+
+mod batch;
+mod change;
+mod connections;
+mod content;
+mod database;
+mod dirs;
+mod draft;
+mod fault;
+mod feed;
+mod grep;
+mod memory;
+mod open;
+mod queue;
+mod read;
+mod row;
+mod schema;
+mod tree;
+mod turn;
+mod verify;
+mod walk;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use stead_core::search::{FileHits, Grep, Walk};
+use stead_core::store::{
+    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page, Place, Verified,
+    Version, Whole,
+};
+use stead_core::{Store, StoreError, StoreResult};
+
+pub use database::{Database, DatabaseOptions};
+pub use memory::MemoryStore;
+
+use database::{Shared, Volume};
+use dirs::DirCache;
+
+/// A Store on a volume of a database, as it is now or as it was at a version.
+#[derive(Debug, Clone)]
+pub struct VirtualStore {
+    database: Database,
+    volume: Arc<Volume>,
+    as_of: Option<i64>,
+    /// Directories at the version that is looked at.
+    dirs: Arc<DirCache>,
+}
+
+impl VirtualStore {
+    fn new(database: Database, volume: Arc<Volume>) -> Self {
+        let dirs = Arc::clone(&volume.dirs);
+        VirtualStore { database, volume, as_of: None, dirs }
+    }
+
+    /// This volume as it was at a version, for reading.
+    pub fn at(&self, version: Version) -> Self {
+        VirtualStore { as_of: Some(version.0), dirs: Arc::default(), ..self.clone() }
+    }
+
+    /// The newest version of the database: what this volume and every other one holds now.
+    pub fn version(&self) -> StoreResult<Version> {
+        self.database.version()
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.database.0
+    }
+}
+
+impl Store for VirtualStore {
+    fn about(&self) -> About {
+        let kind = if self.shared().is_in_memory() { "memory" } else { "virtual" };
+        About { kind, history: true, feed: true }
+    }
+
+    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+        Ok(self.stat_at(at)?)
+    }
+
+    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+        Ok(self.read_at(at, limit)?)
+    }
+
+    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        Ok(Box::new(self.open_at(at)?))
+    }
+
+    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+        Ok(self.read_link_at(at)?)
+    }
+
+    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+        Ok(self.list_at(at, page)?)
+    }
+
+    fn walk(
+        &self,
+        at: &Place,
+        walk: &Walk,
+        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        Ok(self.walk_at(at, walk, visit)?)
+    }
+
+    fn grep(
+        &self,
+        at: &Place,
+        grep: &Grep,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        Ok(self.grep_at(at, grep, visit)?)
+    }
+
+    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+        self.changeable()?;
+        Ok(Box::new(self.draft_of(of)?))
+    }
+
+    fn apply(&self, change: Change) -> StoreResult<Applied> {
+        self.changeable()?;
+        self.apply_change(change)
+    }
+
+    fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
+        Ok(self.feed_since(cursor, limit)?)
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+        self.database.verify(progress)
+    }
+}
+
+impl VirtualStore {
+    /// Refuses to change the past.
+    fn changeable(&self) -> StoreResult<()> {
+        match self.as_of {
+            Some(_) => {
+                Err(StoreError::Unsupported("this is a view of a past version, which can't be changed"))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Changes that are made together: whoever comes first leads, and takes along what has queued up behind it.
+//!
+//! There is no thread for it. A caller who finds nobody leading runs its own job at once; one who finds a leader
+//! parks until its job is done, or until it is made the next leader.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use stead_core::{StoreError, StoreResult};
+
+use super::batch::Writing;
+use super::fault::Result;
+
+/// How many jobs are done in one transaction at the most: no process keeps its turn for long.
+const LONGEST_BATCH: usize = 128;
+
+/// Whether a caller relies on what its job did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Weight {
+    /// It is a change: it has to be as durable as the database was opened to be.
+    Change,
+    /// It prepares one: what it did may be lost until the change itself is made, which syncs both.
+    Staging,
+}
+
+type Work = Box<dyn FnOnce(&mut Writing<'_>) -> Result<()> + Send>;
+
+/// What became of a job.
+pub(super) enum Verdict {
+    Done,
+    Failed(StoreError),
+    /// It panicked on the leader's thread; the panic belongs to the caller whose job it was.
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// Something to do in a transaction, and the place where its caller waits.
+pub(super) struct Job {
+    pub(super) weight: Weight,
+    work: Mutex<Option<Work>>,
+    phase: Mutex<Phase>,
+    turned: Condvar,
+}
+
+enum Phase {
+    Waits,
+    Leads,
+    Over(Verdict),
+    Told,
+}
+
+impl Job {
+    /// The work, which is done once.
+    pub(super) fn take_work(&self) -> Work {
+        self.work.lock().take().expect("a job is drained from the queue once")
+    }
+
+    fn turn(&self, phase: Phase) {
+        *self.phase.lock() = phase;
+        self.turned.notify_one();
+    }
+
+    /// Waits until the job is over, or its caller has to lead.
+    fn wait(&self) -> Phase {
+        let mut phase = self.phase.lock();
+        while matches!(*phase, Phase::Waits) {
+            self.turned.wait(&mut phase);
+        }
+        std::mem::replace(&mut phase, Phase::Told)
+    }
+}
+
+/// The jobs of one database.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Arc<Job>>,
+    /// Whether some caller leads. While none does, nothing waits.
+    led: bool,
+}
+
+impl Queue {
+    /// Has `work` done in a transaction, alone or together with what others ask for at the same time.
+    ///
+    /// `commit` runs the jobs of a batch and says what became of each.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        weight: Weight,
+        commit: impl FnOnce(&[Arc<Job>]) -> Vec<Verdict>,
+        work: impl FnOnce(&mut Writing<'_>) -> Result<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        let made = Arc::new(Mutex::new(None));
+        let cell = Arc::clone(&made);
+        let work: Work = Box::new(move |writing| {
+            *cell.lock() = Some(work(writing)?);
+            Ok(())
+        });
+        let job = Arc::new(Job {
+            weight,
+            work: Mutex::new(Some(work)),
+            phase: Mutex::new(Phase::Waits),
+            turned: Condvar::new(),
+        });
+        let phase = if self.joins_as_leader(&job) { Phase::Leads } else { job.wait() };
+        let phase = if let Phase::Leads = phase {
+            self.lead(commit);
+            job.wait()
+        } else {
+            phase
+        };
+        match phase {
+            Phase::Over(Verdict::Done) => {
+                Ok(made.lock().take().expect("work that is done has made something"))
+            }
+            Phase::Over(Verdict::Failed(error)) => Err(error),
+            Phase::Over(Verdict::Panicked(panic)) => resume_unwind(panic),
+            Phase::Waits | Phase::Leads | Phase::Told => {
+                unreachable!("a leader answers every job of its batch")
+            }
+        }
+    }
+
+    fn joins_as_leader(&self, job: &Arc<Job>) -> bool {
+        let mut state = self.state.lock();
+        state.waiting.push_back(Arc::clone(job));
+        !std::mem::replace(&mut state.led, true)
+    }
+
+    /// Takes what waits, the caller's own job first, and has it committed.
+    fn lead(&self, commit: impl FnOnce(&[Arc<Job>]) -> Vec<Verdict>) {
+        let mut state = self.state.lock();
+        let count = state.waiting.len().min(LONGEST_BATCH);
+        let jobs = state.waiting.drain(..count).collect();
+        drop(state);
+        let mut batch = Batch { queue: self, jobs, verdicts: Vec::new() };
+        batch.verdicts = commit(&batch.jobs);
+    }
+
+    /// Makes the first of those who wait the leader.
+    fn pass_on(&self) {
+        let mut state = self.state.lock();
+        match state.waiting.front() {
+            Some(next) => next.turn(Phase::Leads),
+            None => state.led = false,
+        }
+    }
+}
+
+/// Jobs that are under way. However their leader ends, the lead passes on and every one of them is answered.
+struct Batch<'a> {
+    queue: &'a Queue,
+    jobs: Vec<Arc<Job>>,
+    verdicts: Vec<Verdict>,
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        // First the next leader, so that it works while the rest is told.
+        self.queue.pass_on();
+        let mut verdicts = self.verdicts.drain(..);
+        for job in &self.jobs {
+            let unanswered = || Verdict::Failed(StoreError::unavailable("the change was interrupted"));
+            job.turn(Phase::Over(verdicts.next().unwrap_or_else(unanswered)));
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Looking at one place: its attributes, its content, its entries.
+//!
+//! A read of one place is one statement, and so one snapshot: it looks the entry up in the directory that the cache
+//! knows, and returns the directory epoch that says whether the cache was right. Everything else takes a transaction.
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, params};
+use stead_core::store::{Attr, Entry, Listing, Page, Place, Whole};
+use stead_core::{Name, StoreError};
+
+use super::VirtualStore;
+use super::batch::Paths;
+use super::content::{self, CHUNK};
+use super::dirs::DirCache;
+use super::fault::{Result, corrupt};
+use super::row::{EntryKind, Row, entries};
+use super::schema::DIR_EPOCH;
+use super::tree::{Known, Tree};
+
+/// Where a single statement finds a place.
+struct Spot<'a> {
+    parent: i64,
+    name: &'a [u8],
+    trust: Trust,
+}
+
+/// How sure it is that the parent is right.
+enum Trust {
+    /// It is the root.
+    Always,
+    /// It was, at this directory epoch.
+    At(i64),
+    /// The caller says so: something that is found is right, but nothing can be said of something that is not.
+    IfFound,
+}
+
+/// A transaction that only reads.
+pub(super) struct Snapshot<'a> {
+    pub(super) tree: Tree<'a>,
+    known: Cached<'a>,
+}
+
+/// The shared cache, as far as it speaks for this snapshot, and what is learned on the way.
+struct Cached<'a> {
+    dirs: &'a DirCache,
+    epoch: i64,
+    learned: Paths,
+}
+
+impl Known for Cached<'_> {
+    fn get(&self, path: &[u8]) -> Option<i64> {
+        self.dirs.get_at(self.epoch, path)
+    }
+
+    fn learn(&mut self, path: &[u8], node: i64) {
+        self.learned.insert(path.into(), node);
+    }
+}
+
+impl Snapshot<'_> {
+    pub(super) fn find(&mut self, place: &Place) -> Result<Row> {
+        self.tree.find(&mut self.known, place)
+    }
+
+    pub(super) fn find_followed(&mut self, place: &Place) -> Result<Row> {
+        self.tree.find_followed(&mut self.known, place)
+    }
+
+    pub(super) fn directory(&mut self, place: &Place) -> Result<i64> {
+        self.tree.directory(&mut self.known, place)
+    }
+
+    /// The file at a place, where a symlink would have to be followed.
+    pub(super) fn file(&mut self, place: &Place) -> Result<Row> {
+        let row = self.find_followed(place)?;
+        if row.is_directory() { Err(StoreError::IsADirectory.into()) } else { Ok(row) }
+    }
+}
+
+impl VirtualStore {
+    /// Looks around in one read transaction.
+    pub(super) fn snapshot<T>(&self, look: impl FnOnce(&mut Snapshot<'_>) -> Result<T>) -> Result<T> {
+        let reader = self.shared().reader()?;
+        self.snapshot_on(&reader, look)
+    }
+
+    /// The same, on a connection that is at hand.
+    pub(super) fn snapshot_on<T>(
+        &self,
+        conn: &Connection,
+        look: impl FnOnce(&mut Snapshot<'_>) -> Result<T>,
+    ) -> Result<T> {
+        // Dropping it ends it; there is nothing to commit.
+        let _transaction = conn.unchecked_transaction()?;
+        let epoch = conn
+            .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
+            .query_row([DIR_EPOCH], |row| row.get(0))?;
+        let known = Cached { dirs: &self.dirs, epoch, learned: Paths::default() };
+        let mut snapshot = Snapshot { tree: Tree::new(conn, &self.volume, self.as_of), known };
+        let seen = look(&mut snapshot);
+        self.dirs.learn_all(epoch, snapshot.known.learned);
+        seen
+    }
+
+    /// Where one statement can look for the place, if one can.
+    fn spot<'a>(&self, place: &'a Place) -> Option<Spot<'a>> {
+        if self.as_of.is_some() {
+            return None;
+        }
+        let root = self.volume.root;
+        let from = if place.from.0 == 0 { root } else { place.from.0.cast_signed() };
+        match place.path.split() {
+            None if from == root => Some(Spot { parent: 0, name: b"", trust: Trust::Always }),
+            None => None,
+            Some((b"", name)) if from == root => Some(Spot { parent: root, name, trust: Trust::Always }),
+            Some((b"", name)) => Some(Spot { parent: from, name, trust: Trust::IfFound }),
+            Some((directory, name)) if from == root => {
+                let (parent, epoch) = self.dirs.get(directory)?;
+                Some(Spot { parent, name, trust: Trust::At(epoch) })
+            }
+            Some(_) => None,
+        }
+    }
+
+    pub(super) fn stat_at(&self, place: &Place) -> Result<Attr> {
+        const SQL: &str = "
+            SELECT m.value, e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since
+            FROM meta m LEFT JOIN entry e ON e.vol = ?2 AND e.parent = ?3 AND e.name = ?4
+            WHERE m.id = ?1";
+        let reader = self.shared().reader()?;
+        if let Some(spot) = self.spot(place) {
+            let mut statement = reader.prepare_cached(SQL)?;
+            let mut rows = statement.query(params![DIR_EPOCH, self.volume.id, spot.parent, spot.name])?;
+            let row = rows.next()?.ok_or_else(|| corrupt("a counter is missing"))?;
+            match judge(row, &spot.trust)? {
+                Judged::Found(found) => return Ok(found.attr()),
+                Judged::Missing => return Err(StoreError::NotFound.into()),
+                Judged::Unsure => {}
+            }
+        }
+        self.snapshot_on(&reader, |snapshot| Ok(snapshot.find(place)?.attr()))
+    }
+
+    pub(super) fn read_at(&self, place: &Place, limit: u64) -> Result<Whole> {
+        const SQL: &str = "
+            SELECT m.value, e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since,
+                   c.parts, c.data
+            FROM meta m
+            LEFT JOIN entry e ON e.vol = ?2 AND e.parent = ?3 AND e.name = ?4
+            LEFT JOIN content c ON c.id = e.content AND e.size <= ?5
+            WHERE m.id = ?1";
+        let reader = self.shared().reader()?;
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        if let Some(spot) = self.spot(place) {
+            let mut statement = reader.prepare_cached(SQL)?;
+            let mut rows =
+                statement.query(params![DIR_EPOCH, self.volume.id, spot.parent, spot.name, most])?;
+            let row = rows.next()?.ok_or_else(|| corrupt("a counter is missing"))?;
+            match judge(row, &spot.trust)? {
+                Judged::Found(found) if found.kind == EntryKind::File => {
+                    admit(&found, limit)?;
+                    let bytes = match (found.content, row.get_ref(12)?) {
+                        (None, _) => Vec::new(),
+                        (Some(_), ValueRef::Blob(bytes)) => content::checked(bytes.to_vec(), found.size)?,
+                        (Some(_), _) if found.size > CHUNK as i64 => {
+                            let parts = content::part_ids(row.get_ref(11)?.as_str().unwrap_or_default())?;
+                            let mut bytes = Vec::with_capacity(found.size.cast_unsigned() as usize);
+                            // Content is never rewritten, so the snapshot doesn't matter here.
+                            content::read_parts(&reader, &parts, |piece| bytes.extend_from_slice(piece))?;
+                            content::checked(bytes, found.size)?
+                        }
+                        _ => return Err(corrupt("the content of a file is missing")),
+                    };
+                    return Ok(Whole { attr: found.attr(), bytes });
+                }
+                Judged::Missing => return Err(StoreError::NotFound.into()),
+                Judged::Found(_) | Judged::Unsure => {}
+            }
+        }
+        self.snapshot_on(&reader, |snapshot| {
+            let row = snapshot.file(place)?;
+            admit(&row, limit)?;
+            let bytes = content::read_whole(snapshot.tree.conn, row.content, row.size)?;
+            Ok(Whole { attr: row.attr(), bytes })
+        })
+    }
+
+    pub(super) fn read_link_at(&self, place: &Place) -> Result<Vec<u8>> {
+        self.snapshot(|snapshot| {
+            let row = snapshot.find(place)?;
+            match row.kind {
+                EntryKind::Symlink => snapshot.tree.target(&row),
+                EntryKind::File | EntryKind::Directory => {
+                    Err(StoreError::Invalid("it is no symlink".into()).into())
+                }
+            }
+        })
+    }
+
+    pub(super) fn list_at(&self, place: &Place, page: &Page) -> Result<Listing> {
+        const ENTRIES: [&str; 2] = entries!(
+            "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
+            "e.parent = ?3 AND e.name > ?4 ORDER BY e.name LIMIT ?5"
+        );
+        const COUNT: [&str; 2] = entries!("SELECT count(*)", "e.parent = ?3");
+        self.snapshot(|snapshot| {
+            let directory = snapshot.directory(place)?;
+            let tree = snapshot.tree;
+            // No name is empty, so every name comes after the empty one.
+            let after = page.after.as_ref().map_or(&b""[..], Name::as_bytes);
+            let wanted = i64::try_from(page.limit).ok().and_then(|limit| limit.checked_add(1)).unwrap_or(-1);
+            let mut statement = tree.conn.prepare_cached(tree.pick(ENTRIES))?;
+            let mut rows = statement.query(params![tree.vol, tree.as_of, directory, after, wanted])?;
+            let mut entries = Vec::new();
+            while let Some(row) = rows.next()? {
+                entries.push(Entry { name: name_of(row.get_ref(10)?)?, attr: Row::of(row, 0)?.attr() });
+            }
+            let more = entries.len() > page.limit;
+            entries.truncate(page.limit);
+            let total = if page.after.is_none() && !more {
+                entries.len() as u64
+            } else {
+                let count = tree.conn.prepare_cached(tree.pick(COUNT))?;
+                let count: i64 =
+                    { count }.query_row(params![tree.vol, tree.as_of, directory], |row| row.get(0))?;
+                count.cast_unsigned()
+            };
+            Ok(Listing { entries, total, more })
+        })
+    }
+}
+
+/// A name as the database holds it.
+pub(super) fn name_of(value: ValueRef<'_>) -> Result<Name> {
+    value.as_blob().ok().and_then(Name::new).ok_or_else(|| corrupt("an entry has a name that can't be one"))
+}
+
+/// Refuses a file that is larger than the caller takes.
+fn admit(row: &Row, limit: u64) -> Result<()> {
+    let size = row.size.cast_unsigned();
+    if size > limit { Err(StoreError::TooLarge { size, limit }.into()) } else { Ok(()) }
+}
+
+/// What a single statement tells.
+enum Judged {
+    Found(Row),
+    Missing,
+    /// The cache is out of date, or the caller has to be told more than this can say.
+    Unsure,
+}
+
+/// Judges a row that begins with the directory epoch and goes on with the entry, if there is one.
+fn judge(row: &rusqlite::Row<'_>, trust: &Trust) -> Result<Judged> {
+    let epoch: i64 = row.get(0)?;
+    let there = !matches!(row.get_ref(1)?, ValueRef::Null);
+    Ok(match *trust {
+        Trust::At(known) if known != epoch => Judged::Unsure,
+        _ if there => Judged::Found(Row::of(row, 1)?),
+        Trust::Always | Trust::At(_) => Judged::Missing,
+        Trust::IfFound => Judged::Unsure,
+    })
+}

@@ -1,0 +1,114 @@
+//! One row of the catalog: what an entry is, now or as of a version.
+
+use rusqlite::Row as SqlRow;
+use stead_core::Timestamp;
+use stead_core::store::{Attr, Kind, NodeId, VersionTag};
+
+use super::fault::{Result, corrupt};
+
+/// Permission bits of what is made without any.
+pub(super) const FILE_MODE: u32 = 0o644;
+pub(super) const DIRECTORY_MODE: u32 = 0o755;
+pub(super) const SYMLINK_MODE: u32 = 0o777;
+
+/// A query over the entries `e` as they are now, and the same one over those as of version `?2`.
+///
+/// `?1` is the volume in both. Of one name, or one node, at most one row holds at any version.
+macro_rules! entries {
+    ($select:literal, $rest:literal) => {
+        [
+            concat!($select, " FROM entry e WHERE e.vol = ?1 AND ", $rest),
+            concat!(
+                $select,
+                " FROM (SELECT vol, parent, name, node, kind, mode, size, created, modified, changed, content, since
+                        FROM entry WHERE vol = ?1 AND since <= ?2
+                        UNION ALL
+                        SELECT vol, parent, name, node, kind, mode, size, created, modified, changed, content, since
+                        FROM entry_history WHERE vol = ?1 AND since <= ?2 AND until > ?2) e
+                  WHERE ",
+                $rest
+            ),
+        ]
+    };
+}
+pub(super) use entries;
+
+/// What the catalog knows of an entry besides its name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    pub(super) node: i64,
+    pub(super) parent: i64,
+    pub(super) kind: EntryKind,
+    pub(super) mode: u32,
+    pub(super) size: i64,
+    pub(super) created: i64,
+    pub(super) modified: i64,
+    pub(super) changed: i64,
+    pub(super) content: Option<i64>,
+    pub(super) since: i64,
+}
+
+/// The kinds that a Virtual Store holds, as the database writes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EntryKind {
+    File = 1,
+    Directory = 2,
+    Symlink = 3,
+}
+
+impl EntryKind {
+    fn of(code: i64) -> Result<Self> {
+        match code {
+            1 => Ok(EntryKind::File),
+            2 => Ok(EntryKind::Directory),
+            3 => Ok(EntryKind::Symlink),
+            _ => Err(corrupt("an entry is of a kind that does not exist")),
+        }
+    }
+}
+
+impl Row {
+    /// Reads the columns `node, parent, kind, mode, size, created, modified, changed, content, since`, beginning at
+    /// column `first`.
+    pub(super) fn of(row: &SqlRow<'_>, first: usize) -> Result<Self> {
+        Ok(Row {
+            node: row.get(first)?,
+            parent: row.get(first + 1)?,
+            kind: EntryKind::of(row.get(first + 2)?)?,
+            mode: row.get(first + 3)?,
+            size: row.get(first + 4)?,
+            created: row.get(first + 5)?,
+            modified: row.get(first + 6)?,
+            changed: row.get(first + 7)?,
+            content: row.get(first + 8)?,
+            since: row.get(first + 9)?,
+        })
+    }
+
+    /// The state it is in: a node has one state per version that changed it.
+    pub(super) fn tag(&self) -> VersionTag {
+        VersionTag(u128::from(self.node.cast_unsigned()) << 64 | u128::from(self.since.cast_unsigned()))
+    }
+
+    /// The same as a Store's caller sees it.
+    pub(super) fn attr(&self) -> Attr {
+        Attr {
+            node: NodeId(self.node.cast_unsigned()),
+            kind: match self.kind {
+                EntryKind::File => Kind::File,
+                EntryKind::Directory => Kind::Directory,
+                EntryKind::Symlink => Kind::Symlink,
+            },
+            size: self.size.cast_unsigned(),
+            mode: self.mode,
+            created: Some(Timestamp(self.created)),
+            modified: Timestamp(self.modified),
+            changed: Timestamp(self.changed),
+            tag: self.tag(),
+        }
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        self.kind == EntryKind::Directory
+    }
+}

@@ -1,0 +1,119 @@
+//! The database's format, and how an older one becomes the present one.
+
+use rusqlite::{Connection, OpenFlags};
+use std::path::Path;
+use std::time::Duration;
+use stead_core::{StoreError, StoreResult};
+
+use super::change::SCRATCH;
+use super::fault::Result;
+use crate::Durability;
+
+/// The row of `meta` that counts moved and removed directories.
+pub(super) const DIR_EPOCH: i64 = 1;
+/// The row of `meta` that holds the next free node.
+pub(super) const NEXT_NODE: i64 = 2;
+
+/// "Sted" in the database's header: the file is ours.
+const APPLICATION_ID: i32 = 0x5374_6564;
+/// What makes format n + 1 out of format n, from an empty database on. Only ever appended to.
+const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+/// Older ones can corrupt a database when its log is reset during a read.
+const OLDEST_SQLITE: i32 = 3_051_003;
+/// A net below the turnstile, for programs that know nothing of it.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Every statement there is, and room to grow.
+const STATEMENTS: usize = 128;
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Reader,
+    Writer(Durability),
+}
+
+/// Opens a connection to the file, which is made if it is missing.
+pub(super) fn connect(path: &Path, role: Role) -> Result<Connection> {
+    // Without URI: a path is a path, also one that begins with `file:`.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = if role == Role::Reader { flags } else { flags | OpenFlags::SQLITE_OPEN_CREATE };
+    let conn = Connection::open_with_flags(path, flags)?;
+    configure(&conn, role)?;
+    Ok(conn)
+}
+
+/// A connection to a database that lives as long as it.
+pub(super) fn connect_memory() -> Result<Connection> {
+    let conn = Connection::open_in_memory()?;
+    configure(&conn, Role::Writer(Durability::Fast))?;
+    Ok(conn)
+}
+
+fn configure(conn: &Connection, role: Role) -> Result<()> {
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    // The page size has to be set before the first page is written, which the journal mode does.
+    conn.execute_batch(
+        "PRAGMA page_size = 4096; PRAGMA mmap_size = 0; PRAGMA foreign_keys = OFF; PRAGMA trusted_schema = OFF;
+         PRAGMA temp_store = MEMORY;",
+    )?;
+    conn.execute_batch(match role {
+        Role::Reader => "PRAGMA cache_size = -2048; PRAGMA query_only = ON;",
+        Role::Writer(Durability::Full) => "PRAGMA cache_size = -8192; PRAGMA synchronous = FULL;",
+        Role::Writer(Durability::Fast) => "PRAGMA cache_size = -8192; PRAGMA synchronous = NORMAL;",
+    })?;
+    Ok(())
+}
+
+/// Brings the database to the present format. The caller has the turn to write, if the database is a file.
+pub(super) fn prepare(conn: &Connection) -> StoreResult<()> {
+    if rusqlite::version_number() < OLDEST_SQLITE {
+        return Err(StoreError::Unsupported(
+            "the SQLite in use is older than 3.51.3 and can damage a database",
+        ));
+    }
+    migrate(conn)?;
+    Ok(make_scratch(conn)?)
+}
+
+fn make_scratch(conn: &Connection) -> Result<()> {
+    conn.execute_batch(SCRATCH)?;
+    Ok(())
+}
+
+fn migrate(conn: &Connection) -> Result<()> {
+    check(conn)?;
+    conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4000;")?;
+    conn.execute_batch("BEGIN IMMEDIATE")?;
+    let migrated = check(conn).and_then(|format| {
+        for migration in &MIGRATIONS[format..] {
+            conn.execute_batch(migration)?;
+        }
+        if format < MIGRATIONS.len() {
+            conn.pragma_update(None, "application_id", APPLICATION_ID)?;
+            conn.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+        }
+        Ok(())
+    });
+    conn.execute_batch(if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    migrated
+}
+
+/// The format of the database, if it is ours and not newer than we are.
+fn check(conn: &Connection) -> Result<usize> {
+    let number = |sql| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let (id, format) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
+    let empty = number("SELECT count(*) FROM sqlite_schema")? == 0;
+    if id == i64::from(APPLICATION_ID) {
+        let format = usize::try_from(format).unwrap_or(usize::MAX);
+        if format > MIGRATIONS.len() {
+            let newer = "the database was made by a newer version of Stead; update Stead to open it";
+            return Err(StoreError::Unsupported(newer).into());
+        }
+        Ok(format)
+    } else if empty && id == 0 && format == 0 {
+        Ok(0)
+    } else {
+        Err(StoreError::Invalid("the file is a database of another program; choose another".into()).into())
+    }
+}

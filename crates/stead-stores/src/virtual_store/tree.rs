@@ -1,0 +1,206 @@
+//! Where a place leads: names looked up one below the other, now or as of a version, in one transaction.
+//!
+//! A symlink on the way is never followed; it is what the answer says.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use stead_core::StoreError;
+use stead_core::store::{LinkHit, NodeId, Place};
+
+use super::content;
+use super::database::Volume;
+use super::fault::{Result, corrupt};
+use super::row::{EntryKind, Row, entries};
+
+/// What is known of directories already, and learned on the way.
+pub(super) trait Known {
+    /// The node of the directory at this path from the root.
+    fn get(&self, path: &[u8]) -> Option<i64>;
+    /// Remembers one.
+    fn learn(&mut self, path: &[u8], node: i64);
+}
+
+/// A volume as one transaction sees it.
+#[derive(Clone, Copy)]
+pub(super) struct Tree<'c> {
+    pub(super) conn: &'c Connection,
+    pub(super) vol: i64,
+    pub(super) root: i64,
+    /// The version that is looked at; now, where `None`.
+    pub(super) as_of: Option<i64>,
+}
+
+/// How far a directory's path leads.
+pub(super) struct Reached {
+    /// The last directory that is there.
+    pub(super) node: i64,
+    /// How many bytes of the path lead to it: all of them, or a name is missing.
+    pub(super) done: usize,
+}
+
+impl<'c> Tree<'c> {
+    pub(super) fn new(conn: &'c Connection, volume: &Volume, as_of: Option<i64>) -> Self {
+        Tree { conn, vol: volume.id, root: volume.root, as_of }
+    }
+
+    /// The query for what is looked at: live entries, or those as of a version.
+    pub(super) fn pick(&self, [live, as_of]: [&'static str; 2]) -> &'static str {
+        if self.as_of.is_none() { live } else { as_of }
+    }
+
+    /// What has that name in that directory.
+    pub(super) fn child(&self, parent: i64, name: &[u8]) -> Result<Option<Row>> {
+        const SQL: [&str; 2] = entries!(
+            "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since",
+            "e.parent = ?3 AND e.name = ?4"
+        );
+        let mut statement = self.conn.prepare_cached(self.pick(SQL))?;
+        let mut rows = statement.query(params![self.vol, self.as_of, parent, name])?;
+        rows.next()?.map(|row| Row::of(row, 0)).transpose()
+    }
+
+    /// The node, wherever it is.
+    pub(super) fn node(&self, node: i64) -> Result<Option<Row>> {
+        const SQL: [&str; 2] = entries!(
+            "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since",
+            "e.node = ?3"
+        );
+        let mut statement = self.conn.prepare_cached(self.pick(SQL))?;
+        let mut rows = statement.query(params![self.vol, self.as_of, node])?;
+        rows.next()?.map(|row| Row::of(row, 0)).transpose()
+    }
+
+    /// The name that a node has.
+    pub(super) fn name_of(&self, node: i64) -> Result<Vec<u8>> {
+        const SQL: [&str; 2] = entries!("SELECT e.name", "e.node = ?3");
+        let name = self
+            .conn
+            .prepare_cached(self.pick(SQL))?
+            .query_row(params![self.vol, self.as_of, node], |row| row.get(0))
+            .optional()?;
+        name.ok_or_else(|| StoreError::NotFound.into())
+    }
+
+    /// Where a symlink leads, as written.
+    pub(super) fn target(&self, link: &Row) -> Result<Vec<u8>> {
+        content::read_whole(self.conn, link.content, link.size)
+    }
+
+    /// The answer to a caller whose way leads over this symlink.
+    pub(super) fn link_hit<T>(&self, link: &Row, depth: usize) -> Result<T> {
+        Err(LinkHit::at(depth, self.target(link)?).into())
+    }
+
+    /// The directory node that a place's path starts from.
+    pub(super) fn start(&self, from: NodeId) -> Result<i64> {
+        let from = self.id(from);
+        if from == self.root {
+            return Ok(from);
+        }
+        match self.node(from)? {
+            Some(row) if row.is_directory() => Ok(from),
+            Some(_) => Err(StoreError::NotADirectory.into()),
+            None => Err(StoreError::NotFound.into()),
+        }
+    }
+
+    /// A node as the database counts it.
+    pub(super) fn id(&self, node: NodeId) -> i64 {
+        if node == NodeId::ROOT { self.root } else { node.0.cast_signed() }
+    }
+
+    /// Follows a path of directories as far as it is there.
+    pub(super) fn follow(&self, known: &mut dyn Known, start: i64, path: &[u8]) -> Result<Reached> {
+        let from_root = start == self.root;
+        let mut reached = Reached { node: start, done: 0 };
+        if from_root {
+            let longest = prefixes(path).find_map(|prefix| Some((known.get(prefix)?, prefix.len())));
+            if let Some((node, done)) = longest {
+                reached = Reached { node, done };
+            }
+        }
+        while reached.done < path.len() {
+            let begin = if reached.done == 0 { 0 } else { reached.done + 1 };
+            let end =
+                path[begin..].iter().position(|&byte| byte == b'/').map_or(path.len(), |cut| begin + cut);
+            let Some(row) = self.child(reached.node, &path[begin..end])? else { break };
+            match row.kind {
+                EntryKind::Directory => reached = Reached { node: row.node, done: end },
+                EntryKind::File => return Err(StoreError::NotADirectory.into()),
+                EntryKind::Symlink => return self.link_hit(&row, depth(&path[..end])),
+            }
+            if from_root {
+                known.learn(&path[..end], row.node);
+            }
+        }
+        Ok(reached)
+    }
+
+    /// What lies at a place; a symlink itself where the last component is one.
+    pub(super) fn find(&self, known: &mut dyn Known, place: &Place) -> Result<Row> {
+        let missing = || StoreError::NotFound.into();
+        let Some((directory, name)) = place.path.split() else {
+            return self.node(self.id(place.from))?.ok_or_else(missing);
+        };
+        let start = self.start(place.from)?;
+        let reached = self.follow(known, start, directory)?;
+        if reached.done < directory.len() {
+            return Err(missing());
+        }
+        self.child(reached.node, name)?.ok_or_else(missing)
+    }
+
+    /// What lies at a place, where a symlink would have to be followed.
+    pub(super) fn find_followed(&self, known: &mut dyn Known, place: &Place) -> Result<Row> {
+        let row = self.find(known, place)?;
+        if row.kind == EntryKind::Symlink { self.link_hit(&row, place.path.depth()) } else { Ok(row) }
+    }
+
+    /// The directory at a place.
+    pub(super) fn directory(&self, known: &mut dyn Known, place: &Place) -> Result<i64> {
+        if self.id(place.from) == self.root {
+            let reached = self.follow(known, self.root, place.path.as_bytes())?;
+            return if reached.done == place.path.as_bytes().len() {
+                Ok(reached.node)
+            } else {
+                Err(StoreError::NotFound.into())
+            };
+        }
+        let row = self.find_followed(known, place)?;
+        if row.is_directory() { Ok(row.node) } else { Err(StoreError::NotADirectory.into()) }
+    }
+
+    /// Whether `node` is `top` or lies below it.
+    pub(super) fn is_at_or_below(&self, mut node: i64, top: i64) -> Result<bool> {
+        while node != top {
+            if node == self.root {
+                return Ok(false);
+            }
+            node = self.node(node)?.ok_or_else(|| corrupt("a directory has no parent"))?.parent;
+        }
+        Ok(true)
+    }
+}
+
+/// The path itself, and then every path above it, the root left out.
+fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::successors((!path.is_empty()).then_some(path), |path| {
+        path.iter().rposition(|&byte| byte == b'/').map(|cut| &path[..cut])
+    })
+}
+
+/// How many names a path has that is not empty.
+fn depth(path: &[u8]) -> usize {
+    path.iter().filter(|&&byte| byte == b'/').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_go_upwards() {
+        assert_eq!(prefixes(b"a/bc/d").collect::<Vec<_>>(), [&b"a/bc/d"[..], b"a/bc", b"a"]);
+        assert_eq!(prefixes(b"").count(), 0);
+        assert_eq!((depth(b"a"), depth(b"a/b/c")), (1, 3));
+    }
+}

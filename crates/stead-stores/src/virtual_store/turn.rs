@@ -1,0 +1,95 @@
+//! Whose turn it is to write, among the processes that share a database.
+//!
+//! SQLite's own waiting is a loop of naps in which the one who just wrote tends to win again. Two locked files make it
+//! a queue of its own: whoever waits for the turn holds `next`, so the one who gives the turn up can't take it back
+//! before the one who waited.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stead_core::{StoreError, StoreResult};
+
+use super::fault::of_host;
+
+/// How long a process waits for the others before it gives up.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// The naps between two looks at a lock that someone else holds.
+const FIRST_NAP: Duration = Duration::from_micros(20);
+const LONGEST_NAP: Duration = Duration::from_millis(1);
+
+/// The two lock files beside a database.
+#[derive(Debug)]
+pub(super) struct Turnstile {
+    next: File,
+    turn: File,
+}
+
+/// The turn; it passes on when dropped.
+#[derive(Debug)]
+pub(super) struct Turn<'a>(&'a File);
+
+impl Turnstile {
+    /// Opens the lock files of the database at `path`.
+    pub(super) fn open(path: &Path) -> StoreResult<Self> {
+        let beside = |suffix: &str| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(suffix);
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(name);
+            file.map_err(|error| of_host(&error))
+        };
+        Ok(Turnstile { next: beside("-next")?, turn: beside("-turn")? })
+    }
+
+    /// Waits for the turn. Only one thread at a time may ask: a file is locked once, whoever locks it.
+    pub(super) fn take(&self, patience: Duration) -> StoreResult<Turn<'_>> {
+        let until = Instant::now() + patience;
+        lock(&self.next, until)?;
+        let taken = lock(&self.turn, until);
+        // Unlocking can't fail for a reason that would leave it locked: the file is open.
+        let _ = self.next.unlock();
+        taken.map(|()| Turn(&self.turn))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+/// Locks a file, and gives up when it is too late: the other process may have been stopped with the lock in its hand.
+fn lock(file: &File, until: Instant) -> StoreResult<()> {
+    let mut nap = FIRST_NAP;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(nap),
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::unavailable(
+                    "another process holds the database; it was waited for in vain",
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(of_host(&error)),
+        }
+        nap = (nap * 2).min(LONGEST_NAP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_turn_is_waited_for_and_not_forever() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, other] = [(); 2].map(|()| Turnstile::open(&dir.path().join("db")).unwrap());
+        let turn = one.take(PATIENCE).unwrap();
+        assert!(matches!(other.take(Duration::from_millis(5)), Err(StoreError::Unavailable { .. })));
+        drop(turn);
+        drop(other.take(Duration::from_millis(5)).unwrap());
+        one.take(Duration::from_millis(5)).unwrap();
+    }
+}

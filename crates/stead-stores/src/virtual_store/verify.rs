@@ -1,0 +1,206 @@
+//! Checking a database: every hash, every reference, and SQLite's own structure.
+
+use std::collections::HashSet;
+
+use blake3::Hash;
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use stead_core::store::Verified;
+
+use super::content::{CHUNK, key, list_hash, part_ids};
+use super::fault::Result;
+
+/// How many problems are told in detail; the rest would say no more.
+const MOST_PROBLEMS: usize = 100;
+/// How many rows are checked between two words of progress.
+const ROWS_PER_WORD: u64 = 1_024;
+
+/// Rules that no row may break: a query for those that do, and what is wrong with them.
+const RULES: [(&str, &str); 10] = [
+    (
+        "SELECT e.node FROM entry e WHERE e.parent <> 0
+           AND NOT EXISTS (SELECT 1 FROM entry p WHERE p.node = e.parent AND p.vol = e.vol AND p.kind = 2)",
+        "lies in no directory",
+    ),
+    (
+        "SELECT v.root FROM volume v
+         WHERE NOT EXISTS (SELECT 1 FROM entry e WHERE e.vol = v.id AND e.parent = 0 AND e.name = x'' AND e.node = v.root AND e.kind = 2)",
+        "is a volume's root and is not there",
+    ),
+    (
+        "SELECT e.node FROM entry e WHERE e.parent = 0 AND NOT EXISTS (SELECT 1 FROM volume v WHERE v.root = e.node AND v.id = e.vol)",
+        "has no parent and is no root",
+    ),
+    (
+        "SELECT e.node FROM entry e WHERE e.kind = 2 AND (e.content IS NOT NULL OR e.size <> 0)",
+        "is a directory with content",
+    ),
+    (
+        "SELECT e.node FROM entry e LEFT JOIN content c ON c.id = e.content
+         WHERE e.kind <> 2 AND e.size <> ifnull(c.size, 0)",
+        "has a content that is missing or has another length",
+    ),
+    (
+        "SELECT h.node FROM entry_history h LEFT JOIN content c ON c.id = h.content
+         WHERE h.kind <> 2 AND h.size <> ifnull(c.size, 0)",
+        "had a content that is missing or has another length",
+    ),
+    ("SELECT h.node FROM entry_history h WHERE h.since >= h.until", "has a time in history that ends before it begins"),
+    (
+        "SELECT h.node FROM entry_history h JOIN entry_history o
+           ON o.vol = h.vol AND o.parent = h.parent AND o.name = h.name AND o.since > h.since AND o.since < h.until",
+        "was at one name together with another",
+    ),
+    (
+        "SELECT h.node FROM entry_history h JOIN entry e ON e.vol = h.vol AND e.parent = h.parent AND e.name = h.name
+         WHERE e.since < h.until",
+        "was at one name together with what is there now",
+    ),
+    (
+        "SELECT node FROM entry WHERE node >= (SELECT value FROM meta WHERE id = 2)
+           OR since > (SELECT ifnull(max(id), 0) FROM version)",
+        "is newer than the database itself",
+    ),
+];
+
+struct Verifying<'a> {
+    conn: &'a Connection,
+    progress: &'a mut dyn FnMut(u64),
+    done: u64,
+    found: Verified,
+}
+
+/// Checks everything in the database, as of one moment.
+pub(super) fn verify(conn: &Connection, progress: &mut dyn FnMut(u64)) -> Result<Verified> {
+    let _transaction = conn.unchecked_transaction()?;
+    let mut verifying = Verifying { conn, progress, done: 0, found: Verified::default() };
+    verifying.structure()?;
+    // Where the structure is broken, no query can be believed.
+    if verifying.found.problems.is_empty() {
+        verifying.entries()?;
+        verifying.contents()?;
+        verifying.unreferenced()?;
+    }
+    (verifying.progress)(verifying.done);
+    Ok(verifying.found)
+}
+
+impl Verifying<'_> {
+    fn problem(&mut self, what: String) {
+        match self.found.problems.len() {
+            MOST_PROBLEMS => self.found.problems.push("there is more that is not told here".into()),
+            told if told < MOST_PROBLEMS => self.found.problems.push(what),
+            _ => {}
+        }
+    }
+
+    fn advance(&mut self) {
+        self.done += 1;
+        if self.done.is_multiple_of(ROWS_PER_WORD) {
+            (self.progress)(self.done);
+        }
+    }
+
+    fn structure(&mut self) -> Result<()> {
+        let mut statement = self.conn.prepare("PRAGMA integrity_check(100)")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let said: String = row.get(0)?;
+            if said != "ok" {
+                self.problem(format!("the database's structure is broken: {said}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&mut self) -> Result<()> {
+        let count: i64 = self.conn.query_row(
+            "SELECT (SELECT count(*) FROM entry) + (SELECT count(*) FROM entry_history)",
+            [],
+            |row| row.get(0),
+        )?;
+        self.found.entries = count.cast_unsigned();
+        for (query, wrong) in RULES {
+            let mut statement = self.conn.prepare(query)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let node: i64 = row.get(0)?;
+                self.problem(format!("node {node} {wrong}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every content has the hash and the size that it says, and every list its chunks.
+    fn contents(&mut self) -> Result<()> {
+        let mut statement =
+            self.conn.prepare("SELECT id, key, hash, size, parts, data FROM content ORDER BY id")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (id, stored_key, size): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(3)?);
+            let hash = row.get_ref(2)?.as_blob().ok().and_then(|hash| Hash::from_slice(hash).ok());
+            let computed = match (row.get_ref(4)?, row.get_ref(5)?) {
+                (ValueRef::Null, ValueRef::Blob(data))
+                    if data.len() as i64 == size && data.len() <= CHUNK =>
+                {
+                    Some(blake3::hash(data))
+                }
+                (ValueRef::Text(_), ValueRef::Null) => {
+                    self.list(row.get_ref(4)?.as_str().unwrap_or(""), size)?
+                }
+                _ => None,
+            };
+            if computed.is_none() || computed != hash {
+                self.problem(format!("content {id} is not what its hash says"));
+            } else if hash.map(key) != Some(stored_key) {
+                self.problem(format!("content {id} can't be found by its hash"));
+            }
+            self.found.contents += 1;
+            self.advance();
+        }
+        Ok(())
+    }
+
+    /// The hash of a list of chunks, if all of them are there and have the right sizes.
+    fn list(&self, parts: &str, size: i64) -> Result<Option<Hash>> {
+        let Ok(ids) = part_ids(parts) else { return Ok(None) };
+        let mut statement =
+            self.conn.prepare_cached("SELECT hash, size FROM content WHERE id = ?1 AND data IS NOT NULL")?;
+        let (mut hashes, mut left) = (Vec::with_capacity(ids.len()), size);
+        for id in ids {
+            let mut rows = statement.query([id])?;
+            let Some(row) = rows.next()? else { return Ok(None) };
+            let expected = left.min(CHUNK as i64);
+            if row.get::<_, i64>(1)? != expected || expected <= 0 {
+                return Ok(None);
+            }
+            left -= expected;
+            hashes.push(Hash::from_bytes(row.get(0)?));
+        }
+        Ok((left == 0).then(|| list_hash(hashes.into_iter())))
+    }
+
+    fn unreferenced(&mut self) -> Result<()> {
+        let mut referenced = HashSet::new();
+        let mut statement = self.conn.prepare(
+            "WITH used(id) AS (
+               SELECT content FROM entry WHERE content IS NOT NULL
+               UNION SELECT content FROM entry_history WHERE content IS NOT NULL
+               UNION SELECT content FROM pin)
+             SELECT id FROM used
+             UNION SELECT p.value FROM used JOIN content c ON c.id = used.id JOIN json_each(c.parts) p",
+        )?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            referenced.insert(row.get::<_, i64>(0)?);
+        }
+        let mut statement = self.conn.prepare("SELECT id, size FROM content WHERE parts IS NULL")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            if !referenced.contains(&row.get(0)?) {
+                self.found.unreferenced += row.get::<_, i64>(1)?.cast_unsigned();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! Everything below a directory: loaded in one transaction, visited after it.
+//!
+//! The visitor may call the Store again, so nothing is held while it runs.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::{ControlFlow, Range};
+use std::time::Instant;
+
+use rusqlite::params;
+use stead_core::StoreError;
+use stead_core::search::Walk;
+use stead_core::store::{Found, NodeId, Place, StorePath};
+
+use super::VirtualStore;
+use super::fault::{Result, corrupt};
+use super::read::Snapshot;
+use super::row::{Row, entries};
+use super::tree::Tree;
+
+/// How many rows are taken between two looks at the clock.
+const ROWS_PER_LOOK: usize = 1_024;
+
+/// What roots have in place of a parent.
+const ROOTS_PARENT: i64 = 0;
+
+/// What bounds a walk.
+pub(super) struct Bounds<'a> {
+    pub(super) depth: usize,
+    pub(super) skip: &'a [StorePath],
+    pub(super) deadline: Option<Instant>,
+}
+
+/// The entries below a directory.
+pub(super) struct Forest {
+    top: i64,
+    depth: usize,
+    deadline: Option<Instant>,
+    rows: Vec<(Row, Range<usize>)>,
+    /// All names, one after the other.
+    names: Vec<u8>,
+    /// The rows of each directory, sorted by name.
+    children: HashMap<i64, Range<usize>>,
+    skipped: HashSet<i64>,
+}
+
+impl VirtualStore {
+    pub(super) fn walk_at(
+        &self,
+        place: &Place,
+        walk: &Walk,
+        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let bounds = Bounds { depth: walk.depth, skip: &walk.skip, deadline: walk.deadline };
+        let forest = self.snapshot(|snapshot| {
+            let top = snapshot.directory(place)?;
+            Forest::load(snapshot, top, &bounds)
+        })?;
+        forest.visit(&mut |path, row| {
+            if walk.only.as_ref().is_some_and(|globs| !globs.matches_bytes(path)) {
+                return ControlFlow::Continue(());
+            }
+            visit(Found { path: StorePath::from_checked(path), attr: row.attr() })
+        })
+    }
+}
+
+impl Forest {
+    /// Loads what lies below a directory.
+    pub(super) fn load(snapshot: &mut Snapshot<'_>, top: i64, bounds: &Bounds<'_>) -> Result<Self> {
+        let mut skipped = HashSet::new();
+        for path in bounds.skip {
+            let place = Place { from: NodeId(top.cast_unsigned()), path: path.clone() };
+            // What isn't there needs no skipping.
+            if let Ok(row) = snapshot.find(&place) {
+                skipped.insert(row.node);
+            }
+        }
+        let mut forest = Forest {
+            top,
+            depth: bounds.depth,
+            deadline: bounds.deadline,
+            rows: Vec::new(),
+            names: Vec::new(),
+            children: HashMap::new(),
+            skipped,
+        };
+        let tree = snapshot.tree;
+        if top == tree.root && bounds.depth > 2 {
+            forest.load_all(&tree)?
+        } else {
+            forest.load_below(&tree)?
+        }
+        Ok(forest)
+    }
+
+    /// One scan over the volume, whose rows lie sorted by directory and name.
+    fn load_all(&mut self, tree: &Tree<'_>) -> Result<()> {
+        const SQL: [&str; 2] = entries!(
+            "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
+            "e.parent > ?3 ORDER BY e.parent, e.name"
+        );
+        let mut statement = tree.conn.prepare_cached(tree.pick(SQL))?;
+        let mut rows = statement.query(params![tree.vol, tree.as_of, ROOTS_PARENT])?;
+        while let Some(row) = rows.next()? {
+            let parent = self.push(row)?;
+            let end = self.rows.len();
+            self.children.entry(parent).or_insert(end - 1..end).end = end;
+        }
+        Ok(())
+    }
+
+    /// One query for each directory.
+    fn load_below(&mut self, tree: &Tree<'_>) -> Result<()> {
+        const SQL: [&str; 2] = entries!(
+            "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
+            "e.parent = ?3 ORDER BY e.name"
+        );
+        let mut statement = tree.conn.prepare_cached(tree.pick(SQL))?;
+        let mut level = vec![self.top];
+        for _ in 0..self.depth {
+            let mut next = Vec::new();
+            for directory in level {
+                let begin = self.rows.len();
+                let mut rows = statement.query(params![tree.vol, tree.as_of, directory])?;
+                while let Some(row) = rows.next()? {
+                    self.push(row)?;
+                }
+                let found = begin..self.rows.len();
+                let entered = |row: &Row| row.is_directory() && !self.skipped.contains(&row.node);
+                next.extend(
+                    self.rows[found.clone()]
+                        .iter()
+                        .map(|(row, _)| row)
+                        .filter(|row| entered(row))
+                        .map(|row| row.node),
+                );
+                self.children.insert(directory, found);
+            }
+            if next.is_empty() {
+                break;
+            }
+            level = next;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, row: &rusqlite::Row<'_>) -> Result<i64> {
+        if self.rows.len().is_multiple_of(ROWS_PER_LOOK) {
+            self.hurry()?;
+        }
+        let begin = self.names.len();
+        let name =
+            row.get_ref(10)?.as_blob().map_err(|_| corrupt("an entry has a name that can't be one"))?;
+        self.names.extend_from_slice(name);
+        let entry = Row::of(row, 0)?;
+        self.rows.push((entry, begin..self.names.len()));
+        Ok(entry.parent)
+    }
+
+    fn hurry(&self) -> Result<()> {
+        match self.deadline {
+            Some(deadline) if Instant::now() >= deadline => {
+                Err(StoreError::unavailable("the search took too long; narrow it").into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Visits every entry with its path, a directory before what is in it.
+    pub(super) fn visit(&self, visit: &mut dyn FnMut(&[u8], &Row) -> ControlFlow<()>) -> Result<()> {
+        let below = |node: i64| self.children.get(&node).cloned().unwrap_or(0..0);
+        let mut path = Vec::new();
+        // The directories on the way: what is left of each, and how long its own path is.
+        let mut way = vec![(below(self.top), 0)];
+        let mut seen = 0_usize;
+        while let Some((left, length)) = way.last_mut() {
+            let Some(next) = left.next() else {
+                way.pop();
+                continue;
+            };
+            let (row, name) = &self.rows[next];
+            if self.skipped.contains(&row.node) {
+                continue;
+            }
+            path.truncate(*length);
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(&self.names[name.clone()]);
+            if visit(&path, row).is_break() {
+                return Ok(());
+            }
+            seen += 1;
+            if seen.is_multiple_of(ROWS_PER_LOOK) {
+                self.hurry()?;
+            }
+            if row.is_directory() && way.len() < self.depth {
+                way.push((below(row.node), path.len()));
+            }
+        }
+        Ok(())
+    }
+}
