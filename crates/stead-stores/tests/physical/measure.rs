@@ -56,7 +56,9 @@ fn measure_single_files() {
             next += 1;
             write(&bench.store, &format!("a/b/n{next}"), &content);
         });
-        each("append 100 bytes", rounds, |_| drop(apply(&bench.store, append_step("log", &[b'x'; 100])).unwrap()));
+        each("append 100 bytes", rounds, |_| {
+            drop(apply(&bench.store, append_step("log", &[b'x'; 100])).unwrap())
+        });
         each("std read", rounds, |_| drop(std::fs::read(bench.host("a/b/file")).unwrap()));
         each("read", rounds, |_| drop(bench.store.read(&at("a/b/file"), 1 << 20).unwrap()));
         each("std stat", rounds, |_| drop(std::fs::symlink_metadata(bench.host("a/b/file")).unwrap()));
@@ -114,7 +116,8 @@ fn measure_waiting() {
     let shared = std::env::var_os("SHARED").map_or(own.path().to_owned(), PathBuf::from);
     std::fs::create_dir_all(shared.join("root")).unwrap();
     let full = std::env::var_os("FULL").is_some();
-    let store = open(&shared, |options| options.durability = if full { Durability::Full } else { Durability::Fast });
+    let store =
+        open(&shared, |options| options.durability = if full { Durability::Full } else { Durability::Fast });
     let (worst, calls) = (std::sync::Mutex::new(Duration::ZERO), std::sync::atomic::AtomicU64::new(0));
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -133,7 +136,8 @@ fn measure_waiting() {
                         _ => write_step(&format!("many/{}-{thread}", std::process::id()), "content"),
                     };
                     match apply(store, step) {
-                        Ok(_) | Err(stead_core::StoreError::NotFound | stead_core::StoreError::AlreadyExists) => {}
+                        Ok(_)
+                        | Err(stead_core::StoreError::NotFound | stead_core::StoreError::AlreadyExists) => {}
                         Err(error) => panic!("{error}"),
                     }
                     calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

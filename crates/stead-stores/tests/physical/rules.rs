@@ -47,7 +47,11 @@ fn a_symlink_is_reported_wherever_it_lies_on_the_way() {
     }
     symlink("b", bench.host("a/inside")).unwrap();
     let hit = link_hit(bench.store.read(&at("a/inside/c/file"), 10));
-    assert_eq!((hit.depth, &*hit.target), (2, &b"b"[..]), "one that stays inside is the door's to follow as well");
+    assert_eq!(
+        (hit.depth, &*hit.target),
+        (2, &b"b"[..]),
+        "one that stays inside is the door's to follow as well"
+    );
     let several = change(vec![write_step("ok", "x"), write_step("a/l/x", "x")]);
     assert_eq!(link_hit(bench.store.apply(several)).step, 1);
     assert!(bench.store.stat(&at("ok")).is_err());

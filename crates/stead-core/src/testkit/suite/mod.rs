@@ -120,6 +120,7 @@ macro_rules! store_suite {
                 ;
                 expecting:
                     a_tag_changes_with_every_write
+                    an_outcome_tells_the_state_before
                     a_tag_changes_with_every_write_in_place
                     a_tag_stays_while_nothing_happens
                     two_files_never_share_a_tag
