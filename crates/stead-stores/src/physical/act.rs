@@ -4,6 +4,7 @@
 //! several actions writes each into the journal before it happens. Either way the actions are remembered here, and a
 //! failure takes them back, the last one first. What an action displaces stays in the workshop until the change is done.
 
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -34,7 +35,13 @@ pub(super) struct Act<'s> {
     journal: Option<Journal>,
     trash: Vec<String>,
     moves: Vec<Move>,
-    unsynced: Vec<Dir>,
+    unsynced: Vec<Unsynced>,
+}
+
+/// What has to reach the disk before the change is acknowledged.
+enum Unsynced {
+    Dir(Dir),
+    File(File),
 }
 
 /// A directory's new name, for the table of nodes.
@@ -258,8 +265,20 @@ impl<'s> Act<'s> {
         if self.several {
             return self.sync_dir(dir);
         }
-        self.unsynced.push(dir.clone());
+        self.unsynced.push(Unsynced::Dir(dir.clone()));
         Ok(())
+    }
+
+    /// [`Act::touched`] for a file that was written into.
+    pub(super) fn wrote(&mut self, file: File) -> StoreResult<()> {
+        match self.durability() {
+            Durability::Fast => Ok(()),
+            Durability::Full if self.several => host::sync(&file).map_err(refused),
+            Durability::Full => {
+                self.unsynced.push(Unsynced::File(file));
+                Ok(())
+            }
+        }
     }
 
     fn sync_dir(&self, dir: &Dir) -> StoreResult<()> {
@@ -305,9 +324,12 @@ impl<'s> Act<'s> {
         }
     }
 
-    fn commit(&mut self, unsynced: &[Dir]) -> StoreResult<()> {
-        for dir in unsynced {
-            self.sync_dir(dir)?;
+    fn commit(&mut self, unsynced: &[Unsynced]) -> StoreResult<()> {
+        for thing in unsynced {
+            match thing {
+                Unsynced::Dir(dir) => self.sync_dir(dir)?,
+                Unsynced::File(file) => host::sync(file).map_err(refused)?,
+            }
         }
         if self.several
             && let Some(journal) = &mut self.journal
