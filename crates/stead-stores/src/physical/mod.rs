@@ -12,6 +12,8 @@
 #[cfg(target_os = "linux")]
 mod act;
 #[cfg(target_os = "linux")]
+mod build;
+#[cfg(target_os = "linux")]
 mod draft;
 #[cfg(target_os = "linux")]
 mod host;

@@ -1,6 +1,6 @@
 //! The Physical Store over real directories.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::new_without_default, missing_docs)]
 
 mod faults;
 mod measure;
