@@ -15,6 +15,7 @@ pub use crate::error::{Error, Result};
 pub use crate::stead::{Stead, SteadBuilder};
 pub use crate::stores::Stores;
 
+pub use stead_core::Error as DoorError;
 pub use stead_core::store::{Kind, VersionTag};
 pub use stead_core::{
     Access, AccessScope, Clock, ErrorKind, Identity, Mount, Name, Occurrences, PathError, Store, StoreError,
