@@ -67,19 +67,8 @@ impl Failure {
     }
 
     /// What the host said of something that the user named, or of the output.
-    pub(crate) fn host(what: &str, error: &io::Error) -> Self {
-        let kind = match error.kind() {
-            io::ErrorKind::BrokenPipe => return Failure::ReaderGone,
-            io::ErrorKind::NotFound => ErrorKind::NotFound,
-            io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
-            io::ErrorKind::PermissionDenied => ErrorKind::Denied,
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::Quota,
-            io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => {
-                ErrorKind::Invalid
-            }
-            _ => ErrorKind::Unavailable,
-        };
-        Failure::Said(kind, format!("{what}: {}", error.kind()))
+    pub(crate) fn host(what: impl Into<String>, cause: io::Error) -> Self {
+        stead::Error::Host { what: what.into(), cause }.into()
     }
 
     /// The kind, unless there is no one to tell.
@@ -109,8 +98,10 @@ impl Failure {
 impl From<stead::Error> for Failure {
     fn from(error: stead::Error) -> Self {
         match error {
-            // A pipe that was closed while an archive was written into it.
-            stead::Error::Host { cause, .. } if cause.kind() == io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            // Whoever read from the pipe has gone.
+            stead::Error::Host { cause, .. } if cause.kind() == io::ErrorKind::BrokenPipe => {
+                Failure::ReaderGone
+            }
             error => Failure::Stead(error),
         }
     }

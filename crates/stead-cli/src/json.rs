@@ -17,13 +17,18 @@ fn tag(tag: Option<VersionTag>) -> Value {
     tag.map_or(Value::Null, |tag| tag.to_string().into())
 }
 
+/// Permission bits in octal, as everyone reads them.
+fn mode(mode: u32) -> String {
+    format!("{mode:04o}")
+}
+
 /// An entry of a directory.
 pub(crate) fn entry(entry: &DirEntry) -> Value {
     json!({
         "name": entry.name.to_string(),
         "kind": entry.kind.word(),
         "size": entry.size,
-        "mode": entry.mode,
+        "mode": mode(entry.mode),
         "modified": time(entry.modified),
         "tag": tag(entry.tag),
         "workspace": entry.workspace.map(|scope| scope.name()),
@@ -36,7 +41,7 @@ pub(crate) fn walked(walked: &Walked) -> Value {
         "path": walked.path,
         "kind": walked.kind.word(),
         "size": walked.size,
-        "mode": walked.mode,
+        "mode": mode(walked.mode),
         "modified": time(walked.modified),
         "tag": tag(walked.tag),
     })
@@ -48,7 +53,7 @@ pub(crate) fn stat(stat: &Stat) -> Value {
         "path": stat.path.to_string(),
         "kind": stat.kind.word(),
         "size": stat.size,
-        "mode": stat.mode,
+        "mode": mode(stat.mode),
         "created": time(stat.created),
         "modified": time(stat.modified),
         "tag": tag(stat.tag),
@@ -84,7 +89,8 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0_u32, |group, &byte| group << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
+        let group =
+            chunk.iter().fold(0_u32, |group, &byte| group << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
         for letter in 0..4 {
             let index = (group >> (18 - 6 * letter)) & 63;
             text.push(if letter <= chunk.len() { char::from(LETTERS[index as usize]) } else { '=' });
@@ -100,7 +106,14 @@ mod tests {
     #[test]
     fn bytes_are_written_as_base64() {
         // The test vectors of RFC 4648.
-        let pairs = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE=")];
+        let pairs = [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+        ];
         for (plain, encoded) in pairs {
             assert_eq!(base64(plain.as_bytes()), encoded);
         }

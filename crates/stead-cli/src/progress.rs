@@ -34,7 +34,9 @@ impl Progress {
 
 impl Watch for Progress {
     fn moved(&mut self, totals: &Totals) {
-        self.show(|| format!("{}, {}", human::count(totals.files, "file", "files"), human::size(totals.bytes)));
+        self.show(|| {
+            format!("{}, {}", human::count(totals.files, "file", "files"), human::size(totals.bytes))
+        });
     }
 
     fn left_out(&mut self, left_out: &LeftOut) {

@@ -64,14 +64,19 @@ impl Session {
         Ok(Config::load(&self.config_file()?)?)
     }
 
-    /// The door of the agent that is acted as, for one operation of this command.
-    pub(crate) fn vfs(&self, command: &'static str) -> Result<Vfs, Failure> {
+    /// The stead of the agent that is acted as.
+    pub(crate) fn stead(&self) -> Result<Stead, Failure> {
         let config = self.config()?;
         let agent = match &self.globals.agent {
             Some(agent) => agent,
             None => only_agent(&config)?,
         };
-        Ok(Stead::open(&config, agent)?.vfs().operation(command))
+        Ok(Stead::open(&config, agent)?)
+    }
+
+    /// Its door, for one operation of this command.
+    pub(crate) fn vfs(&self, command: &'static str) -> Result<Vfs, Failure> {
+        Ok(self.stead()?.vfs().operation(command))
     }
 
     /// Where data goes.
@@ -94,7 +99,7 @@ impl Session {
         &mut self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        write(&mut self.stdout).map_err(|error| Failure::host("the output can't be written", &error))
+        write(&mut self.stdout).map_err(|error| Failure::host("the output can't be written", error))
     }
 
     /// Says something to the person.

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stead_core::store::Verified;
 use stead_core::Store;
+use stead_core::store::Verified;
 use stead_stores::{Database, DatabaseOptions, MemoryStore, PhysicalOptions, PhysicalStore};
 
 use crate::config::{Config, StoreConfig};

@@ -75,7 +75,13 @@ fn shape(at: &Path) -> Vec<String> {
                 found.push(format!("{below} -> {}", fs::read_link(&path).unwrap().display()));
                 continue;
             } else {
-                format!("{:x?}", fs::read(&path).unwrap().iter().fold(7_u64, |sum, &b| sum.wrapping_mul(31) + u64::from(b)))
+                format!(
+                    "{:x?}",
+                    fs::read(&path)
+                        .unwrap()
+                        .iter()
+                        .fold(7_u64, |sum, &b| sum.wrapping_mul(31) + u64::from(b))
+                )
             };
             found.push(format!("{below} {:o} {}.{:09} {what}", attr.mode(), attr.mtime(), attr.mtime_nsec()));
         }
@@ -171,7 +177,8 @@ fn a_workspace_that_cannot_be_read_takes_things_in() {
     tree(&host.path().join("from"));
     let stead = stead(AccessScope::WriteOnly);
     for _ in 0..2 {
-        let (totals, _) = bring(stead.vfs(), Source::open(&host.path().join("from")).unwrap(), Compare::Content);
+        let (totals, _) =
+            bring(stead.vfs(), Source::open(&host.path().join("from")).unwrap(), Compare::Content);
         assert_eq!((totals.files, totals.unchanged), (6, 0));
     }
     assert_eq!(stead.vfs().read("/all/tree/README.md").unwrap().bytes, b"hello\n");

@@ -60,10 +60,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let vfs = session.vfs("cat")?;
     let part = match args.lines {
         Some(lines) => Part::Lines(lines),
-        None if args.bytes => Part::Bytes(Range {
-            offset: args.offset.unwrap_or(0),
-            length: args.limit.unwrap_or(u64::MAX),
-        }),
+        None if args.bytes => {
+            Part::Bytes(Range { offset: args.offset.unwrap_or(0), length: args.limit.unwrap_or(u64::MAX) })
+        }
         None if args.offset.is_some() || args.limit.is_some() => Part::Lines(Lines {
             first: args.offset.unwrap_or(1).max(1),
             count: args.limit.unwrap_or(u64::MAX),
@@ -136,11 +135,11 @@ fn print_rest_of_line(vfs: &Vfs, path: &str, mut at: u64, session: &mut Session)
 }
 
 fn read_failed(path: &str, error: std::io::Error) -> Failure {
-    let kind = error.kind();
-    match error.into_inner().map(|inner| inner.downcast::<DoorError>()) {
-        Some(Ok(door)) => (*door).into(),
-        _ => Failure::host(&format!("`{path}` can't be read"), &kind.into()),
+    if error.get_ref().is_none_or(|inner| !inner.is::<DoorError>()) {
+        return Failure::host(format!("`{path}` can't be read"), error);
     }
+    let door = error.into_inner().and_then(|inner| inner.downcast::<DoorError>().ok());
+    (*door.expect("it was one just now")).into()
 }
 
 fn document(vfs: &Vfs, path: &str, part: Part) -> Result<Value, Failure> {

@@ -27,7 +27,9 @@ fn check(session: &mut Session) -> Ended {
         Err(ConfigError::Wrong(wrong)) => {
             if session.wants_json() {
                 let problems: Vec<_> = wrong.problems.iter().map(place).collect();
-                session.json(&json!({ "file": shown.to_string(), "ok": false, "problems": problems, "notes": [] }))?;
+                session.json(
+                    &json!({ "file": shown.to_string(), "ok": false, "problems": problems, "notes": [] }),
+                )?;
             } else {
                 session.line(&wrong)?;
             }

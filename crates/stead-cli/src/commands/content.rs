@@ -8,7 +8,7 @@ use crate::failure::Failure;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Content {
     /// The content; `-`, or nothing, reads standard input
-    #[arg(value_name = "CONTENT", allow_hyphen_values = true)]
+    #[arg(value_name = "CONTENT")]
     content: Option<String>,
 }
 
@@ -25,7 +25,7 @@ impl Content {
             None => {
                 let mut content = Vec::new();
                 let read = io::stdin().lock().read_to_end(&mut content);
-                read.map_err(|error| Failure::host("standard input can't be read", &error))?;
+                read.map_err(|error| Failure::host("standard input can't be read", error))?;
                 Ok(content)
             }
         }

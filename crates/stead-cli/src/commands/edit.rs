@@ -12,10 +12,9 @@ pub(crate) struct Args {
     /// The file
     path: String,
     /// The text to be replaced, exactly as it is in the file
-    #[arg(allow_hyphen_values = true, required_unless_present = "old_file", requires = "new")]
+    #[arg(required_unless_present = "old_file", requires = "new")]
     old: Option<String>,
     /// What to put in its place
-    #[arg(allow_hyphen_values = true)]
     new: Option<String>,
     /// Take the text to be replaced from a file of the host
     #[arg(long, value_name = "FILE", requires = "new_file", conflicts_with = "old")]
@@ -51,7 +50,7 @@ fn text(given: Option<String>, file: Option<&Path>) -> Result<String, Failure> {
     match (given, file) {
         (Some(text), _) => Ok(text),
         (None, Some(file)) => std::fs::read_to_string(file)
-            .map_err(|error| Failure::host(&format!("`{}` can't be read", file.display()), &error)),
+            .map_err(|error| Failure::host(format!("`{}` can't be read", file.display()), error)),
         (None, None) => Err(Failure::invalid("give the old and the new text, or --old-file and --new-file")),
     }
 }

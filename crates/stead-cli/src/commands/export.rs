@@ -1,9 +1,9 @@
 use std::path::PathBuf;
 
-use stead::transfer::{self, Destination, Existing};
+use stead::transfer::{Destination, Existing};
 
 use super::import::{compare, ended};
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{Ended, Failure};
 use crate::progress::Progress;
 use crate::session::Session;
 
@@ -28,14 +28,16 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let vfs = session.vfs("export")?;
+    let stead = session.stead()?;
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let to_stdout = args.destination.as_os_str() == "-";
     if to_stdout && session.wants_json() {
         return Err(Failure::invalid("standard output holds the archive; leave --json out"));
     }
     if to_stdout && session.is_terminal() {
-        return Err(Failure::invalid("an archive is nothing to look at; send standard output somewhere else"));
+        return Err(Failure::invalid(
+            "an archive is nothing to look at; send standard output somewhere else",
+        ));
     }
     let mut progress = Progress::new(session);
     let destination = if to_stdout {
@@ -43,9 +45,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     } else {
         Destination::at(args.destination)
     };
-    let totals =
-        transfer::export(&vfs, &args.from, destination, existing, compare(args.checksum), &mut progress)?;
+    let totals = stead.export(&args.from, destination, existing, compare(args.checksum), &mut progress)?;
     drop(progress);
-    let exit = ended("Exported", &totals, session)?;
-    Ok(exit.max(Exit::OK))
+    ended("Exported", &totals, session)
 }

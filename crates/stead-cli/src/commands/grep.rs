@@ -12,7 +12,6 @@ use crate::session::{Colour, Session};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A regular expression
-    #[arg(allow_hyphen_values = true)]
     pattern: String,
     /// Where to look
     #[arg(default_value = "/")]
@@ -79,7 +78,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
             match output {
                 Output::Files => session.line(session.paint(Colour::Magenta, &file.path))?,
                 Output::Counts => {
-                    session.line(format_args!("{}:{}", session.paint(Colour::Magenta, &file.path), file.count))?;
+                    session.line(format_args!(
+                        "{}:{}",
+                        session.paint(Colour::Magenta, &file.path),
+                        file.count
+                    ))?;
                 }
                 Output::Lines => print(file, session)?,
             }
@@ -99,7 +102,8 @@ fn print(file: &FileMatch, session: &mut Session) -> Result<(), Failure> {
     let path = session.paint(Colour::Magenta, &file.path);
     let mut next = None;
     for line in &file.lines {
-        if next.is_some_and(|next| next != line.number) && file.lines.iter().any(|line| line.role == LineRole::Context)
+        if next.is_some_and(|next| next != line.number)
+            && file.lines.iter().any(|line| line.role == LineRole::Context)
         {
             session.line("--")?;
         }

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use stead::transfer::{self, Compare, Source, Totals};
+use stead::transfer::{Compare, Source, Totals};
 
 use crate::failure::{Ended, Exit};
 use crate::human;
@@ -26,14 +26,14 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let vfs = session.vfs("import")?;
+    let stead = session.stead()?;
     let source = if args.source.as_os_str() == "-" {
         Source::stream(std::io::stdin().lock(), "standard input")?
     } else {
         Source::open(&args.source)?
     };
     let mut progress = Progress::new(session);
-    let totals = transfer::import(&vfs, source, &args.to, compare(args.checksum), &mut progress)?;
+    let totals = stead.import(source, &args.to, compare(args.checksum), &mut progress)?;
     drop(progress);
     ended("Imported", &totals, session)
 }
@@ -52,18 +52,19 @@ pub(super) fn ended(verb: &str, totals: &Totals, session: &mut Session) -> Ended
 }
 
 fn sentence(totals: &Totals) -> String {
-    let mut parts = vec![format!(
-        "{} ({})",
-        human::count(totals.files, "file", "files"),
-        human::size(totals.bytes)
-    )];
+    let mut parts =
+        vec![format!("{} ({})", human::count(totals.files, "file", "files"), human::size(totals.bytes))];
     let more = [
         (totals.directories, "directory", "directories"),
         (totals.symlinks, "symlink", "symlinks"),
         (totals.unchanged, "was there already", "were there already"),
         (totals.skipped + totals.refused, "was left out", "were left out"),
     ];
-    parts.extend(more.iter().filter(|(number, ..)| *number > 0).map(|(number, one, many)| human::count(*number, one, many)));
+    parts.extend(
+        more.iter()
+            .filter(|(number, ..)| *number > 0)
+            .map(|(number, one, many)| human::count(*number, one, many)),
+    );
     parts.join(", ")
 }
 

@@ -27,10 +27,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let file = if args.dir.as_os_str() == "." { FILE_NAME.into() } else { args.dir.join(FILE_NAME) };
     let shown = file.display().to_string();
     let failed = |error: std::io::Error| match error.kind() {
-        HostKind::AlreadyExists => {
-            Failure::Said(ErrorKind::AlreadyExists, format!("`{shown}` exists already; say --force to replace it"))
-        }
-        _ => Failure::host(&format!("`{shown}` can't be written"), &error),
+        HostKind::AlreadyExists => Failure::Said(
+            ErrorKind::AlreadyExists,
+            format!("`{shown}` exists already; say --force to replace it"),
+        ),
+        _ => Failure::host(format!("`{shown}` can't be written"), error),
     };
     if args.force {
         // Whole or not at all: an agent may be about to read it.
@@ -43,6 +44,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     if session.wants_json() {
         session.json(&json!({ "file": shown }))?;
     }
-    session.say(format_args!("Wrote {shown}. Try `stead ls -l /`, then `stead write /notes/hello.md \"Hello\"`."));
+    session.say(format_args!(
+        "Wrote {shown}. Try `stead ls -l /`, then `stead write /notes/hello.md \"Hello\"`."
+    ));
     Ok(Exit::OK)
 }

@@ -44,7 +44,9 @@ fn directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Resul
     let page = ListPage { cursor: args.cursor.clone(), limit: args.limit.unwrap_or(usize::MAX) };
     let listed = match vfs.list(path, &page) {
         // A file is shown as the one entry that it is.
-        Err(DoorError::Store { cause: StoreError::NotADirectory, .. }) if vfs.is_file(path)? => alone(vfs, path)?,
+        Err(DoorError::Store { cause: StoreError::NotADirectory, .. }) if vfs.is_file(path)? => {
+            alone(vfs, path)?
+        }
         listed => listed?,
     };
     if session.wants_json() {

@@ -47,7 +47,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
 fn draw(top: &str, found: &[Walked], session: &mut Session) -> Result<(), Failure> {
     let components: Vec<Vec<&str>> = found
         .iter()
-        .map(|entry| entry.path.strip_prefix(top).unwrap_or(&entry.path).trim_start_matches('/').split('/').collect())
+        .map(|entry| {
+            entry.path.strip_prefix(top).unwrap_or(&entry.path).trim_start_matches('/').split('/').collect()
+        })
         .collect();
     let lasts = last_ones(&components.iter().map(Vec::len).collect::<Vec<_>>());
     // For each level, whether the entry that is open there is the last of its directory.

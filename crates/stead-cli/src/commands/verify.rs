@@ -13,8 +13,9 @@ pub(crate) struct Args {}
 pub(super) fn run(_: Args, session: &mut Session) -> Ended {
     let config = session.config()?;
     let progress = Progress::new(session);
-    let verified = Stores::of(&config)
-        .verify(&mut |store, done| progress.show(|| format!("{store}: {}", human::count(done, "piece", "pieces"))));
+    let verified = Stores::of(&config).verify(&mut |store, done| {
+        progress.show(|| format!("{store}: {}", human::count(done, "piece", "pieces")))
+    });
     drop(progress);
     let mut exit = Exit::OK;
     for (store, found) in verified? {

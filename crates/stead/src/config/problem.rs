@@ -9,10 +9,12 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// No file was found where one is looked for.
-    #[error("there is no configuration here; run `stead init` to make a stead.toml, or name one with --config")]
+    #[error(
+        "there is no configuration here; run `stead init` to make a stead.toml, or name one with --config"
+    )]
     NotFound,
     /// The file can't be read.
-    #[error("`{}` can't be read: {kind}", file.display())]
+    #[error("`{}` can't be read: {}", file.display(), crate::error::words(*kind))]
     Unreadable {
         /// The file.
         file: PathBuf,

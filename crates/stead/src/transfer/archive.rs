@@ -72,7 +72,9 @@ pub(super) fn unload(
                 Some(target) => importer.symlink(&path, &target)?,
                 None => importer.tally.refuse(shown, "it is a symlink that leads nowhere"),
             },
-            EntryType::Link => importer.tally.refuse(shown, "it is a hard link, which a Workspace can't hold"),
+            EntryType::Link => {
+                importer.tally.refuse(shown, "it is a hard link, which a Workspace can't hold")
+            }
             EntryType::Char | EntryType::Block | EntryType::Fifo => {
                 importer.tally.skip(shown, "it is no file, directory or symlink");
             }

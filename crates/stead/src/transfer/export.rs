@@ -148,9 +148,8 @@ impl Exporter<'_, '_> {
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        let file = File::create_new(&partial).map_err(|cause| {
-            Error::host(format!("`{}` can't be written", partial.display()), cause)
-        })?;
+        let file = File::create_new(&partial)
+            .map_err(|cause| Error::host(format!("`{}` can't be written", partial.display()), cause))?;
         let written = self.run(from, &mut IntoArchive::new(BufWriter::with_capacity(256 << 10, file)));
         let done = written.and_then(|()| std::fs::rename(&partial, path).map_err(failed));
         if done.is_err() {
@@ -251,8 +250,7 @@ impl Exporter<'_, '_> {
             }
             reader => reader?,
         };
-        let leaving =
-            Leaving { size: reader.size(), mode: reader.mode(), modified: Some(reader.modified()) };
+        let leaving = Leaving { size: reader.size(), mode: reader.mode(), modified: Some(reader.modified()) };
         // Large pieces: a Store answers one of them as quickly as a small one.
         let mut reader = BufReader::with_capacity(piece(leaving.size), reader);
         let mut counted = Counted { from: &mut reader, tally: &mut self.tally };

@@ -47,11 +47,7 @@ impl IntoDirectory {
     }
 
     /// Puts what `write` makes under the partial name in its place, or nothing.
-    fn place(
-        &self,
-        name: &CStr,
-        write: impl FnOnce(&HostDir) -> io::Result<()>,
-    ) -> io::Result<Handed> {
+    fn place(&self, name: &CStr, write: impl FnOnce(&HostDir) -> io::Result<()>) -> io::Result<Handed> {
         let here = self.here();
         if name == PARTIAL {
             return Ok(Handed::InTheWay("the name of a part of the export"));
@@ -76,7 +72,8 @@ impl IntoDirectory {
 impl Sink for IntoDirectory {
     fn shown(&self, name: &str) -> String {
         let inner = self.open.iter().skip(1).map(|(name, _)| name.as_str()).chain([name]);
-        let path = inner.filter(|name| !name.is_empty()).fold(self.name.clone(), |path, name| path.join(name));
+        let path =
+            inner.filter(|name| !name.is_empty()).fold(self.name.clone(), |path, name| path.join(name));
         escaped(path.as_os_str().as_encoded_bytes()).to_string()
     }
 
@@ -116,8 +113,7 @@ impl Sink for IntoDirectory {
         else {
             return Ok(false);
         };
-        let same =
-            (there.mode, Some(there.modified)) == (leaving.mode & MODE_BITS, leaving.modified);
+        let same = (there.mode, Some(there.modified)) == (leaving.mode & MODE_BITS, leaving.modified);
         if compare == Compare::Attributes {
             return Ok(same);
         }
