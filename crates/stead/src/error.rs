@@ -31,7 +31,7 @@ pub enum Error {
         known: Vec<String>,
     },
     /// A Store can't be opened.
-    #[error("the Store `{store}` can't be opened: {cause}")]
+    #[error("the Store `{store}` can't be opened: {}", opening(.cause))]
     Open {
         /// Its name in the configuration.
         store: String,
@@ -67,6 +67,8 @@ impl Error {
             Error::Config(_) | Error::DuplicatePrefix(_) | Error::UnknownAgent { .. } | Error::Invalid(_) => {
                 ErrorKind::Invalid
             }
+            // A Store that is not where the configuration says is the configuration's mistake.
+            Error::Open { cause: StoreError::NotFound | StoreError::NotADirectory, .. } => ErrorKind::Invalid,
             Error::Open { cause, .. } | Error::Store(cause) => cause.kind(),
             Error::Host { cause, .. } => host_kind(cause),
             Error::InTheWay(_) => ErrorKind::AlreadyExists,
@@ -103,11 +105,28 @@ fn host_kind(cause: &io::Error) -> ErrorKind {
     }
 }
 
+/// What a Store said when it was opened, in words that fit the configuration.
+fn opening(cause: &StoreError) -> String {
+    match cause {
+        StoreError::NotFound => "its directory is not there; make it, or correct its `path`".into(),
+        StoreError::NotADirectory => "its `path` leads to something that is no directory".into(),
+        other => other.to_string(),
+    }
+}
+
 /// What the host said, without its error number.
 fn told(cause: &io::Error) -> String {
     match cause.get_ref() {
         Some(inner) => inner.to_string(),
-        None => cause.kind().to_string(),
+        None => words(cause.kind()),
+    }
+}
+
+/// What the host said, in words.
+pub(crate) fn words(kind: io::ErrorKind) -> String {
+    match kind {
+        io::ErrorKind::NotFound => "there is no such file or directory".into(),
+        other => other.to_string(),
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod config;
 mod error;
+mod on_host;
 mod stead;
 mod stores;
 pub mod transfer;
@@ -15,6 +16,7 @@ pub use crate::error::{Error, Result};
 pub use crate::stead::{Stead, SteadBuilder};
 pub use crate::stores::Stores;
 
+pub use stead_core::Error as DoorError;
 pub use stead_core::store::{Kind, VersionTag};
 pub use stead_core::{
     Access, AccessScope, Clock, ErrorKind, Identity, Mount, Name, Occurrences, PathError, Store, StoreError,

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use stead_core::vfs::{IntoPath, Limits, LostUpdates};
 use stead_core::{AccessScope, Clock, Identity, Mount, Vfs, Workspace};
 
-use crate::config::{Config, WorkspaceConfig};
+use crate::config::{Config, StoreConfig, WorkspaceConfig};
 use crate::error::{Error, Result};
+use crate::on_host::OnHost;
 use crate::stores::Stores;
+use crate::transfer::{self, Compare, Destination, Existing, Source, Totals, Watch};
 
 /// Everything that one agent can reach.
 ///
@@ -15,6 +17,7 @@ use crate::stores::Stores;
 #[derive(Debug, Clone)]
 pub struct Stead {
     vfs: Vfs,
+    on_host: OnHost,
 }
 
 impl Stead {
@@ -49,15 +52,59 @@ impl Stead {
         })?;
         let mut stores = Stores::of(config);
         let mut builder = Stead::builder(agent);
+        let mut on_host = OnHost::default();
         for workspace in &known.workspaces {
             builder = builder.mount(mounted(workspace, &mut stores)?);
+            if let Some(StoreConfig::Physical { path }) = config.stores.get(&workspace.store) {
+                on_host.add(&workspace.prefix, path, &workspace.path);
+            }
         }
-        builder.build()
+        Ok(Stead { on_host, ..builder.build()? })
     }
 
     /// The one door to its files.
     pub fn vfs(&self) -> &Vfs {
         &self.vfs
+    }
+
+    /// [`transfer::import`], unless a directory would be put into itself.
+    pub fn import(
+        &self,
+        source: Source<'_>,
+        to: impl IntoPath,
+        compare: Compare,
+        watch: &mut dyn Watch,
+    ) -> Result<Totals> {
+        let to = to.into_path()?;
+        if let Source::Directory { path, name } = &source
+            && self.on_host.holds(path, &to)
+        {
+            return Err(Error::Invalid(format!(
+                "`{to}` lies inside `{name}`, which can't be put into itself"
+            )));
+        }
+        transfer::import(&self.vfs, source, &to, compare, watch)
+    }
+
+    /// [`transfer::export`], unless a directory would be put into itself.
+    pub fn export(
+        &self,
+        from: impl IntoPath,
+        destination: Destination<'_>,
+        existing: Existing,
+        compare: Compare,
+        watch: &mut dyn Watch,
+    ) -> Result<Totals> {
+        let from = from.into_path()?;
+        if let Destination::Directory(path) | Destination::Archive(path) = &destination
+            && self.on_host.is_inside(path, &from)
+        {
+            let place = path.display();
+            return Err(Error::Invalid(format!(
+                "`{place}` lies inside `{from}`, which can't be put into itself"
+            )));
+        }
+        transfer::export(&self.vfs, &from, destination, existing, compare, watch)
     }
 }
 
@@ -134,7 +181,7 @@ impl SteadBuilder {
         }
         let vfs =
             self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
-        Ok(Stead { vfs: vfs.build()? })
+        Ok(Stead { vfs: vfs.build()?, on_host: OnHost::default() })
     }
 }
 

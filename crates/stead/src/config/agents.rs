@@ -20,7 +20,7 @@ pub(super) fn agents(
         let description = section.text("description").map(|text| text.value.to_owned());
         let workspaces = workspaces(document, &mut section, stores);
         later::agent(&mut section);
-        if !section.has("workspaces") && !section.has("executor") {
+        if !section.has_almost("workspaces") && !section.has_almost("executor") {
             section.problem(format!(
                 "the agent `{name}` has neither a Workspace nor an Executor; add [[agents.{name}.workspaces]]"
             ));

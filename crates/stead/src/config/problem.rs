@@ -14,7 +14,7 @@ pub enum ConfigError {
     )]
     NotFound,
     /// The file can't be read.
-    #[error("`{}` can't be read: {kind}", file.display())]
+    #[error("`{}` can't be read: {}", file.display(), crate::error::words(*kind))]
     Unreadable {
         /// The file.
         file: PathBuf,

@@ -134,11 +134,7 @@ impl<'d> Section<'d> {
     pub(super) fn required(&mut self, key: &'static str, what_for: &str) -> Option<At<&'d str>> {
         if !self.table.contains_key(key) {
             self.asked.push(key);
-            // A slip in the key is told once, as what it is.
-            let slip = |(written, _): (&Spanned<_>, _)| {
-                nearest(AsRef::<str>::as_ref(written.get_ref()), [key]).is_some()
-            };
-            if self.table.iter().any(slip) {
+            if self.has_almost(key) {
                 return None;
             }
             self.problem(format!("`{}` needs `{key}`: {what_for}", self.name));
@@ -218,6 +214,11 @@ impl<'d> Section<'d> {
     /// Whether a key is there.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
+    }
+
+    /// Whether a key is there that was probably meant to be this one: a slip is told once, as what it is.
+    pub(super) fn has_almost(&self, key: &str) -> bool {
+        self.table.iter().any(|(written, _)| nearest(written.get_ref(), [key]).is_some())
     }
 
     /// Lets every key pass: parts whose keys belong to others.

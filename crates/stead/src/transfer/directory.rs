@@ -10,7 +10,7 @@ use stead_core::{Name, VfsPath};
 use super::host::{HostAttr, HostDir, HostKind};
 use super::import::{Body, Carried, Importer};
 use crate::config::STATE_NAME;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, words};
 
 impl Body for File {
     fn again(&mut self) -> io::Result<bool> {
@@ -55,7 +55,7 @@ fn entries(
         match entry(directory, host_name, &path, importer) {
             // One unreadable file does not keep the others from travelling.
             Err(Entry::Host(cause)) => {
-                importer.tally.refuse(shown, format!("it can't be read: {}", cause.kind()))
+                importer.tally.refuse(shown, format!("it can't be read: {}", words(cause.kind())))
             }
             Err(Entry::Other(error)) => return Err(error),
             Ok(()) => {}
