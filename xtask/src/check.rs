@@ -47,5 +47,11 @@ fn lints() -> Result {
 }
 
 fn documentation() -> Result {
-    capture(cargo().env("RUSTDOCFLAGS", "-D warnings").args(["doc", "--workspace", "--no-deps", "--all-features"])).map(drop)
+    capture(cargo().env("RUSTDOCFLAGS", "-D warnings").args([
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--all-features",
+    ]))
+    .map(drop)
 }

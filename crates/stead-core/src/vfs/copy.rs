@@ -108,7 +108,10 @@ impl Vfs {
                     from.follow(&ends.from, &hit)?;
                 }
                 Err(Error::Store { cause: StoreError::Link(hit), .. }) => to.follow(&ends.to, &hit)?,
-                done => return done,
+                done => {
+                    self.shared.seen.forget(&ends.to.path);
+                    return done;
+                }
             }
         }
     }

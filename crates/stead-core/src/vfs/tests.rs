@@ -527,6 +527,21 @@ mod writing {
         one.write("/a", "67").unwrap();
         other.edit("/a", "7", "8", Occurrences::One).unwrap();
         assert_eq!(kind(other.write("/a", "x")), ErrorKind::Conflict);
+        // What it put there by other means is its own, too.
+        one.read("/a").unwrap();
+        one.write("/b", "moved").unwrap();
+        one.rename("/b", "/a", Overwrite::Replace).unwrap();
+        one.write("/a", "over it").unwrap();
+        let file = one.open("/a", OpenOptions::write()).unwrap();
+        file.write_at(0, b"OVER").unwrap();
+        file.close().unwrap();
+        one.write("/a", "and again").unwrap();
+        let mut batch = one.batch();
+        batch.write("/a", "batch", &WriteOptions::new()).unwrap();
+        batch.apply().unwrap();
+        one.write("/a", "last").unwrap();
+        one.set_attributes("/a", Some(0o600), None).unwrap();
+        one.write("/a", "very last").unwrap();
         // What it never read may be overwritten, and so may what is gone.
         one.remove_file("/a", RemoveOptions::default()).unwrap();
         other.write("/a", "again").unwrap();

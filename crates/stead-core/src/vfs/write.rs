@@ -350,7 +350,9 @@ impl Vfs {
         let path = path.into_path()?;
         let (written, _) = self.at(&path, Access::Write, |spot| {
             let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
-            self.change(spot, "set_attributes", step).map(|(_, written)| written)
+            let (outcome, written) = self.change(spot, "set_attributes", step)?;
+            self.advance_seen(spot, &outcome);
+            Ok::<_, StoreError>(written)
         })?;
         Ok(written)
     }
@@ -529,6 +531,20 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
+    /// Sets permission bits and the time of the last modification.
+    pub fn set_attributes(
+        &mut self,
+        path: impl IntoPath,
+        mode: Option<u32>,
+        modified: Option<Timestamp>,
+    ) -> Result<()> {
+        let path = path.into_path()?;
+        let spot = self.spot(&path)?;
+        let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
+        self.push(&spot.path.clone(), step);
+        Ok(())
+    }
+
     /// Does it all.
     pub fn apply(self) -> Result<Vec<Written>> {
         let Some(store) = self.store else { return Ok(Vec::new()) };
@@ -544,6 +560,9 @@ impl<'a> Batch<'a> {
             };
             Error::Store { path, cause }
         })?;
+        for path in &self.paths {
+            self.vfs.shared.seen.forget(path);
+        }
         let done = self.paths.into_iter().zip(&applied.outcomes);
         Ok(done.map(|(path, outcome)| written(path, outcome, &applied, id)).collect())
     }

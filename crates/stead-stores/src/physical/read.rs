@@ -40,7 +40,7 @@ impl PhysicalStore {
         for _ in 0..REREADS {
             let bytes = read_all(&file, &stat, limit)?;
             let now = host::stat(&file).map_err(refused)?;
-            if now.tag() == stat.tag() {
+            if now == stat {
                 return Ok(Whole { attr: self.attr(&located, &stat), bytes });
             }
             stat = now;

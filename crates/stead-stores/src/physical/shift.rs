@@ -17,7 +17,6 @@ use super::root::Dir;
 use super::spot::{Intent, Spot, open_regular};
 use super::tree::{self, Dress, Inspection};
 use super::undo::Undo;
-use crate::Durability;
 
 impl Act<'_> {
     pub(super) fn remove(
@@ -349,10 +348,8 @@ impl Act<'_> {
             Kind::Special(_) => return Err(StoreError::Special(there.kind)),
         };
         self.dress(&file, &there, &spot, mode, modified)?;
-        if self.durability() == Durability::Full {
-            host::sync(&file).map_err(refused)?;
-        }
-        self.outcome(&spot, false)
+        self.wrote(file)?;
+        Ok(Outcome { before: Some(there.tag()), ..self.outcome(&spot, false)? })
     }
 }
 

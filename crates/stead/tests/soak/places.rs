@@ -52,8 +52,13 @@ impl Kind {
 
 /// A door with one READ_WRITE Workspace at `/`.
 pub(crate) fn door(store: Arc<dyn Store>, agent: &str) -> Vfs {
+    door_at("/", store, agent)
+}
+
+/// A door with one READ_WRITE Workspace.
+pub(crate) fn door_at(prefix: &str, store: Arc<dyn Store>, agent: &str) -> Vfs {
     let scope = stead_core::AccessScope::ReadWrite;
-    let workspace = Workspace::new(VfsPath::root(), scope, Mount::new(store));
+    let workspace = Workspace::new(VfsPath::parse(prefix).unwrap(), scope, Mount::new(store));
     Vfs::builder(Identity::agent(agent)).workspace(workspace).build().unwrap()
 }
 

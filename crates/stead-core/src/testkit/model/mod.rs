@@ -2,6 +2,8 @@
 //!
 //! It is what a Store is compared with ([`model_run`]), and it is a Store itself ([`super::ModelStore`]).
 
+mod handles;
+mod moves;
 mod run;
 mod script;
 mod snapshot;
