@@ -28,7 +28,7 @@ pub struct Ours {
 impl Ours {
     /// A Virtual Store, in a database in this directory.
     pub fn in_database(directory: &Path, durability: Durability) -> Result<Self> {
-        let options = DatabaseOptions { durability: durability.into(), ..DatabaseOptions::default() };
+        let options = DatabaseOptions { durability: durability.into() };
         let database = Database::open(directory.join("stead.db"), options)?;
         Ok(Ours::new(Arc::new(database.store(["bench"])?), None))
     }
@@ -38,7 +38,7 @@ impl Ours {
         let (root, state) = (directory.join("root"), directory.join("state"));
         std::fs::create_dir(&root)?;
         std::fs::create_dir(&state)?;
-        let options = PhysicalOptions { state, durability: durability.into(), ..PhysicalOptions::default() };
+        let options = PhysicalOptions { durability: durability.into(), ..PhysicalOptions::new(state) };
         Ok(Ours::new(Arc::new(PhysicalStore::open(&root, options)?), Some(root)))
     }
 
@@ -85,7 +85,7 @@ impl Contender for Ours {
         }
         loop {
             let mut steps = Vec::new();
-            for (path, content) in files.by_ref().take(BATCH) {
+            for (path, content) in (&mut *files).take(BATCH) {
                 steps.push(Step::Write { at: place(&path), content: content.into(), put: Put::default() });
             }
             if steps.is_empty() {
