@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use stead::{
-    AccessScope, Database, DatabaseOptions, Occurrences, PhysicalOptions, PhysicalStore, Stead,
-};
+use stead::{AccessScope, Database, DatabaseOptions, Occurrences, PhysicalOptions, PhysicalStore, Stead};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let state = std::env::temp_dir().join("stead-example");
