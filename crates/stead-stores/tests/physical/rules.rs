@@ -318,6 +318,7 @@ fn open_content_outlives_its_name() {
     let bench = Bench::new();
     write(&bench.store, "file", "first");
     let open = bench.store.open(&at("file")).unwrap();
+    apply(&bench.store, append_step("file", b" and more")).unwrap();
     write(&bench.store, "file", "second");
     apply(&bench.store, remove_step("file", Subtree::File)).unwrap();
     let mut buffer = [0; 10];
