@@ -1,3 +1,52 @@
-//! The command line.
+//! The binary `stead`: reads the arguments, runs one command, and says how it went.
 
-fn main() {}
+mod commands;
+mod failure;
+mod human;
+mod json;
+mod progress;
+mod session;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use commands::Command;
+use failure::Exit;
+use session::{Globals, Session};
+
+/// A bounded place for every AI agent to work.
+#[derive(Debug, Parser)]
+#[command(name = "stead", version, max_term_width = 100, arg_required_else_help = true)]
+struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(subcommand)]
+    command: Command,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return wrong_usage(&error),
+    };
+    let mut session = Session::new(cli.globals);
+    let exit = match cli.command.run(&mut session) {
+        Ok(exit) => exit,
+        Err(failure) => session.report(&failure),
+    };
+    exit.max(session.finish()).into()
+}
+
+/// What the arguments are told, and `--help` and `--version` too, which are no failures.
+fn wrong_usage(error: &clap::Error) -> ExitCode {
+    let asked_for_json = std::env::args_os().any(|argument| argument == "--json");
+    if error.use_stderr() && asked_for_json {
+        let text = error.to_string();
+        let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+        println!("{}", json::error("invalid", message));
+    } else if error.print().is_err() {
+        // Nobody is left to be told.
+    }
+    if error.use_stderr() { Exit::USAGE.into() } else { Exit::OK.into() }
+}

@@ -2,13 +2,16 @@
 
 use std::fmt;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// A set of globs over `/`-separated paths that have no leading `/`.
 #[derive(Clone)]
 pub struct PathGlobs {
     patterns: Vec<String>,
     set: GlobSet,
+    /// The patterns' own directories: `.git` and `.git/hooks` for `.git/hooks/**`.
+    leading: GlobSet,
+    base: String,
 }
 
 /// The text is no glob.
@@ -35,6 +38,7 @@ impl PathGlobs {
         anchor: Anchor,
     ) -> Result<Self, GlobError> {
         let mut set = GlobSetBuilder::new();
+        let mut leading = GlobSetBuilder::new();
         let mut kept = Vec::new();
         for pattern in patterns {
             let pattern = pattern.as_ref();
@@ -44,28 +48,40 @@ impl PathGlobs {
                 (Anchor::AnyDirectory, None) if pattern.starts_with("**/") => pattern.to_owned(),
                 (Anchor::AnyDirectory, None) => format!("**/{pattern}"),
             };
-            let refused = |error: globset::Error| GlobError {
-                pattern: crate::name::escaped(pattern.as_bytes()).to_string(),
-                reason: error.kind().to_string(),
-            };
-            let glob = GlobBuilder::new(&text)
-                .literal_separator(true)
-                .backslash_escape(true)
-                .build()
-                .map_err(refused)?;
-            set.add(glob);
-            // `dir/**` covers what is in the directory; the directory's own name is covered by `dir`.
+            set.add(compile(&text, pattern)?);
+            for (cut, _) in text.match_indices('/') {
+                // A directory that any name fits leads to everything, and says nothing; half a `{a/b}` is no glob.
+                let Some(directory) = text[..cut].split('/').next_back() else { continue };
+                if !matches!(directory, "**" | "*")
+                    && let Ok(glob) = compile(&text[..cut], pattern)
+                {
+                    leading.add(glob);
+                }
+            }
             kept.push(pattern.to_owned());
         }
-        let set = set
-            .build()
-            .map_err(|error| GlobError { pattern: kept.join(", "), reason: error.kind().to_string() })?;
-        Ok(PathGlobs { patterns: kept, set })
+        let build = |set: GlobSetBuilder| {
+            set.build()
+                .map_err(|error| GlobError { pattern: kept.join(", "), reason: error.kind().to_string() })
+        };
+        let (set, leading) = (build(set)?, build(leading)?);
+        Ok(PathGlobs { patterns: kept, set, leading, base: String::new() })
     }
 
     /// No pattern at all.
     pub fn none() -> Self {
-        PathGlobs { patterns: Vec::new(), set: GlobSet::empty() }
+        PathGlobs {
+            patterns: Vec::new(),
+            set: GlobSet::empty(),
+            leading: GlobSet::empty(),
+            base: String::new(),
+        }
+    }
+
+    /// The same patterns for paths that are counted from `base` on: `base` is put before each path.
+    pub fn with_base(self, base: &str) -> Self {
+        let base = if base.is_empty() { String::new() } else { format!("{base}/") };
+        PathGlobs { base, ..self }
     }
 
     /// Whether there is no pattern.
@@ -80,24 +96,39 @@ impl PathGlobs {
 
     /// Whether some pattern matches this path.
     pub fn matches(&self, path: &str) -> bool {
-        !self.is_empty() && self.set.is_match(path)
+        if self.is_empty() {
+            false
+        } else if self.base.is_empty() {
+            self.set.is_match(path)
+        } else {
+            self.set.is_match([&self.base, path].concat())
+        }
     }
 
     /// Whether some pattern matches this path, which may not be text.
     pub fn matches_bytes(&self, path: &[u8]) -> bool {
-        if self.is_empty() {
-            return false;
-        }
-        match std::str::from_utf8(path) {
-            Ok(path) => self.set.is_match(path),
-            Err(_) => self.set.is_match(&*String::from_utf8_lossy(path)),
-        }
+        !self.is_empty() && self.matches(&String::from_utf8_lossy(path))
+    }
+
+    /// Whether this path is a directory that some pattern names on its way: `.git` for `.git/hooks/**`.
+    ///
+    /// What a pattern covers could be reached, or replaced, through something else that takes such a directory's name.
+    pub fn leads_to(&self, path: &str) -> bool {
+        self.leading.is_match(path)
     }
 
     /// The first pattern that matches this path.
     pub fn which(&self, path: &str) -> Option<&str> {
         self.set.matches(path).first().map(|&index| &*self.patterns[index])
     }
+}
+
+fn compile(text: &str, pattern: &str) -> Result<Glob, GlobError> {
+    let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
+    glob.map_err(|error| GlobError {
+        pattern: crate::name::escaped(pattern.as_bytes()).to_string(),
+        reason: error.kind().to_string(),
+    })
 }
 
 impl fmt::Debug for PathGlobs {
@@ -127,6 +158,19 @@ mod tests {
         assert!(globs.matches(".git/config"));
         assert!(!globs.matches("sub/.git/config"));
         assert_eq!(globs.which(".git/config"), Some("/.git/config"));
+    }
+
+    #[test]
+    fn the_directories_on_the_way_to_a_pattern_are_known() {
+        let globs = PathGlobs::new([".git/hooks/**", ".git/config", "*/x"], Anchor::AnyDirectory).unwrap();
+        assert!(globs.leads_to(".git") && globs.leads_to("sub/.git/hooks"));
+        assert!(!globs.leads_to("sub") && !globs.leads_to(".git/config") && !globs.leads_to(".gitignore"));
+    }
+
+    #[test]
+    fn a_base_is_put_before_each_path() {
+        let globs = PathGlobs::new(["src/*.rs"], Anchor::Start).unwrap().with_base("src");
+        assert!(globs.matches("a.rs") && !globs.matches("src/a.rs"));
     }
 
     #[test]

@@ -26,11 +26,11 @@ pub struct DuplicatePrefix(pub VfsPath);
 
 /// The Workspace a path belongs to, and the rest of the path.
 #[derive(Debug, Clone, Copy)]
-pub struct Route<'a> {
+pub struct Route<'a, 'p> {
     /// The Workspace.
     pub workspace: &'a Workspace,
     /// The path below its prefix, without a leading `/`; empty for the Workspace itself.
-    pub below: &'a str,
+    pub below: &'p str,
 }
 
 impl Router {
@@ -55,7 +55,7 @@ impl Router {
     }
 
     /// The Workspace with the longest prefix of this path.
-    pub fn route<'a>(&'a self, path: &'a VfsPath) -> Option<Route<'a>> {
+    pub fn route<'a, 'p>(&'a self, path: &'p VfsPath) -> Option<Route<'a, 'p>> {
         let text = path.as_str();
         let mut end = text.len();
         let mut depth = path.depth();

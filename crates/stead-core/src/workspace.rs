@@ -45,6 +45,30 @@ impl Mount {
     }
 }
 
+impl<S: Store + 'static> From<Arc<S>> for Mount {
+    fn from(store: Arc<S>) -> Self {
+        Mount::new(store)
+    }
+}
+
+impl<S: Store + 'static> From<&Arc<S>> for Mount {
+    fn from(store: &Arc<S>) -> Self {
+        Mount::from(Arc::clone(store))
+    }
+}
+
+impl From<Arc<dyn Store>> for Mount {
+    fn from(store: Arc<dyn Store>) -> Self {
+        Mount::new(store)
+    }
+}
+
+impl From<&Arc<dyn Store>> for Mount {
+    fn from(store: &Arc<dyn Store>) -> Self {
+        Mount::new(Arc::clone(store))
+    }
+}
+
 /// A part of an agent's world.
 #[derive(Debug, Clone)]
 pub struct Workspace {

@@ -3,7 +3,9 @@
 //! Nothing here can start a process.
 
 pub mod durability;
+pub mod physical;
 pub mod virtual_store;
 
 pub use durability::Durability;
+pub use physical::{PhysicalOptions, PhysicalStore};
 pub use virtual_store::{Database, DatabaseOptions, MemoryStore, VirtualStore};

@@ -1,1 +1,27 @@
-//! The facade.
+//! Stead: a bounded place for every AI agent to work.
+//!
+//! An agent sees Workspaces, logical paths with an Access Scope, over Stores: directories of the host, databases,
+//! memory. This crate is where the parts meet: it reads the configuration, opens the Stores, and puts together a
+//! [`Stead`], which is everything that one agent can reach and nothing else.
+
+pub mod config;
+mod error;
+mod on_host;
+mod stead;
+mod stores;
+pub mod transfer;
+
+pub use crate::config::Config;
+pub use crate::error::{Error, Result};
+pub use crate::stead::{Stead, SteadBuilder};
+pub use crate::stores::Stores;
+
+pub use stead_core::Error as DoorError;
+pub use stead_core::store::{Kind, VersionTag};
+pub use stead_core::{
+    Access, AccessScope, Clock, ErrorKind, Identity, Mount, Name, Occurrences, PathError, Store, StoreError,
+    Timestamp, Vfs, VfsPath, Workspace, name, search, store, vfs,
+};
+pub use stead_stores::{
+    Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, VirtualStore,
+};

@@ -289,6 +289,8 @@ pub struct Applied {
 pub struct Outcome {
     /// What is there now; `None` where nothing is.
     pub attr: Option<Attr>,
+    /// The state a file was in before it was written, appended to, edited or given other attributes.
+    pub before: Option<VersionTag>,
     /// Whether something new came to be.
     pub created: bool,
     /// How many replacements an edit made.

@@ -1,5 +1,170 @@
-//! The one door.
+//! The one door: every file operation of every surface goes through a [`Vfs`].
+//!
+//! A path is resolved, routed to a Workspace and judged by its Access Scope before any Store is called. A symlink that
+//! a Store reports is resolved here, and routed and judged again.
 
-/// Placeholder while the port settles.
+mod copy;
+mod list;
+mod open;
+mod read;
+mod resolve;
+mod search;
+mod seen;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use crate::lines::{LineRange, Rest};
+pub use copy::{Copied, Overwrite};
+pub use list::{DirEntry, Directory, ListPage, WalkQuery, Walked};
+pub use open::{OpenFile, OpenOptions};
+pub use read::{FileReader, Range, Stat, TextRead, WholeRead};
+pub use resolve::IntoPath;
+pub use search::{FileMatch, GlobResult, GrepResult};
+pub use write::{Batch, Edited, RemoveOptions, Removed, WriteOptions, Written};
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::clock::{Clock, SystemClock};
+use crate::identity::{Identity, Operation, OperationId};
+use crate::router::{DuplicatePrefix, Router};
+use crate::workspace::Workspace;
+
+/// How much one call may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest file that is read whole.
+    pub whole_read: u64,
+    /// The largest file that may be written.
+    pub file_size: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { whole_read: 256 << 20, file_size: u64::MAX }
+    }
+}
+
+/// Whether a whole-file write by someone who read an older version is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LostUpdates {
+    /// Yes, with a Conflict that says to read again.
+    #[default]
+    Refuse,
+    /// No: the last writer wins.
+    Allow,
+}
+
+/// The Workspaces of one identity, and everything it may do with them.
+///
+/// Cloning is cheap, and clones share what they remember.
+#[derive(Debug, Clone)]
+pub struct Vfs {
+    shared: Arc<Shared>,
+    tool: Option<Cow<'static, str>>,
+    operation: Option<OperationId>,
+}
+
 #[derive(Debug)]
-pub struct Vfs;
+struct Shared {
+    router: Router,
+    identity: Arc<Identity>,
+    clock: Arc<dyn Clock>,
+    limits: Limits,
+    lost_updates: LostUpdates,
+    seen: seen::Seen,
+    open: open::OpenNodes,
+}
+
+/// Puts a [`Vfs`] together.
+#[derive(Debug)]
+pub struct VfsBuilder {
+    identity: Identity,
+    workspaces: Vec<Workspace>,
+    clock: Arc<dyn Clock>,
+    limits: Limits,
+    lost_updates: LostUpdates,
+}
+
+impl VfsBuilder {
+    /// Adds a Workspace.
+    pub fn workspace(mut self, workspace: Workspace) -> Self {
+        self.workspaces.push(workspace);
+        self
+    }
+
+    /// Tells the time by this clock.
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        VfsBuilder { clock, ..self }
+    }
+
+    /// Sets how much one call may take.
+    pub fn limits(self, limits: Limits) -> Self {
+        VfsBuilder { limits, ..self }
+    }
+
+    /// Sets whether a write over a version that the caller has not seen is refused.
+    pub fn lost_updates(self, lost_updates: LostUpdates) -> Self {
+        VfsBuilder { lost_updates, ..self }
+    }
+
+    /// Opens the door. Two Workspaces with one prefix are refused.
+    pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
+        let shared = Shared {
+            router: Router::new(self.workspaces)?,
+            identity: Arc::new(self.identity),
+            clock: self.clock,
+            limits: self.limits,
+            lost_updates: self.lost_updates,
+            seen: seen::Seen::default(),
+            open: open::OpenNodes::default(),
+        };
+        Ok(Vfs { shared: Arc::new(shared), tool: None, operation: None })
+    }
+}
+
+impl Vfs {
+    /// Starts a door for this identity, with no Workspaces yet.
+    pub fn builder(identity: Identity) -> VfsBuilder {
+        VfsBuilder {
+            identity,
+            workspaces: Vec::new(),
+            clock: Arc::new(SystemClock),
+            limits: Limits::default(),
+            lost_updates: LostUpdates::default(),
+        }
+    }
+
+    /// Who goes through this door.
+    pub fn identity(&self) -> &Identity {
+        &self.shared.identity
+    }
+
+    /// The Workspaces, sorted by prefix.
+    pub fn workspaces(&self) -> impl Iterator<Item = &Workspace> {
+        self.shared.router.workspaces()
+    }
+
+    /// How paths are routed.
+    pub fn router(&self) -> &Router {
+        &self.shared.router
+    }
+
+    /// The same door for one operation of that tool: all that is changed through it belongs together.
+    pub fn operation(&self, tool: impl Into<Cow<'static, str>>) -> Vfs {
+        let operation = Some(OperationId::fresh(self.shared.clock.now()));
+        Vfs { shared: Arc::clone(&self.shared), tool: Some(tool.into()), operation }
+    }
+
+    /// The operation that a change belongs to; `call` names it unless a tool has.
+    fn act(&self, call: &'static str) -> Operation {
+        let at = self.shared.clock.now();
+        Operation {
+            id: self.operation.unwrap_or_else(|| OperationId::fresh(at)),
+            identity: Arc::clone(&self.shared.identity),
+            tool: self.tool.clone().unwrap_or(Cow::Borrowed(call)),
+            at,
+        }
+    }
+}

@@ -21,6 +21,8 @@ CREATE TABLE version(
   operation BLOB NOT NULL,
   agent TEXT NOT NULL,
   thread TEXT,
+  organization TEXT,
+  team TEXT,
   tool TEXT NOT NULL,
   at INTEGER NOT NULL
 ) STRICT;
@@ -53,7 +55,7 @@ CREATE TABLE entry(
   since INTEGER NOT NULL,
   PRIMARY KEY(vol, parent, name)
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX entry_node ON entry(node);
+CREATE UNIQUE INDEX entry_node ON entry(vol, node);
 
 -- What was there from version `since` until just before version `until`.
 CREATE TABLE entry_history(
@@ -72,7 +74,7 @@ CREATE TABLE entry_history(
   until INTEGER NOT NULL,
   PRIMARY KEY(vol, parent, name, since)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX entry_history_node ON entry_history(node, since);
+CREATE INDEX entry_history_node ON entry_history(vol, node, since);
 
 -- Bytes, once each. Either `data`, or `parts`: a JSON array of the ids of the chunks. `key` is the start of `hash`.
 -- `data` comes last, so that the rest is read without it.

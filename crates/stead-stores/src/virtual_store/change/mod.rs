@@ -171,9 +171,18 @@ impl<'a, 'c> Changing<'a, 'c> {
         let version = self
             .conn()
             .prepare_cached(
-                "INSERT INTO version(operation, agent, thread, tool, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO version(operation, agent, thread, organization, team, tool, at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
-            .insert(params![id.as_bytes(), identity.agent, identity.thread, tool, at.0])?;
+            .insert(params![
+                id.as_bytes(),
+                identity.agent,
+                identity.thread,
+                identity.organization,
+                identity.team,
+                tool,
+                at.0
+            ])?;
         self.version = Some(version);
         Ok(version)
     }
@@ -342,8 +351,8 @@ impl<'a, 'c> Changing<'a, 'c> {
             return Ok(());
         }
         self.conn()
-            .prepare_cached("UPDATE entry SET modified = ?2, changed = ?2 WHERE node = ?1")?
-            .execute([directory, self.now()])?;
+            .prepare_cached("UPDATE entry SET modified = ?3, changed = ?3 WHERE vol = ?1 AND node = ?2")?
+            .execute([self.volume.id, directory, self.now()])?;
         Ok(())
     }
 
@@ -356,5 +365,5 @@ impl<'a, 'c> Changing<'a, 'c> {
 
 /// An outcome where something is there now.
 fn there(row: &Row, created: bool) -> Outcome {
-    Outcome { attr: Some(row.attr()), created, replaced: 0 }
+    Outcome { attr: Some(row.attr()), created, ..Outcome::default() }
 }

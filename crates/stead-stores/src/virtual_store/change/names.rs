@@ -160,7 +160,9 @@ impl Changing<'_, '_> {
             self.move_directories()?;
         }
         // One has to be out of the way for a moment: no two entries have one name.
-        self.conn().prepare_cached("UPDATE entry SET parent = -1 WHERE node = ?1")?.execute([row.node])?;
+        self.conn()
+            .prepare_cached("UPDATE entry SET parent = -1 WHERE vol = ?1 AND node = ?2")?
+            .execute([self.volume.id, row.node])?;
         self.place(other, from)?;
         let moved = self.place(row, to)?;
         for (node, old, new) in [(row.node, from, to), (other.node, to, from)] {
@@ -177,9 +179,9 @@ impl Changing<'_, '_> {
         let moved = Row { parent: to.parent, changed: self.now(), since: self.version()?, ..*row };
         self.conn()
             .prepare_cached(
-                "UPDATE entry SET parent = ?2, name = ?3, changed = ?4, since = ?5 WHERE node = ?1",
+                "UPDATE entry SET parent = ?3, name = ?4, changed = ?5, since = ?6 WHERE vol = ?1 AND node = ?2",
             )?
-            .execute(params![moved.node, moved.parent, to.name, moved.changed, moved.since])?;
+            .execute(params![self.volume.id, moved.node, moved.parent, to.name, moved.changed, moved.since])?;
         Ok(moved)
     }
 

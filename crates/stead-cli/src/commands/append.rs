@@ -1,0 +1,30 @@
+use stead::VersionTag;
+use stead::vfs::WriteOptions;
+
+use super::content::Content;
+use crate::failure::{Ended, Exit};
+use crate::json;
+use crate::session::Session;
+
+/// Add to the end of a file; a missing one is made
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file
+    path: String,
+    #[command(flatten)]
+    content: Content,
+    /// Only if the file is in this state, as `stat` tells it
+    #[arg(long, value_name = "TAG")]
+    if_match: Option<VersionTag>,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("append")?;
+    let options = args.if_match.map_or_else(WriteOptions::new, |tag| WriteOptions::new().if_match(tag));
+    let written = vfs.append_with(&args.path, args.content.whole()?, &options)?;
+    if session.wants_json() {
+        session.json(&json::written(&written))?;
+    }
+    session.say(format_args!("{} {}", if written.created { "Created" } else { "Appended to" }, written.path));
+    Ok(Exit::OK)
+}

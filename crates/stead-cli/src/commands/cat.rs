@@ -1,0 +1,196 @@
+use std::io::{Read, Write};
+
+use serde_json::{Value, json};
+use stead::vfs::{LineRange, Range, Rest};
+use stead::{DoorError, Vfs};
+
+use crate::failure::{Ended, Failure};
+use crate::json;
+use crate::session::Session;
+
+/// Print files, or parts of them
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to print
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<String>,
+    /// Only these lines, counted from 1: 10:20, 10: or :20
+    #[arg(long, value_name = "A:B", value_parser = lines, conflicts_with_all = ["offset", "limit", "bytes"])]
+    lines: Option<Lines>,
+    /// The first line, counted from 1; with --bytes the first byte, counted from 0
+    #[arg(long, value_name = "N")]
+    offset: Option<u64>,
+    /// At most so many lines; with --bytes so many bytes
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Let --offset and --limit count bytes
+    #[arg(long)]
+    bytes: bool,
+}
+
+/// A stretch of lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lines {
+    first: u64,
+    count: u64,
+}
+
+/// What is wanted of each file.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Whole,
+    Lines(Lines),
+    Bytes(Range),
+}
+
+fn lines(text: &str) -> Result<Lines, String> {
+    let (first, last) = text.split_once(':').unwrap_or((text, text));
+    let number = |text: &str, default| match text {
+        "" => Ok(default),
+        text => text.parse::<u64>().map_err(|_| format!("`{text}` is no line number")),
+    };
+    let (first, last) = (number(first, 1)?, number(last, u64::MAX)?);
+    if first == 0 || last < first {
+        return Err("lines are counted from 1, and the last is not before the first".into());
+    }
+    Ok(Lines { first, count: (last - first).saturating_add(1) })
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("cat")?;
+    let part = match args.lines {
+        Some(lines) => Part::Lines(lines),
+        None if args.bytes => {
+            Part::Bytes(Range { offset: args.offset.unwrap_or(0), length: args.limit.unwrap_or(u64::MAX) })
+        }
+        None if args.offset.is_some() || args.limit.is_some() => Part::Lines(Lines {
+            first: args.offset.unwrap_or(1).max(1),
+            count: args.limit.unwrap_or(u64::MAX),
+        }),
+        None => Part::Whole,
+    };
+    session.each(&args.paths, |session, path| match session.wants_json() {
+        true => {
+            let document = document(&vfs, path, part)?;
+            session.json(&document)
+        }
+        false => print(&vfs, path, part, session),
+    })
+}
+
+/// Prints as it reads: a file of any size takes the same memory.
+fn print(vfs: &Vfs, path: &str, part: Part, session: &mut Session) -> Result<(), Failure> {
+    let (mut reader, mut left) = match part {
+        Part::Lines(lines) => return print_lines(vfs, path, lines, session),
+        Part::Whole => (vfs.reader(path)?, u64::MAX),
+        Part::Bytes(range) => {
+            let mut reader = vfs.reader(path)?;
+            let start = std::io::SeekFrom::Start(range.offset);
+            std::io::Seek::seek(&mut reader, start).map_err(|error| read_failed(path, error))?;
+            (reader, range.length)
+        }
+    };
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        let room = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let count = reader.read(&mut buffer[..room]).map_err(|error| read_failed(path, error))?;
+        if count == 0 {
+            return Ok(());
+        }
+        left -= count as u64;
+        session.wrote(|out| out.write_all(&buffer[..count]))?;
+    }
+}
+
+fn print_lines(vfs: &Vfs, path: &str, lines: Lines, session: &mut Session) -> Result<(), Failure> {
+    let (mut next, mut left) = (lines.first, lines.count);
+    while left > 0 {
+        let read = vfs.read_lines(path, LineRange { offset: next, limit: left, ..LineRange::default() })?;
+        session.wrote(|out| out.write_all(read.text.as_bytes()))?;
+        left -= read.count.min(left);
+        match read.rest {
+            Rest::End { .. } => return Ok(()),
+            Rest::More { next: line } => next = line,
+            Rest::Cut { at } => {
+                print_rest_of_line(vfs, path, at, session)?;
+                next = read.first + read.count;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A line that is too long for one call, from where it was cut to its end.
+fn print_rest_of_line(vfs: &Vfs, path: &str, mut at: u64, session: &mut Session) -> Result<(), Failure> {
+    loop {
+        let piece = vfs.read_range(path, Range { offset: at, length: 64 << 10 })?.bytes;
+        let end = piece.iter().position(|&byte| byte == b'\n');
+        let wanted = end.map_or(&*piece, |end| &piece[..=end]);
+        session.wrote(|out| out.write_all(wanted))?;
+        if piece.is_empty() || end.is_some() {
+            return Ok(());
+        }
+        at += piece.len() as u64;
+    }
+}
+
+fn read_failed(path: &str, error: std::io::Error) -> Failure {
+    if error.get_ref().is_none_or(|inner| !inner.is::<DoorError>()) {
+        return Failure::host(format!("`{path}` can't be read"), error);
+    }
+    let door = error.into_inner().and_then(|inner| inner.downcast::<DoorError>().ok());
+    (*door.expect("it was one just now")).into()
+}
+
+fn document(vfs: &Vfs, path: &str, part: Part) -> Result<Value, Failure> {
+    let read = match part {
+        Part::Whole => vfs.read(path)?,
+        Part::Bytes(range) => vfs.read_range(path, range)?,
+        Part::Lines(Lines { first, count }) => {
+            let range = LineRange { offset: first, limit: count, max_bytes: 16 << 20 };
+            let read = vfs.read_lines(path, range)?;
+            let (more, lines) = match read.rest {
+                Rest::End { lines } => (json!(null), json!(lines)),
+                Rest::More { next } => (json!({ "offset": next }), json!(null)),
+                Rest::Cut { at } => (json!({ "byte": at }), json!(null)),
+            };
+            return Ok(json!({
+                "path": read.path.to_string(),
+                "content": read.text,
+                "encoding": "utf-8",
+                "first": read.first,
+                "count": read.count,
+                "lines": lines,
+                "next": more,
+                "size": read.size,
+                "tag": read.tag.to_string(),
+            }));
+        }
+    };
+    let (encoding, content) = match String::from_utf8(read.bytes) {
+        Ok(text) => ("utf-8", text),
+        Err(binary) => ("base64", json::base64(binary.as_bytes())),
+    };
+    Ok(json!({
+        "path": read.path.to_string(),
+        "content": content,
+        "encoding": encoding,
+        "tag": read.tag.to_string(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_of_lines() {
+        assert_eq!(lines("2:4"), Ok(Lines { first: 2, count: 3 }));
+        assert_eq!(lines("7"), Ok(Lines { first: 7, count: 1 }));
+        assert_eq!(lines(":4"), Ok(Lines { first: 1, count: 4 }));
+        assert_eq!(lines("3:").map(|lines| lines.first), Ok(3));
+        for wrong in ["0:4", "4:2", "a:b", "1:2:3"] {
+            assert!(lines(wrong).is_err(), "{wrong}");
+        }
+    }
+}

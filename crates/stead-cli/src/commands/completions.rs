@@ -1,0 +1,20 @@
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::failure::{Ended, Exit};
+use crate::session::Session;
+
+/// Print completions for a shell
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Which shell
+    shell: Shell,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    // Gathered first: the generator can't be told that its reader has gone.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::Cli::command(), "stead", &mut script);
+    session.wrote(|out| std::io::Write::write_all(out, &script))?;
+    Ok(Exit::OK)
+}

@@ -1,0 +1,29 @@
+use stead::vfs::Overwrite;
+
+use super::mv::destination;
+use crate::failure::{Ended, Exit};
+use crate::json;
+use crate::session::Session;
+
+/// Copy a file, a symlink or a directory
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to copy
+    from: String,
+    /// Where to; with a / at its end, into that directory
+    to: String,
+    /// Replace a file that is there
+    #[arg(long)]
+    overwrite: bool,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("cp")?;
+    let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+    let copied = vfs.copy(&args.from, &destination(&args.from, &args.to)?, overwrite)?;
+    if session.wants_json() {
+        session.json(&json::copied(&copied))?;
+    }
+    session.say(format_args!("Copied {} to {}", copied.from, copied.to));
+    Ok(Exit::OK)
+}

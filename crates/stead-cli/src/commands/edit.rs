@@ -1,0 +1,56 @@
+use std::path::{Path, PathBuf};
+
+use stead::{Occurrences, VersionTag};
+
+use crate::failure::{Ended, Exit, Failure};
+use crate::session::Session;
+use crate::{human, json};
+
+/// Replace a text inside a file; it has to occur exactly once
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file
+    path: String,
+    /// The text to be replaced, exactly as it is in the file
+    #[arg(required_unless_present = "old_file", requires = "new")]
+    old: Option<String>,
+    /// What to put in its place
+    new: Option<String>,
+    /// Take the text to be replaced from a file of the host
+    #[arg(long, value_name = "FILE", requires = "new_file", conflicts_with = "old")]
+    old_file: Option<PathBuf>,
+    /// Take what to put in its place from a file of the host
+    #[arg(long, value_name = "FILE", requires = "old_file", conflicts_with = "new")]
+    new_file: Option<PathBuf>,
+    /// Replace every occurrence
+    #[arg(long)]
+    all: bool,
+    /// Only if the file is in this state, as `stat` tells it
+    #[arg(long, value_name = "TAG")]
+    if_match: Option<VersionTag>,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("edit")?;
+    let old = text(args.old, args.old_file.as_deref())?;
+    let new = text(args.new, args.new_file.as_deref())?;
+    let occurrences = if args.all { Occurrences::All } else { Occurrences::One };
+    let edited = vfs.edit_with(&args.path, &old, &new, occurrences, args.if_match)?;
+    if session.wants_json() {
+        let mut document = json::written(&edited.written);
+        document["replaced"] = edited.replaced.into();
+        session.json(&document)?;
+    }
+    let count = human::count(edited.replaced as u64, "replacement", "replacements");
+    session.say(format_args!("Made {count} in {}", edited.written.path));
+    Ok(Exit::OK)
+}
+
+fn text(given: Option<String>, file: Option<&Path>) -> Result<String, Failure> {
+    match (given, file) {
+        (Some(text), _) => Ok(text),
+        (None, Some(file)) => std::fs::read_to_string(file)
+            .map_err(|error| Failure::host(format!("`{}` can't be read", file.display()), error)),
+        (None, None) => Err(Failure::invalid("give the old and the new text, or --old-file and --new-file")),
+    }
+}

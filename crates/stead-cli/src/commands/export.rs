@@ -1,0 +1,51 @@
+use std::path::PathBuf;
+
+use stead::transfer::{Destination, Existing};
+
+use super::import::{compare, ended};
+use crate::failure::{Ended, Failure};
+use crate::progress::Progress;
+use crate::session::Session;
+
+/// Write what a directory holds to a directory or a tar archive of the host
+///
+/// Modes, times and symlinks are kept. No symlink of the host is followed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The directory to export
+    #[arg(value_name = "PREFIX")]
+    from: String,
+    /// A directory, a file that ends in .tar, or `-` for an archive on standard output
+    #[arg(value_name = "DEST")]
+    destination: PathBuf,
+    /// Go on with a destination that holds something: what is as it should be stays, other files of the same name
+    /// are replaced
+    #[arg(long)]
+    force: bool,
+    /// Compare content rather than size, time and mode
+    #[arg(long)]
+    checksum: bool,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let stead = session.stead()?;
+    let existing = if args.force { Existing::Replace } else { Existing::Refuse };
+    let to_stdout = args.destination.as_os_str() == "-";
+    if to_stdout && session.wants_json() {
+        return Err(Failure::invalid("standard output holds the archive; leave --json out"));
+    }
+    if to_stdout && session.is_terminal() {
+        return Err(Failure::invalid(
+            "an archive is nothing to look at; send standard output somewhere else",
+        ));
+    }
+    let mut progress = Progress::new(session);
+    let destination = if to_stdout {
+        Destination::Stream(Box::new(session.out()))
+    } else {
+        Destination::at(args.destination)
+    };
+    let totals = stead.export(&args.from, destination, existing, compare(args.checksum), &mut progress)?;
+    drop(progress);
+    ended("Exported", &totals, session)
+}

@@ -1,0 +1,35 @@
+use serde_json::json;
+
+use crate::failure::{Ended, Exit};
+use crate::json;
+use crate::session::Session;
+
+/// Find paths by a pattern: `**/*.md`
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The pattern, counted from PATH; `*` stays within a name, `**` spans directories
+    pattern: String,
+    /// Where to look
+    #[arg(default_value = "/")]
+    path: String,
+    /// Show at most so many
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    limit: usize,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("glob")?;
+    let result = vfs.glob(&args.pattern, &args.path, args.limit)?;
+    if session.wants_json() {
+        let entries: Vec<_> = result.found.iter().map(json::walked).collect();
+        session.json(&json!({ "entries": entries, "truncated": result.truncated }))?;
+    } else {
+        for found in &result.found {
+            session.line(&found.path)?;
+        }
+        if result.truncated {
+            session.say(format_args!("There is more than {}; raise --limit to see it.", args.limit));
+        }
+    }
+    Ok(if result.found.is_empty() { Exit::NO } else { Exit::OK })
+}

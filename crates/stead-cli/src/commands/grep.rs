@@ -1,0 +1,135 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stead::search::{Case, GrepQuery, LineRole, Output, Syntax};
+use stead::vfs::{FileMatch, GrepResult};
+
+use crate::failure::{Ended, Exit, Failure};
+use crate::human;
+use crate::session::{Colour, Session};
+
+/// Find text in files; exits with 1 if nothing matches
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A regular expression
+    pattern: String,
+    /// Where to look
+    #[arg(default_value = "/")]
+    path: String,
+    /// Take upper and lower case alike
+    #[arg(short, long)]
+    ignore_case: bool,
+    /// Take the pattern as the very text
+    #[arg(short = 'F', long)]
+    fixed_strings: bool,
+    /// Show so many lines around each hit
+    #[arg(short = 'C', long, value_name = "N", default_value_t = 0)]
+    context: usize,
+    /// Show so many lines after each hit
+    #[arg(short = 'A', long, value_name = "N")]
+    after: Option<usize>,
+    /// Show so many lines before each hit
+    #[arg(short = 'B', long, value_name = "N")]
+    before: Option<usize>,
+    /// Only files that match this glob; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    include: Vec<String>,
+    /// No files that match this glob; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+    /// Show only the names of files that match
+    #[arg(short = 'l', long, conflicts_with = "count")]
+    files: bool,
+    /// Show only how many lines match in each file
+    #[arg(short, long)]
+    count: bool,
+    /// Show at most so many hits
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    max: usize,
+    /// Stop after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    timeout: u64,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("grep")?;
+    let output = match (args.files, args.count) {
+        (true, _) => Output::Files,
+        (_, true) => Output::Counts,
+        _ => Output::Lines,
+    };
+    let query = GrepQuery {
+        syntax: if args.fixed_strings { Syntax::Literal } else { Syntax::Regex },
+        case: if args.ignore_case { Case::Insensitive } else { Case::Sensitive },
+        before: args.before.unwrap_or(args.context),
+        after: args.after.unwrap_or(args.context),
+        include: args.include,
+        exclude: args.exclude,
+        max_results: args.max,
+        output,
+        time_limit: Duration::from_secs(args.timeout),
+        ..GrepQuery::new(args.pattern)
+    };
+    let result = vfs.grep(&query, &args.path)?;
+    if session.wants_json() {
+        session.json(&document(&result))?;
+    } else {
+        for file in &result.files {
+            match output {
+                Output::Files => session.line(session.paint(Colour::Magenta, &file.path))?,
+                Output::Counts => {
+                    session.line(format_args!(
+                        "{}:{}",
+                        session.paint(Colour::Magenta, &file.path),
+                        file.count
+                    ))?;
+                }
+                Output::Lines => print(file, session)?,
+            }
+        }
+    }
+    if result.truncated {
+        session.say(format_args!("There is more than {} hits; raise --max to see it.", args.max));
+    }
+    if result.timed_out {
+        session.say(format_args!("Stopped after {} s; raise --timeout to look further.", args.timeout));
+    }
+    Ok(if result.files.is_empty() { Exit::NO } else { Exit::OK })
+}
+
+/// `path:3:text` for a hit, `path-2-text` beside one.
+fn print(file: &FileMatch, session: &mut Session) -> Result<(), Failure> {
+    let path = session.paint(Colour::Magenta, &file.path);
+    let mut next = None;
+    for line in &file.lines {
+        if next.is_some_and(|next| next != line.number)
+            && file.lines.iter().any(|line| line.role == LineRole::Context)
+        {
+            session.line("--")?;
+        }
+        next = Some(line.number + 1);
+        let mark = if line.role == LineRole::Match { ':' } else { '-' };
+        let number = session.paint(Colour::Green, line.number);
+        let text = if session.is_terminal() { human::harmless(&line.text) } else { line.text.clone() };
+        session.line(format_args!("{path}{mark}{number}{mark}{text}"))?;
+    }
+    Ok(())
+}
+
+fn document(result: &GrepResult) -> Value {
+    let file = |file: &FileMatch| {
+        let lines: Vec<_> = file
+            .lines
+            .iter()
+            .map(|line| {
+                json!({ "number": line.number, "text": line.text, "match": line.role == LineRole::Match })
+            })
+            .collect();
+        json!({ "path": file.path, "count": file.count, "lines": lines })
+    };
+    json!({
+        "files": result.files.iter().map(file).collect::<Vec<_>>(),
+        "truncated": result.truncated,
+        "timed_out": result.timed_out,
+    })
+}

@@ -1,0 +1,81 @@
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use stead::transfer::{Compare, Source, Totals};
+
+use crate::failure::{Ended, Exit};
+use crate::human;
+use crate::progress::Progress;
+use crate::session::Session;
+
+/// Bring a directory or a tar archive of the host into a Workspace
+///
+/// Modes, times and symlinks are kept. What has arrived already, by size, time and mode, is left as it is, so an
+/// import that was interrupted is simply repeated. Nothing is removed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A directory, a tar archive, or `-` for an archive on standard input
+    #[arg(value_name = "SRC")]
+    source: PathBuf,
+    /// The directory to put it into
+    #[arg(value_name = "PREFIX")]
+    to: String,
+    /// Compare content rather than size, time and mode
+    #[arg(long)]
+    checksum: bool,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let stead = session.stead()?;
+    let source = if args.source.as_os_str() == "-" {
+        Source::stream(std::io::stdin().lock(), "standard input")?
+    } else {
+        Source::open(&args.source)?
+    };
+    let mut progress = Progress::new(session);
+    let totals = stead.import(source, &args.to, compare(args.checksum), &mut progress)?;
+    drop(progress);
+    ended("Imported", &totals, session)
+}
+
+pub(super) fn compare(checksum: bool) -> Compare {
+    if checksum { Compare::Content } else { Compare::Attributes }
+}
+
+/// Sums a transfer up. One that had to leave something out has not done what it was asked for.
+pub(super) fn ended(verb: &str, totals: &Totals, session: &mut Session) -> Ended {
+    if session.wants_json() {
+        session.json(&document(totals))?;
+    }
+    session.say(format_args!("{verb} {}.", sentence(totals)));
+    Ok(if totals.refused > 0 { Exit::NO } else { Exit::OK })
+}
+
+fn sentence(totals: &Totals) -> String {
+    let mut parts =
+        vec![format!("{} ({})", human::count(totals.files, "file", "files"), human::size(totals.bytes))];
+    let more = [
+        (totals.directories, "directory", "directories"),
+        (totals.symlinks, "symlink", "symlinks"),
+        (totals.unchanged, "was there already", "were there already"),
+        (totals.skipped + totals.refused, "was left out", "were left out"),
+    ];
+    parts.extend(
+        more.iter()
+            .filter(|(number, ..)| *number > 0)
+            .map(|(number, one, many)| human::count(*number, one, many)),
+    );
+    parts.join(", ")
+}
+
+fn document(totals: &Totals) -> Value {
+    json!({
+        "files": totals.files,
+        "bytes": totals.bytes,
+        "directories": totals.directories,
+        "symlinks": totals.symlinks,
+        "unchanged": totals.unchanged,
+        "skipped": totals.skipped,
+        "refused": totals.refused,
+    })
+}

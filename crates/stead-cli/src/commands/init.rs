@@ -1,0 +1,51 @@
+use std::fs;
+use std::io::{ErrorKind as HostKind, Write};
+use std::path::PathBuf;
+
+use serde_json::json;
+use stead::ErrorKind;
+use stead::config::FILE_NAME;
+
+use crate::failure::{Ended, Exit, Failure};
+use crate::session::Session;
+
+/// What a new configuration says.
+const TEMPLATE: &str = include_str!("init.toml");
+
+/// Write a commented stead.toml that works at once
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The directory to write it to
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Replace the one that is there
+    #[arg(long)]
+    force: bool,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let file = if args.dir.as_os_str() == "." { FILE_NAME.into() } else { args.dir.join(FILE_NAME) };
+    let shown = file.display().to_string();
+    let failed = |error: std::io::Error| match error.kind() {
+        HostKind::AlreadyExists => Failure::Said(
+            ErrorKind::AlreadyExists,
+            format!("`{shown}` exists already; say --force to replace it"),
+        ),
+        _ => Failure::host(format!("`{shown}` can't be written"), error),
+    };
+    if args.force {
+        // Whole or not at all: an agent may be about to read it.
+        let partial = file.with_extension("toml.partial");
+        fs::write(&partial, TEMPLATE).and_then(|()| fs::rename(&partial, &file)).map_err(failed)?;
+    } else {
+        let mut new = fs::File::create_new(&file).map_err(failed)?;
+        new.write_all(TEMPLATE.as_bytes()).map_err(failed)?;
+    }
+    if session.wants_json() {
+        session.json(&json!({ "file": shown }))?;
+    }
+    session.say(format_args!(
+        "Wrote {shown}. Try `stead ls -l /`, then `stead write /notes/hello.md \"Hello\"`."
+    ));
+    Ok(Exit::OK)
+}

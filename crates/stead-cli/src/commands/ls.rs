@@ -1,0 +1,154 @@
+use serde_json::json;
+use stead::vfs::{DirEntry, Directory, ListPage, WalkQuery};
+use stead::{DoorError, Kind, Name, StoreError, Vfs, VfsPath};
+
+use crate::failure::{Ended, Failure};
+use crate::session::{Colour, Session};
+use crate::{human, json};
+
+/// List directories
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to list
+    #[arg(value_name = "PATH", default_value = "/")]
+    paths: Vec<String>,
+    /// Show kind, mode, size and time
+    #[arg(short, long)]
+    long: bool,
+    /// Show everything below, too
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Show at most so many entries
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Go on where a listing with --limit ended
+    #[arg(long, value_name = "CURSOR", conflicts_with = "recursive")]
+    cursor: Option<String>,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("ls")?;
+    let several = args.paths.len() > 1;
+    session.each(&args.paths, |session, path| match args.recursive {
+        true => below(&vfs, path, &args, session),
+        false => {
+            if several && !session.wants_json() {
+                session.line(format_args!("{}:", human::harmless(path)))?;
+            }
+            directory(&vfs, path, &args, session)
+        }
+    })
+}
+
+fn directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), Failure> {
+    let page = ListPage { cursor: args.cursor.clone(), limit: args.limit.unwrap_or(usize::MAX) };
+    let listed = match vfs.list(path, &page) {
+        // A file is shown as the one entry that it is.
+        Err(DoorError::Store { cause: StoreError::NotADirectory, .. }) if vfs.is_file(path)? => {
+            alone(vfs, path)?
+        }
+        listed => listed?,
+    };
+    if session.wants_json() {
+        let entries: Vec<_> = listed.entries.iter().map(json::entry).collect();
+        return session.json(&json!({
+            "path": listed.path.to_string(),
+            "entries": entries,
+            "total": listed.total,
+            "cursor": listed.cursor,
+        }));
+    }
+    if args.long {
+        long(vfs, &listed, session)?;
+    } else {
+        for entry in &listed.entries {
+            let name = painted(entry.kind, &entry.name.to_string(), session);
+            session.line(format_args!("{name}{}", human::mark(entry.kind)))?;
+        }
+    }
+    if let Some(cursor) = &listed.cursor {
+        let shown = listed.entries.len();
+        session.say(format_args!("{shown} of {}; go on with --cursor {cursor}", listed.total));
+    }
+    Ok(())
+}
+
+/// A file as a listing of one.
+fn alone(vfs: &Vfs, path: &str) -> Result<Directory, Failure> {
+    let stat = vfs.stat(path)?;
+    let name = stat.path.name().and_then(|name| Name::new(name.as_bytes())).expect("a file has a name");
+    let entry = DirEntry {
+        name,
+        kind: stat.kind,
+        size: stat.size,
+        mode: stat.mode,
+        modified: stat.modified,
+        tag: stat.tag,
+        workspace: None,
+    };
+    Ok(Directory { path: stat.path, entries: vec![entry], total: 1, cursor: None })
+}
+
+fn long(vfs: &Vfs, listed: &Directory, session: &mut Session) -> Result<(), Failure> {
+    let sizes: Vec<_> = listed.entries.iter().map(size).collect();
+    let width = sizes.iter().map(String::len).max().unwrap_or(0);
+    for (entry, size) in listed.entries.iter().zip(sizes) {
+        let mode = human::mode(entry.kind, entry.mode);
+        let time = human::time(entry.modified);
+        let name = painted(entry.kind, &entry.name.to_string(), session);
+        let more = match (entry.workspace, entry.kind) {
+            (Some(scope), _) => format!("/  {}", session.paint(Colour::Green, scope)),
+            (None, Kind::Symlink) => format!(" -> {}", target(vfs, &listed.path, entry)),
+            (None, kind) => human::mark(kind).to_owned(),
+        };
+        session.line(format_args!("{mode}  {size:>width$}  {time:16}  {name}{more}"))?;
+    }
+    Ok(())
+}
+
+fn size(entry: &DirEntry) -> String {
+    if entry.kind == Kind::File { human::size(entry.size) } else { "-".into() }
+}
+
+/// Where a symlink leads, or a question mark: a listing does not fail for it.
+fn target(vfs: &Vfs, directory: &VfsPath, entry: &DirEntry) -> String {
+    let path = entry.name.as_plain().and_then(|name| directory.join(name).ok());
+    let target = path.and_then(|path| vfs.read_link(&path).ok());
+    target.map_or("?".into(), |target| stead::name::escaped(target.as_bytes()).to_string())
+}
+
+fn painted(kind: Kind, name: &str, session: &Session) -> String {
+    match kind {
+        Kind::Directory => session.paint(Colour::Blue, name),
+        Kind::Symlink => session.paint(Colour::Cyan, name),
+        Kind::File | Kind::Special(_) => name.to_owned(),
+    }
+}
+
+fn below(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), Failure> {
+    let limit = args.limit.unwrap_or(usize::MAX);
+    let query = WalkQuery { limit: limit.saturating_add(1), ..WalkQuery::default() };
+    let mut found = vfs.walk(path, &query)?;
+    let truncated = found.len() > limit;
+    found.truncate(limit);
+    if session.wants_json() {
+        let entries: Vec<_> = found.iter().map(json::walked).collect();
+        return session.json(&json!({ "entries": entries, "truncated": truncated }));
+    }
+    for entry in &found {
+        let name = painted(entry.kind, &entry.path, session);
+        let mark = human::mark(entry.kind);
+        if args.long {
+            let mode = human::mode(entry.kind, entry.mode);
+            let size = if entry.kind == Kind::File { human::size(entry.size) } else { "-".into() };
+            let time = human::time(entry.modified);
+            session.line(format_args!("{mode}  {size:>10}  {time:16}  {name}{mark}"))?;
+        } else {
+            session.line(format_args!("{name}{mark}"))?;
+        }
+    }
+    if truncated {
+        session.say(format_args!("There is more than {limit}; raise --limit to see it."));
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+use stead::store::Parents;
+
+use crate::failure::Ended;
+use crate::json;
+use crate::session::Session;
+
+/// Make directories
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to make
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<String>,
+    /// Make missing parents, too; it is fine if the directory is there
+    #[arg(short, long)]
+    parents: bool,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("mkdir")?;
+    let parents = if args.parents { Parents::Create } else { Parents::Required };
+    session.each(&args.paths, |session, path| {
+        let written = vfs.mkdir(path, parents)?;
+        if session.wants_json() {
+            session.json(&json::written(&written))?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,77 @@
+//! The commands: one file each, with its arguments, whose doc comments are the help, and what it does with them.
+
+mod append;
+mod cat;
+mod completions;
+mod config;
+mod content;
+mod cp;
+mod edit;
+mod export;
+mod glob;
+mod grep;
+mod import;
+mod init;
+mod ls;
+mod mkdir;
+mod mv;
+mod rm;
+mod stat;
+mod tree;
+mod verify;
+mod write;
+
+use clap::Subcommand;
+
+use crate::failure::Ended;
+use crate::session::Session;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Init(init::Args),
+    #[command(subcommand)]
+    Config(config::Args),
+    Ls(ls::Args),
+    Cat(cat::Args),
+    Write(write::Args),
+    Edit(edit::Args),
+    Append(append::Args),
+    Rm(rm::Args),
+    Cp(cp::Args),
+    Mv(mv::Args),
+    Mkdir(mkdir::Args),
+    Stat(stat::Args),
+    Tree(tree::Args),
+    Glob(glob::Args),
+    Grep(grep::Args),
+    Import(import::Args),
+    Export(export::Args),
+    Verify(verify::Args),
+    Completions(completions::Args),
+}
+
+impl Command {
+    pub(crate) fn run(self, session: &mut Session) -> Ended {
+        match self {
+            Command::Init(args) => init::run(args, session),
+            Command::Config(args) => config::run(args, session),
+            Command::Ls(args) => ls::run(args, session),
+            Command::Cat(args) => cat::run(args, session),
+            Command::Write(args) => write::run(args, session),
+            Command::Edit(args) => edit::run(args, session),
+            Command::Append(args) => append::run(args, session),
+            Command::Rm(args) => rm::run(args, session),
+            Command::Cp(args) => cp::run(args, session),
+            Command::Mv(args) => mv::run(args, session),
+            Command::Mkdir(args) => mkdir::run(args, session),
+            Command::Stat(args) => stat::run(args, session),
+            Command::Tree(args) => tree::run(args, session),
+            Command::Glob(args) => glob::run(args, session),
+            Command::Grep(args) => grep::run(args, session),
+            Command::Import(args) => import::run(args, session),
+            Command::Export(args) => export::run(args, session),
+            Command::Verify(args) => verify::run(args, session),
+            Command::Completions(args) => completions::run(args, session),
+        }
+    }
+}

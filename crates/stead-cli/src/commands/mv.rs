@@ -1,0 +1,62 @@
+use stead::vfs::{IntoPath, Overwrite};
+use stead::{DoorError, VersionTag, VfsPath};
+
+use crate::failure::{Ended, Exit, Failure};
+use crate::json;
+use crate::session::Session;
+
+/// Move a file, a symlink or a directory, or give it another name
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to move
+    from: String,
+    /// Where to; with a / at its end, into that directory
+    to: String,
+    /// Replace a file that is there
+    #[arg(long)]
+    overwrite: bool,
+    /// Only if it is in this state, as `stat` tells it
+    #[arg(long, value_name = "TAG")]
+    if_match: Option<VersionTag>,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("mv")?;
+    let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+    let to = destination(&args.from, &args.to)?;
+    let moved = match args.if_match {
+        Some(tag) => vfs.rename_if(&args.from, &to, overwrite, tag)?,
+        None => vfs.rename(&args.from, &to, overwrite)?,
+    };
+    if session.wants_json() {
+        session.json(&json::copied(&moved))?;
+    }
+    session.say(format_args!("Moved {} to {}", moved.from, moved.to));
+    Ok(Exit::OK)
+}
+
+/// Where something goes: `/b/` means into `/b`, under the name that it has.
+pub(super) fn destination(from: &str, to: &str) -> Result<VfsPath, Failure> {
+    let path = to.into_path().map_err(DoorError::from)?;
+    if !to.ends_with('/') {
+        return Ok(path);
+    }
+    let from = from.into_path().map_err(DoorError::from)?;
+    match from.name() {
+        Some(name) => Ok(path.join(name).map_err(DoorError::from)?),
+        None => Ok(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_slash_at_the_end_means_into() {
+        assert_eq!(destination("/a/x", "/b").unwrap().as_str(), "/b");
+        assert_eq!(destination("/a/x", "/b/").unwrap().as_str(), "/b/x");
+        assert_eq!(destination("/a/x", "/").unwrap().as_str(), "/x");
+    }
+}

@@ -1,0 +1,52 @@
+use serde_json::json;
+use stead::vfs::{RemoveOptions, Removed};
+use stead::{DoorError, StoreError, Vfs};
+
+use crate::failure::{Ended, Failure};
+use crate::session::Session;
+
+/// Remove files, and with -r directories
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to remove
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<String>,
+    /// Remove directories, with all that they hold
+    #[arg(short, long)]
+    recursive: bool,
+    /// It is fine if nothing is there
+    #[arg(short, long)]
+    force: bool,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("rm")?;
+    let options = RemoveOptions { recursive: args.recursive, force: args.force, if_match: None };
+    session.each(&args.paths, |session, path| {
+        let removed = remove(&vfs, path, options)?;
+        if session.wants_json() {
+            session.json(&json!({
+                "path": removed.path.to_string(),
+                "version": removed.version.map(|version| version.0),
+                "operation": removed.operation.to_string(),
+            }))?;
+        }
+        Ok(())
+    })
+}
+
+fn remove(vfs: &Vfs, path: &str, options: RemoveOptions) -> Result<Removed, Failure> {
+    // What is there is not asked for first: a Workspace that can't be read lets things be removed all the same.
+    if options.recursive {
+        match vfs.remove_directory(path, options) {
+            Err(DoorError::Store { cause: StoreError::NotADirectory, .. }) => {}
+            removed => return Ok(removed?),
+        }
+    }
+    match vfs.remove_file(path, options) {
+        Err(DoorError::Store { path, cause: StoreError::IsADirectory }) => Err(Failure::invalid(format!(
+            "`{path}` is a directory; say -r to remove it with all that it holds"
+        ))),
+        removed => Ok(removed?),
+    }
+}

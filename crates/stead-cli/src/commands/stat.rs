@@ -1,0 +1,49 @@
+use stead::Kind;
+use stead::vfs::Stat;
+
+use crate::failure::{Ended, Failure};
+use crate::session::Session;
+use crate::{human, json};
+
+/// Show what is known of paths
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to look at
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<String>,
+    /// Look at a symlink itself
+    #[arg(short = 'P', long)]
+    no_follow: bool,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("stat")?;
+    session.each(&args.paths, |session, path| {
+        let stat = if args.no_follow { vfs.stat_link(path)? } else { vfs.stat(path)? };
+        if session.wants_json() { session.json(&json::stat(&stat)) } else { print(&stat, session) }
+    })
+}
+
+fn print(stat: &Stat, session: &mut Session) -> Result<(), Failure> {
+    let size = match stat.kind {
+        Kind::File => Some(format!("{} ({} bytes)", human::size(stat.size), stat.size)),
+        _ => None,
+    };
+    let rows = [
+        ("path", Some(stat.path.to_string())),
+        ("kind", Some(stat.kind.to_string())),
+        ("size", size),
+        ("mode", Some(human::mode(stat.kind, stat.mode))),
+        ("created", stat.created.map(|time| time.to_string())),
+        ("modified", stat.modified.map(|time| time.to_string())),
+        ("type", stat.mime.map(str::to_owned)),
+        ("scope", stat.scope.map(|scope| scope.to_string())),
+        ("tag", stat.tag.map(|tag| tag.to_string())),
+    ];
+    for (name, value) in rows {
+        if let Some(value) = value {
+            session.line(format_args!("{name:9} {value}"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+use serde_json::json;
+use stead::vfs::{WalkQuery, Walked};
+
+use crate::failure::{Ended, Exit, Failure};
+use crate::session::{Colour, Session};
+use crate::{human, json};
+
+/// Draw everything below a directory
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where to begin
+    #[arg(default_value = "/")]
+    path: String,
+    /// How deep to go
+    #[arg(short, long, value_name = "N")]
+    depth: Option<usize>,
+    /// Show at most so many entries
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    limit: usize,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("tree")?;
+    let query = WalkQuery {
+        depth: args.depth.unwrap_or(usize::MAX),
+        limit: args.limit.saturating_add(1),
+        ..WalkQuery::default()
+    };
+    let top = vfs.stat(&args.path)?.path;
+    let mut found = vfs.walk(&top, &query)?;
+    let truncated = found.len() > args.limit;
+    found.truncate(args.limit);
+    if session.wants_json() {
+        let entries: Vec<_> = found.iter().map(json::walked).collect();
+        session.json(&json!({ "path": top.to_string(), "entries": entries, "truncated": truncated }))?;
+        return Ok(Exit::OK);
+    }
+    session.line(&top)?;
+    let top = if top.is_root() { String::new() } else { top.to_string() };
+    draw(&top, &found, session)?;
+    if truncated {
+        session.say(format_args!("There is more than {}; raise --limit to see it.", args.limit));
+    }
+    Ok(Exit::OK)
+}
+
+fn draw(top: &str, found: &[Walked], session: &mut Session) -> Result<(), Failure> {
+    let components: Vec<Vec<&str>> = found
+        .iter()
+        .map(|entry| {
+            entry.path.strip_prefix(top).unwrap_or(&entry.path).trim_start_matches('/').split('/').collect()
+        })
+        .collect();
+    let lasts = last_ones(&components.iter().map(Vec::len).collect::<Vec<_>>());
+    // For each level, whether the entry that is open there is the last of its directory.
+    let mut open = Vec::new();
+    for ((entry, names), is_last) in found.iter().zip(&components).zip(lasts) {
+        open.truncate(names.len() - 1);
+        let mut line: String = open.iter().map(|&last| if last { "    " } else { "\u{2502}   " }).collect();
+        line.push_str(if is_last { "\u{2514}\u{2500}\u{2500} " } else { "\u{251c}\u{2500}\u{2500} " });
+        let name = names.last().copied().unwrap_or_default();
+        let mark = human::mark(entry.kind);
+        let name = if mark == "/" { session.paint(Colour::Blue, name) } else { name.to_owned() };
+        session.line(format_args!("{line}{name}{mark}"))?;
+        open.resize(names.len() - 1, false);
+        open.push(is_last);
+    }
+    Ok(())
+}
+
+/// For entries in the order of a walk, by their depths: whether each is the last in its directory.
+fn last_ones(depths: &[usize]) -> Vec<bool> {
+    let deepest = depths.iter().copied().max().unwrap_or(0);
+    // Seen from the end: whether an entry of that depth has come since the last shallower one.
+    let mut followed = vec![false; deepest + 1];
+    let mut lasts: Vec<_> = depths
+        .iter()
+        .rev()
+        .map(|&depth| {
+            let is_last = !followed[depth];
+            followed[depth] = true;
+            followed[depth + 1..].fill(false);
+            is_last
+        })
+        .collect();
+    lasts.reverse();
+    lasts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_each_directory_is_known() {
+        //          a     a/x    a/y    a/y/z  b
+        let lasts = [false, false, true, true, true];
+        assert_eq!(last_ones(&[1, 2, 2, 3, 1]), lasts);
+        assert_eq!(last_ones(&[]), [false; 0]);
+    }
+}

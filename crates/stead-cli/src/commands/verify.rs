@@ -1,0 +1,47 @@
+use serde_json::json;
+use stead::Stores;
+
+use crate::failure::{Ended, Exit};
+use crate::human;
+use crate::progress::Progress;
+use crate::session::Session;
+
+/// Check everything that is stored, and say what is wrong
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(super) fn run(_: Args, session: &mut Session) -> Ended {
+    let config = session.config()?;
+    let progress = Progress::new(session);
+    let verified = Stores::of(&config).verify(&mut |store, done| {
+        progress.show(|| format!("{store}: {}", human::count(done, "piece", "pieces")))
+    });
+    drop(progress);
+    let mut exit = Exit::OK;
+    for (store, found) in verified? {
+        if !found.problems.is_empty() {
+            exit = Exit::INTERNAL;
+        }
+        if session.wants_json() {
+            session.json(&json!({
+                "store": store,
+                "entries": found.entries,
+                "contents": found.contents,
+                "unreferenced": found.unreferenced,
+                "problems": found.problems,
+            }))?;
+            continue;
+        }
+        let entries = human::count(found.entries, "entry", "entries");
+        let contents = human::count(found.contents, "piece of content", "pieces of content");
+        let verdict = match found.problems.len() as u64 {
+            0 => "nothing is wrong".to_owned(),
+            problems => human::count(problems, "problem", "problems"),
+        };
+        session.line(format_args!("{store}: {entries}, {contents}: {verdict}"))?;
+        for problem in &found.problems {
+            session.line(format_args!("  {problem}"))?;
+        }
+    }
+    Ok(exit)
+}

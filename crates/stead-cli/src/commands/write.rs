@@ -1,0 +1,42 @@
+use stead::VersionTag;
+use stead::vfs::WriteOptions;
+
+use super::content::Content;
+use crate::failure::{Ended, Exit};
+use crate::json;
+use crate::session::Session;
+
+/// Write a whole file, from an argument or from standard input
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file
+    path: String,
+    #[command(flatten)]
+    content: Content,
+    /// Only if nothing is there
+    #[arg(long)]
+    create_only: bool,
+    /// Only if the file is in this state, as `stat` tells it
+    #[arg(long, value_name = "TAG", conflicts_with = "create_only")]
+    if_match: Option<VersionTag>,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("write")?;
+    let mut options = WriteOptions::new();
+    if args.create_only {
+        options = options.create_only();
+    }
+    if let Some(tag) = args.if_match {
+        options = options.if_match(tag);
+    }
+    let written = match args.content.given() {
+        Some(content) => vfs.write_with(&args.path, content, &options)?,
+        None => vfs.write_from(&args.path, &mut std::io::stdin().lock(), &options)?,
+    };
+    if session.wants_json() {
+        session.json(&json::written(&written))?;
+    }
+    session.say(format_args!("{} {}", if written.created { "Created" } else { "Wrote" }, written.path));
+    Ok(Exit::OK)
+}

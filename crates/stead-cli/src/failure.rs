@@ -1,0 +1,133 @@
+//! How a command ends, and what it says if it can't do what it was asked for.
+
+use std::io;
+use std::process::ExitCode;
+
+use stead::ErrorKind;
+use stead::config::ConfigError;
+
+/// The exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Exit(u8);
+
+impl Exit {
+    /// It is done.
+    pub(crate) const OK: Exit = Exit(0);
+    /// The answer is no.
+    pub(crate) const NO: Exit = Exit(1);
+    /// The call or the configuration is wrong.
+    pub(crate) const USAGE: Exit = Exit(2);
+    /// Something is broken.
+    pub(crate) const INTERNAL: Exit = Exit(70);
+    /// It may work later.
+    pub(crate) const LATER: Exit = Exit(75);
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        exit.0.into()
+    }
+}
+
+impl From<ErrorKind> for Exit {
+    fn from(kind: ErrorKind) -> Exit {
+        match kind {
+            ErrorKind::NotFound
+            | ErrorKind::AlreadyExists
+            | ErrorKind::Denied
+            | ErrorKind::Conflict
+            | ErrorKind::TooLarge
+            | ErrorKind::Quota
+            | ErrorKind::Expired => Exit::NO,
+            ErrorKind::Invalid | ErrorKind::Unsupported => Exit::USAGE,
+            ErrorKind::Unavailable => Exit::LATER,
+            ErrorKind::Corrupt => Exit::INTERNAL,
+        }
+    }
+}
+
+/// Why a command went no further.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The library said so.
+    Stead(stead::Error),
+    /// The command itself did.
+    Said(ErrorKind, String),
+    /// Whoever read the output has gone: nothing is left to say.
+    ReaderGone,
+}
+
+/// How a command went.
+pub(crate) type Ended = Result<Exit, Failure>;
+
+impl Failure {
+    /// The call makes no sense.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Failure::Said(ErrorKind::Invalid, message.into())
+    }
+
+    /// What the host said of something that the user named, or of the output.
+    pub(crate) fn host(what: impl Into<String>, cause: io::Error) -> Self {
+        stead::Error::Host { what: what.into(), cause }.into()
+    }
+
+    /// The kind, unless there is no one to tell.
+    pub(crate) fn kind(&self) -> Option<ErrorKind> {
+        match self {
+            Failure::Stead(error) => Some(error.kind()),
+            Failure::Said(kind, _) => Some(*kind),
+            Failure::ReaderGone => None,
+        }
+    }
+
+    /// What is said about it.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Failure::Stead(error) => error.to_string(),
+            Failure::Said(_, message) => message.clone(),
+            Failure::ReaderGone => String::new(),
+        }
+    }
+
+    /// Whether the message says by itself where it comes from: `stead.toml:3:1: …`.
+    pub(crate) fn names_its_place(&self) -> bool {
+        matches!(self, Failure::Stead(stead::Error::Config(ConfigError::Wrong(_))))
+    }
+}
+
+impl From<stead::Error> for Failure {
+    fn from(error: stead::Error) -> Self {
+        match error {
+            // Whoever read from the pipe has gone.
+            stead::Error::Host { cause, .. } if cause.kind() == io::ErrorKind::BrokenPipe => {
+                Failure::ReaderGone
+            }
+            error => Failure::Stead(error),
+        }
+    }
+}
+
+impl From<stead::DoorError> for Failure {
+    fn from(error: stead::DoorError) -> Self {
+        Failure::Stead(error.into())
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Failure::Stead(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_user_may_repeat_is_told_from_what_is_broken() {
+        assert_eq!(Exit::from(ErrorKind::Denied), Exit::NO);
+        assert_eq!(Exit::from(ErrorKind::Unsupported), Exit::USAGE);
+        assert_eq!(Exit::from(ErrorKind::Unavailable), Exit::LATER);
+        assert_eq!(Exit::from(ErrorKind::Corrupt), Exit::INTERNAL);
+    }
+}

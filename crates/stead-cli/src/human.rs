@@ -1,0 +1,92 @@
+//! Values as people read them.
+
+use stead::name::escaped;
+use stead::{Kind, Timestamp};
+
+/// A size in a few characters: `12 B`, `3.4 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    // What would round up to 1024 is 1.0 of the next unit.
+    while value >= 1023.95 && unit < UNITS.len() - 1 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// A time to the minute, in UTC.
+pub(crate) fn time(time: Option<Timestamp>) -> String {
+    match time {
+        Some(time) => time.to_string().chars().take(16).map(|c| if c == 'T' { ' ' } else { c }).collect(),
+        None => "-".into(),
+    }
+}
+
+/// Kind and mode, as `ls -l` has them: `drwxr-xr-x`.
+pub(crate) fn mode(kind: Kind, mode: u32) -> String {
+    let letter = match kind {
+        Kind::File => '-',
+        Kind::Directory => 'd',
+        Kind::Symlink => 'l',
+        Kind::Special(_) => 's',
+    };
+    let bits = (0..9).rev().map(|bit| {
+        let name = ['x', 'w', 'r'][bit as usize % 3];
+        if mode & (1 << bit) != 0 { name } else { '-' }
+    });
+    std::iter::once(letter).chain(bits).collect()
+}
+
+/// What follows a name, to tell what has it: `/`, `@`.
+pub(crate) fn mark(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "",
+        Kind::Directory => "/",
+        Kind::Symlink => "@",
+        Kind::Special(_) => "|",
+    }
+}
+
+/// "1 file", "2 files".
+pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// Text of a file that can't drive a terminal; tabs stay.
+pub(crate) fn harmless(text: &str) -> String {
+    let parts: Vec<_> = text.split('\t').map(|part| escaped(part.as_bytes()).to_string()).collect();
+    parts.join("\t")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_stay_short() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(1024), "1.0 KiB");
+        assert_eq!(size((1 << 20) - 1), "1.0 MiB");
+        assert_eq!(size(3_565_158), "3.4 MiB");
+        assert_eq!(size(u64::MAX), "16.0 EiB");
+    }
+
+    #[test]
+    fn modes_and_times_look_as_in_ls() {
+        assert_eq!(mode(Kind::Directory, 0o755), "drwxr-xr-x");
+        assert_eq!(mode(Kind::File, 0o604), "-rw----r--");
+        assert_eq!(time(Some(Timestamp(951_826_154_987_654_321))), "2000-02-29 12:09");
+        assert_eq!(time(None), "-");
+    }
+
+    #[test]
+    fn a_line_of_a_file_cannot_drive_a_terminal() {
+        assert_eq!(harmless("a\tb\x1b[31mc"), "a\tb\\u{1b}[31mc");
+    }
+}

@@ -1,0 +1,57 @@
+//! How long work goes on: a line on a terminal, nothing elsewhere.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use stead::transfer::{LeftOut, Totals, Watch};
+
+use crate::human;
+use crate::session::Session;
+
+/// A line that tells how far the work has come.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    pub(crate) fn new(session: &Session) -> Self {
+        if !session.shows_progress() {
+            return Progress { bar: ProgressBar::hidden() };
+        }
+        let style = ProgressStyle::with_template("{spinner} {msg}  {elapsed}");
+        let bar = ProgressBar::new_spinner().with_style(style.expect("the template is one"));
+        bar.enable_steady_tick(Duration::from_millis(120));
+        Progress { bar }
+    }
+
+    /// Shows this now.
+    pub(crate) fn show(&self, message: impl FnOnce() -> String) {
+        if !self.bar.is_hidden() {
+            self.bar.set_message(message());
+        }
+    }
+}
+
+impl Watch for Progress {
+    fn moved(&mut self, totals: &Totals) {
+        self.show(|| {
+            format!("{}, {}", human::count(totals.files, "file", "files"), human::size(totals.bytes))
+        });
+    }
+
+    fn left_out(&mut self, left_out: &LeftOut) {
+        let LeftOut { path, reason } = left_out;
+        // A sentence of the door names the path by itself.
+        let named = reason.starts_with(&format!("`{path}`"));
+        self.bar.suspend(|| match named {
+            true => eprintln!("stead: left out: {reason}"),
+            false => eprintln!("stead: left out `{path}`: {reason}"),
+        });
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

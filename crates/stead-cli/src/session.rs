@@ -1,0 +1,182 @@
+//! What every command has: the global options, the configuration behind them, and somewhere to write to.
+//!
+//! Data goes to stdout; what is said to a person goes to stderr.
+
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::path::PathBuf;
+
+use serde_json::Value;
+use stead::{Config, Stead, Vfs};
+
+use crate::failure::{Ended, Exit, Failure};
+use crate::json;
+
+/// Options that every command takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Globals {
+    /// The configuration; otherwise ./stead.toml, then ~/.config/stead/stead.toml
+    #[arg(long, global = true, value_name = "FILE", env = "STEAD_CONFIG", hide_env_values = true)]
+    config: Option<PathBuf>,
+    /// Print JSON, one document a line
+    #[arg(long, global = true)]
+    json: bool,
+    /// The agent to act as; not needed where only one is configured
+    #[arg(long, global = true, value_name = "NAME", env = "STEAD_AGENT", hide_env_values = true)]
+    agent: Option<String>,
+}
+
+/// One run of the binary.
+pub(crate) struct Session {
+    globals: Globals,
+    stdout: BufWriter<StdoutLock<'static>>,
+    styled: bool,
+}
+
+impl Session {
+    pub(crate) fn new(globals: Globals) -> Self {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let styled = io::stdout().is_terminal() && !no_color;
+        Session { globals, stdout: BufWriter::with_capacity(64 << 10, io::stdout().lock()), styled }
+    }
+
+    /// Whether JSON is wanted.
+    pub(crate) fn wants_json(&self) -> bool {
+        self.globals.json
+    }
+
+    /// Whether a person looks at stdout.
+    pub(crate) fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
+    /// Whether a progress bar has someone to look at it.
+    pub(crate) fn shows_progress(&self) -> bool {
+        !self.globals.json && io::stderr().is_terminal()
+    }
+
+    /// The configuration file that is named, or found.
+    pub(crate) fn config_file(&self) -> Result<PathBuf, Failure> {
+        Ok(Config::find(self.globals.config.as_deref())?)
+    }
+
+    /// The configuration.
+    pub(crate) fn config(&self) -> Result<Config, Failure> {
+        Ok(Config::load(&self.config_file()?)?)
+    }
+
+    /// The stead of the agent that is acted as.
+    pub(crate) fn stead(&self) -> Result<Stead, Failure> {
+        let config = self.config()?;
+        let agent = match &self.globals.agent {
+            Some(agent) => agent,
+            None => only_agent(&config)?,
+        };
+        Ok(Stead::open(&config, agent)?)
+    }
+
+    /// Its door, for one operation of this command.
+    pub(crate) fn vfs(&self, command: &'static str) -> Result<Vfs, Failure> {
+        Ok(self.stead()?.vfs().operation(command))
+    }
+
+    /// Where data goes.
+    pub(crate) fn out(&mut self) -> &mut impl Write {
+        &mut self.stdout
+    }
+
+    /// Prints a line of data.
+    pub(crate) fn line(&mut self, line: impl std::fmt::Display) -> Result<(), Failure> {
+        self.wrote(|out| writeln!(out, "{line}"))
+    }
+
+    /// Prints a document.
+    pub(crate) fn json(&mut self, value: &Value) -> Result<(), Failure> {
+        self.line(value)
+    }
+
+    /// Writes data; a reader that has gone ends the command.
+    pub(crate) fn wrote(
+        &mut self,
+        write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        write(&mut self.stdout).map_err(|error| Failure::host("the output can't be written", error))
+    }
+
+    /// Says something to the person.
+    pub(crate) fn say(&self, message: impl std::fmt::Display) {
+        if !self.globals.json {
+            eprintln!("{message}");
+        }
+    }
+
+    /// Text in a colour, where there is someone to see it.
+    pub(crate) fn paint(&self, colour: Colour, text: impl std::fmt::Display) -> String {
+        if self.styled { format!("\x1b[{}m{text}\x1b[0m", colour as u8) } else { text.to_string() }
+    }
+
+    /// Says why something did not happen, and returns how that ends.
+    pub(crate) fn report(&mut self, failure: &Failure) -> Exit {
+        let Some(kind) = failure.kind() else { return Exit::OK };
+        let message = failure.message();
+        if self.globals.json {
+            let told = self.json(&json::error(kind.code(), &message));
+            return told.map_or(Exit::OK, |()| kind.into());
+        }
+        // What was printed before comes first, also where both go to one terminal.
+        let _ = self.stdout.flush();
+        let prefix = if failure.names_its_place() { "" } else { "stead: " };
+        eprintln!("{prefix}{message}");
+        kind.into()
+    }
+
+    /// Does the same for each of several things; one that fails does not keep the others from happening.
+    pub(crate) fn each<T>(
+        &mut self,
+        items: impl IntoIterator<Item = T>,
+        mut act: impl FnMut(&mut Session, T) -> Result<(), Failure>,
+    ) -> Ended {
+        let mut exit = Exit::OK;
+        for item in items {
+            match act(self, item) {
+                Ok(()) => {}
+                Err(Failure::ReaderGone) => return Err(Failure::ReaderGone),
+                Err(failure) => exit = exit.max(self.report(&failure)),
+            }
+        }
+        Ok(exit)
+    }
+
+    /// Brings out what is still buffered.
+    pub(crate) fn finish(&mut self) -> Exit {
+        match self.stdout.flush() {
+            Ok(()) => Exit::OK,
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::OK,
+            Err(error) => {
+                eprintln!("stead: the output can't be written: {}", error.kind());
+                Exit::LATER
+            }
+        }
+    }
+}
+
+/// The colours in use.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+pub(crate) enum Colour {
+    Green = 32,
+    Blue = 34,
+    Magenta = 35,
+    Cyan = 36,
+}
+
+fn only_agent(config: &Config) -> Result<&String, Failure> {
+    let mut names = config.agents.keys();
+    match (names.next(), names.next()) {
+        (Some(only), None) => Ok(only),
+        (None, _) => Err(Failure::invalid("the configuration has no agent; add [agents.NAME] to it")),
+        _ => {
+            let names: Vec<_> = config.agents.keys().map(|name| format!("`{name}`")).collect();
+            Err(Failure::invalid(format!("which agent? say --agent with one of {}", names.join(", "))))
+        }
+    }
+}

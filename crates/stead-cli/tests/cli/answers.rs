@@ -1,0 +1,294 @@
+//! What commands answer: exit codes, JSON, and names that try to mislead.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::common::Place;
+use insta::assert_snapshot;
+
+#[test]
+fn exit_codes_tell_no_from_wrong_usage() {
+    let place = Place::new();
+    let code = |args: &[&str]| place.stead(args.iter().copied()).status.code().unwrap();
+    assert_eq!(code(&["cat", "/project/README.md"]), 0);
+    assert_eq!(code(&["cat", "/project/nothing"]), 1);
+    assert_eq!(code(&["cat", "/elsewhere"]), 1);
+    assert_eq!(code(&["write", "/project/x", "y"]), 1);
+    assert_eq!(code(&["write", "/notes/x", "y"]), 0);
+    assert_eq!(code(&["write", "--create-only", "/notes/x", "y"]), 1);
+    assert_eq!(code(&["write", "--if-match", "1", "/notes/x", "y"]), 1);
+    assert_eq!(code(&["write", "--if-match", "none", "/notes/x", "y"]), 2);
+    assert_eq!(code(&["rm", "/notes/nothing"]), 1);
+    assert_eq!(code(&["rm", "-f", "/notes/nothing"]), 0);
+    assert_eq!(code(&["cat", "/../x"]), 2);
+    assert_eq!(code(&["grep", "("]), 2);
+    assert_eq!(code(&["grep", "no such text"]), 1);
+    assert_eq!(code(&["nonsense"]), 2);
+    assert_eq!(code(&["--help"]), 0);
+    assert_eq!(code(&["--agent", "other", "ls"]), 2);
+    assert_eq!(code(&["--config", "missing.toml", "ls"]), 2);
+}
+
+#[test]
+fn each_of_several_is_tried() {
+    let place = Place::new();
+    assert_snapshot!(place.run(["cat", "/project/nothing", "/project/README.md", "/project"]), @r#"
+    # Hello
+    The quick brown fox.
+    ! stead: `/project/nothing` does not exist; list its directory to see what does
+    ! stead: `/project` is a directory; list it instead, or name a file in it
+    exit 2
+    "#);
+}
+
+#[test]
+fn json_has_stable_fields() {
+    let place = Place::new();
+    let masked = |args: &[&str]| {
+        let said = place.run(args.iter().copied());
+        let mut shown = String::new();
+        // Times, tags and ids differ from run to run.
+        for part in said.split_inclusive(['"', ',', '}']) {
+            let bare = part.trim_end_matches(['"', ',', '}']);
+            let end = &part[bare.len()..];
+            let varies = (bare.len() > 8
+                && bare.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-'))
+                || (bare.len() == 24 && bare.ends_with('Z'));
+            shown.push_str(if varies { "*" } else { bare });
+            shown.push_str(end);
+        }
+        shown
+    };
+    assert_snapshot!(masked(&["--json", "write", "/notes/a.txt", "one\n"]), @r#"
+    {"created":true,"operation":"*","path":"/notes/a.txt","tag":"*","version":1}
+    "#);
+    assert_snapshot!(masked(&["--json", "edit", "/notes/a.txt", "one", "1"]), @r#"
+    {"created":false,"operation":"*","path":"/notes/a.txt","replaced":1,"tag":"*","version":2}
+    "#);
+    assert_snapshot!(masked(&["--json", "ls", "/notes"]), @r#"
+    {"cursor":null,"entries":[{"kind":"file","mode":"0644","modified":"*","name":"a.txt","size":2,"tag":"*","workspace":null}],"path":"/notes","total":1}
+    "#);
+    assert_snapshot!(masked(&["--json", "ls", "/"]), @r#"
+    {"cursor":null,"entries":[{"kind":"directory","mode":"0755","modified":null,"name":"notes","size":0,"tag":null,"workspace":"READ_WRITE"},{"kind":"directory","mode":"0755","modified":null,"name":"project","size":0,"tag":null,"workspace":"READ_ONLY"}],"path":"/","total":2}
+    "#);
+    assert_snapshot!(masked(&["--json", "stat", "/notes/a.txt"]), @r#"
+    {"created":"*","kind":"file","mime":"text/plain","mode":"0644","modified":"*","path":"/notes/a.txt","scope":"READ_WRITE","size":2,"tag":"*"}
+    "#);
+    assert_snapshot!(masked(&["--json", "cat", "/notes/a.txt"]), @r#"
+    {"content":"1\n","encoding":"utf-8","path":"/notes/a.txt","tag":"*"}
+    "#);
+    assert_snapshot!(masked(&["--json", "cat", "--offset", "1", "/notes/a.txt"]), @r#"
+    {"content":"1\n","count":1,"encoding":"utf-8","first":1,"lines":1,"next":null,"path":"/notes/a.txt","size":2,"tag":"*"}
+    "#);
+    assert_snapshot!(masked(&["--json", "grep", "fox"]), @r#"
+    {"files":[{"count":1,"lines":[{"match":true,"number":2,"text":"The quick brown fox."}],"path":"/project/README.md"}],"timed_out":false,"truncated":false}
+    "#);
+    assert_snapshot!(masked(&["--json", "glob", "*", "/notes"]), @r#"
+    {"entries":[{"kind":"file","mode":"0644","modified":"*","path":"/notes/a.txt","size":2,"tag":"*"}],"truncated":false}
+    "#);
+    assert_snapshot!(masked(&["--json", "cp", "/notes/a.txt", "/notes/b.txt"]), @r#"
+    {"from":"/notes/a.txt","operation":"*","tag":"*","to":"/notes/b.txt","version":3}
+    "#);
+    assert_snapshot!(masked(&["--json", "rm", "/notes/b.txt"]), @r#"
+    {"operation":"*","path":"/notes/b.txt","version":4}
+    "#);
+    assert_snapshot!(masked(&["--json", "import", "src", "/notes/src"]), @r#"
+    {"bytes":13,"directories":0,"files":1,"refused":0,"skipped":0,"symlinks":0,"unchanged":0}
+    "#);
+    assert!(place.run(["--json", "verify"]).contains(r#""problems":[],"store":"database""#));
+    assert_snapshot!(masked(&["--json", "config", "check"]), @r#"
+    {"file":"stead.toml","notes":[],"ok":true,"problems":[]}
+    "#);
+    assert_snapshot!(masked(&["--json", "write", "/project/x", "y"]), @r#"
+    {"error":{"code":"denied","message":"`/project/x` is in the Workspace `/project`, which is READ_ONLY: writing is not allowed there; you may write in `/notes`"}}
+    exit 1
+    "#);
+    assert_snapshot!(masked(&["--json", "ls", "--nonsense"]), @r#"
+    {"error":{"code":"invalid","message":"unexpected argument '--nonsense' found\n\n  tip: to pass '--nonsense' as a value, use '-- --nonsense'\n\nUsage: stead ls [OPTIONS] [PATH]...\n\nFor more information, try '--help'."}}
+    exit 2
+    "#);
+}
+
+#[test]
+fn a_name_cannot_forge_a_line_of_output() {
+    let place = Place::new();
+    place.file("evil\n-rw-r--r--  1 B  root\u{1b}[31m", "x");
+    assert_snapshot!(place.run(["ls", "/project"]), @r#"
+    README.md
+    evil\u{a}-rw-r--r--  1 B  root\u{1b}[31m
+    src/
+    "#);
+    assert_snapshot!(place.run(["tree", "/project"]), @r#"
+    /project
+    ├── README.md
+    ├── evil\u{a}-rw-r--r--  1 B  root\u{1b}[31m
+    └── src/
+        └── main.rs
+    "#);
+    assert_snapshot!(place.run(["ls", "/project/a\nb"]), @r#"
+    ! stead: `/project/a\u{a}b` holds the control character U+000A; use a name without it
+    exit 2
+    "#);
+    assert_snapshot!(place.run(["ls", "/project/README.md", "/project/\u{1b}[31m"]), @r#"
+    /project/README.md:
+    README.md
+    /project/\u{1b}[31m:
+    ! stead: `/project/\u{1b}[31m` holds the control character U+001B; use a name without it
+    exit 2
+    "#);
+}
+
+#[test]
+fn content_comes_from_standard_input_as_it_is() {
+    let place = Place::new();
+    let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    assert!(place.fed(["write", "/notes/binary", "-"], &bytes).status.success());
+    assert!(place.fed(["append", "/notes/binary"], b"end").status.success());
+    let read = place.stead(["cat", "/notes/binary"]).stdout;
+    assert_eq!(read, [&bytes, &b"end"[..]].concat());
+    let part = place.stead(["cat", "--bytes", "--offset", "299998", "--limit", "4", "/notes/binary"]).stdout;
+    assert_eq!(part, [&bytes[299_998..], b"en"].concat());
+    let json = place.run(["--json", "cat", "--bytes", "--offset", "253", "--limit", "3", "/notes/binary"]);
+    assert!(json.contains(r#""content":"/f7/","encoding":"base64""#), "{json}");
+}
+
+#[test]
+fn lines_longer_than_one_call_are_printed_whole() {
+    let place = Place::new();
+    let text = format!("first\n{}\nlast\n", "x".repeat(700_000));
+    place.fed(["write", "/notes/long"], text.as_bytes());
+    assert_eq!(place.stead(["cat", "--lines", "1:", "/notes/long"]).stdout, text.as_bytes());
+    assert_eq!(place.stead(["cat", "--lines", "3", "/notes/long"]).stdout, b"last\n");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let place = Place::new();
+    place.fed(["write", "/notes/large"], &vec![b'x'; 4 << 20]);
+    let mut command = place.command(["cat", "/notes/large"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
+}
+
+#[test]
+fn a_listing_goes_on_where_it_ended() {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        place.stead(["write", &format!("/notes/{name}"), ""]);
+    }
+    assert_snapshot!(place.run(["ls", "--limit", "2", "/notes"]), @r#"
+    a
+    b
+    ! 2 of 3; go on with --cursor 62
+    "#);
+    assert_snapshot!(place.run(["ls", "--limit", "2", "--cursor", "62", "/notes"]), @"c");
+}
+
+#[test]
+fn the_agent_has_to_be_named_where_there_are_several() {
+    let place = Place::empty();
+    place.file(
+        "stead.toml",
+        r#"
+[stores.a]
+kind = "virtual"
+[stores.gone]
+kind = "physical"
+path = "gone"
+[[agents.one.workspaces]]
+prefix = "/a"
+scope = "rw"
+store = "a"
+[[agents.two.workspaces]]
+prefix = "/gone"
+scope = "ro"
+store = "gone"
+"#,
+    );
+    assert_snapshot!(place.run(["ls"]), @r#"
+    ! stead: which agent? say --agent with one of `one`, `two`
+    exit 2
+    "#);
+    assert_snapshot!(place.run(["--agent", "three", "ls"]), @r#"
+    ! stead: there is no agent `three`; there are `one`, `two`
+    exit 2
+    "#);
+    // Only the Stores of the agent are opened, so a missing one of another agent is no obstacle.
+    assert_snapshot!(place.run(["--agent", "one", "ls"]), @"a/");
+    assert_snapshot!(place.run(["--agent", "two", "ls"]), @r#"
+    ! stead: the Store `gone` can't be opened: its directory is not there; make it, or correct its `path`
+    exit 2
+    "#);
+    assert_snapshot!(place.run(["config", "check"]), @r#"
+    stead.toml: the directory of the Store `gone`, `gone`, is not there
+    exit 2
+    "#);
+}
+
+#[test]
+fn a_wrong_configuration_is_told_with_its_lines() {
+    let place = Place::empty();
+    place.file("stead.toml", "[stores.a]\nkind = \"virtul\"\n\n[agents.x]\nworkspace = 1\n");
+    assert_snapshot!(place.run(["config", "check"]), @r#"
+    stead.toml:2:8: `kind` can't be `virtul`; did you mean `virtual`?
+    stead.toml:5:1: `workspace` is no key of `agents.x`; did you mean `workspaces`?
+    exit 2
+    "#);
+    assert_snapshot!(place.run(["ls"]), @r#"
+    ! stead.toml:2:8: `kind` can't be `virtul`; did you mean `virtual`?
+    ! stead.toml:5:1: `workspace` is no key of `agents.x`; did you mean `workspaces`?
+    exit 2
+    "#);
+    assert_snapshot!(place.run(["--json", "config", "check"]), @r#"
+    {"file":"stead.toml","notes":[],"ok":false,"problems":[{"column":8,"line":2,"message":"`kind` can't be `virtul`; did you mean `virtual`?"},{"column":1,"line":5,"message":"`workspace` is no key of `agents.x`; did you mean `workspaces`?"}]}
+    exit 2
+    "#);
+}
+
+#[test]
+fn trees_travel_in_and_out() {
+    let place = Place::new();
+    assert_snapshot!(place.run(["import", "src", "/notes/src"]), @"! Imported 1 file (13 B).");
+    assert_snapshot!(place.run(["import", "src", "/notes/src"]), @"! Imported 0 files (0 B), 1 was there already.");
+    assert_snapshot!(place.run(["import", ".", "/project/copy"]), @r#"
+    ! stead: `/project/copy` lies inside `.`, which can't be put into itself
+    exit 2
+    "#);
+    assert_snapshot!(place.run(["export", "/project", "out"]), @r#"
+    ! stead: `out` lies inside `/project`, which can't be put into itself
+    exit 2
+    "#);
+    assert_snapshot!(place.run(["export", "/project", "out.tar"]), @r#"
+    ! stead: `out.tar` lies inside `/project`, which can't be put into itself
+    exit 2
+    "#);
+    assert_snapshot!(place.run(["export", "/notes", "out"]), @"! Exported 1 file (13 B), 1 directory.");
+    assert_snapshot!(place.run(["export", "/notes", "out"]), @r#"
+    ! stead: `out` is not empty; name a new directory, or say --force to go on with this one
+    exit 1
+    "#);
+    assert_snapshot!(place.run(["export", "--force", "/notes", "out"]), @"! Exported 0 files (0 B), 1 was there already.");
+    assert_eq!(std::fs::read_to_string(place.path("out/src/main.rs")).unwrap(), "fn main() {}\n");
+    let archive = place.stead(["export", "/notes", "-"]).stdout;
+    assert_snapshot!(String::from_utf8_lossy(&place.fed(["import", "-", "/notes/again"], &archive).stderr), @"Imported 1 file (13 B), 1 directory.");
+    assert_eq!(place.run(["cat", "/notes/again/src/main.rs"]), "fn main() {}");
+    assert_snapshot!(place.run(["import", "README.md", "/notes"]), @r#"
+    ! stead: `README.md` is no tar archive
+    exit 2
+    "#);
+    assert_snapshot!(place.run(["import", "missing", "/notes"]), @r#"
+    ! stead: `missing` can't be read: there is no such file or directory
+    exit 1
+    "#);
+}
+
+#[test]
+fn completions_are_printed() {
+    let place = Place::empty();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(place.run(["completions", shell]).contains("completions"), "{shell}");
+    }
+}

@@ -1,0 +1,83 @@
+//! The real binary, run in a directory of its own.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A directory to run the binary in.
+pub(crate) struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    /// An empty one.
+    pub(crate) fn empty() -> Self {
+        Place { directory: tempfile::tempdir().unwrap() }
+    }
+
+    /// One with a small project and a configuration, as a newcomer has it.
+    pub(crate) fn new() -> Self {
+        let place = Place::empty();
+        place.file("README.md", "# Hello\nThe quick brown fox.\n");
+        place.file("src/main.rs", "fn main() {}\n");
+        assert!(place.stead(["init"]).status.success());
+        place
+    }
+
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.directory.path().join(below)
+    }
+
+    pub(crate) fn file(&self, below: &str, content: &str) {
+        let path = self.path(below);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn command<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
+        let nowhere = self.path("no-home");
+        command.args(args).current_dir(&self.directory).stdin(Stdio::null());
+        command.env_remove("STEAD_CONFIG").env_remove("STEAD_AGENT").env_remove("XDG_CONFIG_HOME");
+        command.env("HOME", nowhere);
+        command
+    }
+
+    pub(crate) fn stead<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// Runs it with something on standard input.
+    pub(crate) fn fed<'a>(&self, args: impl IntoIterator<Item = &'a str>, input: &[u8]) -> Output {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// Runs it, and returns all that it said and how it ended.
+    pub(crate) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> String {
+        told(&self.stead(args), self.directory.path())
+    }
+}
+
+/// Everything that a run said, as a person would see it.
+pub(crate) fn told(output: &Output, directory: &Path) -> String {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    for said in [&out, &err] {
+        assert!(!said.contains(directory.to_str().unwrap()), "a host path got out: {said}");
+    }
+    let mut told = out;
+    if !err.is_empty() {
+        told.push_str("! ");
+        told.push_str(&err.trim_end().replace('\n', "\n! "));
+        told.push('\n');
+    }
+    match output.status.code() {
+        Some(0) => {}
+        code => told.push_str(&format!("exit {}", code.unwrap())),
+    }
+    told.trim_end().to_owned()
+}

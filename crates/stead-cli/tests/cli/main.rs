@@ -1,0 +1,6 @@
+//! The real binary, as people and scripts meet it: the whole output is the expectation.
+#![allow(clippy::unwrap_used)]
+
+mod answers;
+mod common;
+mod first_minutes;

@@ -1,0 +1,261 @@
+//! A Store that fails on purpose, at a call of your choice.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::search::{FileHits, Grep, Walk};
+use crate::store::{
+    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, NodeId, OpenContent, Page, Place,
+    Sealed, Store, StoreError, StoreResult, Verified, Version, Whole,
+};
+
+/// What goes wrong. Calls are counted from 1, those of drafts and open contents included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing does.
+    Never,
+    /// This call fails before it reaches the Store.
+    Before(u64),
+    /// This call reaches the Store, and its answer is lost.
+    After(u64),
+    /// No call reaches the Store from this one on.
+    From(u64),
+}
+
+/// A Store around another that fails as it is told to.
+#[derive(Debug)]
+pub struct Faulty {
+    store: Arc<dyn Store>,
+    line: Arc<Line>,
+}
+
+impl Faulty {
+    /// The Store, with one fault.
+    pub fn new(store: Arc<dyn Store>, fault: Fault) -> Self {
+        Faulty { store, line: Arc::new(Line { fault, calls: AtomicU64::new(0) }) }
+    }
+
+    /// How many calls there were.
+    pub fn calls(&self) -> u64 {
+        self.line.calls.load(Ordering::SeqCst)
+    }
+}
+
+/// The line between a caller and a Store.
+#[derive(Debug)]
+struct Line {
+    fault: Fault,
+    calls: AtomicU64,
+}
+
+impl Line {
+    fn call<T>(&self, act: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
+        let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        match self.fault {
+            Fault::Before(fault) if number == fault => Err(broken()),
+            Fault::From(fault) if number >= fault => Err(broken()),
+            Fault::After(fault) if number == fault => {
+                drop(act());
+                Err(broken())
+            }
+            Fault::Never | Fault::Before(_) | Fault::After(_) | Fault::From(_) => act(),
+        }
+    }
+}
+
+fn broken() -> StoreError {
+    StoreError::unavailable("the line to the Store is broken")
+}
+
+impl Store for Faulty {
+    fn about(&self) -> About {
+        self.store.about()
+    }
+
+    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+        self.line.call(|| self.store.stat(at))
+    }
+
+    fn stat_many(&self, at: &[Place]) -> Vec<StoreResult<Attr>> {
+        let answers = self.line.call(|| Ok(self.store.stat_many(at)));
+        answers.unwrap_or_else(|_| at.iter().map(|_| Err(broken())).collect())
+    }
+
+    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+        self.line.call(|| self.store.read(at, limit))
+    }
+
+    fn read_many(&self, at: &[Place], limit: u64) -> Vec<StoreResult<Whole>> {
+        let answers = self.line.call(|| Ok(self.store.read_many(at, limit)));
+        answers.unwrap_or_else(|_| at.iter().map(|_| Err(broken())).collect())
+    }
+
+    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        let content = self.line.call(|| self.store.open(at))?;
+        Ok(Box::new(FaultyContent { content, line: self.line.clone() }))
+    }
+
+    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+        self.line.call(|| self.store.read_link(at))
+    }
+
+    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+        self.line.call(|| self.store.list(at, page))
+    }
+
+    fn walk(
+        &self,
+        at: &Place,
+        walk: &Walk,
+        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        self.line.call(|| self.store.walk(at, walk, visit))
+    }
+
+    fn grep(
+        &self,
+        at: &Place,
+        grep: &Grep,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        self.line.call(|| self.store.grep(at, grep, visit))
+    }
+
+    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+        let draft = self.line.call(|| self.store.draft(of))?;
+        Ok(Box::new(FaultyDraft { draft, line: self.line.clone() }))
+    }
+
+    fn apply(&self, change: Change) -> StoreResult<Applied> {
+        self.line.call(|| self.store.apply(change))
+    }
+
+    fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
+        self.line.call(|| self.store.changes_since(cursor, limit))
+    }
+
+    fn forget(&self, node: NodeId) {
+        self.store.forget(node);
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+        self.line.call(|| self.store.verify(progress))
+    }
+}
+
+struct FaultyContent {
+    content: Box<dyn OpenContent>,
+    line: Arc<Line>,
+}
+
+impl OpenContent for FaultyContent {
+    fn attr(&self) -> Attr {
+        self.content.attr()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+        self.line.call(|| self.content.read_at(offset, buffer))
+    }
+}
+
+struct FaultyDraft {
+    draft: Box<dyn Draft>,
+    line: Arc<Line>,
+}
+
+impl Draft for FaultyDraft {
+    fn size(&self) -> u64 {
+        self.draft.size()
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+        self.line.call(|| self.draft.read_at(offset, buffer))
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {
+        self.line.call(|| self.draft.write_at(offset, bytes))
+    }
+
+    fn set_size(&mut self, size: u64) -> StoreResult<()> {
+        self.line.call(|| self.draft.set_size(size))
+    }
+
+    fn seal(self: Box<Self>) -> StoreResult<Sealed> {
+        let FaultyDraft { draft, line } = *self;
+        line.call(|| draft.seal())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::store::{Content, Put};
+    use crate::testkit::ModelStore;
+    use crate::testkit::suite::subject::{at, change, write, write_with};
+
+    /// Three calls that lead to a file `a`, as far as they go, and whether the file is there afterwards.
+    fn draft_a_file(fault: Fault) -> (StoreResult<()>, bool, u64) {
+        let store = Arc::new(ModelStore::new());
+        let faulty = Faulty::new(store.clone(), fault);
+        let act = || {
+            let mut draft = faulty.draft(DraftOf::Nothing)?;
+            draft.write_at(0, b"1")?;
+            let content = Content::Sealed(draft.seal()?);
+            faulty.apply(change(vec![write_with(at("a"), content, Put::default())]))?;
+            Ok(())
+        };
+        (act(), store.stat(&at("a")).is_ok(), faulty.calls())
+    }
+
+    #[test]
+    fn without_a_fault_it_is_the_store_within() {
+        assert!(matches!(draft_a_file(Fault::Never), (Ok(()), true, 4)));
+    }
+
+    #[test]
+    fn a_call_fails_before_it_reaches_the_store() {
+        for call in 1..=4 {
+            let (result, made, calls) = draft_a_file(Fault::Before(call));
+            assert!(matches!(result, Err(StoreError::Unavailable { .. })));
+            assert!(!made);
+            assert_eq!(calls, call);
+        }
+        assert!(matches!(draft_a_file(Fault::Before(5)), (Ok(()), true, 4)));
+    }
+
+    #[test]
+    fn an_answer_is_lost_but_the_change_is_made() {
+        let (result, made, _) = draft_a_file(Fault::After(4));
+        assert!(matches!(result, Err(StoreError::Unavailable { .. })));
+        assert!(made);
+        let (result, made, _) = draft_a_file(Fault::After(3));
+        assert!(result.is_err() && !made);
+    }
+
+    #[test]
+    fn only_one_call_fails_or_all_from_then_on() {
+        for (fault, comes_back) in
+            [(Fault::Before(2), true), (Fault::After(2), true), (Fault::From(2), false)]
+        {
+            let faulty = Faulty::new(Arc::new(ModelStore::new()), fault);
+            faulty.apply(change(vec![write("a", "1")])).unwrap();
+            let open = faulty.open(&at("a"));
+            assert!(open.is_err());
+            assert_eq!(faulty.read(&at("a"), 9).is_ok(), comes_back);
+            let many = faulty.stat_many(&[at("a"), at("a")]);
+            assert_eq!((many.len(), many.iter().all(Result::is_ok)), (2, comes_back));
+        }
+    }
+
+    #[test]
+    fn open_content_fails_too() {
+        let faulty = Faulty::new(Arc::new(ModelStore::new()), Fault::From(3));
+        faulty.apply(change(vec![write("a", "1")])).unwrap();
+        let open = faulty.open(&at("a")).unwrap();
+        assert_eq!(open.attr().size, 1);
+        assert!(open.read_at(0, &mut [0]).is_err());
+    }
+}

@@ -1,0 +1,235 @@
+//! A plain model of what a Store holds and how it changes: maps in memory, and no cleverness.
+//!
+//! It is what a Store is compared with ([`model_run`]), and it is a Store itself ([`super::ModelStore`]).
+
+mod handles;
+mod moves;
+mod run;
+mod script;
+mod snapshot;
+mod steps;
+
+pub use run::model_run;
+pub use snapshot::{Snapshot, Thing, snapshot_of};
+pub(crate) use steps::Bytes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::clock::Timestamp;
+use crate::store::{Attr, Kind, LinkHit, NodeId, Place, StoreError, StorePath, StoreResult, VersionTag};
+
+/// The root's own id. It differs from [`NodeId::ROOT`], so that nobody comes to rely on the two being one.
+const ROOT: NodeId = NodeId(1);
+
+/// What a new file may do, as the umask of a careful host leaves it.
+const FILE_MODE: u32 = 0o644;
+/// What a new directory may do.
+const DIRECTORY_MODE: u32 = 0o755;
+/// What a symlink may do: it has no say.
+const SYMLINK_MODE: u32 = 0o777;
+
+/// A tree of files, directories and symlinks.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    nodes: BTreeMap<NodeId, Node>,
+    next_node: u64,
+    next_tag: u128,
+}
+
+/// A file, a directory or a symlink.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    parent: NodeId,
+    name: Vec<u8>,
+    body: Body,
+    mode: u32,
+    created: Timestamp,
+    modified: Timestamp,
+    changed: Timestamp,
+    tag: VersionTag,
+}
+
+/// What a node holds.
+#[derive(Debug, Clone)]
+pub(crate) enum Body {
+    File(Arc<Vec<u8>>),
+    Directory(BTreeMap<Vec<u8>, NodeId>),
+    Symlink(Vec<u8>),
+}
+
+impl Body {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Body::File(_) => Kind::File,
+            Body::Directory(_) => Kind::Directory,
+            Body::Symlink(_) => Kind::Symlink,
+        }
+    }
+}
+
+/// Where a place leads.
+enum Spot {
+    /// To something.
+    There(NodeId),
+    /// To nothing: these names are missing, the first of them in the directory `below`.
+    Nothing { below: NodeId, names: Vec<Vec<u8>> },
+}
+
+impl Tree {
+    /// An empty root.
+    pub(crate) fn new() -> Self {
+        let mut tree = Tree { nodes: BTreeMap::new(), next_node: ROOT.0, next_tag: 1 };
+        tree.add(ROOT, Vec::new(), Body::Directory(BTreeMap::new()), DIRECTORY_MODE, Timestamp::default());
+        tree
+    }
+
+    /// What lies at a place; a symlink itself.
+    pub(crate) fn find(&self, at: &Place) -> StoreResult<NodeId> {
+        match self.spot(at)? {
+            Spot::There(node) => Ok(node),
+            Spot::Nothing { .. } => Err(StoreError::NotFound),
+        }
+    }
+
+    /// The file at a place, and its bytes.
+    pub(crate) fn file(&self, at: &Place) -> StoreResult<(NodeId, &Arc<Vec<u8>>)> {
+        let id = self.find(at)?;
+        match &self.node(id).body {
+            Body::File(bytes) => Ok((id, bytes)),
+            Body::Directory(_) => Err(StoreError::IsADirectory),
+            Body::Symlink(target) => Err(LinkHit::at(at.path.depth(), target.clone())),
+        }
+    }
+
+    /// The directory at a place, and its names.
+    pub(crate) fn directory(&self, at: &Place) -> StoreResult<(NodeId, &BTreeMap<Vec<u8>, NodeId>)> {
+        let id = self.find(at)?;
+        match &self.node(id).body {
+            Body::Directory(names) => Ok((id, names)),
+            Body::File(_) => Err(StoreError::NotADirectory),
+            Body::Symlink(target) => Err(LinkHit::at(at.path.depth(), target.clone())),
+        }
+    }
+
+    /// The target of the symlink at a place.
+    pub(crate) fn link(&self, at: &Place) -> StoreResult<&[u8]> {
+        match &self.node(self.find(at)?).body {
+            Body::Symlink(target) => Ok(target),
+            Body::File(_) | Body::Directory(_) => Err(StoreError::Invalid("it is no symlink".to_owned())),
+        }
+    }
+
+    /// Attributes of a node.
+    pub(crate) fn attr(&self, id: NodeId) -> Attr {
+        let node = self.node(id);
+        let size = match &node.body {
+            Body::File(bytes) => bytes.len(),
+            Body::Symlink(target) => target.len(),
+            Body::Directory(_) => 0,
+        };
+        Attr {
+            node: id,
+            kind: node.body.kind(),
+            size: size as u64,
+            mode: node.mode,
+            created: Some(node.created),
+            modified: node.modified,
+            changed: node.changed,
+            tag: node.tag,
+        }
+    }
+
+    /// What a node holds, if there is such a node.
+    pub(crate) fn body(&self, id: NodeId) -> Option<&Body> {
+        self.nodes.get(&id).map(|node| &node.body)
+    }
+
+    /// Everything below a node with its path from there, sorted component by component.
+    pub(crate) fn below(&self, top: NodeId) -> Vec<(StorePath, NodeId)> {
+        let mut found = Vec::new();
+        self.collect(top, &StorePath::here(), &mut found);
+        found
+    }
+
+    fn collect(&self, id: NodeId, path: &StorePath, found: &mut Vec<(StorePath, NodeId)>) {
+        if let Body::Directory(names) = &self.node(id).body {
+            for (name, &child) in names {
+                let path = path.child(name);
+                found.push((path.clone(), child));
+                self.collect(child, &path, found);
+            }
+        }
+    }
+
+    /// What does not fit together.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let reached = self.below(ROOT);
+        for (path, id) in &reached {
+            let node = self.node(*id);
+            let named = path.split().is_some_and(|(_, name)| name == node.name);
+            let held = matches!(self.body(node.parent), Some(Body::Directory(names)) if names.get(&node.name) == Some(id));
+            if !named || !held {
+                problems.push(format!("`{path}` and its directory disagree"));
+            }
+        }
+        if reached.len() + 1 != self.nodes.len() {
+            problems.push(format!("{} nodes, but {} names", self.nodes.len() - 1, reached.len()));
+        }
+        problems
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        self.nodes.get(&id).expect("names lead to nodes")
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        self.nodes.get_mut(&id).expect("names lead to nodes")
+    }
+
+    fn spot(&self, at: &Place) -> StoreResult<Spot> {
+        let mut here = if at.from == NodeId::ROOT { ROOT } else { at.from };
+        if !self.nodes.contains_key(&here) {
+            return Err(StoreError::NotFound);
+        }
+        for (depth, name) in at.path.components().enumerate() {
+            match &self.node(here).body {
+                Body::Directory(names) => match names.get(name) {
+                    Some(&id) => here = id,
+                    None => {
+                        let names = at.path.components().skip(depth).map(<[u8]>::to_vec).collect();
+                        return Ok(Spot::Nothing { below: here, names });
+                    }
+                },
+                Body::File(_) => return Err(StoreError::NotADirectory),
+                // A node that is a symlink itself is no directory to start from, whoever holds it.
+                Body::Symlink(_) if depth == 0 => return Err(StoreError::NotADirectory),
+                Body::Symlink(target) => return Err(LinkHit::at(depth, target.clone())),
+            }
+        }
+        Ok(Spot::There(here))
+    }
+
+    fn is_at_or_below(&self, id: NodeId, top: NodeId) -> bool {
+        let mut here = id;
+        while here != top && here != ROOT {
+            here = self.node(here).parent;
+        }
+        here == top
+    }
+
+    fn add(&mut self, parent: NodeId, name: Vec<u8>, body: Body, mode: u32, at: Timestamp) -> NodeId {
+        let id = NodeId(self.next_node);
+        self.next_node += 1;
+        let tag = self.fresh_tag();
+        let node = Node { parent, name, body, mode, created: at, modified: at, changed: at, tag };
+        self.nodes.insert(id, node);
+        id
+    }
+
+    fn fresh_tag(&mut self) -> VersionTag {
+        self.next_tag += 1;
+        VersionTag(self.next_tag)
+    }
+}

@@ -1,0 +1,67 @@
+//! All that a Store holds at one moment, small enough to be kept for every version.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use super::{Body, ROOT, Tree};
+use crate::search::Walk;
+use crate::store::{Kind, Place, Store};
+
+/// What lies at each path, by the path's bytes.
+pub type Snapshot = BTreeMap<Vec<u8>, Thing>;
+
+/// What a snapshot says of one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Thing {
+    /// What it is.
+    pub kind: Kind,
+    /// Its permission bits; 0 for a symlink, whose bits mean nothing.
+    pub mode: u32,
+    /// How long it is.
+    pub size: u64,
+    /// BLAKE3 of a file's bytes or of a symlink's target; `None` for the rest.
+    pub holds: Option<blake3::Hash>,
+}
+
+/// All that a Store holds.
+///
+/// # Panics
+///
+/// If the Store fails to say.
+pub fn snapshot_of(store: &dyn Store) -> Snapshot {
+    let mut found = Vec::new();
+    let visit = &mut |it| {
+        found.push(it);
+        ControlFlow::Continue(())
+    };
+    store.walk(&Place::root(), &Walk::default(), visit).expect("a Store can be walked");
+    let thing = |it: crate::store::Found| {
+        let at = Place::path(it.path.clone());
+        let holds = match it.attr.kind {
+            Kind::File => Some(store.read(&at, u64::MAX).expect("a file that was found can be read").bytes),
+            Kind::Symlink => Some(store.read_link(&at).expect("a symlink that was found can be read")),
+            Kind::Directory | Kind::Special(_) => None,
+        };
+        let holds = holds.map(|bytes| blake3::hash(&bytes));
+        let mode = if it.attr.kind == Kind::Symlink { 0 } else { it.attr.mode };
+        (it.path.as_bytes().to_vec(), Thing { kind: it.attr.kind, mode, size: it.attr.size, holds })
+    };
+    found.into_iter().map(thing).collect()
+}
+
+impl Tree {
+    /// All that the model holds.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let thing = |(path, id): (crate::store::StorePath, _)| {
+            let attr = self.attr(id);
+            let holds = match &self.node(id).body {
+                Body::File(bytes) => Some(blake3::hash(bytes)),
+                Body::Symlink(target) => Some(blake3::hash(target)),
+                Body::Directory(_) => None,
+            };
+            let mode = if attr.kind == Kind::Symlink { 0 } else { attr.mode };
+            (path.as_bytes().to_vec(), Thing { kind: attr.kind, mode, size: attr.size, holds })
+        };
+        self.below(ROOT).into_iter().map(thing).collect()
+    }
+}

@@ -1,0 +1,295 @@
+//! How the model changes: one step after another on a copy, which takes the tree's place if all of them succeed.
+
+use std::sync::Arc;
+
+use super::moves::Failed;
+use super::{Body, DIRECTORY_MODE, FILE_MODE, ROOT, SYMLINK_MODE, Spot, Tree};
+use crate::clock::Timestamp;
+use crate::edit::Edit;
+use crate::store::{
+    ChangeKind, Changed, Content, Expect, Missing, NodeId, Outcome, Parents, Place, Put, Spare, Step,
+    StoreError, StoreResult, Subtree, Version,
+};
+
+/// A complete draft of the model: its bytes.
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
+
+/// What a change did to the model.
+pub(crate) struct Done {
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) changes: Vec<Changed>,
+}
+
+impl Tree {
+    /// Does all of the steps, or nothing.
+    pub(crate) fn apply(&mut self, steps: Vec<Step>, at: Timestamp, version: Version) -> StoreResult<Done> {
+        let mut doing = Doing { tree: self.clone(), at, version, changes: Vec::new() };
+        let mut outcomes = Vec::new();
+        for (index, step) in steps.into_iter().enumerate() {
+            outcomes.push(doing.step(step).map_err(|Failed(side, error)| error.in_step(index, side))?);
+        }
+        *self = doing.tree;
+        Ok(Done { outcomes, changes: doing.changes })
+    }
+}
+
+/// A change under way.
+pub(super) struct Doing {
+    pub(super) tree: Tree,
+    pub(super) at: Timestamp,
+    version: Version,
+    changes: Vec<Changed>,
+}
+
+/// Whether content takes the place of what is there, or follows it.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Whole,
+    AtTheEnd,
+}
+
+impl Doing {
+    fn step(&mut self, step: Step) -> Result<Outcome, Failed> {
+        Ok(match step {
+            Step::Write { at, content, put } => self.put(&at, content, &put, How::Whole)?,
+            Step::Append { at, content, put } => self.put(&at, content, &put, How::AtTheEnd)?,
+            Step::Edit { at, edit, expect, keep: _ } => self.edit(&at, &edit, expect)?,
+            Step::Mkdir { at, parents, mode } => self.mkdir(&at, parents, mode)?,
+            Step::Symlink { at, target, parents, expect } => self.symlink(&at, target, parents, expect)?,
+            Step::Remove { at, subtree, expect, missing, spare, keep: _ } => {
+                self.remove(&at, subtree, expect, missing, spare.as_ref())?
+            }
+            Step::Rename { from, to, replace, parents, expect, spare } => {
+                self.rename(&from, &to, replace, parents, expect, &spare)?
+            }
+            Step::Copy { from, to, replace, parents, spare, keep: _ } => {
+                self.copy(&from, &to, replace, parents, spare.as_ref())?
+            }
+            Step::SetAttr { at, mode, modified } => self.set_attr(&at, mode, modified)?,
+        })
+    }
+
+    fn put(&mut self, at: &Place, content: Content, put: &Put, how: How) -> StoreResult<Outcome> {
+        let content = match content {
+            Content::Bytes(bytes) => bytes,
+            Content::Sealed(sealed) => {
+                let foreign = || StoreError::Invalid("the draft is none of this Store's".to_owned());
+                sealed.into_inner::<Bytes>().ok_or_else(foreign)?.0
+            }
+        };
+        let (id, before) = match self.tree.spot(at)? {
+            Spot::There(_) => {
+                let (id, bytes) = self.tree.file(at)?;
+                let tag = self.tree.node(id).tag;
+                put.expect.check(Some(tag))?;
+                let whole = match how {
+                    How::Whole => content,
+                    How::AtTheEnd => [bytes.as_slice(), &content].concat(),
+                };
+                self.rewrite(id, whole);
+                (id, Some(tag))
+            }
+            Spot::Nothing { below, names } => {
+                need_parents(&names, put.parents)?;
+                put.expect.check(None)?;
+                (self.create(below, names, Body::File(Arc::new(content)), FILE_MODE), None)
+            }
+        };
+        let node = self.tree.node_mut(id);
+        node.mode = put.mode.unwrap_or(node.mode);
+        node.modified = put.modified.unwrap_or(node.modified);
+        Ok(Outcome { before, ..self.outcome(id, before.is_none()) })
+    }
+
+    fn edit(&mut self, at: &Place, edit: &Edit, expect: Expect) -> StoreResult<Outcome> {
+        let (id, bytes) = self.tree.file(at)?;
+        let tag = self.tree.node(id).tag;
+        expect.check(Some(tag))?;
+        let (edited, replaced) = edit.apply(bytes)?;
+        self.rewrite(id, edited);
+        Ok(Outcome { replaced, before: Some(tag), ..self.outcome(id, false) })
+    }
+
+    fn mkdir(&mut self, at: &Place, parents: Parents, mode: Option<u32>) -> StoreResult<Outcome> {
+        match self.tree.spot(at)? {
+            Spot::There(id) => match (&self.tree.node(id).body, parents) {
+                (Body::Directory(_), Parents::Create) => Ok(self.outcome(id, false)),
+                _ => Err(StoreError::AlreadyExists),
+            },
+            Spot::Nothing { below, names } => {
+                need_parents(&names, parents)?;
+                let mode = mode.unwrap_or(DIRECTORY_MODE);
+                let id = self.create(below, names, Body::Directory(Default::default()), mode);
+                Ok(self.outcome(id, true))
+            }
+        }
+    }
+
+    fn symlink(
+        &mut self,
+        at: &Place,
+        target: Vec<u8>,
+        parents: Parents,
+        expect: Expect,
+    ) -> StoreResult<Outcome> {
+        match self.tree.spot(at)? {
+            Spot::There(id) => {
+                if !matches!(self.tree.node(id).body, Body::Symlink(_)) {
+                    return Err(StoreError::AlreadyExists);
+                }
+                expect.check(Some(self.tree.node(id).tag))?;
+                self.tree.node_mut(id).body = Body::Symlink(target);
+                self.touch(id);
+                self.log_at(ChangeKind::Written, id);
+                Ok(self.outcome(id, false))
+            }
+            Spot::Nothing { below, names } => {
+                need_parents(&names, parents)?;
+                expect.check(None)?;
+                let id = self.create(below, names, Body::Symlink(target), SYMLINK_MODE);
+                Ok(self.outcome(id, true))
+            }
+        }
+    }
+
+    fn remove(
+        &mut self,
+        at: &Place,
+        subtree: Subtree,
+        expect: Expect,
+        missing: Missing,
+        spare: Option<&Spare>,
+    ) -> StoreResult<Outcome> {
+        let id = match (self.tree.find(at), missing) {
+            (Err(StoreError::NotFound), Missing::Fine) => return Ok(Outcome::default()),
+            (found, _) => found?,
+        };
+        not_the_root(id)?;
+        let is_directory = matches!(self.tree.node(id).body, Body::Directory(_));
+        match subtree {
+            Subtree::File if is_directory => return Err(StoreError::IsADirectory),
+            Subtree::EmptyDirectory | Subtree::Directory if !is_directory => {
+                return Err(StoreError::NotADirectory);
+            }
+            Subtree::File | Subtree::EmptyDirectory | Subtree::Directory | Subtree::Any => {}
+        }
+        expect.check(Some(self.tree.node(id).tag))?;
+        if subtree == Subtree::EmptyDirectory && self.holds_something(id) {
+            return Err(StoreError::NotEmpty);
+        }
+        self.spare(id, spare)?;
+        self.detach(id, ChangeKind::Removed);
+        self.drop_nodes(id);
+        Ok(Outcome::default())
+    }
+
+    fn set_attr(
+        &mut self,
+        at: &Place,
+        mode: Option<u32>,
+        modified: Option<Timestamp>,
+    ) -> StoreResult<Outcome> {
+        let id = self.tree.find(at)?;
+        let before = Some(self.tree.node(id).tag);
+        let (tag, now) = (self.tree.fresh_tag(), self.at);
+        let node = self.tree.node_mut(id);
+        node.mode = mode.unwrap_or(node.mode);
+        node.modified = modified.unwrap_or(node.modified);
+        (node.changed, node.tag) = (now, tag);
+        self.log_at(ChangeKind::Attributes, id);
+        Ok(Outcome { before, ..self.outcome(id, false) })
+    }
+
+    pub(super) fn outcome(&self, id: NodeId, created: bool) -> Outcome {
+        Outcome { attr: Some(self.tree.attr(id)), before: None, created, replaced: 0 }
+    }
+
+    fn rewrite(&mut self, id: NodeId, bytes: Vec<u8>) {
+        self.tree.node_mut(id).body = Body::File(Arc::new(bytes));
+        self.touch(id);
+        self.log_at(ChangeKind::Written, id);
+    }
+
+    /// Marks a node's content, or a directory's names, as changed now.
+    pub(super) fn touch(&mut self, id: NodeId) {
+        let (tag, now) = (self.tree.fresh_tag(), self.at);
+        let node = self.tree.node_mut(id);
+        (node.modified, node.changed, node.tag) = (now, now, tag);
+    }
+
+    fn create(&mut self, below: NodeId, names: Vec<Vec<u8>>, body: Body, mode: u32) -> NodeId {
+        let (parent, name) = self.make_parents(below, names);
+        let id = self.tree.add(parent, name.clone(), body, mode, self.at);
+        self.enter(id, parent, name, ChangeKind::Created);
+        id
+    }
+
+    /// Makes all of the names but the last into directories, and returns where the last goes.
+    pub(super) fn make_parents(&mut self, below: NodeId, mut names: Vec<Vec<u8>>) -> (NodeId, Vec<u8>) {
+        let last = names.pop().expect("a place that leads to nothing misses a name");
+        let parent = names.into_iter().fold(below, |parent, name| {
+            let body = Body::Directory(Default::default());
+            let id = self.tree.add(parent, name.clone(), body, DIRECTORY_MODE, self.at);
+            self.enter(id, parent, name, ChangeKind::Created);
+            id
+        });
+        (parent, last)
+    }
+
+    pub(super) fn whereabouts(&self, id: NodeId) -> (NodeId, Vec<u8>) {
+        let node = self.tree.node(id);
+        (node.parent, node.name.clone())
+    }
+
+    pub(super) fn enter(&mut self, id: NodeId, parent: NodeId, name: Vec<u8>, what: ChangeKind) {
+        if let Body::Directory(names) = &mut self.tree.node_mut(parent).body {
+            names.insert(name.clone(), id);
+        }
+        self.touch(parent);
+        self.changes.push(Changed { version: self.version, what, node: id, parent, name });
+    }
+
+    pub(super) fn detach(&mut self, id: NodeId, what: ChangeKind) {
+        let (parent, name) = self.whereabouts(id);
+        if let Body::Directory(names) = &mut self.tree.node_mut(parent).body {
+            names.remove(&name);
+        }
+        self.touch(parent);
+        self.changes.push(Changed { version: self.version, what, node: id, parent, name });
+    }
+
+    pub(super) fn drop_nodes(&mut self, top: NodeId) {
+        for (_, id) in self.tree.below(top) {
+            self.tree.nodes.remove(&id);
+        }
+        self.tree.nodes.remove(&top);
+    }
+
+    pub(super) fn log_at(&mut self, what: ChangeKind, id: NodeId) {
+        let (parent, name) = self.whereabouts(id);
+        self.changes.push(Changed { version: self.version, what, node: id, parent, name });
+    }
+
+    pub(super) fn holds_something(&self, id: NodeId) -> bool {
+        matches!(&self.tree.node(id).body, Body::Directory(names) if !names.is_empty())
+    }
+
+    pub(super) fn spare(&self, top: NodeId, spare: Option<&Spare>) -> StoreResult<()> {
+        let Some(spare) = spare else { return Ok(()) };
+        match self.tree.below(top).into_iter().find(|(path, _)| spare.covers(path.as_bytes())) {
+            Some((path, _)) => Err(StoreError::Spared { path: path.to_string() }),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn need_parents(names: &[Vec<u8>], parents: Parents) -> StoreResult<()> {
+    if names.len() > 1 && parents == Parents::Required { Err(StoreError::NotFound) } else { Ok(()) }
+}
+
+pub(super) fn not_the_root(id: NodeId) -> StoreResult<()> {
+    if id == ROOT {
+        return Err(StoreError::Invalid("the root can be neither removed nor renamed".to_owned()));
+    }
+    Ok(())
+}

@@ -1,0 +1,245 @@
+//! The model as a Store: in memory, behind one lock, as strict as the contract allows.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::model::{Body, Bytes, Tree};
+use crate::name::Name;
+use crate::search::{FileHits, Grep, Walk};
+use crate::store::{
+    About, Applied, Attr, Change, Changed, Draft, DraftOf, Entry, Feed, Found, Listing, OpenContent, Page,
+    Place, Sealed, Store, StoreError, StorePath, StoreResult, Verified, Version, Whole,
+};
+
+/// A Store for tests: every rule of the port, with nothing behind it.
+///
+/// It is slow on large trees, since every change copies the tree.
+#[derive(Debug)]
+pub struct ModelStore {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    tree: Tree,
+    version: Version,
+    changes: Vec<Changed>,
+}
+
+impl ModelStore {
+    /// An empty Store.
+    pub fn new() -> Self {
+        let state = State { tree: Tree::new(), version: Version(0), changes: Vec::new() };
+        ModelStore { state: Mutex::new(state) }
+    }
+
+    /// The tree as it is now. Visitors see this copy, so that they may call the Store while they visit.
+    fn now(&self) -> Tree {
+        self.state.lock().tree.clone()
+    }
+}
+
+impl Default for ModelStore {
+    fn default() -> Self {
+        ModelStore::new()
+    }
+}
+
+impl Store for ModelStore {
+    fn about(&self) -> About {
+        About { kind: "model", history: false, feed: true }
+    }
+
+    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+        let tree = &self.state.lock().tree;
+        Ok(tree.attr(tree.find(at)?))
+    }
+
+    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+        let tree = &self.state.lock().tree;
+        let (id, bytes) = tree.file(at)?;
+        let attr = tree.attr(id);
+        if attr.size > limit {
+            return Err(StoreError::TooLarge { size: attr.size, limit });
+        }
+        Ok(Whole { attr, bytes: bytes.to_vec() })
+    }
+
+    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        let tree = &self.state.lock().tree;
+        let (id, bytes) = tree.file(at)?;
+        Ok(Box::new(Opened { attr: tree.attr(id), bytes: bytes.clone() }))
+    }
+
+    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+        self.state.lock().tree.link(at).map(<[u8]>::to_vec)
+    }
+
+    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+        let tree = &self.state.lock().tree;
+        let (_, names) = tree.directory(at)?;
+        let is_after = |name: &[u8]| page.after.as_ref().is_none_or(|after| name > after.as_bytes());
+        let mut wanted = names.iter().filter(|(name, _)| is_after(name));
+        let entry = |(name, &id): (&Vec<u8>, &_)| {
+            let name = Name::new(&**name).expect("only names are kept");
+            Entry { name, attr: tree.attr(id) }
+        };
+        let entries = wanted.by_ref().take(page.limit).map(entry).collect();
+        Ok(Listing { entries, total: names.len() as u64, more: wanted.next().is_some() })
+    }
+
+    fn walk(
+        &self,
+        at: &Place,
+        walk: &Walk,
+        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        let tree = self.now();
+        let (top, _) = tree.directory(at)?;
+        for (path, id) in tree.below(top) {
+            if walk.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(StoreError::unavailable("the walk took too long; narrow it"));
+            }
+            if path.depth() > walk.depth || is_left_out(&path, &walk.skip) || !walk.wants(&path) {
+                continue;
+            }
+            if visit(Found { path, attr: tree.attr(id) }).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn grep(
+        &self,
+        at: &Place,
+        grep: &Grep,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        let tree = self.now();
+        let files = match tree.file(at) {
+            Ok((file, _)) => vec![(StorePath::here(), file)],
+            Err(StoreError::IsADirectory) => {
+                let mut files = tree.below(tree.find(at)?);
+                files.retain(|(path, _)| !is_left_out(path, &grep.skip) && grep.wants(path));
+                files
+            }
+            Err(error) => return Err(error),
+        };
+        let mut searcher = grep.searcher();
+        for (path, id) in files {
+            if grep.is_late() {
+                return Err(StoreError::unavailable("the search took too long; narrow it"));
+            }
+            let Some(Body::File(bytes)) = tree.body(id) else { continue };
+            let Some(hits) = searcher.search(bytes) else { continue };
+            if visit(FileHits { path, attr: Some(tree.attr(id)), hits }).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+        let bytes = match of {
+            DraftOf::Nothing => Vec::new(),
+            DraftOf::File(at) => self.state.lock().tree.file(at)?.1.to_vec(),
+        };
+        Ok(Box::new(Bytes(bytes)))
+    }
+
+    fn apply(&self, change: Change) -> StoreResult<Applied> {
+        let mut state = self.state.lock();
+        let version = Version(state.version.0 + 1);
+        let done = state.tree.apply(change.steps, change.operation.at, version)?;
+        if !done.changes.is_empty() {
+            state.version = version;
+            state.changes.extend(done.changes);
+        }
+        Ok(Applied { version: None, outcomes: done.outcomes })
+    }
+
+    fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
+        let state = self.state.lock();
+        let cursor = cursor.unwrap_or(state.version);
+        let newer = || state.changes.iter().filter(|change| change.version > cursor);
+        // A cursor is a version, so a stretch ends only where a version does.
+        let end = newer().take(limit.max(1)).last().map_or(cursor, |change| change.version);
+        let changes: Vec<_> = newer().filter(|change| change.version <= end).cloned().collect();
+        Ok(Feed { changes, cursor: end, more: end < state.version })
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+        let tree = self.now();
+        let (top, _) = tree.directory(&Place::root())?;
+        let entries = tree.below(top).len() as u64;
+        progress(entries);
+        Ok(Verified { entries, problems: tree.problems(), ..Verified::default() })
+    }
+}
+
+fn is_left_out(path: &StorePath, skip: &[StorePath]) -> bool {
+    skip.iter().any(|skipped| path.is_at_or_below(skipped))
+}
+
+struct Opened {
+    attr: Attr,
+    bytes: Arc<Vec<u8>>,
+}
+
+impl OpenContent for Opened {
+    fn attr(&self) -> Attr {
+        self.attr
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+        Ok(copy_at(&self.bytes, offset, buffer))
+    }
+}
+
+impl Draft for Bytes {
+    fn size(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+        Ok(copy_at(&self.0, offset, buffer))
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {
+        let start = in_memory(offset)?;
+        let end = in_memory(offset.saturating_add(bytes.len() as u64))?;
+        if !bytes.is_empty() {
+            self.0.resize(self.0.len().max(end), 0);
+            self.0[start..end].copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn set_size(&mut self, size: u64) -> StoreResult<()> {
+        self.0.resize(in_memory(size)?, 0);
+        Ok(())
+    }
+
+    fn seal(self: Box<Self>) -> StoreResult<Sealed> {
+        Ok(Sealed::new(self.size(), *self))
+    }
+}
+
+fn copy_at(bytes: &[u8], offset: u64, buffer: &mut [u8]) -> usize {
+    let start = usize::try_from(offset).map_or(bytes.len(), |offset| offset.min(bytes.len()));
+    let count = buffer.len().min(bytes.len() - start);
+    buffer[..count].copy_from_slice(&bytes[start..start + count]);
+    count
+}
+
+fn in_memory(size: u64) -> StoreResult<usize> {
+    const MOST: u64 = 1 << 30;
+    if size > MOST {
+        return Err(StoreError::TooLarge { size, limit: MOST });
+    }
+    Ok(usize::try_from(size).expect("a gigabyte can be counted"))
+}

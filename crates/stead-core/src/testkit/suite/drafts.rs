@@ -1,0 +1,261 @@
+//! Content in the making, and content that is open.
+
+use super::subject::*;
+use crate::store::{Content, Draft, Expect, Parents, Place, Put, Replace, Sealed, StoreError};
+
+fn put(t: &Subject, place: Place, draft: Box<dyn Draft>) -> crate::store::Attr {
+    let size = draft.size();
+    let sealed = draft.seal().unwrap();
+    assert_eq!(sealed.size(), size);
+    let attr = t.one(write_with(place, Content::Sealed(sealed), Put::default())).attr.unwrap();
+    assert_eq!(attr.size, size);
+    attr
+}
+
+fn whole_draft(draft: &mut dyn Draft) -> Vec<u8> {
+    let mut bytes = vec![0xaa; usize::try_from(draft.size()).unwrap() + 10];
+    let count = draft.read_at(0, &mut bytes).unwrap();
+    assert_eq!(count as u64, draft.size());
+    bytes.truncate(count);
+    bytes
+}
+
+pub fn a_draft_becomes_a_file(t: &Subject) {
+    let mut draft = t.draft();
+    assert_eq!(draft.size(), 0);
+    draft.write_at(0, b"hello ").unwrap();
+    draft.write_at(6, b"world").unwrap();
+    assert_eq!(draft.size(), 11);
+    assert!(t.names("").is_empty(), "nobody sees a draft");
+    let attr = put(t, at("dir/file"), draft);
+    assert_eq!(t.stat("dir/file"), attr);
+    assert_eq!(attr.mode, 0o644);
+    assert_eq!(t.read("dir/file"), b"hello world");
+    put(t, at("empty"), t.draft());
+    assert_eq!(t.read("empty"), b"");
+}
+
+pub fn a_large_draft_is_kept_whole(t: &Subject) {
+    let bytes = pattern((3 << 20) + 1);
+    let mut draft = t.draft();
+    for (index, piece) in bytes.chunks(100_003).enumerate() {
+        draft.write_at(index as u64 * 100_003, piece).unwrap();
+    }
+    assert!(whole_draft(&mut *draft) == bytes);
+    put(t, at("large"), draft);
+    assert!(t.read("large") == bytes);
+}
+
+pub fn a_draft_can_be_written_in_any_order(t: &Subject) {
+    let bytes = pattern(1_200_000);
+    let mut draft = t.draft();
+    let mut starts: Vec<usize> = (0..bytes.len()).step_by(50_000).collect();
+    starts.sort_by_key(|start| start.wrapping_mul(7_919) % 1_000_003);
+    for start in starts {
+        let end = (start + 50_000).min(bytes.len());
+        draft.write_at(start as u64, &bytes[start..end]).unwrap();
+    }
+    draft.write_at(600_000, b"over").unwrap();
+    let mut expected = bytes;
+    expected[600_000..600_004].copy_from_slice(b"over");
+    put(t, at("file"), draft);
+    assert!(t.read("file") == expected);
+}
+
+pub fn a_gap_reads_as_zeros(t: &Subject) {
+    let mut draft = t.draft();
+    draft.write_at(5, b"x").unwrap();
+    draft.write_at(600_000, b"y").unwrap();
+    let mut expected = vec![0; 600_001];
+    (expected[5], expected[600_000]) = (b'x', b'y');
+    assert!(whole_draft(&mut *draft) == expected);
+    put(t, at("file"), draft);
+    assert!(t.read("file") == expected);
+    let mut draft = t.draft();
+    draft.write_at(100, b"").unwrap();
+    assert_eq!(draft.size(), 0, "nothing written is nothing changed");
+}
+
+pub fn a_draft_is_cut_and_lengthened(t: &Subject) {
+    let mut draft = t.draft();
+    draft.write_at(0, &pattern(700_000)).unwrap();
+    draft.set_size(300_000).unwrap();
+    assert_eq!(draft.size(), 300_000);
+    draft.set_size(300_010).unwrap();
+    let mut expected = pattern(300_000);
+    expected.extend([0; 10]);
+    assert!(whole_draft(&mut *draft) == expected, "what was cut does not come back");
+    draft.set_size(3).unwrap();
+    draft.write_at(4, b"!").unwrap();
+    put(t, at("file"), draft);
+    assert_eq!(t.read("file"), [&pattern(3)[..], &[0, b'!']].concat());
+    let mut draft = t.draft_of(&at("file"));
+    draft.set_size(0).unwrap();
+    put(t, at("file"), draft);
+    assert_eq!(t.read("file"), b"");
+}
+
+pub fn a_draft_is_read_while_it_is_written(t: &Subject) {
+    t.write("file", pattern(700_000));
+    let mut draft = t.draft_of(&at("file"));
+    assert_eq!(draft.size(), 700_000);
+    draft.write_at(262_140, b"across a boundary").unwrap();
+    let mut expected = pattern(700_000);
+    expected[262_140..262_157].copy_from_slice(b"across a boundary");
+    assert!(whole_draft(&mut *draft) == expected);
+    let mut buffer = [0; 30];
+    assert_eq!(draft.read_at(262_130, &mut buffer).unwrap(), 30);
+    assert_eq!(buffer, expected[262_130..262_160]);
+    assert_eq!(draft.read_at(699_990, &mut buffer).unwrap(), 10, "fewer only at the end");
+    assert_eq!(draft.read_at(700_000, &mut buffer).unwrap(), 0);
+    assert_eq!(draft.read_at(u64::from(u32::MAX), &mut buffer).unwrap(), 0);
+    assert!(t.read("file") == pattern(700_000), "the file itself is as it was");
+}
+
+pub fn a_dropped_draft_leaves_nothing(t: &Subject) {
+    t.write("file", pattern(400_000));
+    let before = t.snapshot();
+    for _ in 0..3 {
+        let mut draft = t.draft();
+        draft.write_at(0, &pattern(600_000)).unwrap();
+        drop(draft);
+        let mut draft = t.draft_of(&at("file"));
+        draft.write_at(10, b"changed").unwrap();
+        draft.set_size(50).unwrap();
+        drop(draft);
+        let mut draft = t.draft();
+        draft.write_at(0, &pattern(600_000)).unwrap();
+        drop(draft.seal().unwrap());
+    }
+    assert_eq!(t.snapshot(), before);
+}
+
+pub fn a_draft_is_put_back_at_its_node(t: &Subject) {
+    let mut expected = pattern(1_500_000);
+    t.write("dir/file", &expected);
+    t.one(chmod(at("dir/file"), 0o755));
+    let before = t.stat("dir/file");
+    let node = Place::node(before.node);
+    let edits: [(usize, &[u8]); 4] =
+        [(0, b"start"), (262_143, b"chunks"), (900_000, b"x"), (1_499_999, b"end")];
+    for (offset, bytes) in edits {
+        let mut draft = t.draft_of(&node);
+        draft.write_at(offset as u64, bytes).unwrap();
+        let attr = put(t, node.clone(), draft);
+        expected.resize(expected.len().max(offset + bytes.len()), 0);
+        expected[offset..offset + bytes.len()].copy_from_slice(bytes);
+        assert_eq!((attr.node, attr.mode), (before.node, 0o755));
+        assert_eq!(t.stat("dir/file"), attr);
+        assert!(t.read("dir/file") == expected);
+    }
+    let mut draft = t.draft_of(&node);
+    draft.set_size(500_000).unwrap();
+    draft.set_size(500_100).unwrap();
+    expected.truncate(500_000);
+    expected.resize(500_100, 0);
+    assert_eq!(put(t, node.clone(), draft).node, before.node);
+    assert!(t.read("dir/file") == expected);
+    let unchanged = t.draft_of(&node);
+    put(t, node, unchanged);
+    assert!(t.read("dir/file") == expected);
+}
+
+pub fn a_draft_finds_its_node_under_another_name(t: &Subject) {
+    t.write("dir/file", "before");
+    let node = t.node("dir/file");
+    let mut draft = t.draft_of(&Place::node(node));
+    t.rename("dir/file", "moved", Replace::Refuse);
+    t.write("dir/file", "another");
+    draft.write_at(6, b" and after").unwrap();
+    assert_eq!(put(t, Place::node(node), draft).node, node);
+    assert_eq!((t.read("moved"), t.read("dir/file")), (b"before and after".to_vec(), b"another".to_vec()));
+    let draft = t.draft_of(&Place::node(node));
+    t.remove("moved");
+    let sealed = Content::Sealed(draft.seal().unwrap());
+    let error = t.refused(write_with(Place::node(node), sealed, Put::default()));
+    assert!(matches!(error, StoreError::NotFound), "{error:?}");
+}
+
+pub fn a_draft_of_a_file_is_put_elsewhere(t: &Subject) {
+    let bytes = pattern(800_000);
+    t.write("file", &bytes);
+    t.write("other", "old");
+    let mut expected = bytes.clone();
+    expected[400_000..400_005].copy_from_slice(b"draft");
+    for path in ["new/file", "other"] {
+        let mut draft = t.draft_of(&at("file"));
+        draft.write_at(400_000, b"draft").unwrap();
+        put(t, at(path), draft);
+        assert!(t.read(path) == expected);
+        assert!(t.read("file") == bytes, "its source is as it was");
+    }
+}
+
+pub fn a_draft_is_put_only_where_expected(t: &Subject) {
+    let tag = t.write("file", "1").tag;
+    let put = |path: &str, expect| {
+        let mut draft = t.draft();
+        draft.write_at(0, b"draft").unwrap();
+        let put = Put { expect, parents: Parents::Required, ..Put::default() };
+        write_with(at(path), Content::Sealed(draft.seal().unwrap()), put)
+    };
+    assert!(matches!(t.refused(put("file", Expect::Absent)), StoreError::AlreadyExists));
+    assert!(matches!(t.refused(put("missing/file", Expect::Any)), StoreError::NotFound));
+    t.one(put("file", Expect::Tag(tag)));
+    assert!(matches!(t.refused(put("file", Expect::Tag(tag))), StoreError::Conflict));
+    assert_eq!(t.read("file"), b"draft");
+}
+
+pub fn a_foreign_draft_is_refused(t: &Subject) {
+    t.write("file", "1");
+    let foreign = Content::Sealed(Sealed::new(3, "abc"));
+    t.refused(write_with(at("file"), foreign, Put::default()));
+}
+
+pub fn a_draft_needs_a_file(t: &Subject) {
+    use crate::store::DraftOf;
+    t.mkdir("dir");
+    assert_refused!(t.store.draft(DraftOf::File(&at("missing"))), StoreError::NotFound);
+    assert_refused!(t.store.draft(DraftOf::File(&at("dir"))), StoreError::IsADirectory);
+}
+
+pub fn open_content_is_read_in_pieces(t: &Subject) {
+    let bytes = pattern(1_000_001);
+    let attr = t.write("file", &bytes);
+    let open = t.open("file");
+    assert_eq!(open.attr(), attr);
+    for (offset, length) in [(0, 10), (262_140, 10), (524_280, 300_000), (999_990, 11)] {
+        let mut buffer = vec![0; length];
+        assert_eq!(open.read_at(offset as u64, &mut buffer).unwrap(), length);
+        assert!(buffer == bytes[offset..offset + length], "{length} bytes at {offset}");
+    }
+    let mut buffer = [0; 20];
+    assert_eq!(open.read_at(999_990, &mut buffer).unwrap(), 11, "fewer only at the end");
+    assert_eq!(open.read_at(1_000_001, &mut buffer).unwrap(), 0);
+    assert_eq!(open.read_at(u64::from(u32::MAX), &mut buffer).unwrap(), 0);
+    assert_eq!(open.read_at(0, &mut []).unwrap(), 0);
+}
+
+pub fn open_content_outlives_its_name(t: &Subject) {
+    let bytes = pattern(700_000);
+    for name in ["removed", "tree/removed", "renamed", "replaced", "renamed over", "copied over"] {
+        t.write(name, &bytes);
+    }
+    t.write("small", "small");
+    let open = |name| t.open(name);
+    let (removed, in_tree, renamed) = (open("removed"), open("tree/removed"), open("renamed"));
+    let (replaced, renamed_over, copied_over) = (open("replaced"), open("renamed over"), open("copied over"));
+    let small = open("small");
+    t.remove("removed");
+    t.remove("tree");
+    t.rename("renamed", "elsewhere", Replace::Refuse);
+    t.write("replaced", "new");
+    t.write("other", "other");
+    t.one(copy("other", "copied over", Replace::Over));
+    t.rename("other", "renamed over", Replace::Over);
+    t.remove("small");
+    for content in [removed, in_tree, renamed, replaced, renamed_over, copied_over] {
+        assert!(whole(&*content) == bytes);
+    }
+    assert_eq!(whole(&*small), b"small");
+}

@@ -1,0 +1,134 @@
+//! Version tags, and changes that happen only in the state that the caller expects.
+
+use std::collections::HashSet;
+
+use super::subject::*;
+use crate::edit::Occurrences;
+use crate::store::{Content, Expect, Missing, Put, Replace, Step, StoreError, Subtree, VersionTag};
+
+/// A tag that nothing has.
+const STRANGE: VersionTag = VersionTag(0xdead_beef_dead_beef_dead_beef_dead_beef);
+
+fn expecting(expect: Expect) -> Put {
+    Put { expect, ..Put::default() }
+}
+
+pub fn a_tag_changes_with_every_write(t: &Subject) {
+    let mut seen = HashSet::new();
+    for round in 0..40 {
+        let attr = t.write("file", if round % 2 == 0 { "A" } else { "B" });
+        assert_eq!(t.stat("file").tag, attr.tag);
+        assert_eq!(t.store.read(&at("file"), 9).unwrap().attr.tag, attr.tag);
+        assert!(seen.insert(attr.tag), "round {round} has the tag of an earlier one");
+    }
+    for step in [append("file", "A"), edit("file", "BA", "AB"), edit("file", "AB", "BA")] {
+        let attr = t.one(step).attr.unwrap();
+        assert_eq!(t.stat("file").tag, attr.tag);
+        assert!(seen.insert(attr.tag));
+    }
+}
+
+pub fn an_outcome_tells_the_state_before(t: &Subject) {
+    assert_eq!(t.one(append("file", "A")).before, None);
+    for step in [append("file", "B"), edit("file", "AB", "BA"), chmod(at("file"), 0o600)] {
+        let tag = t.stat("file").tag;
+        assert_eq!(t.one(step).before, Some(tag));
+    }
+    let tag = t.stat("file").tag;
+    let write = write_with(at("file"), b"C".to_vec(), Put::default());
+    assert_eq!(t.one(write).before, Some(tag));
+}
+
+pub fn a_tag_changes_with_every_write_in_place(t: &Subject) {
+    t.write("file", "A");
+    let place = crate::store::Place::node(t.node("file"));
+    let mut seen = HashSet::from([t.stat("file").tag]);
+    for round in 0..40 {
+        let mut draft = t.draft_of(&place);
+        draft.write_at(0, if round % 2 == 0 { b"B" } else { b"A" }).unwrap();
+        let content = Content::Sealed(draft.seal().unwrap());
+        let attr = t.one(write_with(place.clone(), content, Put::default())).attr.unwrap();
+        assert_eq!(t.stat("file").tag, attr.tag);
+        assert!(seen.insert(attr.tag), "round {round} has the tag of an earlier one");
+    }
+}
+
+pub fn a_tag_stays_while_nothing_happens(t: &Subject) {
+    let tag = t.write("dir/file", "1").tag;
+    t.write("dir/other", "2");
+    t.read("dir/file");
+    t.open("dir/file");
+    t.rename("dir", "moved", Replace::Refuse);
+    assert_eq!(t.stat("moved/file").tag, tag);
+    t.remove("moved/other");
+    assert_eq!(t.stat("moved/file").tag, tag);
+}
+
+pub fn two_files_never_share_a_tag(t: &Subject) {
+    let tags: HashSet<_> = (0..50).map(|number| t.write(&format!("{number}"), "same").tag).collect();
+    assert_eq!(tags.len(), 50);
+    let before = t.stat("0").tag;
+    t.remove("0");
+    assert_ne!(t.write("0", "same").tag, before, "a file made again is another file");
+}
+
+pub fn a_write_expects_what_it_is_told(t: &Subject) {
+    let put = |path: &str, expect| write_with(at(path), b"new".to_vec(), expecting(expect));
+    a_put_expects_what_it_is_told(t, &put);
+}
+
+pub fn an_append_expects_what_it_is_told(t: &Subject) {
+    let put = |path: &str, expect| append_with(at(path), b"new".to_vec(), expecting(expect));
+    a_put_expects_what_it_is_told(t, &put);
+}
+
+fn a_put_expects_what_it_is_told(t: &Subject, put: &dyn Fn(&str, Expect) -> Step) {
+    t.one(put("absent", Expect::Absent));
+    let tag = t.write("file", "old").tag;
+    assert!(matches!(t.refused(put("file", Expect::Absent)), StoreError::AlreadyExists));
+    assert!(matches!(t.refused(put("file", Expect::Tag(STRANGE))), StoreError::Conflict));
+    assert!(matches!(t.refused(put("file", Expect::TagOrAbsent(STRANGE))), StoreError::Conflict));
+    assert!(matches!(t.refused(put("missing", Expect::Tag(tag))), StoreError::Conflict));
+    assert!(matches!(t.refused(put("new/parents/too", Expect::Tag(tag))), StoreError::Conflict));
+    assert_eq!(t.stat("file").tag, tag, "a refused change does not touch the file");
+
+    let next = t.one(put("file", Expect::Tag(tag))).attr.unwrap().tag;
+    assert!(matches!(t.refused(put("file", Expect::Tag(tag))), StoreError::Conflict), "that was then");
+    t.one(put("file", Expect::TagOrAbsent(next)));
+    t.one(put("made", Expect::TagOrAbsent(next)));
+    assert!(t.exists("made"));
+}
+
+pub fn an_edit_expects_what_it_is_told(t: &Subject) {
+    let tag = t.write("file", "a").tag;
+    let edit = |path, old, expect| edit_with(at(path), old, "b", Occurrences::One, expect);
+    assert!(matches!(t.refused(edit("file", "a", Expect::Tag(STRANGE))), StoreError::Conflict));
+    assert!(
+        matches!(t.refused(edit("file", "no such text", Expect::Tag(STRANGE))), StoreError::Conflict),
+        "the state is judged before the text"
+    );
+    assert!(matches!(t.refused(edit("missing", "a", Expect::Tag(tag))), StoreError::NotFound));
+    t.one(edit("file", "a", Expect::Tag(tag)));
+    assert_eq!(t.read("file"), b"b");
+}
+
+pub fn a_removal_expects_what_it_is_told(t: &Subject) {
+    let tag = t.write("file", "a").tag;
+    let remove = |path, tag, missing| remove_with(at(path), Subtree::File, Expect::Tag(tag), missing);
+    assert!(matches!(t.refused(remove("file", STRANGE, Missing::Fails)), StoreError::Conflict));
+    assert!(matches!(t.refused(remove("missing", tag, Missing::Fails)), StoreError::NotFound));
+    t.one(remove("missing", tag, Missing::Fine));
+    t.one(remove("file", tag, Missing::Fails));
+    assert!(!t.exists("file"));
+}
+
+pub fn the_kind_is_judged_before_the_state(t: &Subject) {
+    t.write("dir/file", "1");
+    let put = || expecting(Expect::Tag(STRANGE));
+    assert!(matches!(t.refused(write_with(at("dir"), b"1".to_vec(), put())), StoreError::IsADirectory));
+    assert!(matches!(t.refused(append_with(at("dir"), b"1".to_vec(), put())), StoreError::IsADirectory));
+    let edit = edit_with(at("dir"), "a", "b", Occurrences::One, Expect::Tag(STRANGE));
+    assert!(matches!(t.refused(edit), StoreError::IsADirectory));
+    let remove = remove_with(at("dir"), Subtree::File, Expect::Tag(STRANGE), Missing::Fails);
+    assert!(matches!(t.refused(remove), StoreError::IsADirectory));
+}

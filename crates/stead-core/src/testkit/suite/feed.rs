@@ -1,0 +1,121 @@
+//! What a Store with a feed tells of its changes.
+
+use super::subject::*;
+use crate::store::{ChangeKind, Changed, NodeId, Replace, StoreError, Subtree, Version};
+
+/// Everything after a cursor, asked for piece by piece.
+fn since(t: &Subject, mut cursor: Version, limit: usize) -> Vec<Changed> {
+    let mut all = Vec::new();
+    loop {
+        let feed = t.store.changes_since(Some(cursor), limit).unwrap();
+        assert!(feed.cursor >= cursor);
+        assert!(feed.changes.iter().all(|change| change.version > cursor && change.version <= feed.cursor));
+        all.extend(feed.changes);
+        assert!(!feed.more || feed.cursor > cursor, "a feed with more goes on");
+        cursor = feed.cursor;
+        if !feed.more {
+            return all;
+        }
+    }
+}
+
+fn now(t: &Subject) -> Version {
+    let feed = t.store.changes_since(None, 100).unwrap();
+    assert!(feed.changes.is_empty() && !feed.more);
+    feed.cursor
+}
+
+fn has(changes: &[Changed], what: ChangeKind, node: NodeId, parent: NodeId, name: &str) -> bool {
+    let fits = |change: &&Changed| change.what == what && change.node == node;
+    changes.iter().filter(fits).any(|change| change.parent == parent && change.name == name.as_bytes())
+}
+
+pub fn a_store_says_whether_it_has_a_feed(t: &Subject) {
+    if t.store.about().feed {
+        let cursor = now(t);
+        assert!(since(t, cursor, 10).is_empty());
+    } else {
+        assert_refused!(t.store.changes_since(None, 10), StoreError::Unsupported(_));
+    }
+}
+
+pub fn a_feed_tells_what_happened(t: &Subject) {
+    if !t.store.about().feed {
+        return;
+    }
+    let root = t.node("");
+    let mut cursor = now(t);
+    let mut next = |t: &Subject| {
+        let changes = since(t, cursor, 100);
+        cursor = now(t);
+        changes
+    };
+
+    t.write("dir/file", "1");
+    let (dir, file) = (t.node("dir"), t.node("dir/file"));
+    let changes = next(t);
+    assert!(has(&changes, ChangeKind::Created, dir, root, "dir"), "{changes:?}");
+    assert!(has(&changes, ChangeKind::Created, file, dir, "file"), "{changes:?}");
+
+    t.one(append("dir/file", "2"));
+    let changes = next(t);
+    assert!(has(&changes, ChangeKind::Written, t.node("dir/file"), dir, "file"), "{changes:?}");
+
+    t.one(chmod(at("dir/file"), 0o600));
+    let changes = next(t);
+    assert!(has(&changes, ChangeKind::Attributes, t.node("dir/file"), dir, "file"), "{changes:?}");
+
+    let file = t.node("dir/file");
+    t.rename("dir/file", "moved", Replace::Refuse);
+    let changes = next(t);
+    assert!(has(&changes, ChangeKind::MovedFrom, file, dir, "file"), "{changes:?}");
+    assert!(has(&changes, ChangeKind::MovedTo, file, root, "moved"), "{changes:?}");
+
+    t.one(copy("moved", "copied", Replace::Refuse));
+    let changes = next(t);
+    assert!(has(&changes, ChangeKind::Created, t.node("copied"), root, "copied"), "{changes:?}");
+
+    t.link("link", "x");
+    let changes = next(t);
+    assert!(has(&changes, ChangeKind::Created, t.node("link"), root, "link"), "{changes:?}");
+
+    t.one(remove("moved", Subtree::File));
+    t.one(remove("dir", Subtree::Directory));
+    let changes = next(t);
+    assert!(has(&changes, ChangeKind::Removed, file, root, "moved"), "{changes:?}");
+    assert!(has(&changes, ChangeKind::Removed, dir, root, "dir"), "{changes:?}");
+}
+
+pub fn a_feed_is_in_order_and_comes_in_pieces(t: &Subject) {
+    if !t.store.about().feed {
+        return;
+    }
+    let cursor = now(t);
+    for number in 0..10 {
+        t.apply(vec![write(&format!("{number}a"), "1"), write(&format!("{number}b"), "1")]).unwrap();
+    }
+    let whole = since(t, cursor, 1_000);
+    let names: Vec<_> = whole.iter().map(|change| String::from_utf8(change.name.clone()).unwrap()).collect();
+    let expected: Vec<_> = (0..10).flat_map(|number| [format!("{number}a"), format!("{number}b")]).collect();
+    assert_eq!(names, expected);
+    assert!(whole.is_sorted_by_key(|change| change.version));
+    for pair in whole.chunks(2) {
+        assert_eq!(pair[0].version, pair[1].version, "one change, one version");
+    }
+    for limit in [1, 2, 3, 7] {
+        assert_eq!(since(t, cursor, limit), whole, "in pieces of {limit}");
+    }
+    assert!(t.store.changes_since(Some(cursor), 4).unwrap().more);
+}
+
+pub fn a_refused_change_is_not_in_the_feed(t: &Subject) {
+    if !t.store.about().feed {
+        return;
+    }
+    t.write("file", "1");
+    let cursor = now(t);
+    t.refused(edit("file", "no such text", "x"));
+    assert_refused!(t.apply(vec![write("a", "1"), remove("missing", Subtree::Any)]), StoreError::NotFound);
+    t.read("file");
+    assert!(since(t, cursor, 100).is_empty());
+}

@@ -1,0 +1,157 @@
+//! Many callers at once.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use super::subject::*;
+use crate::store::{Expect, Parents, Place, Put, Replace, StoreError};
+
+/// Runs `act` in so many threads at once and waits for all of them.
+fn at_once(threads: usize, act: impl Fn(usize) + Sync) {
+    thread::scope(|scope| {
+        for number in 0..threads {
+            let act = &act;
+            scope.spawn(move || act(number));
+        }
+    });
+}
+
+pub fn appends_at_once_are_all_there(t: &Subject) {
+    const ROUNDS: usize = 10;
+    let line =
+        |thread: usize, round: usize| format!("{thread:02} {round:02} {}\n", "x".repeat(100 + 7 * thread));
+    at_once(20, |thread| {
+        for round in 0..ROUNDS {
+            t.one(append("log", line(thread, round)));
+        }
+    });
+    let text = String::from_utf8(t.read("log")).unwrap();
+    let mut found: Vec<_> = text.split_inclusive('\n').map(str::to_owned).collect();
+    for thread in 0..20 {
+        let own = found.iter().filter(|line| line.starts_with(&format!("{thread:02} "))).cloned();
+        let expected: Vec<_> = (0..ROUNDS).map(|round| line(thread, round)).collect();
+        assert_eq!(own.collect::<Vec<_>>(), expected, "in its own order, none torn");
+    }
+    found.dedup();
+    assert_eq!(found.len(), 20 * ROUNDS);
+}
+
+pub fn edits_at_once_of_different_lines_all_survive(t: &Subject) {
+    let text: String = (0..10).map(|number| format!("line {number} is old\n")).collect();
+    t.write("file", &text);
+    at_once(10, |number| {
+        t.one(edit("file", &format!("line {number} is old"), &format!("line {number} is new")));
+    });
+    assert_eq!(t.read("file"), text.replace("old", "new").into_bytes());
+}
+
+pub fn a_reader_sees_the_old_or_the_new_content(t: &Subject) {
+    let content =
+        |number: usize| vec![b'a' + u8::try_from(number).unwrap(); [10, 5_000, 300_000, 70_000][number % 4]];
+    t.write("file", content(0));
+    let is_whole = |bytes: &[u8]| (0..8).any(|number| bytes == content(number));
+    let done = AtomicBool::new(false);
+    let writers = AtomicUsize::new(4);
+    at_once(8, |number| {
+        if number < 4 {
+            for round in 0..12 {
+                t.write("file", content((number + 4 * (round % 2)) % 8));
+            }
+            if writers.fetch_sub(1, Ordering::SeqCst) == 1 {
+                done.store(true, Ordering::SeqCst);
+            }
+        } else {
+            while !done.load(Ordering::SeqCst) {
+                assert!(is_whole(&t.read("file")), "a torn read");
+                let open = t.open("file");
+                let bytes = whole(&*open);
+                assert_eq!(bytes.len() as u64, open.attr().size);
+                assert!(is_whole(&bytes), "a torn open file");
+            }
+        }
+    });
+}
+
+pub fn one_of_many_creators_wins(t: &Subject) {
+    for round in 0..10 {
+        let path = format!("dir{round}/file");
+        let winner = AtomicUsize::new(usize::MAX);
+        at_once(8, |number| {
+            let put = Put { expect: Expect::Absent, ..Put::default() };
+            match t.try_one(write_with(at(&path), number.to_string().into_bytes(), put)) {
+                Ok(outcome) => {
+                    assert!(outcome.created);
+                    assert_eq!(winner.swap(number, Ordering::SeqCst), usize::MAX, "two winners");
+                }
+                Err(StoreError::AlreadyExists) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        });
+        assert_eq!(t.read(&path), winner.into_inner().to_string().into_bytes());
+    }
+}
+
+pub fn no_update_is_lost_where_a_state_is_expected(t: &Subject) {
+    t.write("counter", "0");
+    at_once(6, |_| {
+        let mut done = 0;
+        while done < 8 {
+            let whole = t.store.read(&at("counter"), 99).unwrap();
+            let count: usize = String::from_utf8(whole.bytes).unwrap().parse().unwrap();
+            let put = Put { expect: Expect::Tag(whole.attr.tag), ..Put::default() };
+            match t.try_one(write_with(at("counter"), (count + 1).to_string().into_bytes(), put)) {
+                Ok(_) => done += 1,
+                Err(StoreError::Conflict) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    });
+    assert_eq!(t.read("counter"), b"48");
+}
+
+pub fn one_of_many_movers_wins(t: &Subject) {
+    for round in 0..10 {
+        t.write("source/file", "1");
+        let winners = AtomicUsize::new(0);
+        at_once(6, |number| {
+            let to = at(&format!("moved/{round}/{number}"));
+            match t.try_one(rename_with(at("source"), to, Replace::Refuse, Parents::Create, Expect::Any)) {
+                Ok(_) => {
+                    winners.fetch_add(1, Ordering::SeqCst);
+                }
+                Err(StoreError::NotFound) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        });
+        assert_eq!(winners.into_inner(), 1);
+        assert!(!t.exists("source"));
+    }
+    let files = t.walked(&at("moved"), &Default::default());
+    assert_eq!(files.iter().filter(|path| path.ends_with("/file")).count(), 10);
+}
+
+pub fn directories_made_at_once_are_shared(t: &Subject) {
+    at_once(8, |number| {
+        for round in 0..8 {
+            t.write(&format!("a/{round}/b/{number}"), "1");
+        }
+    });
+    for round in 0..8 {
+        assert_eq!(t.names(&format!("a/{round}/b")).len(), 8);
+    }
+}
+
+pub fn writers_of_different_files_do_not_disturb_each_other(t: &Subject) {
+    at_once(8, |number| {
+        let own = format!("dir/{number}");
+        for round in 0..10 {
+            let text = format!("{number} {round}");
+            t.write(&own, &text);
+            assert_eq!(t.read(&own), text.as_bytes());
+            t.rename(&own, &format!("{own}.moved"), Replace::Over);
+            t.rename(&format!("{own}.moved"), &own, Replace::Refuse);
+            t.walked(&Place::root(), &Default::default());
+        }
+    });
+    assert_eq!(t.names("dir").len(), 8);
+}

@@ -1,0 +1,155 @@
+//! Removing, and what a change on a whole directory has to spare.
+
+use std::sync::Arc;
+
+use super::subject::*;
+use crate::glob::{Anchor, PathGlobs};
+use crate::store::{
+    Expect, Keep, Missing, Outcome, Parents, Place, Replace, Spare, Step, StoreError, Subtree,
+};
+
+pub fn a_file_is_removed(t: &Subject) {
+    t.write("dir/file", "1");
+    assert_eq!(t.one(remove("dir/file", Subtree::File)), Outcome::default());
+    assert!(!t.exists("dir/file") && t.exists("dir"));
+    assert_refused!(t.store.read(&at("dir/file"), 9), StoreError::NotFound);
+    t.write("dir/file", "2");
+    t.one(remove("dir/file", Subtree::Any));
+    assert!(t.names("dir").is_empty());
+}
+
+pub fn a_directory_is_removed_with_all_it_holds(t: &Subject) {
+    for path in ["dir/a", "dir/b/c", "dir/b/d/e", "directory", "other/a"] {
+        t.write(path, path);
+    }
+    t.link("dir/link", "../other");
+    t.one(remove("dir", Subtree::Directory));
+    assert_eq!(t.names(""), ["directory", "other"]);
+    assert_eq!(t.read("other/a"), b"other/a", "a link's target is not its content");
+    t.mkdir("dir");
+    assert!(t.names("dir").is_empty(), "a new directory of the same name is empty");
+}
+
+pub fn an_empty_directory_is_removed_as_such(t: &Subject) {
+    t.mkdir("a/b");
+    assert!(matches!(t.refused(remove("a", Subtree::EmptyDirectory)), StoreError::NotEmpty));
+    t.one(remove("a/b", Subtree::EmptyDirectory));
+    t.one(remove("a", Subtree::EmptyDirectory));
+    assert!(t.names("").is_empty());
+}
+
+pub fn only_the_kind_that_was_meant_is_removed(t: &Subject) {
+    t.write("dir/file", "1");
+    t.link("link", "dir");
+    assert!(matches!(t.refused(remove("dir", Subtree::File)), StoreError::IsADirectory));
+    for path in ["dir/file", "link"] {
+        for subtree in [Subtree::EmptyDirectory, Subtree::Directory] {
+            assert!(matches!(t.refused(remove(path, subtree)), StoreError::NotADirectory), "{path}");
+        }
+    }
+    t.one(remove("link", Subtree::File));
+    assert_eq!(t.names("dir"), ["file"]);
+}
+
+pub fn nothing_to_remove_can_be_fine(t: &Subject) {
+    t.write("file", "1");
+    let fine = |path| remove_with(at(path), Subtree::Any, Expect::Any, Missing::Fine);
+    assert_eq!(t.one(fine("missing")), Outcome::default());
+    assert_eq!(t.one(fine("missing/deeper")), Outcome::default());
+    assert!(matches!(t.refused(fine("file/x")), StoreError::NotADirectory), "that is another matter");
+    t.one(fine("file"));
+    assert!(!t.exists("file"));
+}
+
+pub fn the_root_stays(t: &Subject) {
+    t.write("file", "1");
+    let root = t.store.stat(&Place::root()).unwrap().node;
+    for place in [Place::root(), Place::node(root)] {
+        let steps = [
+            remove_with(place.clone(), Subtree::Any, Expect::Any, Missing::Fails),
+            remove_with(place.clone(), Subtree::Directory, Expect::Any, Missing::Fine),
+            rename_with(place, at("elsewhere"), Replace::Refuse, Parents::Create, Expect::Any),
+        ];
+        for step in steps {
+            let error = t.refused(step);
+            assert!(matches!(error, StoreError::Invalid(_)), "{error:?}");
+        }
+    }
+}
+
+fn spare(at: &str) -> Option<Spare> {
+    let globs = PathGlobs::new([".git/hooks/**", ".git/config"], Anchor::AnyDirectory).unwrap();
+    Some(Spare { globs: Arc::new(globs), at: at.to_owned() })
+}
+
+fn remove_sparing(path: &str) -> Step {
+    let (subtree, expect) = (Subtree::Any, Expect::Any);
+    Step::Remove {
+        at: at(path),
+        subtree,
+        expect,
+        missing: Missing::Fails,
+        spare: spare(path),
+        keep: Keep::History,
+    }
+}
+
+pub fn a_directory_with_a_protected_name_is_not_removed(t: &Subject) {
+    t.write("project/src/main.rs", "1");
+    t.write("project/.git/hooks/pre-commit", "1");
+    match t.refused(remove_sparing("project")) {
+        StoreError::Spared { path } => assert_eq!(path, ".git/hooks/pre-commit"),
+        other => panic!("{other:?}"),
+    }
+    match t.refused(remove_sparing("project/.git")) {
+        StoreError::Spared { path } => assert_eq!(path, "hooks/pre-commit"),
+        other => panic!("{other:?}"),
+    }
+    t.one(remove_sparing("project/src"));
+    t.remove("project/.git/hooks/pre-commit");
+    t.one(remove_sparing("project"));
+    assert!(!t.exists("project"));
+}
+
+pub fn a_directory_with_a_protected_name_does_not_leave(t: &Subject) {
+    t.write("project/.git/config", "1");
+    let rename = |from: &str, to: &str, spare| Step::Rename {
+        from: at(from),
+        to: at(to),
+        replace: Replace::Refuse,
+        parents: Parents::Create,
+        expect: Expect::Any,
+        spare,
+    };
+    let leaves = rename("project", "moved", [spare("project"), None]);
+    assert!(matches!(t.refused(leaves), StoreError::Spared { path } if path == ".git/config"));
+    t.one(rename("project", "moved", [None, None]));
+    assert_eq!(t.read("moved/.git/config"), b"1");
+}
+
+pub fn a_directory_does_not_bring_a_protected_name(t: &Subject) {
+    t.write("work/config", "planted");
+    t.mkdir("project");
+    let rename = Step::Rename {
+        from: at("work"),
+        to: at("project/.git"),
+        replace: Replace::Refuse,
+        parents: Parents::Create,
+        expect: Expect::Any,
+        spare: [spare("work"), spare("project/.git")],
+    };
+    assert!(matches!(t.refused(rename), StoreError::Spared { path } if path == "config"));
+    let copy = |spare| Step::Copy {
+        from: at("work"),
+        to: at("project/.git"),
+        replace: Replace::Refuse,
+        parents: Parents::Create,
+        spare,
+        keep: Keep::History,
+    };
+    assert!(
+        matches!(t.refused(copy(spare("project/.git"))), StoreError::Spared { path } if path == "config")
+    );
+    t.one(copy(None));
+    assert_eq!(t.read("project/.git/config"), b"planted");
+}

@@ -1,0 +1,131 @@
+//! Searching content.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::subject::*;
+use crate::glob::{Anchor, PathGlobs};
+use crate::search::{FileHits, Grep, GrepQuery, Hits, LineRole, Output};
+use crate::store::{Place, StoreError, StorePath};
+
+/// A search without globs.
+pub(crate) fn grep(pattern: &str, change: impl FnOnce(&mut GrepQuery)) -> Grep {
+    let mut query = GrepQuery::new(pattern);
+    change(&mut query);
+    Grep::new(&query, None, PathGlobs::none()).unwrap()
+}
+
+#[track_caller]
+fn found(t: &Subject, place: &Place, grep: &Grep) -> BTreeMap<String, Hits> {
+    let mut all = BTreeMap::new();
+    let visit = &mut |FileHits { path, hits, attr }: FileHits| {
+        if let Some(attr) = attr {
+            let place = if path.is_here() { place.clone() } else { place.join(path.as_bytes()) };
+            assert_eq!(attr, t.store.stat(&place).unwrap());
+        }
+        assert!(all.insert(path.to_string(), hits).is_none(), "{path} came twice");
+        ControlFlow::Continue(())
+    };
+    t.store.grep(place, grep, visit).unwrap();
+    all
+}
+
+fn paths(t: &Subject, place: &Place, grep: &Grep) -> Vec<String> {
+    found(t, place, grep).into_keys().collect()
+}
+
+fn some_files(t: &Subject) {
+    t.write("src/main.rs", "fn main() {\n    needle();\n}\n");
+    t.write("src/lib.rs", "// needle\n\n// another needle\n");
+    t.write("src/deep/er/mod.rs", "no such thing\n");
+    t.write("notes.md", "needle without a newline at the end");
+    t.write("twin.md", "needle without a newline at the end");
+    t.write("binary", "needle\0needle\n");
+    t.write("empty", "");
+    t.link("link.md", "notes.md");
+    let mut large = b"filler\n".repeat(100_000);
+    large.extend(b"the needle at the end\n");
+    t.write("large.txt", large);
+}
+
+pub fn a_search_finds_lines(t: &Subject) {
+    some_files(t);
+    let all = found(t, &Place::root(), &grep("needle", |_| ()));
+    let paths: Vec<_> = all.keys().map(String::as_str).collect();
+    assert_eq!(paths, ["large.txt", "notes.md", "src/lib.rs", "src/main.rs", "twin.md"]);
+    let lines = |path: &str| {
+        all[path].lines.iter().map(|line| (line.number, line.text.clone(), line.role)).collect::<Vec<_>>()
+    };
+    assert_eq!(lines("src/main.rs"), [(2, "    needle();".to_owned(), LineRole::Match)]);
+    assert_eq!(all["src/lib.rs"].count, 2);
+    assert_eq!(lines("src/lib.rs")[1], (3, "// another needle".to_owned(), LineRole::Match));
+    assert_eq!(lines("large.txt"), [(100_001, "the needle at the end".to_owned(), LineRole::Match)]);
+    assert!(found(t, &Place::root(), &grep("nowhere to be found", |_| ())).is_empty());
+}
+
+pub fn a_search_shows_the_lines_around(t: &Subject) {
+    t.write("file", "1\n2\nneedle\n4\n5\n");
+    let grep = grep("needle", |query| (query.before, query.after) = (1, 2));
+    let hits = found(t, &Place::root(), &grep).remove("file").unwrap();
+    let lines: Vec<_> = hits.lines.iter().map(|line| (line.number, &*line.text)).collect();
+    assert_eq!(lines, [(2, "2"), (3, "needle"), (4, "4"), (5, "5")]);
+}
+
+pub fn a_search_counts_or_names_files(t: &Subject) {
+    some_files(t);
+    let counts = found(t, &at("src"), &grep("needle", |query| query.output = Output::Counts));
+    let counts: Vec<_> = counts.iter().map(|(path, hits)| (&**path, hits.count, hits.lines.len())).collect();
+    assert_eq!(counts, [("lib.rs", 2, 0), ("main.rs", 1, 0)]);
+    let files = found(t, &at("src"), &grep("needle", |query| query.output = Output::Files));
+    assert!(files.values().all(|hits| hits.lines.is_empty() && hits.count > 0));
+    assert_eq!(files.into_keys().collect::<Vec<_>>(), ["lib.rs", "main.rs"]);
+}
+
+pub fn a_search_includes_and_excludes(t: &Subject) {
+    some_files(t);
+    let globs = |pattern: &str| PathGlobs::new([pattern], Anchor::AnyDirectory).unwrap();
+    let query = GrepQuery::new("needle");
+    let include = Grep::new(&query, Some(globs("*.rs")), PathGlobs::none()).unwrap();
+    assert_eq!(paths(t, &Place::root(), &include), ["src/lib.rs", "src/main.rs"]);
+    let exclude = Grep::new(&query, None, globs("*.{rs,txt}")).unwrap();
+    assert_eq!(paths(t, &Place::root(), &exclude), ["notes.md", "twin.md"]);
+    let both = Grep::new(&query, Some(globs("src/**")), globs("lib.rs")).unwrap();
+    assert_eq!(paths(t, &Place::root(), &both), ["src/main.rs"]);
+    let below = Grep::new(&query, Some(globs("/main.rs")), PathGlobs::none()).unwrap();
+    assert_eq!(paths(t, &at("src"), &below), ["main.rs"], "globs start where the search does");
+}
+
+pub fn a_search_skips_subtrees(t: &Subject) {
+    some_files(t);
+    let mut grep = grep("needle", |_| ());
+    grep.skip = ["src", "large.txt"].map(StorePath::from_checked).into();
+    assert_eq!(paths(t, &Place::root(), &grep), ["notes.md", "twin.md"]);
+}
+
+pub fn a_search_looks_into_one_file(t: &Subject) {
+    some_files(t);
+    for place in [at("notes.md"), Place::node(t.node("notes.md"))] {
+        assert_eq!(paths(t, &place, &grep("needle", |_| ())), [""]);
+    }
+    assert!(paths(t, &at("empty"), &grep("needle", |_| ())).is_empty());
+    assert!(paths(t, &at("binary"), &grep("needle", |_| ())).is_empty());
+}
+
+pub fn a_search_stops_when_told(t: &Subject) {
+    some_files(t);
+    let mut seen = 0;
+    let visit = &mut |_| {
+        seen += 1;
+        if seen == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    t.store.grep(&Place::root(), &grep("needle", |_| ()), visit).unwrap();
+    assert_eq!(seen, 2);
+}
+
+pub fn a_search_that_is_late_gives_up(t: &Subject) {
+    some_files(t);
+    let late = grep("needle", |query| query.time_limit = Duration::ZERO);
+    let result = t.store.grep(&Place::root(), &late, &mut |_| ControlFlow::Continue(()));
+    assert_refused!(result, StoreError::Unavailable { .. });
+}

@@ -1,0 +1,295 @@
+//! A Store under test, with the calls that the suite makes again and again.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::clock::{Clock, SystemClock};
+use crate::edit::{Edit, Occurrences};
+use crate::identity::{Identity, Operation, OperationId};
+use crate::search::Walk;
+use crate::store::{
+    Applied, Attr, Change, Content, Draft, DraftOf, Expect, Keep, Missing, NodeId, OpenContent, Outcome,
+    Page, Parents, Place, Put, Replace, Step, Store, StorePath, StoreResult, Subtree,
+};
+use crate::testkit::model::{Snapshot, snapshot_of};
+
+/// Something that has a Store for as long as a test takes.
+pub trait Fixture {
+    /// The Store.
+    fn store(&self) -> Arc<dyn Store>;
+}
+
+impl<S: Store + 'static> Fixture for Arc<S> {
+    fn store(&self) -> Arc<dyn Store> {
+        self.clone()
+    }
+}
+
+/// A Store, and what has to live as long as it does: a temporary directory, say.
+impl<S: Store + 'static, T> Fixture for (Arc<S>, T) {
+    fn store(&self) -> Arc<dyn Store> {
+        self.0.clone()
+    }
+}
+
+/// Runs one test of the suite on a fresh Store, and has the Store verify itself afterwards.
+pub fn run<F: Fixture>(make: impl FnOnce() -> F, test: fn(&Subject)) {
+    let fixture = make();
+    let subject = Subject { store: fixture.store() };
+    test(&subject);
+    let verified = subject.store.verify(&mut |_| ()).expect("a Store can be verified");
+    assert_eq!(verified.problems, Vec::<String>::new());
+}
+
+/// The Store under test. Paths are text here; a call that is not about a refusal panics when it is refused.
+#[derive(Debug)]
+pub struct Subject {
+    pub(crate) store: Arc<dyn Store>,
+}
+
+impl Subject {
+    pub(crate) fn apply(&self, steps: Vec<Step>) -> StoreResult<Applied> {
+        self.store.apply(change(steps))
+    }
+
+    /// What the only step did, or why it didn't.
+    pub(crate) fn try_one(&self, step: Step) -> StoreResult<Outcome> {
+        let applied = self.apply(vec![step])?;
+        assert_eq!(applied.outcomes.len(), 1, "one step has one outcome");
+        Ok(applied.outcomes[0])
+    }
+
+    #[track_caller]
+    pub(crate) fn one(&self, step: Step) -> Outcome {
+        let shown = format!("{step:?}");
+        self.try_one(step).unwrap_or_else(|error| panic!("{shown}: {error:?}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn write(&self, path: &str, bytes: impl AsRef<[u8]>) -> Attr {
+        self.one(write(path, bytes)).attr.expect("a written file is there")
+    }
+
+    #[track_caller]
+    pub(crate) fn mkdir(&self, path: &str) -> Attr {
+        self.one(mkdir(path)).attr.expect("a directory that was made is there")
+    }
+
+    #[track_caller]
+    pub(crate) fn link(&self, path: &str, target: &str) -> Attr {
+        self.one(symlink(path, target)).attr.expect("a symlink that was made is there")
+    }
+
+    #[track_caller]
+    pub(crate) fn rename(&self, from: &str, to: &str, replace: Replace) {
+        self.one(rename(from, to, replace));
+    }
+
+    #[track_caller]
+    pub(crate) fn remove(&self, path: &str) {
+        self.one(remove(path, Subtree::Any));
+    }
+
+    #[track_caller]
+    pub(crate) fn stat(&self, path: &str) -> Attr {
+        self.store.stat(&at(path)).unwrap_or_else(|error| panic!("stat {path}: {error:?}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn node(&self, path: &str) -> NodeId {
+        self.stat(path).node
+    }
+
+    #[track_caller]
+    pub(crate) fn read(&self, path: &str) -> Vec<u8> {
+        self.read_at(&at(path))
+    }
+
+    #[track_caller]
+    pub(crate) fn read_at(&self, place: &Place) -> Vec<u8> {
+        let whole =
+            self.store.read(place, u64::MAX).unwrap_or_else(|error| panic!("read {place:?}: {error:?}"));
+        assert_eq!(whole.attr.size, whole.bytes.len() as u64, "attributes and bytes are of one state");
+        whole.bytes
+    }
+
+    #[track_caller]
+    pub(crate) fn open(&self, path: &str) -> Box<dyn OpenContent> {
+        self.store.open(&at(path)).unwrap_or_else(|error| panic!("open {path}: {error:?}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn draft_of(&self, place: &Place) -> Box<dyn Draft> {
+        self.store.draft(DraftOf::File(place)).unwrap_or_else(|error| panic!("draft of {place:?}: {error:?}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn draft(&self) -> Box<dyn Draft> {
+        self.store.draft(DraftOf::Nothing).unwrap_or_else(|error| panic!("draft: {error:?}"))
+    }
+
+    pub(crate) fn exists(&self, path: &str) -> bool {
+        self.store.stat(&at(path)).is_ok()
+    }
+
+    /// The names in a directory, in the Store's order.
+    #[track_caller]
+    pub(crate) fn names(&self, path: &str) -> Vec<String> {
+        let listing =
+            self.store.list(&at(path), &Page::ALL).unwrap_or_else(|error| panic!("list {path}: {error:?}"));
+        assert_eq!(listing.total, listing.entries.len() as u64);
+        assert!(!listing.more);
+        listing.entries.iter().map(|entry| entry.name.to_string()).collect()
+    }
+
+    /// The paths that a walk visits, in the Store's order.
+    #[track_caller]
+    pub(crate) fn walked(&self, place: &Place, walk: &Walk) -> Vec<String> {
+        let mut paths = Vec::new();
+        let visit = &mut |found: crate::store::Found| {
+            paths.push(found.path.to_string());
+            ControlFlow::Continue(())
+        };
+        self.store.walk(place, walk, visit).unwrap_or_else(|error| panic!("walk {place:?}: {error:?}"));
+        paths
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        snapshot_of(&*self.store)
+    }
+
+    /// Runs something that is to be refused, and sees that it left everything as it was.
+    #[track_caller]
+    pub(crate) fn leaves_all<T>(&self, act: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
+        let before = self.snapshot();
+        let result = act();
+        assert!(result.is_err(), "this has to be refused");
+        assert_eq!(self.snapshot(), before, "a refused change changes nothing");
+        result
+    }
+
+    /// A step that is to be refused, and to leave everything as it was.
+    #[track_caller]
+    pub(crate) fn refused(&self, step: Step) -> crate::StoreError {
+        self.leaves_all(|| self.try_one(step)).expect_err("it was refused")
+    }
+}
+
+/// The whole of an open content.
+pub(crate) fn whole(content: &dyn OpenContent) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut buffer = vec![0; 70_000];
+    loop {
+        let count = content.read_at(bytes.len() as u64, &mut buffer).expect("open content can be read");
+        bytes.extend_from_slice(&buffer[..count]);
+        if count < buffer.len() {
+            return bytes;
+        }
+    }
+}
+
+/// Bytes that repeat nowhere near a chunk's or a page's length.
+pub(crate) fn pattern(size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ (at >> 13)) as u8).collect()
+}
+
+pub(crate) fn change(steps: Vec<Step>) -> Change {
+    let now = SystemClock.now();
+    let identity = Arc::new(Identity::agent("suite"));
+    let operation =
+        Operation { id: OperationId::fresh(now), identity, tool: Cow::Borrowed("suite"), at: now };
+    Change { operation, steps }
+}
+
+/// The place that this text names from the root.
+pub(crate) fn at(path: &str) -> Place {
+    Place::path(StorePath::from_checked(path))
+}
+
+pub(crate) fn write(path: &str, bytes: impl AsRef<[u8]>) -> Step {
+    write_with(at(path), bytes.as_ref().to_vec(), Put::default())
+}
+
+pub(crate) fn write_with(at: Place, content: impl Into<Content>, put: Put) -> Step {
+    Step::Write { at, content: content.into(), put }
+}
+
+pub(crate) fn append(path: &str, bytes: impl AsRef<[u8]>) -> Step {
+    append_with(at(path), bytes.as_ref().to_vec(), Put::default())
+}
+
+pub(crate) fn append_with(at: Place, content: impl Into<Content>, put: Put) -> Step {
+    Step::Append { at, content: content.into(), put }
+}
+
+pub(crate) fn edit(path: &str, old: &str, new: &str) -> Step {
+    edit_with(at(path), old, new, Occurrences::One, Expect::Any)
+}
+
+pub(crate) fn edit_with(at: Place, old: &str, new: &str, occurrences: Occurrences, expect: Expect) -> Step {
+    let edit = Edit::new(old, new, occurrences).expect("the suite's edits make sense");
+    Step::Edit { at, edit, expect, keep: Keep::History }
+}
+
+pub(crate) fn mkdir(path: &str) -> Step {
+    mkdir_with(at(path), Parents::Create)
+}
+
+pub(crate) fn mkdir_with(at: Place, parents: Parents) -> Step {
+    Step::Mkdir { at, parents, mode: None }
+}
+
+pub(crate) fn symlink(path: &str, target: &str) -> Step {
+    symlink_with(at(path), target, Parents::Create, Expect::Any)
+}
+
+pub(crate) fn symlink_with(at: Place, target: &str, parents: Parents, expect: Expect) -> Step {
+    Step::Symlink { at, target: target.into(), parents, expect }
+}
+
+pub(crate) fn remove(path: &str, subtree: Subtree) -> Step {
+    remove_with(at(path), subtree, Expect::Any, Missing::Fails)
+}
+
+pub(crate) fn remove_with(at: Place, subtree: Subtree, expect: Expect, missing: Missing) -> Step {
+    Step::Remove { at, subtree, expect, missing, spare: None, keep: Keep::History }
+}
+
+pub(crate) fn rename(from: &str, to: &str, replace: Replace) -> Step {
+    rename_with(at(from), at(to), replace, Parents::Create, Expect::Any)
+}
+
+pub(crate) fn rename_with(
+    from: Place,
+    to: Place,
+    replace: Replace,
+    parents: Parents,
+    expect: Expect,
+) -> Step {
+    Step::Rename { from, to, replace, parents, expect, spare: [None, None] }
+}
+
+pub(crate) fn copy(from: &str, to: &str, replace: Replace) -> Step {
+    copy_with(at(from), at(to), replace, Parents::Create)
+}
+
+pub(crate) fn copy_with(from: Place, to: Place, replace: Replace, parents: Parents) -> Step {
+    Step::Copy { from, to, replace, parents, spare: None, keep: Keep::History }
+}
+
+pub(crate) fn chmod(at: Place, mode: u32) -> Step {
+    Step::SetAttr { at, mode: Some(mode), modified: None }
+}
+
+/// Asserts that a call was refused, and how.
+macro_rules! assert_refused {
+    ($result:expr, $expected:pat) => {
+        match &$result {
+            Err($expected) => {}
+            Err(error) => panic!("{}: {error:?} instead of {}", stringify!($result), stringify!($expected)),
+            Ok(_) => panic!("{} succeeded instead of {}", stringify!($result), stringify!($expected)),
+        }
+    };
+}
+pub(crate) use assert_refused;

@@ -1,0 +1,435 @@
+//! Copying and moving, within a Workspace and across them.
+//!
+//! Both ends are judged before either Store is touched. Within one Store it is one step; across Stores a copy is one
+//! change of the destination, and a move is a copy, a comparison, and then the removal of the source.
+
+use std::io::Read;
+use std::ops::ControlFlow;
+
+use crate::error::{Error, Result};
+use crate::identity::OperationId;
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::search::Walk;
+use crate::store::{
+    Attr, Change, Content, Expect, Kind, Missing, OpenContent, Parents, Place, Put, Replace, Side, Step,
+    StoreError, StorePath, Subtree, Version, VersionTag,
+};
+use crate::vfs::resolve::{Links, Spot};
+use crate::vfs::write::same_store;
+use crate::vfs::{IntoPath, Vfs};
+
+/// What happens to a file that is at the destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Overwrite {
+    /// It stays; the call fails.
+    #[default]
+    Refuse,
+    /// It is replaced, and keeps its mode when copied over.
+    Replace,
+}
+
+/// What a copy or a move did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copied {
+    /// Where it came from, symlinks on the way resolved.
+    pub from: VfsPath,
+    /// Where it is now.
+    pub to: VfsPath,
+    /// Files, directories and symlinks, where that is known.
+    pub entries: Option<u64>,
+    /// The state of what is there now, where it is one file.
+    pub tag: Option<VersionTag>,
+    /// The version that the change made at the destination.
+    pub version: Option<Version>,
+    /// The operation that it all belongs to.
+    pub operation: OperationId,
+}
+
+/// The two ends of a copy or a move, both judged.
+struct Ends<'a> {
+    from: Spot<'a>,
+    to: Spot<'a>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Copy,
+    Move,
+}
+
+impl Vfs {
+    /// Copies a file, a symlink or a whole directory.
+    pub fn copy(&self, from: impl IntoPath, to: impl IntoPath, overwrite: Overwrite) -> Result<Copied> {
+        self.carry(Act::Copy, &from.into_path()?, &to.into_path()?, overwrite, None)
+    }
+
+    /// Moves a file, a symlink or a whole directory.
+    pub fn rename(&self, from: impl IntoPath, to: impl IntoPath, overwrite: Overwrite) -> Result<Copied> {
+        self.carry(Act::Move, &from.into_path()?, &to.into_path()?, overwrite, None)
+    }
+
+    /// Moves something if it is in the given state.
+    pub fn rename_if(
+        &self,
+        from: impl IntoPath,
+        to: impl IntoPath,
+        overwrite: Overwrite,
+        if_match: VersionTag,
+    ) -> Result<Copied> {
+        self.carry(Act::Move, &from.into_path()?, &to.into_path()?, overwrite, Some(if_match))
+    }
+
+    fn carry(
+        &self,
+        act: Act,
+        from: &VfsPath,
+        to: &VfsPath,
+        over: Overwrite,
+        tag: Option<VersionTag>,
+    ) -> Result<Copied> {
+        // One operation, however many Stores it touches.
+        let door = match self.operation {
+            Some(_) => self.clone(),
+            None => self.operation(
+                self.tool.clone().unwrap_or(if act == Act::Copy { "copy" } else { "move" }.into()),
+            ),
+        };
+        let (mut from, mut to) = (Links::new(from), Links::new(to));
+        loop {
+            let ends = self.ends(act, &from, &to)?;
+            let carried = if same_store(ends.from.store(), ends.to.store()) {
+                door.carry_within(act, &ends, over, tag)
+            } else {
+                door.carry_across(act, &ends, over, tag)
+            };
+            match carried {
+                Err(Error::Store { cause: StoreError::Link(hit), .. }) if hit.side == Side::From => {
+                    from.follow(&ends.from, &hit)?;
+                }
+                Err(Error::Store { cause: StoreError::Link(hit), .. }) => to.follow(&ends.to, &hit)?,
+                done => {
+                    self.shared.seen.forget(&ends.to.path);
+                    return done;
+                }
+            }
+        }
+    }
+
+    /// Judges both ends. No Store is touched.
+    fn ends<'a>(&'a self, act: Act, from: &Links, to: &Links) -> Result<Ends<'a>> {
+        let prefix =
+            |path: &VfsPath| self.shared.router.route(path).map(|route| route.workspace.prefix().clone());
+        let within = prefix(&from.path).is_some() && prefix(&from.path) == prefix(&to.path);
+        let access = match act {
+            Act::Copy => Access::Read,
+            Act::Move if within => Access::Write,
+            Act::Move => Access::Take,
+        };
+        let source = from.judged(self.enter(&from.path, access))?;
+        let target = to.judged(self.enter(&to.path, Access::Write))?;
+        if act == Act::Move {
+            self.check_movable(&source)?;
+        } else {
+            self.check_holds_none(&source)?;
+        }
+        self.check_movable(&target)?;
+        Ok(Ends { from: source, to: target })
+    }
+
+    fn carry_within(
+        &self,
+        act: Act,
+        ends: &Ends<'_>,
+        over: Overwrite,
+        tag: Option<VersionTag>,
+    ) -> Result<Copied> {
+        let Ends { from, to } = ends;
+        let mut expect = tag.map_or(Expect::Any, Expect::Tag);
+        if to.workspace.protect().leads_to(to.below()) {
+            let attr = from.store().stat(&from.place).map_err(|cause| from.failed(cause))?;
+            if attr.kind != Kind::Directory {
+                to.check_not_leading()?;
+            }
+            if expect == Expect::Any {
+                expect = Expect::Tag(attr.tag);
+            }
+        }
+        let replace = match over {
+            Overwrite::Refuse => Replace::Refuse,
+            Overwrite::Replace => Replace::Over,
+        };
+        let step = match act {
+            Act::Move => Step::Rename {
+                from: from.place.clone(),
+                to: to.place.clone(),
+                replace,
+                parents: Parents::Create,
+                expect,
+                spare: [from.spare(), to.spare()],
+            },
+            Act::Copy => Step::Copy {
+                from: from.place.clone(),
+                to: to.place.clone(),
+                replace,
+                parents: Parents::Create,
+                spare: to.spare(),
+                keep: to.keep(),
+            },
+        };
+        let operation = self.act("copy");
+        let id = operation.id;
+        let applied = from.store().apply(Change { operation, steps: vec![step] }).map_err(|cause| {
+            let about_target =
+                matches!(cause, StoreError::AlreadyExists | StoreError::NotEmpty | StoreError::Name(_))
+                    || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
+                        && over == Overwrite::Replace);
+            if about_target { to.failed(cause) } else { from.failed(cause) }
+        })?;
+        let tag = applied.outcomes.first().and_then(|outcome| outcome.attr).map(|attr| attr.tag);
+        let (from, to) = (from.path.clone(), to.path.clone());
+        Ok(Copied { from, to, entries: None, tag, version: applied.version, operation: id })
+    }
+
+    fn carry_across(
+        &self,
+        act: Act,
+        ends: &Ends<'_>,
+        over: Overwrite,
+        tag: Option<VersionTag>,
+    ) -> Result<Copied> {
+        let Ends { from, to } = ends;
+        let attr = from.store().stat(&from.place).map_err(|cause| from.failed(cause))?;
+        if tag.is_some_and(|tag| tag != attr.tag) {
+            return Err(from.failed(StoreError::Conflict));
+        }
+        let mut load = Load { vfs: self, from, to, steps: Vec::new(), taken: Vec::new() };
+        match to.store().stat(&to.place) {
+            Err(StoreError::NotFound) => {}
+            Err(cause) => return Err(to.failed(cause.in_step(0, Side::To))),
+            Ok(_) if over == Overwrite::Refuse || attr.kind == Kind::Directory => {
+                return Err(to.failed(StoreError::AlreadyExists));
+            }
+            Ok(there) if there.kind == Kind::Directory => return Err(to.failed(StoreError::IsADirectory)),
+            // A symlink gives way itself; a write would go where it leads.
+            Ok(there) if there.kind == Kind::Symlink || attr.kind == Kind::Symlink => load.clear(),
+            Ok(_) => {}
+        }
+        if attr.kind == Kind::Directory {
+            load.directory(&attr)?;
+        } else {
+            to.check_not_leading()?;
+            load.entry(&StorePath::here(), &attr, over)?;
+        }
+        let Load { steps, taken, .. } = load;
+        let operation = self.act("copy");
+        let id = operation.id;
+        let applied = to.store().apply(Change { operation, steps }).map_err(|cause| to.failed(cause))?;
+        if act == Act::Move {
+            let arrived = taken.iter().all(|taken| taken.arrived(to));
+            let garbled = || Err(Error::Garbled { path: to.path.clone() });
+            let removed = if arrived { self.remove_source(from, &attr, &taken) } else { garbled() };
+            if let Err(error) = removed {
+                // What only just arrived goes again, unless it may be all that is left: an answer can be lost after
+                // the source was removed. What it has replaced can't come back here in any case.
+                if over == Overwrite::Refuse && taken.iter().all(|taken| taken.is_still_at(from)) {
+                    self.take_back(to);
+                }
+                return Err(error);
+            }
+        }
+        let entries = taken.len() as u64;
+        let tag = applied
+            .outcomes
+            .last()
+            .filter(|_| entries == 1)
+            .and_then(|outcome| outcome.attr)
+            .map(|attr| attr.tag);
+        let (from, to) = (from.path.clone(), to.path.clone());
+        Ok(Copied { from, to, entries: Some(entries), tag, version: applied.version, operation: id })
+    }
+
+    /// Removes exactly what was copied, in the state in which it was: what came or changed meanwhile is a Conflict.
+    fn remove_source(&self, from: &Spot<'_>, attr: &Attr, taken: &[Taken]) -> Result<()> {
+        let (missing, keep) = (Missing::Fails, from.keep());
+        let remove = |taken: &Taken| {
+            let at = Place { from: from.place.from, path: from.place.path.join(&taken.below) };
+            let (subtree, expect) = match taken.kind {
+                Kind::Directory => (Subtree::EmptyDirectory, Expect::Any),
+                _ => (Subtree::File, Expect::Tag(taken.tag)),
+            };
+            Step::Remove { at, subtree, expect, missing, spare: None, keep }
+        };
+        if attr.kind == Kind::Directory
+            && let Some(spare) = from.spare()
+            && let Some(spared) = taken.iter().find(|taken| spare.covers(taken.below.as_bytes()))
+        {
+            return Err(from.failed(StoreError::Spared { path: spared.below.to_string() }));
+        }
+        // Deepest first: a directory comes before its entries in what was taken.
+        let steps = taken.iter().rev().map(remove).collect();
+        let removed = from.store().apply(Change { operation: self.act("move"), steps });
+        match removed {
+            Ok(_) => Ok(()),
+            Err(StoreError::NotEmpty | StoreError::NotFound) => Err(from.failed(StoreError::Conflict)),
+            Err(cause) => Err(from.failed(cause)),
+        }
+    }
+
+    /// Removes a copy that must not stay. It was not there a moment ago, so nothing else is lost if this fails.
+    fn take_back(&self, to: &Spot<'_>) {
+        let (at, keep) = (to.place.clone(), to.keep());
+        let step = Step::Remove {
+            at,
+            subtree: Subtree::Any,
+            expect: Expect::Any,
+            missing: Missing::Fine,
+            spare: None,
+            keep,
+        };
+        let _ = self.change(to, "move", step);
+    }
+}
+
+/// What a copy across Stores puts at its destination.
+struct Load<'a> {
+    vfs: &'a Vfs,
+    from: &'a Spot<'a>,
+    to: &'a Spot<'a>,
+    steps: Vec<Step>,
+    taken: Vec<Taken>,
+}
+
+/// Something that was copied.
+struct Taken {
+    /// Where it is, counted from the top.
+    below: StorePath,
+    kind: Kind,
+    tag: VersionTag,
+    /// The hash of what was read of a file.
+    hash: Option<blake3::Hash>,
+}
+
+impl Taken {
+    fn is_still_at(&self, from: &Spot<'_>) -> bool {
+        let place = Place { from: from.place.from, path: from.place.path.join(&self.below) };
+        from.store().stat(&place).is_ok_and(|attr| attr.kind == Kind::Directory || attr.tag == self.tag)
+    }
+
+    fn arrived(&self, to: &Spot<'_>) -> bool {
+        self.hash.is_none_or(|hash| hash_of(to, &self.below).is_ok_and(|there| there == hash))
+    }
+}
+
+impl Load<'_> {
+    /// Makes room at the destination.
+    fn clear(&mut self) {
+        let (at, keep) = (self.to.place.clone(), self.to.keep());
+        let (subtree, missing) = (Subtree::File, Missing::Fine);
+        self.steps.push(Step::Remove { at, subtree, expect: Expect::Any, missing, spare: None, keep });
+    }
+
+    fn directory(&mut self, attr: &Attr) -> Result<()> {
+        let mut found = Vec::new();
+        let walked = self.from.store().walk(&self.from.place, &Walk::default(), &mut |entry| {
+            found.push(entry);
+            ControlFlow::Continue(())
+        });
+        walked.map_err(|cause| self.from.failed(cause))?;
+        let at = self.to.place.clone();
+        if let Some((parent, _)) = at.path.split()
+            && !parent.is_empty()
+        {
+            let parent = Place::path(StorePath::from_checked(parent));
+            self.steps.push(Step::Mkdir { at: parent, parents: Parents::Create, mode: None });
+        }
+        self.steps.push(Step::Mkdir { at, parents: Parents::Required, mode: Some(attr.mode) });
+        self.taken.push(Taken { below: StorePath::here(), kind: attr.kind, tag: attr.tag, hash: None });
+        for entry in found {
+            self.entry(&entry.path, &entry.attr, Overwrite::Refuse)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, below: &StorePath, attr: &Attr, over: Overwrite) -> Result<()> {
+        let at = Place::path(self.to.place.path.join(below));
+        let source = Place { from: self.from.place.from, path: self.from.place.path.join(below) };
+        if let Some(spare) = self.to.spare()
+            && spare.covers(below.as_bytes())
+        {
+            return Err(self.to.failed(StoreError::Spared { path: below.to_string() }));
+        }
+        let failed = |cause| self.from.failed(cause);
+        let parents = Parents::Create;
+        let expect = if over == Overwrite::Refuse { Expect::Absent } else { Expect::Any };
+        let mut taken = Taken { below: below.clone(), kind: attr.kind, tag: attr.tag, hash: None };
+        match attr.kind {
+            Kind::Directory => self.steps.push(Step::Mkdir { at, parents, mode: Some(attr.mode) }),
+            Kind::Symlink => {
+                let target = self.from.store().read_link(&source).map_err(failed)?;
+                self.steps.push(Step::Symlink { at, target, parents, expect });
+            }
+            Kind::File => {
+                let content = self.from.store().open(&source).map_err(failed)?;
+                taken.tag = content.attr().tag;
+                let mut reader =
+                    Hashing { content: &*content, at: 0, hasher: blake3::Hasher::new(), failed: None };
+                let sealed = self.vfs.drafted(self.to, &mut reader);
+                if let Some(cause) = reader.failed {
+                    return Err(failed(cause));
+                }
+                let sealed = sealed?;
+                taken.hash = Some(reader.hasher.finalize());
+                // A file that is replaced keeps its own mode.
+                let mode = (over == Overwrite::Refuse).then_some(attr.mode);
+                let put = Put { expect, parents, mode, modified: Some(attr.modified), keep: self.to.keep() };
+                self.steps.push(Step::Write { at, content: Content::Sealed(sealed), put });
+            }
+            Kind::Special(_) => return Err(failed(StoreError::Special(attr.kind))),
+        }
+        self.taken.push(taken);
+        Ok(())
+    }
+}
+
+/// A content as a stream that is hashed as it passes.
+struct Hashing<'a> {
+    content: &'a dyn OpenContent,
+    at: u64,
+    hasher: blake3::Hasher,
+    failed: Option<StoreError>,
+}
+
+impl Read for Hashing<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.content.read_at(self.at, buffer) {
+            Ok(count) => {
+                self.at += count as u64;
+                self.hasher.update(&buffer[..count]);
+                Ok(count)
+            }
+            Err(cause) => {
+                self.failed = Some(cause);
+                Err(std::io::ErrorKind::Other.into())
+            }
+        }
+    }
+}
+
+/// The hash of what is now at the destination.
+fn hash_of(to: &Spot<'_>, below: &StorePath) -> Result<blake3::Hash, StoreError> {
+    let place = Place { from: to.place.from, path: to.place.path.join(below) };
+    let content = to.store().open(&place)?;
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 256 << 10];
+    let mut at = 0;
+    loop {
+        match content.read_at(at, &mut buffer)? {
+            0 => return Ok(hasher.finalize()),
+            count => {
+                hasher.update(&buffer[..count]);
+                at += count as u64;
+            }
+        }
+    }
+}

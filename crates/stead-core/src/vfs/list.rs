@@ -1,0 +1,415 @@
+//! Directories: their entries, page by page, and everything below them.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::glob::{Anchor, PathGlobs};
+use crate::name::Name;
+use crate::path::VfsPath;
+use crate::scope::{Access, AccessScope};
+use crate::search::Walk;
+use crate::store::{Attr, Kind, Listing, Page, StoreError, StorePath, StoreResult, VersionTag};
+use crate::vfs::resolve::{Lead, Links, Spot, link_at};
+use crate::vfs::{IntoPath, Vfs};
+
+/// Which part of a directory is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListPage {
+    /// Where the page before ended, as it said.
+    pub cursor: Option<String>,
+    /// At most so many entries.
+    pub limit: usize,
+}
+
+impl Default for ListPage {
+    fn default() -> Self {
+        ListPage { cursor: None, limit: 1_000 }
+    }
+}
+
+impl ListPage {
+    /// Everything at once.
+    pub fn all() -> Self {
+        ListPage { cursor: None, limit: usize::MAX }
+    }
+}
+
+/// A directory, or a page of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directory {
+    /// The path, symlinks resolved.
+    pub path: VfsPath,
+    /// The entries, sorted by name.
+    pub entries: Vec<DirEntry>,
+    /// How many entries the directory has.
+    pub total: u64,
+    /// What to pass for the next page; `None` after the last one.
+    pub cursor: Option<String>,
+}
+
+/// One name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name.
+    pub name: Name,
+    /// What has it.
+    pub kind: Kind,
+    /// Bytes in a file.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// When it was last modified, where that is known.
+    pub modified: Option<Timestamp>,
+    /// Its state; `None` for a Workspace and a level that leads to one.
+    pub tag: Option<VersionTag>,
+    /// The scope, where the entry is a Workspace of its own.
+    pub workspace: Option<AccessScope>,
+}
+
+impl DirEntry {
+    fn found(name: Name, attr: &Attr) -> Self {
+        DirEntry {
+            name,
+            kind: attr.kind,
+            size: attr.size,
+            mode: attr.mode,
+            modified: Some(attr.modified),
+            tag: Some(attr.tag),
+            workspace: None,
+        }
+    }
+
+    fn level(name: Name, workspace: Option<AccessScope>) -> Self {
+        DirEntry { name, kind: Kind::Directory, size: 0, mode: 0o755, modified: None, tag: None, workspace }
+    }
+}
+
+/// What a walk is to find.
+#[derive(Debug, Clone)]
+pub struct WalkQuery {
+    /// How deep: 1 for the directory's own entries.
+    pub depth: usize,
+    /// Only paths that match this glob, counted from the directory.
+    pub pattern: Option<String>,
+    /// Only files with one of these extensions, given without the dot.
+    pub extensions: Vec<String>,
+    /// At most so many.
+    pub limit: usize,
+    /// How long it may take.
+    pub time_limit: Duration,
+}
+
+impl Default for WalkQuery {
+    fn default() -> Self {
+        let (depth, limit) = (usize::MAX, usize::MAX);
+        WalkQuery { depth, pattern: None, extensions: Vec::new(), limit, time_limit: Duration::from_secs(60) }
+    }
+}
+
+/// Something below a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Walked {
+    /// Its logical path; what could mislead a reader is escaped.
+    pub path: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes in a file.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// When it was last modified, where that is known.
+    pub modified: Option<Timestamp>,
+    /// Its state, where it has one.
+    pub tag: Option<VersionTag>,
+}
+
+/// A part of what lies below a path: one Workspace's share of it.
+pub(super) struct Region<'a> {
+    pub(super) spot: Spot<'a>,
+    /// Where it begins, counted from the path that was asked for.
+    pub(super) base: String,
+    /// What other Workspaces cover, counted from the spot.
+    pub(super) skip: Vec<StorePath>,
+}
+
+impl Region<'_> {
+    /// The logical path of something that was found here, escaped.
+    pub(super) fn shown(&self, found: &StorePath) -> String {
+        match (found.is_here(), self.spot.path.is_root()) {
+            (true, _) => self.spot.path.to_string(),
+            (false, true) => format!("/{found}"),
+            (false, false) => format!("{}/{found}", self.spot.path),
+        }
+    }
+}
+
+/// A key that sorts paths component by component: no name holds a NUL, and it comes before everything else.
+pub(super) fn sort_key(path: &str) -> Vec<u8> {
+    path.bytes().map(|byte| if byte == b'/' { 0 } else { byte }).collect()
+}
+
+impl Vfs {
+    /// Whether a spot is a level that is there although its Store has nothing there: a Mount's own directory before
+    /// anything is in it, or the way to a nested Workspace.
+    pub(super) fn is_level(&self, spot: &Spot<'_>) -> bool {
+        spot.is_workspace() || self.shared.router.nested(&spot.path).next().is_some()
+    }
+
+    /// The entries of a directory, nested Workspaces included.
+    pub fn list(&self, path: impl IntoPath, page: &ListPage) -> Result<Directory> {
+        let path = path.into_path()?;
+        let after = page.cursor.as_deref().map(read_cursor).transpose()?;
+        let wanted = Page { after: after.clone(), limit: page.limit.max(1) };
+        let empty = Listing { entries: Vec::new(), total: 0, more: false };
+        let ((listing, levels), path) = self.at_any(
+            &path,
+            |spot| {
+                let listing = match spot.store().list(&spot.place, &wanted) {
+                    Err(StoreError::NotFound) if self.is_level(spot) => empty.clone(),
+                    answer => answer?,
+                };
+                let levels = self.levels_in(&spot.path, Some(spot))?;
+                Ok((listing, levels))
+            },
+            |path| {
+                let levels = self.levels_in(path, None).expect("no Store is asked");
+                (empty.clone(), levels)
+            },
+        )?;
+        Ok(merge(path, listing, levels, after.as_ref(), wanted.limit))
+    }
+
+    /// The names in a directory that are, or lead to, nested Workspaces.
+    fn levels_in(&self, path: &VfsPath, spot: Option<&Spot<'_>>) -> StoreResult<Levels> {
+        let names = self.shared.router.names_below(path);
+        let places: Vec<_> = match spot {
+            Some(spot) => names.iter().map(|name| spot.place.join(name.as_bytes())).collect(),
+            None => Vec::new(),
+        };
+        let mut there = match spot {
+            Some(spot) if !places.is_empty() => {
+                spot.store().stat_many(&places).into_iter().map(|attr| attr.is_ok()).collect()
+            }
+            _ => vec![false; names.len()],
+        };
+        there.resize(names.len(), false);
+        let mut levels = Levels::default();
+        for (name, there) in names.into_iter().zip(there) {
+            let child = path.join(name).expect("a part of a prefix");
+            let workspace =
+                self.shared.router.route(&child).filter(|route| *route.workspace.prefix() == child);
+            let name = Name::new(name.as_bytes()).expect("a component of a path is a name");
+            match workspace {
+                Some(route) => {
+                    let scope = route.workspace.scope();
+                    levels.hidden += u64::from(there);
+                    levels.entries.insert(name.clone(), DirEntry::level(name, Some(scope)));
+                }
+                // A directory of the parent's own on the way to a nested Workspace is shown as what it is.
+                None if there => {}
+                None => {
+                    levels.entries.insert(name.clone(), DirEntry::level(name, None));
+                }
+            }
+        }
+        Ok(levels)
+    }
+
+    /// Everything below a directory, sorted by path, nested Workspaces that may be read included.
+    pub fn walk(&self, path: impl IntoPath, query: &WalkQuery) -> Result<Vec<Walked>> {
+        let path = path.into_path()?;
+        let pattern = query.pattern.as_deref().unwrap_or_default();
+        let only =
+            query.pattern.as_ref().map(|pattern| PathGlobs::new([pattern], Anchor::Start)).transpose()?;
+        // A pattern that begins with `/` is counted from there, any other from the directory that is walked.
+        let based = |base: &str| {
+            let base = if pattern.starts_with('/') {
+                format!("{}/{base}", &path.as_str()[1..])
+            } else {
+                base.to_owned()
+            };
+            only.clone().map(|globs| globs.with_base(base.trim_matches('/')))
+        };
+        let mut found = BTreeMap::new();
+        let regions = self.regions(&path)?;
+        for region in &regions {
+            self.levels_above(&path, region, query, based("").as_ref(), &mut found);
+            let depth = query.depth.saturating_sub(if region.base.is_empty() {
+                0
+            } else {
+                region.base.split('/').count()
+            });
+            if depth == 0 {
+                continue;
+            }
+            let walk = Walk {
+                depth,
+                skip: region.skip.clone(),
+                only: based(&region.base),
+                deadline: Some(Instant::now() + query.time_limit),
+            };
+            let mut left = query.limit;
+            let visited = region.spot.store().walk(&region.spot.place, &walk, &mut |entry| {
+                if query.has_extension(entry.path.as_bytes(), entry.attr.kind) {
+                    let path = region.shown(&entry.path);
+                    found.insert(sort_key(&path), Walked::found(path, &entry.attr));
+                    left -= 1;
+                }
+                if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            match visited {
+                Err(StoreError::NotFound) if self.is_level(&region.spot) => {}
+                visited => visited.map_err(|cause| region.spot.failed(cause))?,
+            }
+        }
+        Ok(found.into_values().take(query.limit).collect())
+    }
+
+    /// The directories between the path that was asked for and a nested Workspace, it included.
+    fn levels_above(
+        &self,
+        asked: &VfsPath,
+        region: &Region<'_>,
+        query: &WalkQuery,
+        only: Option<&PathGlobs>,
+        found: &mut BTreeMap<Vec<u8>, Walked>,
+    ) {
+        let mut below = String::new();
+        for (index, name) in region.base.split('/').filter(|name| !name.is_empty()).enumerate() {
+            if !below.is_empty() {
+                below.push('/');
+            }
+            below.push_str(name);
+            let path = asked.join(&below).expect("a part of a prefix");
+            let wanted = only.is_none_or(|globs| globs.matches(&below)) && query.extensions.is_empty();
+            if index < query.depth && wanted {
+                found.entry(sort_key(path.as_str())).or_insert_with(|| Walked::level(&path));
+            }
+        }
+    }
+
+    /// The readable parts of what lies below a path, one for each Workspace that has a share in it.
+    pub(super) fn regions(&self, path: &VfsPath) -> Result<Vec<Region<'_>>> {
+        let router = &self.shared.router;
+        let mut regions = Vec::new();
+        let mut links = Links::new(path);
+        let path = loop {
+            match links.judged(self.lead(&links.path, Access::Read))? {
+                Lead::Synthetic => break links.path,
+                Lead::Spot(spot) => match spot.store().stat(&spot.place) {
+                    Ok(attr) if attr.kind == Kind::Symlink => match link_at(&spot) {
+                        Ok(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
+                        Ok(other) | Err(other) => return Err(links.failed(other)),
+                    },
+                    Err(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
+                    Err(StoreError::NotFound) if self.is_level(&spot) => break spot.path,
+                    Err(cause) => return Err(links.failed(cause)),
+                    Ok(_) => {
+                        let path = spot.path.clone();
+                        let skip =
+                            router.nested(&path).filter_map(|nested| below(nested.prefix(), &path)).collect();
+                        regions.push(Region { spot, base: String::new(), skip });
+                        break path;
+                    }
+                },
+            }
+        };
+        for nested in router.nested(&path).filter(|nested| nested.scope().allows(Access::Read)) {
+            let prefix = nested.prefix();
+            let spot = self.enter(prefix, Access::Read)?;
+            let skip = router.nested(prefix).filter_map(|deeper| below(deeper.prefix(), prefix)).collect();
+            let base = prefix.below(&path).expect("nested below it").to_owned();
+            regions.push(Region { spot, base, skip });
+        }
+        Ok(regions)
+    }
+}
+
+fn below(path: &VfsPath, prefix: &VfsPath) -> Option<StorePath> {
+    path.below(prefix).map(StorePath::from_checked)
+}
+
+impl WalkQuery {
+    fn has_extension(&self, path: &[u8], kind: Kind) -> bool {
+        if self.extensions.is_empty() {
+            return true;
+        }
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        let extension =
+            name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0).map(|dot| &name[dot + 1..]);
+        let wanted = |wanted: &String| extension == Some(wanted.trim_start_matches('.').as_bytes());
+        kind != Kind::Directory && self.extensions.iter().any(wanted)
+    }
+}
+
+impl Walked {
+    fn found(path: String, attr: &Attr) -> Self {
+        Walked {
+            path,
+            kind: attr.kind,
+            size: attr.size,
+            mode: attr.mode,
+            modified: Some(attr.modified),
+            tag: Some(attr.tag),
+        }
+    }
+
+    fn level(path: &VfsPath) -> Self {
+        Walked {
+            path: path.to_string(),
+            kind: Kind::Directory,
+            size: 0,
+            mode: 0o755,
+            modified: None,
+            tag: None,
+        }
+    }
+}
+
+/// Entries that a directory has because of the Workspaces below it.
+#[derive(Debug, Default)]
+struct Levels {
+    entries: BTreeMap<Name, DirEntry>,
+    /// How many entries of the Store these hide.
+    hidden: u64,
+}
+
+/// Puts the levels into a Store's page, where they belong by name.
+fn merge(path: VfsPath, listing: Listing, levels: Levels, after: Option<&Name>, limit: usize) -> Directory {
+    let total = listing.total - levels.hidden.min(listing.total) + levels.entries.len() as u64;
+    let last = if listing.more { listing.entries.last().map(|entry| entry.name.clone()) } else { None };
+    let mut merged = BTreeMap::new();
+    for entry in &listing.entries {
+        merged.insert(entry.name.clone(), DirEntry::found(entry.name.clone(), &entry.attr));
+    }
+    for (name, entry) in levels.entries {
+        let in_page =
+            after.is_none_or(|after| name > *after) && last.as_ref().is_none_or(|last| name <= *last);
+        if in_page {
+            merged.insert(name, entry);
+        }
+    }
+    let more = listing.more || merged.len() > limit;
+    let entries: Vec<_> = merged.into_values().take(limit).collect();
+    let cursor = entries.last().filter(|_| more).map(|entry| write_cursor(&entry.name));
+    Directory { path, entries, total, cursor }
+}
+
+/// A cursor is the last name of a page, in hexadecimal, since a name may be any bytes.
+fn write_cursor(name: &Name) -> String {
+    name.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn read_cursor(cursor: &str) -> Result<Name> {
+    let broken =
+        || Error::Invalid("`cursor` is none that a listing returned; leave it out to start over".into());
+    if !cursor.is_ascii() || !cursor.len().is_multiple_of(2) {
+        return Err(broken());
+    }
+    let bytes: Option<Vec<u8>> =
+        (0..cursor.len()).step_by(2).map(|at| u8::from_str_radix(&cursor[at..at + 2], 16).ok()).collect();
+    bytes.and_then(Name::new).ok_or_else(broken)
+}

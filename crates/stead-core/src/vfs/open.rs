@@ -1,0 +1,284 @@
+//! Files that stay open: read and written piece by piece, as a program does on a mounted file system.
+//!
+//! What is written through an open file is a draft. It becomes one change at [`OpenFile::sync`] and at the last close,
+//! not at every write. All who have a node open through one door share its draft and see each other's writes at once;
+//! callers by path see them with the change.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{
+    Change, Content, Draft, DraftOf, Expect, Kind, NodeId, OpenContent, Place, Put, Step, Store, StoreError,
+    VersionTag,
+};
+use crate::vfs::resolve::{Spot, Stop};
+use crate::vfs::{IntoPath, Vfs};
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenOptions {
+    /// For reading.
+    pub read: bool,
+    /// For writing.
+    pub write: bool,
+    /// Making it if it is not there.
+    pub create: bool,
+    /// Cutting it to nothing.
+    pub truncate: bool,
+}
+
+impl OpenOptions {
+    /// For reading.
+    pub fn read() -> Self {
+        OpenOptions { read: true, ..OpenOptions::default() }
+    }
+
+    /// For reading and writing.
+    pub fn read_write() -> Self {
+        OpenOptions { read: true, write: true, ..OpenOptions::default() }
+    }
+
+    /// For writing.
+    pub fn write() -> Self {
+        OpenOptions { write: true, ..OpenOptions::default() }
+    }
+
+    /// Making it if it is not there.
+    pub fn create(self) -> Self {
+        OpenOptions { create: true, ..self }
+    }
+
+    /// Cutting it to nothing.
+    pub fn truncate(self) -> Self {
+        OpenOptions { truncate: true, ..self }
+    }
+}
+
+/// The nodes that are open through one door.
+#[derive(Debug, Default)]
+pub(super) struct OpenNodes(Mutex<HashMap<(usize, NodeId), Weak<OpenNode>>>);
+
+/// One node that someone has open.
+struct OpenNode {
+    store: Arc<dyn Store>,
+    node: NodeId,
+    state: Mutex<State>,
+}
+
+struct State {
+    content: Box<dyn OpenContent>,
+    draft: Option<Box<dyn Draft>>,
+}
+
+impl fmt::Debug for OpenNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenNode").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+/// An open file. It stays what it is when its name is removed, replaced or given to another file.
+#[derive(Debug)]
+pub struct OpenFile {
+    vfs: Vfs,
+    path: VfsPath,
+    options: OpenOptions,
+    put: Put,
+    node: Arc<OpenNode>,
+}
+
+impl Vfs {
+    /// Opens a file.
+    pub fn open(&self, path: impl IntoPath, options: OpenOptions) -> Result<OpenFile> {
+        let path = path.into_path()?;
+        if !options.read && !options.write {
+            return Err(Error::Invalid("a file is opened for reading, for writing or for both".into()));
+        }
+        if options.read {
+            self.enter(&path, Access::Read)?;
+        }
+        let access = if options.write { Access::Write } else { Access::Read };
+        let (node, spot) = self.at(&path, access, |spot| -> Result<_, Stop> {
+            if options.read {
+                // A symlink may have led into a Workspace of another scope.
+                self.enter(&spot.path, Access::Read)?;
+            }
+            match self.open_node(spot) {
+                Err(StoreError::NotFound) if options.write && options.create => {
+                    spot.check_not_leading()?;
+                    let put = Put { expect: Expect::Absent, keep: spot.keep(), ..Put::default() };
+                    let step =
+                        Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
+                    match self.change(spot, "open", step) {
+                        // Someone else made it in between: it is there, which is what was wanted.
+                        Ok(_) | Err(StoreError::AlreadyExists) => Ok(self.open_node(spot)?),
+                        Err(cause) => Err(cause.into()),
+                    }
+                }
+                answer => Ok(answer?),
+            }
+        })?;
+        let put = Put { keep: spot.keep(), ..Put::default() };
+        let file = OpenFile { vfs: self.clone(), path: spot.path, options, put, node };
+        if options.write && options.truncate {
+            file.set_size(0)?;
+        }
+        Ok(file)
+    }
+
+    fn open_node(&self, spot: &Spot<'_>) -> Result<Arc<OpenNode>, StoreError> {
+        let content = spot.store().open(&spot.place)?;
+        debug_assert_eq!(content.attr().kind, Kind::File);
+        let node = content.attr().node;
+        let store = spot.workspace.mount().store();
+        let key = (Arc::as_ptr(store).cast::<()>() as usize, node);
+        let mut open = self.shared.open.0.lock();
+        if let Some(shared) = open.get(&key).and_then(Weak::upgrade) {
+            let mut state = shared.state.lock();
+            if state.draft.is_none() {
+                state.content = content;
+            }
+            drop(state);
+            return Ok(shared);
+        }
+        open.retain(|_, node| node.strong_count() > 0);
+        let state = Mutex::new(State { content, draft: None });
+        let shared = Arc::new(OpenNode { store: Arc::clone(store), node, state });
+        open.insert(key, Arc::downgrade(&shared));
+        Ok(shared)
+    }
+}
+
+impl OpenFile {
+    /// The path it was opened by, symlinks resolved.
+    pub fn path(&self) -> &VfsPath {
+        &self.path
+    }
+
+    /// Which node it is in its Store.
+    pub fn node(&self) -> NodeId {
+        self.node.node
+    }
+
+    /// How many bytes it has, what was written included.
+    pub fn size(&self) -> u64 {
+        let state = self.node.state.lock();
+        state.draft.as_ref().map_or_else(|| state.content.attr().size, |draft| draft.size())
+    }
+
+    /// The last state that a change made.
+    pub fn tag(&self) -> VersionTag {
+        self.node.state.lock().content.attr().tag
+    }
+
+    /// Reads at an offset; fewer bytes than asked for only at the end.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        if !self.options.read {
+            return Err(Error::Invalid(format!("`{}` was not opened for reading", self.path)));
+        }
+        let mut state = self.node.state.lock();
+        let count = match &mut state.draft {
+            Some(draft) => draft.read_at(offset, buffer),
+            None => state.content.read_at(offset, buffer),
+        };
+        count.map_err(|cause| self.failed(cause))
+    }
+
+    /// Writes at an offset; a gap before it reads as zeros.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let end = offset.saturating_add(bytes.len() as u64);
+        self.drafting(end, |draft| draft.write_at(offset, bytes))
+    }
+
+    /// Cuts it, or lengthens it with zeros.
+    pub fn set_size(&self, size: u64) -> Result<()> {
+        self.drafting(size, |draft| draft.set_size(size))
+    }
+
+    fn drafting(&self, end: u64, write: impl FnOnce(&mut dyn Draft) -> Result<(), StoreError>) -> Result<()> {
+        if !self.options.write {
+            return Err(Error::Invalid(format!("`{}` was not opened for writing", self.path)));
+        }
+        let limit = self.vfs.shared.limits.file_size;
+        if end > limit {
+            return Err(self.failed(StoreError::TooLarge { size: end, limit }));
+        }
+        let mut state = self.node.state.lock();
+        let begin = || -> Result<(), StoreError> {
+            let draft = match state.draft.take() {
+                Some(draft) => draft,
+                None => self.begin(&*state.content)?,
+            };
+            write(&mut **state.draft.insert(draft))
+        };
+        begin().map_err(|cause| self.failed(cause))
+    }
+
+    /// A draft of what is there now; of what was there, if the file has been removed meanwhile.
+    fn begin(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
+        match self.node.store.draft(DraftOf::File(&Place::node(self.node.node))) {
+            Err(StoreError::NotFound) => {
+                let mut draft = self.node.store.draft(DraftOf::Nothing)?;
+                let mut buffer = vec![0; 256 << 10];
+                let mut at = 0;
+                loop {
+                    let count = content.read_at(at, &mut buffer)?;
+                    if count == 0 {
+                        return Ok(draft);
+                    }
+                    draft.write_at(at, &buffer[..count])?;
+                    at += count as u64;
+                }
+            }
+            draft => draft,
+        }
+    }
+
+    /// Makes what was written a change. A file that has been removed stays removed, and readable here.
+    pub fn sync(&self) -> Result<()> {
+        let mut state = self.node.state.lock();
+        if state.draft.is_none() {
+            return Ok(());
+        }
+        let at = Place::node(self.node.node);
+        match self.node.store.stat(&at) {
+            Err(StoreError::NotFound) => return Ok(()),
+            Err(cause) => return Err(self.failed(cause)),
+            Ok(_) => {}
+        }
+        let draft = state.draft.take().expect("there is a draft");
+        let commit = || -> Result<(), StoreError> {
+            let content = Content::Sealed(draft.seal()?);
+            let step = Step::Write { at: at.clone(), content, put: self.put.clone() };
+            let operation = self.vfs.act("open");
+            self.node.store.apply(Change { operation, steps: vec![step] })?;
+            state.content = self.node.store.open(&at)?;
+            self.vfs.shared.seen.forget(&self.path);
+            Ok(())
+        };
+        commit().map_err(|cause| self.failed(cause))
+    }
+
+    /// Closes it; the last one to close a node makes what was written a change.
+    pub fn close(self) -> Result<()> {
+        self.sync()
+    }
+
+    fn failed(&self, cause: StoreError) -> Error {
+        Error::Store { path: self.path.clone(), cause }
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        // Nobody is left to be told; `close` tells.
+        if Arc::strong_count(&self.node) == 1 && !std::thread::panicking() {
+            let _ = self.sync();
+        }
+    }
+}

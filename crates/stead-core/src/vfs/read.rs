@@ -1,0 +1,313 @@
+//! Looking at files.
+
+use std::io;
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::lines::{LineRange, Rest, read_lines};
+use crate::path::VfsPath;
+use crate::scope::{Access, AccessScope};
+use crate::store::{Attr, Kind, OpenContent, StoreError, StoreResult, VersionTag};
+use crate::vfs::resolve::link_at;
+use crate::vfs::{IntoPath, Vfs};
+
+/// What is known of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// The path, symlinks resolved.
+    pub path: VfsPath,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes in a file.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// When it came to be, where that is known.
+    pub created: Option<Timestamp>,
+    /// When it was last modified, where that is known.
+    pub modified: Option<Timestamp>,
+    /// Its state; `None` for a level that only leads to Workspaces.
+    pub tag: Option<VersionTag>,
+    /// A file's media type, told by its name.
+    pub mime: Option<&'static str>,
+    /// What the Workspace that it is in allows.
+    pub scope: Option<AccessScope>,
+}
+
+/// A file's bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WholeRead {
+    /// The path, symlinks resolved.
+    pub path: VfsPath,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// The state they are of.
+    pub tag: VersionTag,
+}
+
+/// A part of a file, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// The first byte.
+    pub offset: u64,
+    /// At most so many.
+    pub length: u64,
+}
+
+/// Some lines of a text file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextRead {
+    /// The path, symlinks resolved.
+    pub path: VfsPath,
+    /// The lines, with their endings.
+    pub text: String,
+    /// The first line's number, from 1.
+    pub first: u64,
+    /// How many lines these are.
+    pub count: u64,
+    /// What comes after them.
+    pub rest: Rest,
+    /// The file's size in bytes.
+    pub size: u64,
+    /// The state they are of.
+    pub tag: VersionTag,
+}
+
+impl TextRead {
+    /// A sentence for the reader if there is more, with how to get it.
+    pub fn more(&self) -> Option<String> {
+        match self.rest {
+            Rest::End { .. } => None,
+            Rest::More { next } => Some(format!("There is more; read on with offset {next}.")),
+            Rest::Cut { at } => Some(format!(
+                "Line {} is too long for one call and is cut; it goes on at byte {at}.",
+                self.first + self.count - 1
+            )),
+        }
+    }
+}
+
+impl Vfs {
+    /// Attributes of what a path leads to.
+    pub fn stat(&self, path: impl IntoPath) -> Result<Stat> {
+        let path = path.into_path()?;
+        let (attr, path) = self.at_any(
+            &path,
+            |spot| match spot.store().stat(&spot.place) {
+                Ok(attr) if attr.kind == Kind::Symlink => Err(link_at(spot)?),
+                Err(StoreError::NotFound) if self.is_level(spot) => Ok(None),
+                answer => answer.map(Some),
+            },
+            |_| None,
+        )?;
+        Ok(self.described(path, attr))
+    }
+
+    /// Attributes of what has a path, a symlink itself included.
+    pub fn stat_link(&self, path: impl IntoPath) -> Result<Stat> {
+        let path = path.into_path()?;
+        let look = |spot: &crate::vfs::resolve::Spot<'_>| match spot.store().stat(&spot.place) {
+            Err(StoreError::NotFound) if self.is_level(spot) => Ok(None),
+            answer => answer.map(Some),
+        };
+        let (attr, path) = self.at_any(&path, look, |_| None)?;
+        Ok(self.described(path, attr))
+    }
+
+    fn described(&self, path: VfsPath, attr: Option<Attr>) -> Stat {
+        let scope = self.shared.router.route(&path).map(|route| route.workspace.scope());
+        match attr {
+            Some(attr) => Stat {
+                kind: attr.kind,
+                size: attr.size,
+                mode: attr.mode,
+                created: attr.created,
+                modified: Some(attr.modified),
+                tag: Some(attr.tag),
+                mime: (attr.kind == Kind::File).then(|| media_type(&path)).flatten(),
+                scope,
+                path,
+            },
+            None => Stat {
+                kind: Kind::Directory,
+                size: 0,
+                mode: 0o755,
+                created: None,
+                modified: None,
+                tag: None,
+                mime: None,
+                scope,
+                path,
+            },
+        }
+    }
+
+    /// Whether a path leads to something.
+    pub fn exists(&self, path: impl IntoPath) -> Result<bool> {
+        Ok(self.kind(path)?.is_some())
+    }
+
+    /// Whether a path leads to a file.
+    pub fn is_file(&self, path: impl IntoPath) -> Result<bool> {
+        Ok(self.kind(path)? == Some(Kind::File))
+    }
+
+    /// Whether a path leads to a directory.
+    pub fn is_directory(&self, path: impl IntoPath) -> Result<bool> {
+        Ok(self.kind(path)? == Some(Kind::Directory))
+    }
+
+    fn kind(&self, path: impl IntoPath) -> Result<Option<Kind>> {
+        match self.stat(path) {
+            Ok(stat) => Ok(Some(stat.kind)),
+            Err(Error::Store { cause: StoreError::NotFound | StoreError::NotADirectory, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A whole file.
+    pub fn read(&self, path: impl IntoPath) -> Result<WholeRead> {
+        let path = path.into_path()?;
+        let limit = self.shared.limits.whole_read;
+        let (whole, spot) = self.at(&path, Access::Read, |spot| spot.store().read(&spot.place, limit))?;
+        self.shared.seen.note(&spot.path, whole.attr.tag);
+        Ok(WholeRead { path: spot.path, bytes: whole.bytes, tag: whole.attr.tag })
+    }
+
+    /// Many whole files; each has its own result.
+    pub fn read_many<P: IntoPath>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Result<WholeRead>> {
+        paths.into_iter().map(|path| self.read(path)).collect()
+    }
+
+    /// Some bytes of a file.
+    pub fn read_range(&self, path: impl IntoPath, range: Range) -> Result<WholeRead> {
+        let path = path.into_path()?;
+        let limit = self.shared.limits.whole_read;
+        let ((bytes, tag), spot) = self.at(&path, Access::Read, |spot| {
+            let content = spot.store().open(&spot.place)?;
+            let attr = content.attr();
+            let wanted = range.length.min(attr.size.saturating_sub(range.offset));
+            if wanted > limit {
+                return Err(StoreError::TooLarge { size: wanted, limit });
+            }
+            let mut bytes = vec![0; usize::try_from(wanted).expect("the limit fits into memory")];
+            let count = content.read_at(range.offset, &mut bytes)?;
+            bytes.truncate(count);
+            Ok((bytes, attr.tag))
+        })?;
+        self.shared.seen.note(&spot.path, tag);
+        Ok(WholeRead { path: spot.path, bytes, tag })
+    }
+
+    /// Some lines of a text file, in constant memory however large it is.
+    pub fn read_lines(&self, path: impl IntoPath, range: LineRange) -> Result<TextRead> {
+        let path = path.into_path()?;
+        let first = range.offset.max(1);
+        let ((lines, attr), spot) = self.at(&path, Access::Read, |spot| -> StoreResult<_> {
+            let content = spot.store().open(&spot.place)?;
+            Ok((read_lines(&*content, LineRange { offset: first, ..range })?, content.attr()))
+        })?;
+        if let Rest::End { lines: total } = lines.rest
+            && lines.count == 0
+            && first > total.max(1)
+        {
+            return Err(Error::PastTheEnd { path: spot.path, lines: total, offset: first });
+        }
+        let binary = |path| Error::Binary { path };
+        let text = String::from_utf8(lines.bytes).map_err(|_| binary(spot.path.clone()))?;
+        if text.contains('\0') {
+            return Err(binary(spot.path));
+        }
+        self.shared.seen.note(&spot.path, attr.tag);
+        Ok(TextRead {
+            path: spot.path,
+            text,
+            first,
+            count: lines.count,
+            rest: lines.rest,
+            size: attr.size,
+            tag: attr.tag,
+        })
+    }
+
+    /// Where a symlink leads, as it was written.
+    pub fn read_link(&self, path: impl IntoPath) -> Result<String> {
+        let path = path.into_path()?;
+        let (target, _) = self.at(&path, Access::Read, |spot| spot.store().read_link(&spot.place))?;
+        Ok(String::from_utf8_lossy(&target).into_owned())
+    }
+
+    /// Opens a file to be read piece by piece.
+    pub fn reader(&self, path: impl IntoPath) -> Result<FileReader> {
+        let path = path.into_path()?;
+        let (content, spot) = self.at(&path, Access::Read, |spot| spot.store().open(&spot.place))?;
+        self.shared.seen.note(&spot.path, content.attr().tag);
+        Ok(FileReader { content, position: 0, path: spot.path })
+    }
+}
+
+/// The media type that a name tells.
+fn media_type(path: &VfsPath) -> Option<&'static str> {
+    mime_guess::from_path(path.as_str()).first_raw()
+}
+
+/// A file that is read piece by piece: its content as it was when it was opened.
+pub struct FileReader {
+    content: Box<dyn OpenContent>,
+    position: u64,
+    path: VfsPath,
+}
+
+impl std::fmt::Debug for FileReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileReader").field("path", &self.path).field("position", &self.position).finish()
+    }
+}
+
+impl FileReader {
+    /// How many bytes the file has.
+    pub fn size(&self) -> u64 {
+        self.content.attr().size
+    }
+
+    /// The state of the file.
+    pub fn tag(&self) -> VersionTag {
+        self.content.attr().tag
+    }
+
+    /// Its permission bits.
+    pub fn mode(&self) -> u32 {
+        self.content.attr().mode
+    }
+
+    /// When it was last modified.
+    pub fn modified(&self) -> Timestamp {
+        self.content.attr().modified
+    }
+}
+
+impl io::Read for FileReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.content.read_at(self.position, buffer).map_err(|cause| {
+            let kind = match cause {
+                StoreError::Unavailable { .. } => io::ErrorKind::WouldBlock,
+                _ => io::ErrorKind::Other,
+            };
+            io::Error::new(kind, Error::Store { path: self.path.clone(), cause })
+        })?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl io::Seek for FileReader {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        let position = match to {
+            io::SeekFrom::Start(offset) => Some(offset),
+            io::SeekFrom::End(offset) => self.size().checked_add_signed(offset),
+            io::SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
+        };
+        self.position = position.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.position)
+    }
+}

@@ -1,0 +1,226 @@
+//! From a path to a place in a Store: route, guard, call, and again for every symlink on the way.
+
+use crate::error::{Error, Result};
+use crate::path::{PathError, VfsPath};
+use crate::router::Route;
+use crate::scope::Access;
+use crate::store::{Attr, Kind, LinkHit, Place, Store, StoreError, StoreResult};
+use crate::vfs::Vfs;
+use crate::workspace::Workspace;
+
+/// How many symlinks one path may lead through.
+const MAX_LINKS: usize = 40;
+
+/// What can be handed in as a path: text, checked at the door, or a path that has been.
+pub trait IntoPath {
+    /// Checks it.
+    fn into_path(self) -> Result<VfsPath, PathError>;
+}
+
+impl<T: TryInto<VfsPath, Error = PathError>> IntoPath for T {
+    fn into_path(self) -> Result<VfsPath, PathError> {
+        self.try_into()
+    }
+}
+
+/// A path that may be used as asked: the scope has been judged.
+#[derive(Debug, Clone)]
+pub(super) struct Spot<'a> {
+    pub(super) workspace: &'a Workspace,
+    /// The path, as far as symlinks have been resolved.
+    pub(super) path: VfsPath,
+    pub(super) place: Place,
+}
+
+impl<'a> Spot<'a> {
+    pub(super) fn store(&self) -> &'a dyn Store {
+        &**self.workspace.mount().store()
+    }
+
+    /// The path below the Workspace's prefix.
+    pub(super) fn below(&self) -> &str {
+        self.path.below(self.workspace.prefix()).expect("a spot lies in its Workspace")
+    }
+
+    /// Whether this is the Workspace's own directory.
+    pub(super) fn is_workspace(&self) -> bool {
+        self.path == *self.workspace.prefix()
+    }
+
+    /// A Store's answer, about this path.
+    pub(super) fn failed(&self, cause: StoreError) -> Error {
+        Error::Store { path: self.path.clone(), cause }
+    }
+}
+
+/// Why a call at a spot went no further.
+pub(super) enum Stop {
+    /// The Store said so.
+    Store(StoreError),
+    /// The door did.
+    Door(Error),
+}
+
+impl From<StoreError> for Stop {
+    fn from(cause: StoreError) -> Self {
+        Stop::Store(cause)
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Door(error)
+    }
+}
+
+/// Where a path leads.
+pub(super) enum Lead<'a> {
+    /// Into a Workspace.
+    Spot(Spot<'a>),
+    /// To a level that is there only because Workspaces lie below it.
+    Synthetic,
+}
+
+impl Vfs {
+    /// Routes a path and judges it. No Store is touched.
+    pub(super) fn lead(&self, path: &VfsPath, access: Access) -> Result<Lead<'_>> {
+        let router = &self.shared.router;
+        let Some(Route { workspace, below }) = router.route(path) else {
+            if router.is_synthetic(path) && router.workspaces().next().is_some() {
+                return Ok(Lead::Synthetic);
+            }
+            let workspaces = router.workspaces().map(|workspace| workspace.prefix().clone()).collect();
+            return Err(Error::Outside { path: path.clone(), workspaces });
+        };
+        if !workspace.scope().allows(access) {
+            return Err(Error::Scope {
+                path: path.clone(),
+                workspace: workspace.prefix().clone(),
+                scope: workspace.scope(),
+                access,
+                allowed: router.allowing(access),
+            });
+        }
+        let changes = matches!(access, Access::Write | Access::Take | Access::Restore);
+        if changes && workspace.protect().matches(below) {
+            return Err(Error::Protected { path: path.clone(), workspace: workspace.prefix().clone() });
+        }
+        Ok(Lead::Spot(Spot { workspace, path: path.clone(), place: workspace.mount().place(below) }))
+    }
+
+    /// Routes a path into a Workspace and judges it.
+    pub(super) fn enter(&self, path: &VfsPath, access: Access) -> Result<Spot<'_>> {
+        match self.lead(path, access)? {
+            Lead::Spot(spot) => Ok(spot),
+            Lead::Synthetic if access == Access::Read => {
+                Err(Error::Store { path: path.clone(), cause: StoreError::IsADirectory })
+            }
+            Lead::Synthetic => Err(Error::OnlyLeadsThere { path: path.clone() }),
+        }
+    }
+
+    /// Calls a Store where a path leads, following symlinks as it reports them.
+    pub(super) fn at<T, S: Into<Stop>>(
+        &self,
+        path: &VfsPath,
+        access: Access,
+        mut call: impl FnMut(&Spot<'_>) -> Result<T, S>,
+    ) -> Result<(T, Spot<'_>)> {
+        let mut links = Links::new(path);
+        loop {
+            let spot = links.judged(self.enter(&links.path, access))?;
+            match call(&spot).map_err(Into::into) {
+                Ok(value) => return Ok((value, spot)),
+                Err(Stop::Store(StoreError::Link(hit))) => links.follow(&spot, &hit)?,
+                Err(Stop::Store(cause)) => return Err(links.failed(cause)),
+                Err(Stop::Door(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Like [`Vfs::at`], for calls that also mean something on the levels between Workspaces.
+    pub(super) fn at_any<T>(
+        &self,
+        path: &VfsPath,
+        mut call: impl FnMut(&Spot<'_>) -> StoreResult<T>,
+        synthetic: impl FnOnce(&VfsPath) -> T,
+    ) -> Result<(T, VfsPath)> {
+        let mut links = Links::new(path);
+        loop {
+            let spot = match links.judged(self.lead(&links.path, Access::Read))? {
+                Lead::Spot(spot) => spot,
+                Lead::Synthetic => return Ok((synthetic(&links.path), links.path)),
+            };
+            match call(&spot) {
+                Ok(value) => return Ok((value, spot.path)),
+                Err(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
+                Err(cause) => return Err(links.failed(cause)),
+            }
+        }
+    }
+
+    /// Resolves every symlink of a path, the last component's included, without needing anything to be there.
+    pub(super) fn resolve(&self, path: &VfsPath, access: Access) -> Result<(Option<Attr>, Spot<'_>)> {
+        self.at(path, access, |spot| match spot.store().stat(&spot.place) {
+            Ok(attr) if attr.kind == Kind::Symlink => Err(link_at(spot)?),
+            Ok(attr) => Ok(Some(attr)),
+            Err(StoreError::NotFound) => Ok(None),
+            Err(other) => Err(other),
+        })
+    }
+}
+
+/// The hit that a Store would report if it had to follow the symlink at this spot.
+pub(super) fn link_at(spot: &Spot<'_>) -> StoreResult<StoreError> {
+    let target = spot.store().read_link(&spot.place)?;
+    Ok(LinkHit::at(spot.place.path.depth(), target))
+}
+
+/// A path on its way through symlinks.
+pub(super) struct Links {
+    asked: VfsPath,
+    pub(super) path: VfsPath,
+    hops: usize,
+}
+
+impl Links {
+    pub(super) fn new(path: &VfsPath) -> Self {
+        Links { asked: path.clone(), path: path.clone(), hops: 0 }
+    }
+
+    /// A refusal to go where a symlink leads says that, and not where it leads.
+    pub(super) fn judged<T>(&self, judged: Result<T>) -> Result<T> {
+        match judged {
+            Err(Error::Outside { .. }) if self.hops > 0 => Err(self.leads_outside()),
+            judged => judged,
+        }
+    }
+
+    /// A Store's answer, about the path that was asked for: where a symlink on the way leads may be a path of the host.
+    pub(super) fn failed(&self, cause: StoreError) -> Error {
+        Error::Store { path: self.asked.clone(), cause }
+    }
+
+    fn leads_outside(&self) -> Error {
+        Error::LeadsOutside { path: self.asked.clone() }
+    }
+
+    /// Goes on where the symlink leads that a Store met on the way to `spot`.
+    pub(super) fn follow(&mut self, spot: &Spot<'_>, hit: &LinkHit) -> Result<()> {
+        self.hops += 1;
+        if self.hops > MAX_LINKS {
+            return Err(Error::TooManyLinks { path: self.asked.clone() });
+        }
+        // A symlink in the Mount's own path is not the agent's to follow: it would leave the Mount.
+        let mount = spot.workspace.mount().path().depth();
+        let below =
+            hit.depth.checked_sub(mount).filter(|&below| below > 0).ok_or_else(|| self.leads_outside())?;
+        let link = spot.path.ancestor(spot.workspace.prefix().depth() + below);
+        let directory = link.parent().expect("a symlink has a name, so it is in a directory");
+        let target = std::str::from_utf8(&hit.target).map_err(|_| self.leads_outside())?;
+        let resolved = directory.resolve(target).map_err(|_| self.leads_outside())?;
+        let rest = spot.path.below(&link).expect("the symlink is on the way");
+        self.path = resolved.join(rest).map_err(|_| self.leads_outside())?;
+        Ok(())
+    }
+}

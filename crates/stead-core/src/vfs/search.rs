@@ -1,0 +1,138 @@
+//! Searching across Workspaces: by name, by content.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::glob::{Anchor, PathGlobs};
+use crate::search::{Grep, GrepQuery, HitLine, LineRole, Output};
+use crate::store::StoreError;
+use crate::vfs::list::sort_key;
+use crate::vfs::{IntoPath, Vfs, WalkQuery, Walked};
+
+/// What a glob found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GlobResult {
+    /// What matches, sorted by path.
+    pub found: Vec<Walked>,
+    /// Whether there is more than was asked for.
+    pub truncated: bool,
+}
+
+/// What a content search found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GrepResult {
+    /// The files with hits, sorted by path.
+    pub files: Vec<FileMatch>,
+    /// Whether there is more than was asked for.
+    pub truncated: bool,
+    /// Whether time ran out; what was found until then is here.
+    pub timed_out: bool,
+}
+
+/// The hits in one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileMatch {
+    /// Its logical path; what could mislead a reader is escaped.
+    pub path: String,
+    /// How many lines match.
+    pub count: usize,
+    /// The lines, if lines were asked for.
+    pub lines: Vec<HitLine>,
+}
+
+impl Vfs {
+    /// The paths below `path` that match a glob, counted from there.
+    ///
+    /// A pattern can't climb: no path holds a `..`, so one that does matches nothing.
+    pub fn glob(&self, pattern: &str, path: impl IntoPath, limit: usize) -> Result<GlobResult> {
+        let limit = limit.max(1);
+        let query = WalkQuery {
+            pattern: Some(pattern.to_owned()),
+            limit: limit.saturating_add(1),
+            time_limit: Duration::from_secs(10),
+            ..WalkQuery::default()
+        };
+        let mut found = self.walk(path, &query)?;
+        let truncated = found.len() > limit;
+        found.truncate(limit);
+        Ok(GlobResult { found, truncated })
+    }
+
+    /// The files below `path`, or the file there, whose content matches.
+    ///
+    /// Workspaces below it that may not be read are left out.
+    pub fn grep(&self, query: &GrepQuery, path: impl IntoPath) -> Result<GrepResult> {
+        let path = path.into_path()?;
+        let globs = |patterns: &[String]| PathGlobs::new(patterns, Anchor::AnyDirectory);
+        let include = if query.include.is_empty() { None } else { Some(globs(&query.include)?) };
+        let grep = Grep::new(query, include, globs(&query.exclude)?)?;
+        let mut best = Best { query, files: BTreeMap::new(), results: 0, truncated: false };
+        let mut timed_out = false;
+        for region in self.regions(&path)? {
+            let mut grep = grep.clone();
+            grep.include = grep.include.map(|globs| globs.with_base(&region.base));
+            grep.exclude = grep.exclude.with_base(&region.base);
+            grep.skip.clone_from(&region.skip);
+            let searched = region.spot.store().grep(&region.spot.place, &grep, &mut |file| {
+                best.add(region.shown(&file.path), file.hits.count, file.hits.lines);
+                ControlFlow::Continue(())
+            });
+            match searched {
+                Ok(()) => {}
+                Err(StoreError::Unavailable { .. }) if grep.is_late() => timed_out = true,
+                Err(StoreError::NotFound) if self.is_level(&region.spot) => {}
+                Err(cause) => return Err(region.spot.failed(cause)),
+            }
+        }
+        Ok(GrepResult { timed_out, ..best.finish() })
+    }
+}
+
+/// The first results by path, whatever order they come in: so the same search always gives the same answer.
+struct Best<'a> {
+    query: &'a GrepQuery,
+    files: BTreeMap<Vec<u8>, FileMatch>,
+    results: usize,
+    truncated: bool,
+}
+
+impl Best<'_> {
+    fn weight(&self, file: &FileMatch) -> usize {
+        if self.query.output == Output::Lines { file.count } else { 1 }
+    }
+
+    fn add(&mut self, path: String, count: usize, lines: Vec<HitLine>) {
+        let file = FileMatch { path, count, lines };
+        self.results += self.weight(&file);
+        self.files.insert(sort_key(&file.path), file);
+        while let Some((_, last)) = self.files.last_key_value() {
+            let weight = self.weight(last);
+            if self.results - weight < self.query.max_results {
+                break;
+            }
+            self.files.pop_last();
+            self.results -= weight;
+            self.truncated = true;
+        }
+    }
+
+    fn finish(mut self) -> GrepResult {
+        let excess = self.results.saturating_sub(self.query.max_results);
+        if excess > 0
+            && let Some(mut last) = self.files.last_entry()
+        {
+            let file = last.get_mut();
+            let keep = file.count - excess;
+            let mut matches = 0;
+            file.lines.retain(|line| {
+                matches += usize::from(line.role == LineRole::Match);
+                matches <= keep
+            });
+            file.count = keep;
+            self.truncated = true;
+        }
+        GrepResult { files: self.files.into_values().collect(), truncated: self.truncated, timed_out: false }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a caller has read: so that a whole-file write over something it has not seen can be refused.
+//!
+//! Bounded and best effort. A file that was forgotten may be overwritten; `if_match` is the guarantee.
+
+use std::collections::{HashMap, VecDeque};
+
+use parking_lot::Mutex;
+
+use crate::path::VfsPath;
+use crate::store::VersionTag;
+
+/// How many files are remembered.
+const CAPACITY: usize = 4_096;
+
+#[derive(Debug, Default)]
+pub(super) struct Seen(Mutex<Memory>);
+
+#[derive(Debug, Default)]
+struct Memory {
+    tags: HashMap<VfsPath, VersionTag>,
+    /// Oldest first. A path that was seen again stands here once, where it was first seen.
+    order: VecDeque<VfsPath>,
+}
+
+impl Seen {
+    /// The caller knows this state of the file now.
+    pub(super) fn note(&self, path: &VfsPath, tag: VersionTag) {
+        let mut memory = self.0.lock();
+        if let Some(known) = memory.tags.get_mut(path) {
+            *known = tag;
+            return;
+        }
+        if memory.tags.len() >= CAPACITY
+            && let Some(oldest) = memory.order.pop_front()
+        {
+            memory.tags.remove(&oldest);
+        }
+        memory.tags.insert(path.clone(), tag);
+        memory.order.push_back(path.clone());
+    }
+
+    /// The caller changed the file itself, from one state to the next: it knows the next only if it knew the first.
+    pub(super) fn advance(&self, path: &VfsPath, before: Option<VersionTag>, after: VersionTag) {
+        let mut memory = self.0.lock();
+        if let Some(known) = memory.tags.get_mut(path)
+            && Some(*known) == before
+        {
+            *known = after;
+        }
+    }
+
+    /// The caller put something else there itself: whatever it knew is no longer what counts.
+    pub(super) fn forget(&self, path: &VfsPath) {
+        let mut memory = self.0.lock();
+        if memory.tags.remove(path).is_some() {
+            memory.order.retain(|known| known != path);
+        }
+    }
+
+    /// The state that the caller last knew.
+    pub(super) fn tag(&self, path: &VfsPath) -> Option<VersionTag> {
+        self.0.lock().tags.get(path).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_is_bounded_and_forgets_the_oldest() {
+        let seen = Seen::default();
+        let path = |n: usize| VfsPath::parse(&n.to_string()).unwrap();
+        for n in 0..=CAPACITY {
+            seen.note(&path(n), VersionTag(n as u128));
+        }
+        assert_eq!(seen.tag(&path(0)), None);
+        assert_eq!(seen.tag(&path(1)), Some(VersionTag(1)));
+        assert_eq!(seen.0.lock().tags.len(), CAPACITY);
+        assert_eq!(seen.0.lock().order.len(), CAPACITY);
+    }
+
+    #[test]
+    fn what_is_forgotten_takes_no_place() {
+        let seen = Seen::default();
+        let path = VfsPath::parse("/a").unwrap();
+        seen.note(&path, VersionTag(1));
+        seen.forget(&path);
+        assert_eq!(seen.tag(&path), None);
+        assert!(seen.0.lock().order.is_empty());
+    }
+
+    #[test]
+    fn a_change_of_ones_own_is_known_only_on_top_of_what_was_known() {
+        let seen = Seen::default();
+        let path = VfsPath::parse("/a").unwrap();
+        seen.note(&path, VersionTag(1));
+        seen.advance(&path, Some(VersionTag(1)), VersionTag(2));
+        assert_eq!(seen.tag(&path), Some(VersionTag(2)));
+        seen.advance(&path, Some(VersionTag(7)), VersionTag(8));
+        assert_eq!(seen.tag(&path), Some(VersionTag(2)));
+    }
+}

@@ -1,0 +1,614 @@
+//! Changing files and directories.
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read};
+use std::sync::Arc;
+
+use crate::clock::Timestamp;
+use crate::edit::{Edit, Occurrences};
+use crate::error::{Error, Result};
+use crate::identity::OperationId;
+use crate::path::VfsPath;
+use crate::scope::{Access, AccessScope};
+use crate::store::{
+    Applied, Change, Content, DraftOf, Expect, Keep, Missing, Outcome, Parents, Put, Sealed, Spare, Step,
+    Store, StoreError, Subtree, Version, VersionTag,
+};
+use crate::vfs::resolve::{Spot, Stop};
+use crate::vfs::{IntoPath, LostUpdates, Vfs};
+
+/// Content up to this size is copied rather than resolving its path beforehand: a copy is quicker than a look.
+const COPIED: usize = 64 << 10;
+
+/// How a file is written.
+#[derive(Debug, Clone, Default)]
+pub struct WriteOptions {
+    expect: Expect,
+    mode: Option<u32>,
+    modified: Option<Timestamp>,
+    parents: Parents,
+}
+
+impl WriteOptions {
+    /// Creates the file or replaces it, makes missing parents.
+    pub fn new() -> Self {
+        WriteOptions::default()
+    }
+
+    /// Only if nothing is there.
+    pub fn create_only(self) -> Self {
+        WriteOptions { expect: Expect::Absent, ..self }
+    }
+
+    /// Only if the file is in this state.
+    pub fn if_match(self, tag: VersionTag) -> Self {
+        WriteOptions { expect: Expect::Tag(tag), ..self }
+    }
+
+    /// With these permission bits.
+    pub fn mode(self, mode: u32) -> Self {
+        WriteOptions { mode: Some(mode & 0o7777), ..self }
+    }
+
+    /// As if last modified then.
+    pub fn modified(self, at: Timestamp) -> Self {
+        WriteOptions { modified: Some(at), ..self }
+    }
+
+    /// Only into a directory that exists.
+    pub fn existing_parent(self) -> Self {
+        WriteOptions { parents: Parents::Required, ..self }
+    }
+}
+
+/// What a write did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The path, symlinks resolved.
+    pub path: VfsPath,
+    /// Whether it was not there before.
+    pub created: bool,
+    /// The state it is in now.
+    pub tag: Option<VersionTag>,
+    /// The version that the change made, on a Store with history.
+    pub version: Option<Version>,
+    /// The operation that the change belongs to.
+    pub operation: OperationId,
+}
+
+/// What an edit did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edited {
+    /// What it did to the file.
+    pub written: Written,
+    /// How many replacements it made.
+    pub replaced: usize,
+}
+
+/// How something is removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RemoveOptions {
+    /// A directory goes with all that it holds.
+    pub recursive: bool,
+    /// It is fine if nothing is there.
+    pub force: bool,
+    /// Only in this state.
+    pub if_match: Option<VersionTag>,
+}
+
+/// What a removal did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removed {
+    /// The path.
+    pub path: VfsPath,
+    /// The version that the change made, on a Store with history.
+    pub version: Option<Version>,
+    /// The operation that the change belongs to.
+    pub operation: OperationId,
+}
+
+impl Spot<'_> {
+    pub(super) fn keep(&self) -> Keep {
+        if self.workspace.scratch().matches(self.below()) { Keep::Scratch } else { Keep::History }
+    }
+
+    pub(super) fn spare(&self) -> Option<Spare> {
+        let globs = self.workspace.protect();
+        (!globs.is_empty()).then(|| Spare { globs: Arc::clone(globs), at: self.below().to_owned() })
+    }
+
+    /// Only a directory may take a name that leads to something protected: a file or a symlink there would stand in
+    /// for it.
+    pub(super) fn check_not_leading(&self) -> Result<()> {
+        if self.workspace.protect().leads_to(self.below()) {
+            return Err(Error::Protected {
+                path: self.path.clone(),
+                workspace: self.workspace.prefix().clone(),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Vfs {
+    /// Writes a whole file.
+    pub fn write(&self, path: impl IntoPath, content: impl Into<Vec<u8>>) -> Result<Written> {
+        self.write_with(path, content, &WriteOptions::new())
+    }
+
+    /// Writes a whole file, with options.
+    pub fn write_with(
+        &self,
+        path: impl IntoPath,
+        content: impl Into<Vec<u8>>,
+        options: &WriteOptions,
+    ) -> Result<Written> {
+        let path = path.into_path()?;
+        let bytes = content.into();
+        if bytes.len() > COPIED {
+            let (_, spot) = self.resolve(&path, Access::Write)?;
+            return self.put(&spot, Content::Bytes(bytes), options);
+        }
+        let (written, _) = self.at(&path, Access::Write, |spot| -> Result<_, Stop> {
+            self.put_at(spot, Content::Bytes(bytes.clone()), options)
+        })?;
+        Ok(written)
+    }
+
+    /// Writes a whole file from a stream of any length, in constant memory.
+    pub fn write_from(
+        &self,
+        path: impl IntoPath,
+        from: &mut dyn Read,
+        options: &WriteOptions,
+    ) -> Result<Written> {
+        let path = path.into_path()?;
+        let (_, spot) = self.resolve(&path, Access::Write)?;
+        let sealed = self.drafted(&spot, from)?;
+        self.put(&spot, Content::Sealed(sealed), options)
+    }
+
+    /// Takes a stream into a draft of the Store at this spot.
+    pub(super) fn drafted(&self, spot: &Spot<'_>, from: &mut dyn Read) -> Result<Sealed> {
+        let failed = |cause| spot.failed(cause);
+        let mut draft = spot.store().draft(DraftOf::Nothing).map_err(failed)?;
+        let mut buffer = vec![0; 256 << 10];
+        let mut size = 0;
+        loop {
+            let count = match from.read(&mut buffer) {
+                Ok(0) => return draft.seal().map_err(failed),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    return Err(Error::Invalid(format!(
+                        "what was to be written can't be read: {}",
+                        error.kind()
+                    )));
+                }
+            };
+            self.check_size(size + count as u64).map_err(failed)?;
+            draft.write_at(size, &buffer[..count]).map_err(failed)?;
+            size += count as u64;
+        }
+    }
+
+    /// Puts content at a spot whose symlinks have been resolved.
+    fn put(&self, spot: &Spot<'_>, content: Content, options: &WriteOptions) -> Result<Written> {
+        self.put_at(spot, content, options).map_err(|stop| match stop {
+            // It was no symlink a moment ago.
+            Stop::Store(StoreError::Link(_)) => spot.failed(StoreError::Conflict),
+            Stop::Store(cause) => spot.failed(cause),
+            Stop::Door(error) => error,
+        })
+    }
+
+    fn put_at(&self, spot: &Spot<'_>, content: Content, options: &WriteOptions) -> Result<Written, Stop> {
+        spot.check_not_leading()?;
+        self.check_size(content.size())?;
+        let guard = match (options.expect, self.shared.lost_updates) {
+            (Expect::Any, LostUpdates::Refuse) => self.shared.seen.tag(&spot.path),
+            _ => None,
+        };
+        let put = Put {
+            expect: guard.map_or(options.expect, Expect::TagOrAbsent),
+            parents: options.parents,
+            mode: options.mode,
+            modified: options.modified,
+            keep: spot.keep(),
+        };
+        let step = Step::Write { at: spot.place.clone(), content, put };
+        let (outcome, written) = match self.change(spot, "write", step) {
+            Err(StoreError::Conflict) if guard.is_some() => {
+                return Err(Error::ReadAgain { path: spot.path.clone() }.into());
+            }
+            answer => answer?,
+        };
+        if let Some(attr) = outcome.attr {
+            self.shared.seen.note(&spot.path, attr.tag);
+        }
+        Ok(written)
+    }
+
+    fn check_size(&self, size: u64) -> Result<(), StoreError> {
+        let limit = self.shared.limits.file_size;
+        if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
+    }
+
+    /// Adds to the end of a file; a missing one is made.
+    pub fn append(&self, path: impl IntoPath, content: impl Into<Vec<u8>>) -> Result<Written> {
+        self.append_with(path, content, &WriteOptions::new())
+    }
+
+    /// Adds to the end of a file, with options.
+    pub fn append_with(
+        &self,
+        path: impl IntoPath,
+        content: impl Into<Vec<u8>>,
+        options: &WriteOptions,
+    ) -> Result<Written> {
+        let path = path.into_path()?;
+        let bytes = content.into();
+        let (written, _) = self.at(&path, Access::Write, |spot| -> Result<_, Stop> {
+            spot.check_not_leading()?;
+            self.check_size(bytes.len() as u64)?;
+            let put = Put {
+                expect: options.expect,
+                parents: options.parents,
+                mode: options.mode,
+                modified: options.modified,
+                keep: spot.keep(),
+            };
+            let step = Step::Append { at: spot.place.clone(), content: Content::Bytes(bytes.clone()), put };
+            let (outcome, written) = self.change(spot, "append", step)?;
+            self.advance_seen(spot, &outcome);
+            Ok(written)
+        })?;
+        Ok(written)
+    }
+
+    /// Replaces a text inside a file.
+    pub fn edit(
+        &self,
+        path: impl IntoPath,
+        old: &str,
+        new: &str,
+        occurrences: Occurrences,
+    ) -> Result<Edited> {
+        self.edit_with(path, old, new, occurrences, None)
+    }
+
+    /// Replaces a text inside a file if it is in the given state.
+    pub fn edit_with(
+        &self,
+        path: impl IntoPath,
+        old: &str,
+        new: &str,
+        occurrences: Occurrences,
+        if_match: Option<VersionTag>,
+    ) -> Result<Edited> {
+        let path = path.into_path()?;
+        let edit = Edit::new(old, new, occurrences)?;
+        let (edited, _) = self.at(&path, Access::Write, |spot| -> Result<_, Stop> {
+            let expect = if_match.map_or(Expect::Any, Expect::Tag);
+            let step = Step::Edit { at: spot.place.clone(), edit: edit.clone(), expect, keep: spot.keep() };
+            let (outcome, written) = match self.change(spot, "edit", step) {
+                // How often it occurs would tell what is in the file.
+                Err(StoreError::Ambiguous(_)) if spot.workspace.scope() == AccessScope::WriteOnly => {
+                    let more = "the text to be replaced occurs more than once; give more of the text around it, or replace all";
+                    return Err(Error::Invalid(format!("`{}`: {more}", spot.path)).into());
+                }
+                answer => answer?,
+            };
+            self.advance_seen(spot, &outcome);
+            Ok(Edited { written, replaced: outcome.replaced })
+        })?;
+        Ok(edited)
+    }
+
+    fn advance_seen(&self, spot: &Spot<'_>, outcome: &Outcome) {
+        if let Some(attr) = outcome.attr {
+            self.shared.seen.advance(&spot.path, outcome.before, attr.tag);
+        }
+    }
+
+    /// Makes a directory, with missing parents or only in one that exists.
+    pub fn mkdir(&self, path: impl IntoPath, parents: Parents) -> Result<Written> {
+        let path = path.into_path()?;
+        let (written, _) = self.at(&path, Access::Write, |spot| {
+            let step = Step::Mkdir { at: spot.place.clone(), parents, mode: None };
+            self.change(spot, "mkdir", step).map(|(_, written)| written)
+        })?;
+        Ok(written)
+    }
+
+    /// Makes a symlink. Where it leads is judged whenever it is followed.
+    pub fn symlink(&self, path: impl IntoPath, target: &str) -> Result<Written> {
+        let path = path.into_path()?;
+        if target.is_empty() || target.contains('\0') || target.len() > crate::path::MAX_PATH {
+            return Err(Error::Invalid("a symlink's target is a path of 1 to 4096 bytes without NUL".into()));
+        }
+        let (written, _) = self.at(&path, Access::Write, |spot| -> Result<_, Stop> {
+            spot.check_not_leading()?;
+            let step = Step::Symlink {
+                at: spot.place.clone(),
+                target: target.as_bytes().to_vec(),
+                parents: Parents::Create,
+                expect: Expect::Absent,
+            };
+            Ok(self.change(spot, "symlink", step)?.1)
+        })?;
+        Ok(written)
+    }
+
+    /// Sets permission bits and the time of the last modification.
+    pub fn set_attributes(
+        &self,
+        path: impl IntoPath,
+        mode: Option<u32>,
+        modified: Option<Timestamp>,
+    ) -> Result<Written> {
+        let path = path.into_path()?;
+        let (written, _) = self.at(&path, Access::Write, |spot| {
+            let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
+            let (outcome, written) = self.change(spot, "set_attributes", step)?;
+            self.advance_seen(spot, &outcome);
+            Ok::<_, StoreError>(written)
+        })?;
+        Ok(written)
+    }
+
+    /// Removes a file or a symlink.
+    pub fn remove_file(&self, path: impl IntoPath, options: RemoveOptions) -> Result<Removed> {
+        self.remove(path.into_path()?, Subtree::File, options)
+    }
+
+    /// Removes a directory: an empty one, or with all that it holds.
+    pub fn remove_directory(&self, path: impl IntoPath, options: RemoveOptions) -> Result<Removed> {
+        let subtree = if options.recursive { Subtree::Directory } else { Subtree::EmptyDirectory };
+        self.remove(path.into_path()?, subtree, options)
+    }
+
+    fn remove(&self, path: VfsPath, subtree: Subtree, options: RemoveOptions) -> Result<Removed> {
+        let (written, spot) = self.at(&path, Access::Write, |spot| -> Result<_, Stop> {
+            self.check_movable(spot)?;
+            let step = Step::Remove {
+                at: spot.place.clone(),
+                subtree,
+                expect: options.if_match.map_or(Expect::Any, Expect::Tag),
+                missing: if options.force { Missing::Fine } else { Missing::Fails },
+                spare: spot.spare(),
+                keep: spot.keep(),
+            };
+            Ok(self.change(spot, "remove", step)?.1)
+        })?;
+        Ok(Removed { path: spot.path, version: written.version, operation: written.operation })
+    }
+
+    /// A Workspace, and a directory that holds one, stay where they are.
+    pub(super) fn check_movable(&self, spot: &Spot<'_>) -> Result<()> {
+        if spot.is_workspace() {
+            return Err(Error::IsWorkspace { path: spot.path.clone() });
+        }
+        self.check_holds_none(spot)
+    }
+
+    pub(super) fn check_holds_none(&self, spot: &Spot<'_>) -> Result<()> {
+        match self.shared.router.nested(&spot.path).next() {
+            Some(nested) => {
+                Err(Error::HoldsWorkspace { path: spot.path.clone(), nested: nested.prefix().clone() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a change of one step.
+    pub(super) fn change(
+        &self,
+        spot: &Spot<'_>,
+        call: &'static str,
+        step: Step,
+    ) -> Result<(Outcome, Written), StoreError> {
+        let operation = self.act(call);
+        let id = operation.id;
+        let applied = spot.store().apply(Change { operation, steps: vec![step] })?;
+        let outcome = applied.outcomes.first().copied().unwrap_or_default();
+        Ok((outcome, written(spot.path.clone(), &outcome, &applied, id)))
+    }
+
+    /// Starts a change of many steps in one Workspace's Store, done whole or not at all.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch { vfs: self, steps: Vec::new(), paths: Vec::new(), store: None, parents: HashMap::new() }
+    }
+}
+
+pub(super) fn written(
+    path: VfsPath,
+    outcome: &Outcome,
+    applied: &Applied,
+    operation: OperationId,
+) -> Written {
+    let tag = outcome.attr.map(|attr| attr.tag);
+    Written { path, created: outcome.created, tag, version: applied.version, operation }
+}
+
+/// Many steps that happen together. Each is judged as it is added; nothing happens before [`Batch::apply`].
+#[derive(Debug)]
+pub struct Batch<'a> {
+    vfs: &'a Vfs,
+    steps: Vec<Step>,
+    paths: Vec<VfsPath>,
+    store: Option<Arc<dyn Store>>,
+    /// Directories whose symlinks have been resolved, by the path as it was written.
+    parents: HashMap<VfsPath, VfsPath>,
+}
+
+impl<'a> Batch<'a> {
+    /// How many steps there are.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Writes a whole file.
+    pub fn write(
+        &mut self,
+        path: impl IntoPath,
+        content: impl Into<Vec<u8>>,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        let content = Content::Bytes(content.into());
+        self.put(path, content, options)
+    }
+
+    /// Writes a whole file from a stream of any length, in constant memory.
+    pub fn write_from(
+        &mut self,
+        path: impl IntoPath,
+        from: &mut dyn Read,
+        options: &WriteOptions,
+    ) -> Result<()> {
+        let path = path.into_path()?;
+        let spot = self.spot(&path)?;
+        let sealed = self.vfs.drafted(&spot, from)?;
+        self.put(&path, Content::Sealed(sealed), options)
+    }
+
+    fn put(&mut self, path: impl IntoPath, content: Content, options: &WriteOptions) -> Result<()> {
+        let path = path.into_path()?;
+        let spot = self.spot(&path)?;
+        spot.check_not_leading()?;
+        self.vfs.check_size(content.size()).map_err(|cause| spot.failed(cause))?;
+        let put = Put {
+            expect: options.expect,
+            parents: options.parents,
+            mode: options.mode,
+            modified: options.modified,
+            keep: spot.keep(),
+        };
+        let step = Step::Write { at: spot.place.clone(), content, put };
+        self.push(&spot.path.clone(), step);
+        Ok(())
+    }
+
+    /// Makes a directory and missing parents; one that is there already stays as it is.
+    pub fn mkdir(&mut self, path: impl IntoPath, mode: Option<u32>) -> Result<()> {
+        let path = path.into_path()?;
+        let spot = self.spot(&path)?;
+        let step = Step::Mkdir { at: spot.place.clone(), parents: Parents::Create, mode };
+        self.push(&spot.path.clone(), step);
+        Ok(())
+    }
+
+    /// Makes a symlink, or makes one that is there lead somewhere else.
+    pub fn symlink(&mut self, path: impl IntoPath, target: &[u8]) -> Result<()> {
+        let path = path.into_path()?;
+        let spot = self.spot(&path)?;
+        spot.check_not_leading()?;
+        let target = target.to_vec();
+        let step =
+            Step::Symlink { at: spot.place.clone(), target, parents: Parents::Create, expect: Expect::Any };
+        self.push(&spot.path.clone(), step);
+        Ok(())
+    }
+
+    /// Removes a file or a symlink.
+    pub fn remove_file(&mut self, path: impl IntoPath) -> Result<()> {
+        let path = path.into_path()?;
+        let spot = self.spot(&path)?;
+        let step = Step::Remove {
+            at: spot.place.clone(),
+            subtree: Subtree::File,
+            expect: Expect::Any,
+            missing: Missing::Fine,
+            spare: spot.spare(),
+            keep: spot.keep(),
+        };
+        self.push(&spot.path.clone(), step);
+        Ok(())
+    }
+
+    /// Sets permission bits and the time of the last modification.
+    pub fn set_attributes(
+        &mut self,
+        path: impl IntoPath,
+        mode: Option<u32>,
+        modified: Option<Timestamp>,
+    ) -> Result<()> {
+        let path = path.into_path()?;
+        let spot = self.spot(&path)?;
+        let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
+        self.push(&spot.path.clone(), step);
+        Ok(())
+    }
+
+    /// Does it all.
+    pub fn apply(self) -> Result<Vec<Written>> {
+        let Some(store) = self.store else { return Ok(Vec::new()) };
+        let operation = self.vfs.act("batch");
+        let id = operation.id;
+        let first = self.paths[0].clone();
+        let applied = store.apply(Change { operation, steps: self.steps }).map_err(|cause| {
+            // A Store tells the step only of a symlink; other failures are about the batch.
+            let path = match &cause {
+                StoreError::Link(hit) => self.paths.get(hit.step).cloned().unwrap_or(first),
+                _ if self.paths.len() == 1 => first,
+                _ => common(&self.paths),
+            };
+            Error::Store { path, cause }
+        })?;
+        for path in &self.paths {
+            self.vfs.shared.seen.forget(path);
+        }
+        let done = self.paths.into_iter().zip(&applied.outcomes);
+        Ok(done.map(|(path, outcome)| written(path, outcome, &applied, id)).collect())
+    }
+
+    fn push(&mut self, path: &VfsPath, step: Step) {
+        self.paths.push(path.clone());
+        self.steps.push(step);
+    }
+
+    /// Routes and judges a path; symlinks on the way to it are resolved once per directory.
+    fn spot(&mut self, path: &VfsPath) -> Result<Spot<'a>> {
+        let asked = self.vfs.enter(path, Access::Write)?;
+        let spot = match (path.parent(), path.name()) {
+            (Some(parent), Some(name)) if !asked.is_workspace() => {
+                let parent = match self.parents.get(&parent) {
+                    Some(resolved) => resolved.clone(),
+                    None => {
+                        let resolved = self.vfs.resolve(&parent, Access::Write)?.1.path;
+                        self.parents.insert(parent, resolved.clone());
+                        resolved
+                    }
+                };
+                self.vfs.enter(&parent.join(name)?, Access::Write)?
+            }
+            _ => asked,
+        };
+        let store = spot.workspace.mount().store();
+        if !same_store(&**self.store.get_or_insert_with(|| Arc::clone(store)), &**store) {
+            return Err(Error::Invalid(format!(
+                "`{path}` is in another Store than the rest; one batch changes one Store"
+            )));
+        }
+        Ok(spot)
+    }
+}
+
+/// The deepest directory that holds all of these paths.
+fn common(paths: &[VfsPath]) -> VfsPath {
+    let mut common = paths[0].parent().unwrap_or_else(VfsPath::root);
+    while !paths.iter().all(|path| path.below(&common).is_some()) {
+        common = common.parent().unwrap_or_else(VfsPath::root);
+    }
+    common
+}
+
+/// Whether two Workspaces' Stores are one and the same.
+pub(super) fn same_store(one: &dyn Store, other: &dyn Store) -> bool {
+    std::ptr::addr_eq(one, other)
+}

@@ -1,0 +1,390 @@
+//! One change under way: its actions, how to take them back, and its end.
+//!
+//! Most changes come down to one rename, which the host does whole or not at all: they need no journal. A change with
+//! several actions writes each into the journal before it happens. Either way the actions are remembered here, and a
+//! failure takes them back, the last one first. What an action displaces stays in the workshop until the change is done.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use stead_core::store::{Applied, Change, LinkHit, Outcome, Step, StoreError, StoreResult};
+use stead_core::{Clock, SystemClock, Timestamp};
+
+use super::PhysicalStore;
+use super::host::{self, At, Errno, Host, Stat, refused};
+use super::journal::Journal;
+use super::lock::{Alone, Held};
+use super::root::Dir;
+use super::spot::Spot;
+use super::undo::{Moment, Site, Undo, undo};
+use super::workshop::{Scrap, Workshop, keep};
+use crate::Durability;
+
+/// How often an exchange is repeated while another program keeps replacing the file.
+const TRIES: usize = 16;
+
+/// A change under way.
+pub(super) struct Act<'s> {
+    pub(super) store: &'s PhysicalStore,
+    pub(super) shop: &'s Arc<Workshop>,
+    /// Whether it has more than one action, so that each goes through the journal.
+    several: bool,
+    alone: Option<Alone<'s>>,
+    actions: Vec<Undo>,
+    journal: Option<Journal>,
+    trash: Vec<String>,
+    moves: Vec<Move>,
+    unsynced: Vec<Unsynced>,
+}
+
+/// What has to reach the disk before the change is acknowledged.
+enum Unsynced {
+    Dir(Dir),
+    File(File),
+}
+
+/// A directory's new name, for the table of nodes.
+enum Move {
+    Renamed(Vec<u8>, Vec<u8>),
+    Exchanged(Vec<u8>, Vec<u8>),
+}
+
+impl PhysicalStore {
+    pub(super) fn carry_out(&self, change: Change) -> StoreResult<Applied> {
+        let shop = self.workshop()?;
+        let _room = shop.locks.enter();
+        let mut act = Act::new(self, shop);
+        if change.steps.len() > 1 {
+            act.becomes_several()?;
+        }
+        let mut outcomes = Vec::with_capacity(change.steps.len());
+        for (index, step) in change.steps.into_iter().enumerate() {
+            match act.step(step) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(StoreError::Link(hit)) => {
+                    return Err(act.roll_back(StoreError::Link(LinkHit { step: index, ..hit })));
+                }
+                Err(error) => return Err(act.roll_back(error)),
+            }
+        }
+        act.finish()?;
+        Ok(Applied { version: None, outcomes })
+    }
+}
+
+impl<'s> Act<'s> {
+    fn new(store: &'s PhysicalStore, shop: &'s Arc<Workshop>) -> Self {
+        Act {
+            store,
+            shop,
+            several: false,
+            alone: None,
+            actions: Vec::new(),
+            journal: None,
+            trash: Vec::new(),
+            moves: Vec::new(),
+            unsynced: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, step: Step) -> StoreResult<Outcome> {
+        match step {
+            Step::Write { at, content, put } => self.write(&at, content, &put),
+            Step::Edit { at, edit, expect, keep: _ } => self.edit(&at, &edit, expect),
+            Step::Append { at, content, put } => self.append(&at, content, &put),
+            Step::Mkdir { at, parents, mode } => self.mkdir(&at, parents, mode),
+            Step::Symlink { at, target, parents, expect } => self.symlink(&at, &target, parents, expect),
+            Step::Remove { at, subtree, expect, missing, spare, keep: _ } => {
+                self.remove(&at, subtree, expect, missing, spare.as_ref())
+            }
+            Step::Rename { from, to, replace, parents, expect, spare } => {
+                self.rename(&from, &to, replace, parents, expect, &spare)
+            }
+            Step::Copy { from, to, replace, parents, spare, keep: _ } => {
+                self.copy(&from, &to, replace, parents, spare.as_ref())
+            }
+            Step::SetAttr { at, mode, modified } => self.set_attr(&at, mode, modified),
+        }
+    }
+
+    pub(super) fn durability(&self) -> Durability {
+        self.store.durability
+    }
+
+    pub(super) fn is_several(&self) -> bool {
+        self.several
+    }
+
+    /// From now on it has more than one action: nobody else changes anything, and each goes through the journal.
+    pub(super) fn becomes_several(&mut self) -> StoreResult<()> {
+        self.several = true;
+        self.hold_alone()
+    }
+
+    /// Keeps others from changing what is at these spots.
+    pub(super) fn hold(&self, spots: &[&Spot]) -> StoreResult<Option<Held<'s>>> {
+        if self.alone.is_some() {
+            return Ok(None);
+        }
+        let shop = self.shop;
+        match spots {
+            [one] => shop.locks.names(&mut [one.stripe()]).map(Some),
+            many => {
+                shop.locks.names(&mut many.iter().map(|spot| spot.stripe()).collect::<Vec<_>>()).map(Some)
+            }
+        }
+    }
+
+    /// Keeps others from changing anything.
+    pub(super) fn hold_alone(&mut self) -> StoreResult<()> {
+        if self.alone.is_none() {
+            self.alone = Some(self.shop.locks.alone()?);
+        }
+        Ok(())
+    }
+
+    /// Does one thing that others can see, having said first how to undo it.
+    pub(super) fn act(
+        &mut self,
+        name: &'static str,
+        how: Undo,
+        action: impl FnOnce() -> Host<()>,
+    ) -> StoreResult<()> {
+        let how = self.intend(how)?;
+        self.shop.life.pass(name)?;
+        action().map_err(refused)?;
+        self.actions.push(how);
+        Ok(())
+    }
+
+    /// Writes into the journal how to undo what comes next, if this change needs one.
+    fn intend(&mut self, how: Undo) -> StoreResult<Undo> {
+        if self.several { self.write_down(how) } else { Ok(how) }
+    }
+
+    fn write_down(&mut self, how: Undo) -> StoreResult<Undo> {
+        if self.journal.is_none() {
+            self.shop.life.pass("journal")?;
+            self.journal = Some(self.shop.journal()?);
+        }
+        let durability = self.durability();
+        self.journal.as_mut().expect("opened above").intend(how, durability)
+    }
+
+    /// [`Act::act`] for an action that is not one system call, and so is written down in any case.
+    pub(super) fn act_slowly(
+        &mut self,
+        how: Undo,
+        action: impl FnOnce(&Self) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        let how = self.write_down(how)?;
+        self.actions.push(how);
+        action(self)
+    }
+
+    /// Puts something from the workshop where nothing is.
+    pub(super) fn place(&mut self, scrap: &mut Scrap, ino: u64, spot: &Spot) -> StoreResult<()> {
+        let stash = scrap.name().to_owned();
+        let how = Undo::Placed { at: spot.top_path().to_vec(), stash, ino };
+        let room = self.shop.room();
+        self.act("place", how, || host::rename_new((room, scrap.name().as_bytes()), spot.at()))?;
+        scrap.used();
+        self.touched(&spot.dir)
+    }
+
+    /// Puts something from the workshop in place of what is there, unless another program has changed it since it was
+    /// seen: then both contents stay.
+    pub(super) fn swap(&mut self, scrap: &mut Scrap, ours: u64, spot: &Spot, seen: &Stat) -> StoreResult<()> {
+        let stash = scrap.name().to_owned();
+        let how = Undo::Swapped { at: spot.path().to_vec(), stash: stash.clone(), ours, theirs: seen.ino };
+        let room = self.shop.room();
+        let mine: At<'_> = (room, stash.as_bytes());
+        let mut exchanged = true;
+        self.act("swap", how, || match host::exchange(mine, spot.at()) {
+            // Some file systems can't exchange. Then there is nothing to look at afterwards.
+            Err(Errno::INVAL) => {
+                exchanged = false;
+                host::rename_over(mine, spot.at())
+            }
+            result => result,
+        })?;
+        scrap.used();
+        if exchanged {
+            let displaced = host::stat_at(room, stash.as_bytes()).map_err(refused)?;
+            if !displaced.holds_same(seen) {
+                self.give_way(&stash, ours, spot)?;
+                self.actions.pop();
+                return Err(StoreError::Conflict);
+            }
+            self.displaced(stash);
+        }
+        self.touched(&spot.dir)
+    }
+
+    /// Lets another program's content have its name again, and keeps ours.
+    fn give_way(&self, stash: &str, ours: u64, spot: &Spot) -> StoreResult<()> {
+        let room = self.shop.room();
+        for _ in 0..TRIES {
+            self.shop.life.pass("give way")?;
+            host::exchange((room, stash.as_bytes()), spot.at()).map_err(refused)?;
+            if host::stat_at(room, stash.as_bytes()).map_err(refused)?.ino == ours {
+                break;
+            }
+        }
+        keep(room, stash, self.shop.kept()).map_err(refused)
+    }
+
+    /// Takes what is there into the workshop, unless another program has changed it since it was seen.
+    pub(super) fn take(&mut self, spot: &Spot, seen: &Stat) -> StoreResult<()> {
+        let stash = self.shop.fresh();
+        let how = Undo::Taken { at: spot.path().to_vec(), stash: stash.clone() };
+        let room = self.shop.room();
+        self.act("take", how, || host::rename_new(spot.at(), (room, stash.as_bytes())))?;
+        let taken = host::stat_at(room, stash.as_bytes()).map_err(refused)?;
+        // What is in a directory changes all the time; a file must be the one that was asked for.
+        let same = if seen.is_dir() { taken.ino == seen.ino } else { taken.holds_same(seen) };
+        if !same {
+            return Err(StoreError::Conflict);
+        }
+        self.displaced(stash);
+        self.touched(&spot.dir)
+    }
+
+    /// What a change has displaced, in the workshop: thrown away when the change is done.
+    pub(super) fn displaced(&mut self, stash: String) {
+        self.trash.push(stash);
+    }
+
+    /// Notes that a directory has to reach the disk before the change is acknowledged.
+    pub(super) fn touched(&mut self, dir: &Dir) -> StoreResult<()> {
+        if self.durability() == Durability::Fast {
+            return Ok(());
+        }
+        // Alone, it waits until the names are given back; among several, descriptors would pile up.
+        if self.several {
+            return self.sync_dir(dir);
+        }
+        self.unsynced.push(Unsynced::Dir(dir.clone()));
+        Ok(())
+    }
+
+    /// [`Act::touched`] for a file that was written into.
+    pub(super) fn wrote(&mut self, file: File) -> StoreResult<()> {
+        match self.durability() {
+            Durability::Fast => Ok(()),
+            Durability::Full if self.several => host::sync(&file).map_err(refused),
+            Durability::Full => {
+                self.unsynced.push(Unsynced::File(file));
+                Ok(())
+            }
+        }
+    }
+
+    fn sync_dir(&self, dir: &Dir) -> StoreResult<()> {
+        match host::sync(dir) {
+            // A directory that may be entered but not listed has a handle that can't be synced.
+            Err(Errno::BADF) => host::sync_all(&self.store.root.dir).map_err(refused),
+            result => result.map_err(refused),
+        }
+    }
+
+    /// Follows a directory to its new name, so that nodes below it are found.
+    pub(super) fn renamed(&mut self, from: &[u8], to: &[u8]) {
+        self.store.nodes.moved(from, to);
+        self.moves.push(Move::Renamed(from.to_vec(), to.to_vec()));
+    }
+
+    pub(super) fn exchanged(&mut self, one: &[u8], other: &[u8]) {
+        self.store.nodes.exchanged(one, other);
+        self.moves.push(Move::Exchanged(one.to_vec(), other.to_vec()));
+    }
+
+    /// Now, to the nanosecond. The host's own stamps may repeat within some milliseconds, and inode numbers are used
+    /// again at once: two states of a file would look the same.
+    pub(super) fn now(&self) -> Timestamp {
+        SystemClock.now()
+    }
+
+    fn finish(mut self) -> StoreResult<()> {
+        let unsynced = std::mem::take(&mut self.unsynced);
+        if let Err(error) = self.commit(&unsynced) {
+            return Err(self.roll_back(error));
+        }
+        self.alone = None;
+        // From here on the change is made, whatever happens: what fails is done by whoever opens next.
+        if self.shop.life.pass("clean").is_ok() {
+            for stash in self.trash.drain(..) {
+                self.shop.discard(&stash);
+            }
+            self.close_journal();
+            Ok(())
+        } else {
+            self.shop.life.check()
+        }
+    }
+
+    fn commit(&mut self, unsynced: &[Unsynced]) -> StoreResult<()> {
+        for thing in unsynced {
+            match thing {
+                Unsynced::Dir(dir) => self.sync_dir(dir)?,
+                Unsynced::File(file) => host::sync(file).map_err(refused)?,
+            }
+        }
+        if self.several
+            && let Some(journal) = &mut self.journal
+        {
+            self.shop.life.pass("commit")?;
+            journal.done(self.store.durability)?;
+        }
+        Ok(())
+    }
+
+    fn close_journal(&mut self) {
+        if let Some(mut journal) = self.journal.take()
+            && journal.clear().is_ok()
+        {
+            self.shop.give_back(journal);
+        }
+    }
+
+    /// Takes everything back that was done, and returns the reason.
+    fn roll_back(mut self, reason: StoreError) -> StoreError {
+        if self.shop.life.is_over() {
+            return reason;
+        }
+        let site = Site {
+            root: &self.store.root,
+            room: self.shop.room(),
+            kept: self.shop.kept(),
+            moment: Moment::Now,
+        };
+        for action in self.actions.iter().rev() {
+            if let Err(error) = undo(&site, action) {
+                // The journal stays as it is: whoever opens the Store next tries again.
+                return StoreError::Unavailable {
+                    what: "the change failed halfway, and could not be taken back yet; open the Store again"
+                        .into(),
+                    source: Some(Box::new(error)),
+                };
+            }
+        }
+        for step in self.moves.iter().rev() {
+            match step {
+                Move::Renamed(from, to) => self.store.nodes.moved(to, from),
+                Move::Exchanged(one, other) => self.store.nodes.exchanged(one, other),
+            }
+        }
+        for action in &self.actions {
+            match action {
+                Undo::Placed { stash, .. } | Undo::Swapped { stash, .. } => self.shop.discard(stash),
+                _ => {}
+            }
+        }
+        // What was taken has gone back; what is left are old bytes that have been written back.
+        for stash in &self.trash {
+            self.shop.discard(stash);
+        }
+        self.close_journal();
+        reason
+    }
+}

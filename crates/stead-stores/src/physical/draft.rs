@@ -1,0 +1,213 @@
+//! Content in the making: a file in the workshop, alone or laid over the one it is a draft of.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use stead_core::store::{Draft, Sealed, StoreResult};
+
+use super::host::{self, Stat, failed};
+use super::patch::{Extent, Plan, Source};
+use super::workshop::{Temp, Workshop};
+
+/// What a sealed draft holds.
+#[derive(Debug)]
+pub(super) enum Drafted {
+    /// All of the content.
+    Whole(Temp),
+    /// Changes to a file.
+    Changes(Box<FileDraft>),
+}
+
+/// A draft of nothing.
+#[derive(Debug)]
+pub(super) struct NewDraft {
+    temp: Temp,
+    size: u64,
+}
+
+impl NewDraft {
+    pub(super) fn new(temp: Temp) -> Self {
+        NewDraft { temp, size: 0 }
+    }
+}
+
+impl Draft for NewDraft {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+        fill(&self.temp.file, offset, buffer)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {
+        self.temp.file.write_all_at(bytes, offset).map_err(failed)?;
+        if !bytes.is_empty() {
+            self.size = self.size.max(offset + bytes.len() as u64);
+        }
+        Ok(())
+    }
+
+    fn set_size(&mut self, size: u64) -> StoreResult<()> {
+        self.temp.file.set_len(size).map_err(failed)?;
+        self.size = size;
+        Ok(())
+    }
+
+    fn seal(self: Box<Self>) -> StoreResult<Sealed> {
+        Ok(Sealed::new(self.size, Drafted::Whole(self.temp)))
+    }
+}
+
+/// A draft of a file: what was written lies in a sparse file at the same offsets, the rest is read from the base.
+#[derive(Debug)]
+pub(super) struct FileDraft {
+    shop: Arc<Workshop>,
+    base: File,
+    pub(super) stat: Stat,
+    /// How much of the base still shows: it was cut there at some time.
+    shows: u64,
+    size: u64,
+    /// Whether a size was asked for, rather than reached by writing.
+    resized: bool,
+    /// Start and end of what was written.
+    written: BTreeMap<u64, u64>,
+    overlay: Option<Temp>,
+}
+
+impl FileDraft {
+    pub(super) fn new(shop: &Arc<Workshop>, base: File, stat: Stat) -> Self {
+        FileDraft {
+            shop: shop.clone(),
+            base,
+            stat,
+            shows: stat.size,
+            size: stat.size,
+            resized: false,
+            written: BTreeMap::new(),
+            overlay: None,
+        }
+    }
+
+    /// How to write these changes into the file itself, which may have grown since.
+    pub(super) fn plan(&self, now: &Stat) -> Option<Plan<'_>> {
+        let extents: Vec<_> = self
+            .written
+            .iter()
+            .map(|(&start, &end)| Extent { from: start, to: start, length: end - start })
+            .collect();
+        let end = extents.last().map_or(0, |last| last.to + last.length);
+        let length = if self.resized { self.size } else { now.size.max(end) };
+        let cut = if self.shows < self.stat.size { self.shows.min(now.size) } else { now.size };
+        if extents.is_empty() && cut == now.size && length == now.size {
+            return None;
+        }
+        let source = self.overlay.as_ref().map_or(Source::Bytes(&[]), |overlay| Source::File(&overlay.file));
+        Some(Plan { cut, extents, length, source })
+    }
+
+    /// The whole content, as a file of its own.
+    pub(super) fn whole(self) -> StoreResult<Temp> {
+        let temp = self.shop.temp()?;
+        host::copy(&self.base, 0, &temp.file, 0, self.shows.min(self.size)).map_err(failed)?;
+        temp.file.set_len(self.size).map_err(failed)?;
+        if let Some(overlay) = &self.overlay {
+            for (&start, &end) in &self.written {
+                host::copy(&overlay.file, start, &temp.file, start, end - start).map_err(failed)?;
+            }
+        }
+        Ok(temp)
+    }
+
+    fn note(&mut self, mut start: u64, mut end: u64) {
+        let touching: Vec<_> = self
+            .written
+            .range(..=end)
+            .rev()
+            .take_while(|&(_, &last)| last >= start)
+            .map(|(&first, _)| first)
+            .collect();
+        for first in touching {
+            let last = self.written.remove(&first).expect("found above");
+            (start, end) = (start.min(first), end.max(last));
+        }
+        self.written.insert(start, end);
+    }
+}
+
+impl Draft for FileDraft {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+        let wanted = self.size.saturating_sub(offset).min(buffer.len() as u64);
+        let end = offset + wanted;
+        let mut at = offset;
+        while at < end {
+            let over = self.written.range(..=at).next_back().filter(|&(_, &last)| last > at);
+            let (until, source) = match (over, &self.overlay) {
+                (Some((_, &last)), Some(overlay)) => (last, Some(&overlay.file)),
+                _ => {
+                    let next = self.written.range(at..).next().map_or(end, |(&first, _)| first);
+                    if at < self.shows { (next.min(self.shows), Some(&self.base)) } else { (next, None) }
+                }
+            };
+            let until = until.min(end);
+            let piece = |at: u64| usize::try_from(at - offset).expect("within the buffer");
+            let piece = &mut buffer[piece(at)..piece(until)];
+            let filled = source.map_or(Ok(0), |file| fill(file, at, piece))?;
+            piece[filled..].fill(0);
+            at = until;
+        }
+        Ok(usize::try_from(wanted).expect("within the buffer"))
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.overlay.is_none() {
+            self.overlay = Some(self.shop.temp()?);
+        }
+        let overlay = self.overlay.as_ref().expect("made above");
+        overlay.file.write_all_at(bytes, offset).map_err(failed)?;
+        let end = offset + bytes.len() as u64;
+        self.note(offset, end);
+        self.size = self.size.max(end);
+        Ok(())
+    }
+
+    fn set_size(&mut self, size: u64) -> StoreResult<()> {
+        if size < self.size {
+            self.shows = self.shows.min(size);
+            self.written.retain(|&start, _| start < size);
+            if let Some((_, end)) = self.written.iter_mut().next_back() {
+                *end = (*end).min(size);
+            }
+        }
+        self.resized |= size != self.size;
+        self.size = size;
+        Ok(())
+    }
+
+    fn seal(self: Box<Self>) -> StoreResult<Sealed> {
+        Ok(Sealed::new(self.size, Drafted::Changes(self)))
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+pub(super) fn fill(file: &File, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(filled)
+}

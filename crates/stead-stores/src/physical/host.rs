@@ -1,0 +1,477 @@
+//! The host's file system calls: every one relative to a directory handle, none that follows a symlink.
+//!
+//! This is the only file that knows Linux. Paths that have more than one component go through `openat2`, which refuses
+//! symlinks, `..` above the handle and other mounts, whatever races with it. The other calls take one name and act on
+//! the name itself.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, StatxFlags,
+    Timespec, Timestamps, Uid,
+};
+pub(super) use rustix::io::Errno;
+use stead_core::Timestamp;
+use stead_core::store::{Attr, Kind, NodeId, Special, StoreError, VersionTag};
+
+/// What a host call answers.
+pub(super) type Host<T> = Result<T, Errno>;
+
+const CONFINED: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+const ITSELF: AtFlags = AtFlags::SYMLINK_NOFOLLOW.union(AtFlags::NO_AUTOMOUNT);
+/// How often a call is repeated that lost a race inside the kernel.
+const RACES: usize = 128;
+/// How often, and how long each time, a call waits for a descriptor to come free.
+const CROWDED: (usize, Duration) = (400, Duration::from_millis(5));
+/// The kernel takes paths below 4,096 bytes; longer ones are walked in pieces.
+const PIECE: usize = 3_800;
+
+/// How a file is opened. Never for longer than a call, except where a caller holds the content open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// Whatever it is, a symlink too, for its attributes.
+    Handle,
+    /// A directory, to reach what is in it.
+    Base,
+    /// A directory, to be listed, changed in and synced.
+    Directory,
+    /// A file's content, to be read.
+    Read,
+    /// A file's content, to be added to.
+    Write,
+    /// A file's content, to be read and changed.
+    Change,
+}
+
+impl How {
+    fn flags(self) -> OFlags {
+        // Not blocking: should a named pipe have taken the file's name meanwhile, opening it returns at once.
+        let file = OFlags::NONBLOCK | OFlags::NOCTTY;
+        OFlags::CLOEXEC
+            | OFlags::NOFOLLOW
+            | match self {
+                How::Handle => OFlags::PATH,
+                How::Base => OFlags::PATH | OFlags::DIRECTORY,
+                How::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
+                How::Read => OFlags::RDONLY | file,
+                How::Write => OFlags::WRONLY | file,
+                How::Change => OFlags::RDWR | file,
+            }
+    }
+}
+
+/// Opens the host directory that a Store is rooted at. The only place where a symlink may lead.
+pub(super) fn open_ambient(path: &std::path::Path) -> Host<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+/// Opens a path below a directory; what it opens lies below it, on the same mount, with no symlink on the way.
+pub(super) fn open(below: BorrowedFd<'_>, path: &[u8], how: How) -> Host<OwnedFd> {
+    if path.len() <= PIECE {
+        return open_piece(below, path, how.flags());
+    }
+    let mut at: Option<OwnedFd> = None;
+    let mut rest = path;
+    while rest.len() > PIECE {
+        let cut = rest[..PIECE].iter().rposition(|&byte| byte == b'/').ok_or(Errno::NAMETOOLONG)?;
+        let here = at.as_ref().map_or(below, |fd| fd.as_fd());
+        at = Some(open_piece(here, &rest[..cut], How::Base.flags())?);
+        rest = &rest[cut + 1..];
+    }
+    open_piece(at.as_ref().map_or(below, |fd| fd.as_fd()), rest, how.flags())
+}
+
+fn open_piece(below: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Host<OwnedFd> {
+    let path = if path.is_empty() { b"." } else { path };
+    patiently(|| rustix::fs::openat2(below, path, flags, Mode::empty(), CONFINED))
+}
+
+/// Makes a file that was not there, for reading and writing. Only in Stead's own directories, which nobody else enters:
+/// so it may have the mode right away that most files end up with.
+pub(super) fn create(dir: BorrowedFd<'_>, name: &[u8]) -> Host<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+    patiently(|| rustix::fs::openat(dir, name, flags, mode)).map(File::from)
+}
+
+/// Opens one of Stead's own files, which may have to be made first.
+pub(super) fn open_or_create(dir: BorrowedFd<'_>, name: &str) -> Host<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    patiently(|| rustix::fs::openat(dir, name, flags, mode)).map(File::from)
+}
+
+/// Repeats what lost a race, and waits where the process has no descriptor left: other calls hold theirs only briefly.
+fn patiently<T>(mut call: impl FnMut() -> Host<T>) -> Host<T> {
+    let (mut races, mut waits) = (0, 0);
+    loop {
+        match call() {
+            Err(Errno::AGAIN) if races < RACES => races += 1,
+            Err(Errno::INTR) => {}
+            Err(Errno::MFILE | Errno::NFILE) if waits < CROWDED.0 => {
+                waits += 1;
+                std::thread::sleep(CROWDED.1);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// What the host says of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub(super) dev: u64,
+    pub(super) ino: u64,
+    pub(super) mount: u64,
+    pub(super) kind: Kind,
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) size: u64,
+    pub(super) modified: Timestamp,
+    pub(super) changed: Timestamp,
+    pub(super) created: Option<Timestamp>,
+}
+
+impl Stat {
+    /// The state it is in: another one after every write.
+    pub(super) fn tag(&self) -> VersionTag {
+        let mut fields = [0; 40];
+        let values = [self.dev, self.ino, self.size, self.modified.0 as u64, self.changed.0 as u64];
+        for (field, value) in fields.chunks_exact_mut(8).zip(values) {
+            field.copy_from_slice(&value.to_le_bytes());
+        }
+        let hash = blake3::hash(&fields);
+        VersionTag(u128::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes")))
+    }
+
+    /// As the port shows it.
+    pub(super) fn attr(&self) -> Attr {
+        Attr {
+            node: NodeId(self.ino),
+            kind: self.kind,
+            size: match self.kind {
+                Kind::File | Kind::Symlink => self.size,
+                Kind::Directory | Kind::Special(_) => 0,
+            },
+            mode: self.mode & 0o7777,
+            created: self.created,
+            modified: self.modified,
+            changed: self.changed,
+            tag: self.tag(),
+        }
+    }
+
+    /// Whether it is the same file with, as far as can be told, the same content. A rename sets the time of change,
+    /// so that one says nothing of what a rename has displaced.
+    pub(super) fn holds_same(&self, other: &Stat) -> bool {
+        let face = |stat: &Stat| (stat.dev, stat.ino, stat.kind, stat.size, stat.modified);
+        face(self) == face(other)
+    }
+
+    pub(super) fn is_dir(&self) -> bool {
+        self.kind == Kind::Directory
+    }
+}
+
+/// Attributes of a name itself.
+pub(super) fn stat_at(dir: BorrowedFd<'_>, name: &[u8]) -> Host<Stat> {
+    statx(dir, name, ITSELF)
+}
+
+/// Attributes of what is open.
+pub(super) fn stat(fd: impl AsFd) -> Host<Stat> {
+    statx(fd.as_fd(), b"", AtFlags::EMPTY_PATH)
+}
+
+fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> Host<Stat> {
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID;
+    let stat = rustix::fs::statx(dir, name, flags, mask)?;
+    let time = |time: rustix::fs::StatxTimestamp| {
+        Timestamp(time.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec)))
+    };
+    Ok(Stat {
+        dev: u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor),
+        ino: stat.stx_ino,
+        mount: stat.stx_mnt_id,
+        kind: kind(FileType::from_raw_mode(stat.stx_mode.into())).unwrap_or(Kind::Special(Special::Device)),
+        mode: u32::from(stat.stx_mode) & 0o7777,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        size: stat.stx_size,
+        modified: time(stat.stx_mtime),
+        changed: time(stat.stx_ctime),
+        created: (stat.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(stat.stx_btime)),
+    })
+}
+
+/// The kind behind a host's type; `None` where the host did not say.
+fn kind(of: FileType) -> Option<Kind> {
+    Some(match of {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        FileType::Fifo => Kind::Special(Special::Fifo),
+        FileType::Socket => Kind::Special(Special::Socket),
+        FileType::CharacterDevice | FileType::BlockDevice => Kind::Special(Special::Device),
+        FileType::Unknown => return None,
+    })
+}
+
+/// Names every entry of an open directory, with its kind where the host says so.
+pub(super) fn entries(dir: impl AsFd, mut each: impl FnMut(&[u8], Option<Kind>)) -> Host<()> {
+    let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
+    let mut reading = RawDir::new(dir, &mut buffer);
+    while let Some(entry) = reading.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            each(name, kind(entry.file_type()));
+        }
+    }
+    Ok(())
+}
+
+/// Where a symlink leads, as written.
+pub(super) fn read_link(dir: BorrowedFd<'_>, name: &[u8]) -> Host<Vec<u8>> {
+    rustix::fs::readlinkat(dir, name, Vec::with_capacity(256)).map(|target| target.into_bytes())
+}
+
+/// A name in an open directory.
+pub(super) type At<'a> = (BorrowedFd<'a>, &'a [u8]);
+
+/// Renames to a name that nothing has; otherwise `EXIST`.
+pub(super) fn rename_new(from: At<'_>, to: At<'_>) -> Host<()> {
+    rustix::fs::renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE)
+}
+
+/// Renames over whatever may have the name.
+pub(super) fn rename_over(from: At<'_>, to: At<'_>) -> Host<()> {
+    rustix::fs::renameat(from.0, from.1, to.0, to.1)
+}
+
+/// Lets two names change places, in one step.
+pub(super) fn exchange(one: At<'_>, other: At<'_>) -> Host<()> {
+    rustix::fs::renameat_with(one.0, one.1, other.0, other.1, RenameFlags::EXCHANGE)
+}
+
+/// Makes a directory.
+pub(super) fn make_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
+    rustix::fs::mkdirat(dir, name, Mode::RWXU)
+}
+
+/// Makes a symlink.
+pub(super) fn make_link(dir: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> Host<()> {
+    rustix::fs::symlinkat(target, dir, name)
+}
+
+/// Removes a name of anything but a directory.
+pub(super) fn unlink(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
+    rustix::fs::unlinkat(dir, name, AtFlags::empty())
+}
+
+/// Removes an empty directory.
+pub(super) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
+    rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)
+}
+
+/// Sets permission bits.
+pub(super) fn set_mode(fd: impl AsFd, mode: u32) -> Host<()> {
+    rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
+}
+
+/// Gives what is open to an owner. Not being allowed to is no failure: the content is what was asked for.
+pub(super) fn set_owner(fd: impl AsFd, uid: Option<u32>, gid: Option<u32>) -> Host<()> {
+    match rustix::fs::fchown(fd, uid.map(Uid::from_raw), gid.map(Gid::from_raw)) {
+        Err(Errno::PERM | Errno::INVAL) => Ok(()),
+        result => result,
+    }
+}
+
+/// Gives a symlink to an owner, by the same rule.
+pub(super) fn set_link_owner(dir: BorrowedFd<'_>, name: &[u8], uid: u32, gid: u32) -> Host<()> {
+    match rustix::fs::chownat(
+        dir,
+        name,
+        Some(Uid::from_raw(uid)),
+        Some(Gid::from_raw(gid)),
+        ITSELF & AtFlags::SYMLINK_NOFOLLOW,
+    ) {
+        Err(Errno::PERM | Errno::INVAL) => Ok(()),
+        result => result,
+    }
+}
+
+fn times(modified: Timestamp) -> Timestamps {
+    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let modified = Timespec { tv_sec: modified.as_secs(), tv_nsec: modified.subsec_nanos().into() };
+    Timestamps { last_access: omit, last_modification: modified }
+}
+
+/// Sets the time of the last modification.
+pub(super) fn set_modified(fd: impl AsFd, modified: Timestamp) -> Host<()> {
+    rustix::fs::futimens(fd, &times(modified))
+}
+
+/// Sets the time of the last modification of a name itself.
+pub(super) fn set_modified_at(dir: BorrowedFd<'_>, name: &[u8], modified: Timestamp) -> Host<()> {
+    rustix::fs::utimensat(dir, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Waits until what was written is on the disk.
+pub(super) fn sync(fd: impl AsFd) -> Host<()> {
+    rustix::fs::fsync(fd)
+}
+
+/// As [`sync`], without attributes that reading does not need.
+pub(super) fn sync_data(fd: impl AsFd) -> Host<()> {
+    rustix::fs::fdatasync(fd)
+}
+
+/// Waits until everything that was written to the file system is on the disk.
+pub(super) fn sync_all(fd: impl AsFd) -> Host<()> {
+    rustix::fs::syncfs(fd)
+}
+
+/// How a file is locked between processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lock {
+    Shared,
+    Exclusive,
+    Free,
+}
+
+/// Waits for a lock.
+pub(super) fn lock(fd: impl AsFd, lock: Lock) -> Host<()> {
+    let operation = match lock {
+        Lock::Shared => FlockOperation::LockShared,
+        Lock::Exclusive => FlockOperation::LockExclusive,
+        Lock::Free => FlockOperation::Unlock,
+    };
+    rustix::io::retry_on_intr(|| rustix::fs::flock(fd.as_fd(), operation))
+}
+
+/// Takes a lock if nobody has it.
+pub(super) fn try_lock(fd: impl AsFd) -> Host<bool> {
+    match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Copies a stretch of one file to another, inside the kernel where it can. Returns how much there was to copy.
+pub(super) fn copy(from: &File, start: u64, to: &File, to_start: u64, length: u64) -> io::Result<u64> {
+    let mut done = 0;
+    while done < length {
+        let (mut source, mut sink) = (start + done, to_start + done);
+        let wanted = usize::try_from((length - done).min(64 << 20)).expect("at most 64 MiB");
+        match rustix::fs::copy_file_range(from, Some(&mut source), to, Some(&mut sink), wanted) {
+            Ok(0) => break,
+            Ok(count) => done += count as u64,
+            Err(Errno::INTR) => {}
+            Err(Errno::INVAL | Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF) => {
+                return copy_by_hand(from, start, to, to_start, length, done);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(done)
+}
+
+fn copy_by_hand(
+    from: &File,
+    start: u64,
+    to: &File,
+    to_start: u64,
+    length: u64,
+    mut done: u64,
+) -> io::Result<u64> {
+    use std::os::unix::fs::FileExt;
+    let mut buffer = vec![0; 256 << 10];
+    while done < length {
+        let wanted = usize::try_from((length - done).min(buffer.len() as u64)).expect("at most a buffer");
+        match from.read_at(&mut buffer[..wanted], start + done) {
+            Ok(0) => break,
+            Ok(count) => {
+                to.write_all_at(&buffer[..count], to_start + done)?;
+                done += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// What a failed host call means to the caller of a Store.
+pub(super) fn refused(errno: Errno) -> StoreError {
+    match errno {
+        Errno::NOENT => StoreError::NotFound,
+        Errno::NOTDIR => StoreError::NotADirectory,
+        Errno::ISDIR => StoreError::IsADirectory,
+        Errno::EXIST => StoreError::AlreadyExists,
+        Errno::NOTEMPTY => StoreError::NotEmpty,
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => StoreError::HostDenied,
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => StoreError::NoSpace,
+        Errno::NAMETOOLONG => StoreError::Name("the host takes no name that long"),
+        Errno::ILSEQ => StoreError::Name("the host can't write it down"),
+        Errno::XDEV => StoreError::Unsupported(
+            "it lies on another file system of the host; mount that directory as a Workspace of its own",
+        ),
+        Errno::NOSYS => {
+            StoreError::Unsupported("the host's kernel is too old for a Physical Store (Linux 5.6)")
+        }
+        Errno::MFILE | Errno::NFILE => StoreError::unavailable("the host has too many files open"),
+        Errno::BUSY | Errno::TXTBSY => StoreError::unavailable("the host is using it"),
+        Errno::LOOP | Errno::AGAIN => StoreError::unavailable("its path keeps changing"),
+        other => StoreError::Unavailable {
+            what: "the host could not do it".to_owned(),
+            source: Some(Box::new(io::Error::from(other))),
+        },
+    }
+}
+
+/// [`refused`], for what the standard library answers about an open file.
+pub(super) fn failed(error: io::Error) -> StoreError {
+    match Errno::from_io_error(&error) {
+        Some(errno) => refused(errno),
+        None => StoreError::Unavailable {
+            what: "the host could not do it".to_owned(),
+            source: Some(Box::new(error)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_never_holds_a_host_path() {
+        for code in 1..134 {
+            let error = refused(Errno::from_raw_os_error(code));
+            assert!(!error.to_string().contains('/'), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_above_a_directory_can_be_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("in")).unwrap();
+        std::os::unix::fs::symlink("/", dir.path().join("out")).unwrap();
+        let root = open_ambient(dir.path()).unwrap();
+        assert!(open(root.as_fd(), b"in", How::Directory).is_ok());
+        for path in [&b".."[..], b"in/../..", b"/", b"out", b"out/etc"] {
+            assert!(open(root.as_fd(), path, How::Directory).is_err(), "{}", path.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What a change is about to do, written down first where one system call can't do it whole.
+//!
+//! A journal is a file of records: length, epoch, checksum, and how to undo one action as JSON. It is used again and
+//! again; a record of an earlier use has another epoch and ends the reading. An empty journal begins with zeros.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+use serde::{Deserialize, Serialize};
+use stead_core::store::StoreResult;
+
+use super::host::{self, How, failed, refused};
+use super::root::{Dir, Root};
+use super::undo::{Moment, Site, Undo, undo};
+use crate::Durability;
+
+const HEAD: usize = 4 + 8 + 8;
+/// No record is longer; a journal that says so is torn there.
+const LONGEST: usize = 16 << 20;
+
+/// One record.
+#[derive(Debug, Serialize, Deserialize)]
+enum Record {
+    /// An action that may have happened.
+    Undo(Undo),
+    /// All of them did.
+    Done,
+}
+
+/// A file to write records to.
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: File,
+    name: String,
+    epoch: u64,
+    end: u64,
+}
+
+impl Journal {
+    /// An empty journal.
+    pub(super) fn new(file: File, name: String) -> Self {
+        Journal { file, name, epoch: 0, end: 0 }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Says how to undo what is done next.
+    pub(super) fn intend(&mut self, undo: Undo, durability: Durability) -> StoreResult<Undo> {
+        let record = Record::Undo(undo);
+        self.write(&record, durability)?;
+        match record {
+            Record::Undo(undo) => Ok(undo),
+            Record::Done => unreachable!("made above"),
+        }
+    }
+
+    /// Says that everything is done: from now on nothing is undone.
+    pub(super) fn done(&mut self, durability: Durability) -> StoreResult<()> {
+        self.write(&Record::Done, durability)
+    }
+
+    fn write(&mut self, record: &Record, durability: Durability) -> StoreResult<()> {
+        if self.end == 0 {
+            self.epoch = fastrand::u64(1..);
+        }
+        let payload = serde_json::to_vec(record).expect("records hold numbers, text and bytes");
+        let mut bytes = Vec::with_capacity(HEAD + payload.len());
+        bytes.extend_from_slice(&u32::try_from(payload.len()).expect("records are short").to_le_bytes());
+        bytes.extend_from_slice(&self.epoch.to_le_bytes());
+        bytes.extend_from_slice(&checksum(self.epoch, &payload));
+        bytes.extend_from_slice(&payload);
+        self.file.write_all_at(&bytes, self.end).map_err(failed)?;
+        self.end += bytes.len() as u64;
+        if durability == Durability::Full { host::sync_data(&self.file).map_err(refused) } else { Ok(()) }
+    }
+
+    /// Makes it empty. Not synced: after a power cut the same records lead to the same end again.
+    pub(super) fn clear(&mut self) -> StoreResult<()> {
+        self.end = 0;
+        self.file.write_all_at(&[0; HEAD], 0).map_err(failed)
+    }
+}
+
+fn checksum(epoch: u64, payload: &[u8]) -> [u8; 8] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&epoch.to_le_bytes()).update(payload);
+    *hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes")
+}
+
+/// The records of a journal, as far as they are whole.
+fn records(file: &File) -> Vec<Record> {
+    let mut records = Vec::new();
+    let (mut at, mut first_epoch) = (0, None);
+    loop {
+        let mut head = [0; HEAD];
+        if file.read_exact_at(&mut head, at).is_err() {
+            break;
+        }
+        let length = u32::from_le_bytes(*head.first_chunk().expect("4 bytes")) as usize;
+        let epoch = u64::from_le_bytes(head[4..12].try_into().expect("8 bytes"));
+        if length == 0 || length > LONGEST || *first_epoch.get_or_insert(epoch) != epoch {
+            break;
+        }
+        let mut payload = vec![0; length];
+        if file.read_exact_at(&mut payload, at + HEAD as u64).is_err()
+            || head[12..] != checksum(epoch, &payload)
+        {
+            break;
+        }
+        let Ok(record) = serde_json::from_slice(&payload) else { break };
+        records.push(record);
+        at += (HEAD + length) as u64;
+    }
+    records
+}
+
+fn journals(room: &Dir) -> StoreResult<Vec<Journal>> {
+    let mut names = Vec::new();
+    let view = room.open(b"", How::Directory).map_err(refused)?;
+    host::entries(view, |name, _| {
+        if name.starts_with(b"j") {
+            names.extend(String::from_utf8(name.to_vec()));
+        }
+    })
+    .map_err(refused)?;
+    let open = |name: String| {
+        let file = room.open(name.as_bytes(), How::Change).map_err(refused)?;
+        Ok(Journal::new(file.into(), name))
+    };
+    names.into_iter().map(open).collect()
+}
+
+/// Whether a room has a change that is neither done nor undone.
+pub(super) fn is_open(room: &Dir) -> bool {
+    journals(room).is_ok_and(|journals| {
+        journals.iter().any(|journal| {
+            let records = records(&journal.file);
+            !records.is_empty() && !matches!(records.last(), Some(Record::Done))
+        })
+    })
+}
+
+/// Undoes what a process left half done, the last action first.
+pub(super) fn repair(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<()> {
+    for mut journal in journals(room)? {
+        let written = host::stat(&journal.file).map_err(refused)?.modified;
+        let records = records(&journal.file);
+        if !matches!(records.last(), Some(Record::Done)) {
+            let site = Site { root, room: room.as_fd(), kept, moment: Moment::Later { written } };
+            for record in records.iter().rev() {
+                if let Record::Undo(action) = record {
+                    undo(&site, action)?;
+                }
+            }
+            host::sync_all(&root.dir).map_err(refused)?;
+        }
+        journal.clear()?;
+        host::sync_data(&journal.file).map_err(refused)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(name: &str) -> Undo {
+        Undo::Taken { at: name.into(), stash: "t1".into() }
+    }
+
+    #[test]
+    fn records_of_an_earlier_use_and_torn_ones_are_not_read() {
+        let mut journal = Journal::new(tempfile::tempfile().unwrap(), "j".into());
+        for name in ["a", "b", "c"] {
+            journal.intend(taken(name), Durability::Fast).unwrap();
+        }
+        assert_eq!(records(&journal.file).len(), 3);
+        journal.clear().unwrap();
+        assert!(records(&journal.file).is_empty());
+        journal.intend(taken("d"), Durability::Fast).unwrap();
+        assert_eq!(records(&journal.file).len(), 1);
+        journal.done(Durability::Fast).unwrap();
+        assert!(matches!(&*records(&journal.file), [Record::Undo(_), Record::Done]));
+        let length = journal.end;
+        journal.file.set_len(length - 1).unwrap();
+        assert_eq!(records(&journal.file).len(), 1);
+    }
+}

@@ -1,0 +1,53 @@
+//! Dying on purpose: tests stop a Store right before any of its actions, as if the process had been killed there.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stead_core::store::{StoreError, StoreResult};
+
+/// Asked before every action that others could see, by the action's name; `true` means death.
+pub type Faults = Arc<dyn Fn(&'static str) -> bool + Send + Sync>;
+
+/// Whether a Store still lives.
+#[derive(Default)]
+pub(super) struct Life {
+    over: AtomicBool,
+    faults: Option<Faults>,
+}
+
+impl Life {
+    pub(super) fn new(faults: Option<Faults>) -> Self {
+        Life { over: AtomicBool::new(false), faults }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Refuses everything after death.
+    pub(super) fn check(&self) -> StoreResult<()> {
+        if self.is_over() { Err(gone()) } else { Ok(()) }
+    }
+
+    /// Passes a point at which it may end.
+    pub(super) fn pass(&self, action: &'static str) -> StoreResult<()> {
+        if let Some(faults) = &self.faults
+            && (self.is_over() || faults(action))
+        {
+            self.over.store(true, Ordering::Relaxed);
+            return Err(gone());
+        }
+        Ok(())
+    }
+}
+
+fn gone() -> StoreError {
+    StoreError::unavailable("the Store was stopped; open it again")
+}
+
+impl fmt::Debug for Life {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Life").field("over", &self.is_over()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,266 @@
+//! Who may change what at the same time, across threads and processes.
+//!
+//! An ordinary change holds the tree shared and the stripes of the names it touches; one that moves a directory, or has
+//! several steps, holds the tree alone. The order is always tree, then stripes upwards, so nobody waits in a circle.
+//! Threads queue on a lock in memory first, so that a process waits at each lock file at most once.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use stead_core::store::StoreResult;
+
+use super::host::{self, Host, Lock, refused};
+
+const STRIPES: usize = 64;
+/// How long a process keeps the tree shared for newcomers of its own before it queues again with everyone else.
+const TURN: Duration = Duration::from_millis(20);
+/// How many changes a process works on at once. More would only use up descriptors.
+const AT_ONCE: usize = 16;
+
+/// A name in a directory, as locks know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Stripe(usize);
+
+impl Stripe {
+    /// The stripe of a name: the same in every process, so no hasher with a random seed.
+    pub(super) fn of(dir: u64, name: &[u8]) -> Self {
+        let bytes = dir.to_le_bytes();
+        let hash = bytes.iter().chain(name).fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Stripe(((hash ^ (hash >> 32)) % STRIPES as u64) as usize)
+    }
+}
+
+/// The locks of one workshop.
+#[derive(Debug)]
+pub(super) struct Locks {
+    dir: OwnedFd,
+    stripes: Vec<Mutex<Option<File>>>,
+    inside: RwLock<()>,
+    crowd: Mutex<Crowd>,
+    empty: Condvar,
+    turn: File,
+    tree: File,
+    working: Mutex<usize>,
+    free: Condvar,
+}
+
+/// This process's threads that hold the tree shared.
+#[derive(Debug)]
+struct Crowd {
+    holders: usize,
+    since: Instant,
+}
+
+impl Locks {
+    pub(super) fn new(dir: OwnedFd) -> Host<Self> {
+        Ok(Locks {
+            turn: host::open_or_create(dir.as_fd(), "turn")?,
+            tree: host::open_or_create(dir.as_fd(), "tree")?,
+            dir,
+            stripes: (0..STRIPES).map(|_| Mutex::new(None)).collect(),
+            inside: RwLock::new(()),
+            crowd: Mutex::new(Crowd { holders: 0, since: Instant::now() }),
+            empty: Condvar::new(),
+            working: Mutex::new(0),
+            free: Condvar::new(),
+        })
+    }
+
+    /// Waits until this process has room for another change.
+    pub(super) fn enter(&self) -> Entered<'_> {
+        let mut working = self.working.lock();
+        while *working >= AT_ONCE {
+            self.free.wait(&mut working);
+        }
+        *working += 1;
+        Entered(self)
+    }
+
+    /// Holds some names, for an ordinary change.
+    pub(super) fn names(&self, wanted: &mut [Stripe]) -> StoreResult<Held<'_>> {
+        let tree = self.shared().map_err(refused)?;
+        wanted.sort_unstable();
+        let mut stripes = Vec::with_capacity(wanted.len());
+        for (index, &stripe) in wanted.iter().enumerate() {
+            if index == 0 || wanted[index - 1] != stripe {
+                stripes.push(self.stripe(stripe).map_err(refused)?);
+            }
+        }
+        Ok(Held { _stripes: stripes, _tree: tree })
+    }
+
+    fn stripe(&self, Stripe(index): Stripe) -> Host<HeldStripe<'_>> {
+        let mut slot = self.stripes[index].lock();
+        if slot.is_none() {
+            *slot = Some(host::open_or_create(self.dir.as_fd(), &format!("{index:02}"))?);
+        }
+        host::lock(slot.as_ref().expect("opened above"), Lock::Exclusive)?;
+        Ok(HeldStripe(Some(slot)))
+    }
+
+    fn shared(&self) -> Host<Shared<'_>> {
+        let inside = self.inside.read();
+        let mut crowd = self.crowd.lock();
+        // Newcomers join those who are in already, but not for ever: another process may be waiting to be alone.
+        while crowd.holders > 0 && crowd.since.elapsed() > TURN {
+            self.empty.wait(&mut crowd);
+        }
+        if crowd.holders == 0 {
+            self.queue(Lock::Shared)?;
+            crowd.since = Instant::now();
+        }
+        crowd.holders += 1;
+        drop(crowd);
+        Ok(Shared { locks: self, _inside: inside })
+    }
+
+    /// Holds everything, alone.
+    pub(super) fn alone(&self) -> StoreResult<Alone<'_>> {
+        let inside = self.inside.write();
+        self.queue(Lock::Exclusive).map_err(refused)?;
+        Ok(Alone { locks: self, _inside: inside })
+    }
+
+    /// Waits for the tree, one process after another: whoever waits to be alone keeps newcomers behind it.
+    fn queue(&self, lock: Lock) -> Host<()> {
+        host::lock(&self.turn, Lock::Exclusive)?;
+        let result = host::lock(&self.tree, lock);
+        host::lock(&self.turn, Lock::Free)?;
+        result
+    }
+}
+
+/// Room for one change.
+#[derive(Debug)]
+pub(super) struct Entered<'a>(&'a Locks);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        *self.0.working.lock() -= 1;
+        self.0.free.notify_one();
+    }
+}
+
+/// Names held for an ordinary change; given back in the reverse order.
+#[derive(Debug)]
+pub(super) struct Held<'a> {
+    _stripes: Vec<HeldStripe<'a>>,
+    _tree: Shared<'a>,
+}
+
+#[derive(Debug)]
+struct HeldStripe<'a>(Option<MutexGuard<'a, Option<File>>>);
+
+impl Drop for HeldStripe<'_> {
+    fn drop(&mut self) {
+        let Some(slot) = self.0.take() else { return };
+        if let Some(file) = &*slot {
+            // Closing the file would free it, too; there is nothing to do about a failure.
+            let _ = host::lock(file, Lock::Free);
+        }
+        MutexGuard::unlock_fair(slot);
+    }
+}
+
+#[derive(Debug)]
+struct Shared<'a> {
+    locks: &'a Locks,
+    _inside: RwLockReadGuard<'a, ()>,
+}
+
+impl Drop for Shared<'_> {
+    fn drop(&mut self) {
+        let mut crowd = self.locks.crowd.lock();
+        crowd.holders -= 1;
+        if crowd.holders == 0 {
+            let _ = host::lock(&self.locks.tree, Lock::Free);
+            self.locks.empty.notify_all();
+        }
+    }
+}
+
+/// The whole tree, held alone.
+#[derive(Debug)]
+pub(super) struct Alone<'a> {
+    locks: &'a Locks,
+    _inside: RwLockWriteGuard<'a, ()>,
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        let _ = host::lock(&self.locks.tree, Lock::Free);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+    use super::*;
+
+    fn locks(dir: &std::path::Path) -> Locks {
+        Locks::new(host::open_ambient(dir).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_name_is_held_by_one_at_a_time_and_the_tree_by_one_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        // Two sets of locks on one directory: what two processes would have.
+        let sets = [locks(dir.path()), locks(dir.path())];
+        let (names, everything) = (AtomicI32::new(0), AtomicI32::new(0));
+        std::thread::scope(|scope| {
+            for index in 0..16 {
+                let (sets, names, everything) = (&sets, &names, &everything);
+                scope.spawn(move || {
+                    for round in 0..200 {
+                        let _room = sets[index % 2].enter();
+                        if round % 10 == index % 10 {
+                            let _held = sets[index % 2].alone().unwrap();
+                            assert_eq!(everything.fetch_add(1, Ordering::SeqCst), 0);
+                            assert_eq!(names.load(Ordering::SeqCst), 0);
+                            everything.fetch_sub(1, Ordering::SeqCst);
+                        } else {
+                            let _held =
+                                sets[index % 2].names(&mut [Stripe(7), Stripe(3), Stripe(7)]).unwrap();
+                            assert_eq!(names.fetch_add(1, Ordering::SeqCst), 0);
+                            assert_eq!(everything.load(Ordering::SeqCst), 0);
+                            names.fetch_sub(1, Ordering::SeqCst);
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn nobody_waits_long_while_others_come_and_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let sets: Vec<_> = (0..4).map(|_| locks(dir.path())).collect();
+        let worst = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for index in 0..16 {
+                let (set, worst) = (&sets[index % 4], &worst);
+                scope.spawn(move || {
+                    let end = Instant::now() + Duration::from_millis(600);
+                    while Instant::now() < end {
+                        let begin = Instant::now();
+                        if index == 0 {
+                            let _held = set.alone().unwrap();
+                            worst.fetch_max(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
+                        } else {
+                            let _held = set.names(&mut [Stripe(index)]).unwrap();
+                            worst.fetch_max(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                });
+            }
+        });
+        let worst = worst.into_inner();
+        assert!(worst < 400, "someone waited {worst} ms");
+    }
+}

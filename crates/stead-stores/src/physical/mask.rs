@@ -1,0 +1,82 @@
+//! What no one may reach through a Store: Stead's own state, wherever it lies inside the root.
+
+use std::path::{Path, PathBuf};
+
+use memchr::memmem;
+
+/// The name of every state directory.
+pub(super) const STATE: &[u8] = b".stead";
+
+/// Paths below a root that are as if they were not there.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Mask {
+    paths: Vec<Vec<u8>>,
+}
+
+impl Mask {
+    /// Masks those of the host paths that lie below the root; all of them are absolute and resolved.
+    pub(super) fn new(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        use std::os::unix::ffi::OsStrExt;
+        let below = |path: PathBuf| Some(path.strip_prefix(root).ok()?.as_os_str().as_bytes().to_vec());
+        Mask { paths: paths.into_iter().filter_map(below).filter(|path| !path.is_empty()).collect() }
+    }
+
+    /// Whether a path below the root is masked.
+    pub(super) fn hides(&self, path: &[u8]) -> bool {
+        (memmem::find(path, STATE).is_some() && path.split(|&byte| byte == b'/').any(|name| name == STATE))
+            || self.paths.iter().any(|masked| is_at_or_below(path, masked))
+    }
+
+    /// [`Mask::hides`] for a name in a directory that is not masked itself.
+    pub(super) fn hides_entry(&self, dir: &[u8], name: &[u8]) -> bool {
+        name == STATE || (!self.paths.is_empty() && self.hides(&join(dir, name)))
+    }
+
+    /// The masked path, other than a state directory by name, that lies below `dir`, named from there.
+    pub(super) fn inside(&self, dir: &[u8]) -> Option<&[u8]> {
+        self.paths.iter().find(|masked| is_at_or_below(masked, dir)).map(|masked| &masked[dir.len()..])
+    }
+}
+
+/// Whether `path` is `other` or lies below it.
+pub(super) fn is_at_or_below(path: &[u8], other: &[u8]) -> bool {
+    other.is_empty() || path.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+/// A path and then a name, or another path.
+pub(super) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut joined = Vec::with_capacity(path.len() + name.len() + 1);
+    joined.extend_from_slice(path);
+    if !path.is_empty() && !name.is_empty() {
+        joined.push(b'/');
+    }
+    joined.extend_from_slice(name);
+    joined
+}
+
+/// The parent's path, and the last name.
+pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memrchr(b'/', path) {
+        Some(cut) => (&path[..cut], &path[cut + 1..]),
+        None => (b"", path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_directories_and_given_paths_are_hidden() {
+        let mask = Mask::new(Path::new("/r"), ["/r/db/stead.db".into(), "/elsewhere".into(), "/r".into()]);
+        for hidden in [".stead", "a/.stead/b", "db/stead.db", "db/stead.db/x"] {
+            assert!(mask.hides(hidden.as_bytes()), "{hidden}");
+        }
+        for shown in ["", "a.stead", ".steady", "db", "db/stead.db-old", "elsewhere"] {
+            assert!(!mask.hides(shown.as_bytes()), "{shown}");
+        }
+        assert!(mask.hides_entry(b"db", b"stead.db"));
+        assert_eq!(mask.inside(b"db"), Some(&b"/stead.db"[..]));
+        assert_eq!(mask.inside(b"d"), None);
+    }
+}

@@ -1,0 +1,60 @@
+//! The Physical Store: a directory of the host.
+//!
+//! The host's file system is the truth, and other programs may change it at any time. Three things follow. Nothing is
+//! reached by a path that the host resolves on its own: every call starts at a directory handle (`host`, `root`,
+//! `spot`). Nothing is overwritten in sight: new content is made in the `workshop` and put into place by a rename,
+//! and what was displaced is looked at before it is let go (`act`). And what takes more than one system call is
+//! written into a `journal` first, so that whoever opens the directory next can take it back.
+//!
+//! Reads take no lock. They see every file whole; of a change with several steps, or one that writes into a file where
+//! it is, they may see a part while it is being made.
+
+#[cfg(target_os = "linux")]
+mod act;
+#[cfg(target_os = "linux")]
+mod build;
+#[cfg(target_os = "linux")]
+mod draft;
+#[cfg(target_os = "linux")]
+mod host;
+#[cfg(target_os = "linux")]
+mod journal;
+mod life;
+#[cfg(target_os = "linux")]
+mod lock;
+#[cfg(target_os = "linux")]
+mod mask;
+#[cfg(target_os = "linux")]
+mod nodes;
+mod options;
+#[cfg(target_os = "linux")]
+mod patch;
+#[cfg(target_os = "linux")]
+mod put;
+#[cfg(target_os = "linux")]
+mod read;
+#[cfg(target_os = "linux")]
+mod root;
+#[cfg(target_os = "linux")]
+mod shift;
+#[cfg(target_os = "linux")]
+mod spot;
+#[cfg(target_os = "linux")]
+mod store;
+#[cfg(target_os = "linux")]
+mod tree;
+#[cfg(target_os = "linux")]
+mod undo;
+#[cfg(not(target_os = "linux"))]
+mod unsupported;
+#[cfg(target_os = "linux")]
+mod walk;
+#[cfg(target_os = "linux")]
+mod workshop;
+
+pub use life::Faults;
+pub use options::PhysicalOptions;
+#[cfg(target_os = "linux")]
+pub use store::PhysicalStore;
+#[cfg(not(target_os = "linux"))]
+pub use unsupported::PhysicalStore;

@@ -1,0 +1,119 @@
+//! Where a node was last seen: the host finds files by path, a mounted file system speaks of nodes.
+//!
+//! What is remembered here is only ever a hint. Whoever uses it opens the path confined and compares the inode.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::mask::is_at_or_below;
+
+/// How many nodes are remembered that nobody has named yet, at the most twice.
+const GENERATION: usize = 8_192;
+
+#[derive(Debug, Default)]
+pub(super) struct Nodes(Mutex<Tables>);
+
+#[derive(Debug, Default)]
+struct Tables {
+    /// Nodes that a caller has named: kept until it says that it forgets them.
+    held: HashMap<u64, Arc<[u8]>>,
+    /// Nodes that were handed out. When the young are many, they become the old, and the old are dropped.
+    young: HashMap<u64, Arc<[u8]>>,
+    old: HashMap<u64, Arc<[u8]>>,
+}
+
+impl Nodes {
+    /// Remembers where a node is.
+    pub(super) fn note(&self, ino: u64, path: &[u8]) {
+        let tables = &mut *self.0.lock();
+        if let Some(known) = tables.held.get_mut(&ino) {
+            if **known != *path {
+                *known = path.into();
+            }
+            return;
+        }
+        if tables.young.get(&ino).is_some_and(|known| **known == *path) {
+            return;
+        }
+        if tables.young.len() >= GENERATION {
+            tables.old = std::mem::take(&mut tables.young);
+        }
+        tables.young.insert(ino, path.into());
+    }
+
+    /// Where a node was last seen. From now on it is remembered until [`Nodes::forget`].
+    pub(super) fn path(&self, ino: u64) -> Option<Arc<[u8]>> {
+        let tables = &mut *self.0.lock();
+        if let Some(path) = tables.held.get(&ino) {
+            return Some(path.clone());
+        }
+        let path = tables.young.remove(&ino).or_else(|| tables.old.remove(&ino))?;
+        tables.held.insert(ino, path.clone());
+        Some(path)
+    }
+
+    pub(super) fn forget(&self, ino: u64) {
+        self.0.lock().held.remove(&ino);
+    }
+
+    /// Follows a rename, of whatever lies at `from` with all below it.
+    pub(super) fn moved(&self, from: &[u8], to: &[u8]) {
+        self.rewrite(|path| is_at_or_below(path, from).then(|| [to, &path[from.len()..]].concat()));
+    }
+
+    /// Follows an exchange of two names.
+    pub(super) fn exchanged(&self, one: &[u8], other: &[u8]) {
+        self.rewrite(|path| {
+            if is_at_or_below(path, one) {
+                Some([other, &path[one.len()..]].concat())
+            } else {
+                is_at_or_below(path, other).then(|| [one, &path[other.len()..]].concat())
+            }
+        });
+    }
+
+    fn rewrite(&self, change: impl Fn(&[u8]) -> Option<Vec<u8>>) {
+        let tables = &mut *self.0.lock();
+        for table in [&mut tables.held, &mut tables.young, &mut tables.old] {
+            for path in table.values_mut() {
+                if let Some(changed) = change(path) {
+                    *path = changed.into();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renames_and_exchanges_are_followed() {
+        let nodes = Nodes::default();
+        nodes.note(1, b"a/x");
+        nodes.note(2, b"b");
+        nodes.note(3, b"ab");
+        nodes.moved(b"a", b"c/d");
+        assert_eq!(nodes.path(1).as_deref(), Some(&b"c/d/x"[..]));
+        nodes.exchanged(b"b", b"c");
+        assert_eq!(nodes.path(1).as_deref(), Some(&b"b/d/x"[..]));
+        assert_eq!(nodes.path(2).as_deref(), Some(&b"c"[..]));
+        assert_eq!(nodes.path(3).as_deref(), Some(&b"ab"[..]));
+    }
+
+    #[test]
+    fn what_nobody_names_does_not_pile_up() {
+        let nodes = Nodes::default();
+        nodes.note(0, b"kept");
+        nodes.path(0);
+        for ino in 1..100_000 {
+            nodes.note(ino, b"x");
+        }
+        let tables = nodes.0.lock();
+        assert!(tables.young.len() + tables.old.len() <= 2 * GENERATION);
+        assert!(tables.held.contains_key(&0));
+    }
+}

@@ -1,0 +1,43 @@
+//! How a Physical Store is opened.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::life::Faults;
+use crate::Durability;
+
+/// How a Physical Store is opened.
+#[derive(Clone)]
+pub struct PhysicalOptions {
+    /// Stead's state directory. What the Store needs for itself goes there if it is on the same mount as the root, and
+    /// else into `.stead/` in the root. Either is out of reach through the Store.
+    pub state: PathBuf,
+    /// What an acknowledged change survives.
+    pub durability: Durability,
+    /// Files and directories of Stead's own that are out of reach where they lie inside the root.
+    pub mask: Vec<PathBuf>,
+    /// For tests: stops the Store right before an action, as if the process had been killed there.
+    pub faults: Option<Faults>,
+}
+
+impl PhysicalOptions {
+    /// The defaults, with this state directory.
+    pub fn new(state: impl Into<PathBuf>) -> Self {
+        PhysicalOptions {
+            state: state.into(),
+            durability: Durability::default(),
+            mask: Vec::new(),
+            faults: None,
+        }
+    }
+}
+
+impl fmt::Debug for PhysicalOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PhysicalOptions")
+            .field("state", &self.state)
+            .field("durability", &self.durability)
+            .field("mask", &self.mask)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,144 @@
+//! Reading: files, directories, symlinks.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use stead_core::Name;
+use stead_core::store::{
+    Attr, Entry, Kind, Listing, NodeId, OpenContent, Page, Place, StoreError, StoreResult, Whole,
+};
+
+use super::PhysicalStore;
+use super::draft::fill;
+use super::host::{self, Errno, Stat, refused};
+use super::mask::join;
+use super::spot::{Intent, Located};
+use super::tree;
+
+/// How often a file is read again that was written to meanwhile.
+const REREADS: usize = 4;
+
+impl PhysicalStore {
+    pub(super) fn stat_at(&self, at: &Place) -> StoreResult<Attr> {
+        let located = self.locate(at, Intent::Find)?;
+        let stat = self.stat_place(&located)?;
+        Ok(self.attr(&located, &stat))
+    }
+
+    /// The attributes, and from now on the node is known.
+    fn attr(&self, located: &Located, stat: &Stat) -> Attr {
+        if located.is_root() {
+            return Attr { node: NodeId::ROOT, ..stat.attr() };
+        }
+        self.nodes.note(stat.ino, &located.full);
+        stat.attr()
+    }
+
+    pub(super) fn read_whole(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+        let located = self.locate(at, Intent::Find)?;
+        let (file, mut stat) = self.open_file(&located)?;
+        for _ in 0..REREADS {
+            let bytes = read_all(&file, &stat, limit)?;
+            let now = host::stat(&file).map_err(refused)?;
+            if now == stat {
+                return Ok(Whole { attr: self.attr(&located, &stat), bytes });
+            }
+            stat = now;
+        }
+        // Someone keeps writing. The tag is of before the reading, so a change that builds on it is refused.
+        let bytes = read_all(&file, &stat, limit)?;
+        Ok(Whole { attr: self.attr(&located, &stat), bytes })
+    }
+
+    pub(super) fn open_content(&self, at: &Place) -> StoreResult<OpenFile> {
+        let located = self.locate(at, Intent::Find)?;
+        let (file, stat) = self.open_file(&located)?;
+        Ok(OpenFile { attr: self.attr(&located, &stat), file })
+    }
+
+    pub(super) fn link_target(&self, at: &Place) -> StoreResult<Vec<u8>> {
+        let not_a_link = || StoreError::Invalid("it is not a symlink".to_owned());
+        let located = self.locate(at, Intent::Find)?;
+        if located.is_root() {
+            return Err(not_a_link());
+        }
+        let (dir, name) = self.parent(&located)?;
+        let stat = dir.stat_at(name).map_err(refused)?;
+        located.check(&stat)?;
+        match host::read_link(dir.as_fd(), name) {
+            Err(Errno::INVAL) => Err(not_a_link()),
+            result => result.map_err(refused),
+        }
+    }
+
+    pub(super) fn list_page(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+        let located = self.locate(at, Intent::Find)?;
+        let dir = self.open_directory(&located)?;
+        let mut names = Vec::new();
+        host::entries(&dir, |name, _| {
+            if !self.mask.hides_entry(&located.full, name) {
+                names.push(Box::<[u8]>::from(name));
+            }
+        })
+        .map_err(refused)?;
+        names.sort_unstable();
+        let total = names.len() as u64;
+        let first =
+            page.after.as_ref().map_or(0, |after| names.partition_point(|name| **name <= *after.as_bytes()));
+        let mut entries = Vec::new();
+        let mut left = names.drain(first..);
+        for name in left.by_ref() {
+            if entries.len() == page.limit {
+                return Ok(Listing { entries, total, more: true });
+            }
+            // One that vanished meanwhile is not listed.
+            let Ok(stat) = dir.stat_at(&name) else { continue };
+            self.nodes.note(stat.ino, &join(&located.full, &name));
+            let name = Name::new(name).expect("the host hands out names");
+            entries.push(Entry { name, attr: stat.attr() });
+        }
+        Ok(Listing { entries, total, more: false })
+    }
+}
+
+/// A file's bytes: as many as its size says, never more than allowed.
+pub(super) fn read_all(file: &File, stat: &Stat, limit: u64) -> StoreResult<Vec<u8>> {
+    if stat.size > limit {
+        return Err(StoreError::TooLarge { size: stat.size, limit });
+    }
+    let too_large = |_| StoreError::TooLarge { size: stat.size, limit };
+    let size = usize::try_from(stat.size).map_err(too_large)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(size).map_err(|_| StoreError::TooLarge { size: stat.size, limit })?;
+    bytes.resize(size, 0);
+    let filled = fill(file, 0, &mut bytes)?;
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// A file that is open: the host keeps its content for as long.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    attr: Attr,
+    file: File,
+}
+
+impl OpenContent for OpenFile {
+    fn attr(&self) -> Attr {
+        self.attr
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+        fill(&self.file, offset, buffer)
+    }
+}
+
+/// Whether a directory, open, holds nothing.
+pub(super) fn is_empty(dir: &super::root::Dir) -> StoreResult<bool> {
+    Ok(tree::names(dir).map_err(refused)?.is_empty())
+}
+
+/// Whether it is a file or a symlink.
+pub(super) fn is_file_like(kind: Kind) -> bool {
+    kind != Kind::Directory
+}

@@ -1,0 +1,363 @@
+//! Steps on names: remove, rename, copy, and setting attributes.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use stead_core::Timestamp;
+use stead_core::store::{
+    Expect, Kind, Missing, Outcome, Parents, Place, Put, Replace, Side, Spare, StoreError, StorePath,
+    StoreResult, Subtree,
+};
+
+use super::act::Act;
+use super::host::{self, How, Stat, refused};
+use super::mask::is_at_or_below;
+use super::read::{is_empty, is_file_like};
+use super::root::Dir;
+use super::spot::{Intent, Spot, open_regular};
+use super::tree::{self, Dress, Inspection};
+use super::undo::Undo;
+
+impl Act<'_> {
+    pub(super) fn remove(
+        &mut self,
+        at: &Place,
+        subtree: Subtree,
+        expect: Expect,
+        missing: Missing,
+        spare: Option<&Spare>,
+    ) -> StoreResult<Outcome> {
+        let gone = |missing| match missing {
+            Missing::Fails => Err(StoreError::NotFound),
+            Missing::Fine => Ok(Outcome::default()),
+        };
+        let spot = match self.store.spot(at, Intent::Find, Parents::Required) {
+            Err(StoreError::NotFound) => return gone(missing),
+            result => result?,
+        };
+        let found = match self.store.look(&spot) {
+            Ok(None) | Err(StoreError::NotFound) => return gone(missing),
+            result => result?.expect("matched above"),
+        };
+        match (subtree, found.is_dir()) {
+            (Subtree::File, true) => return Err(StoreError::IsADirectory),
+            (Subtree::EmptyDirectory | Subtree::Directory, false) => return Err(StoreError::NotADirectory),
+            _ => {}
+        }
+        if found.is_dir() {
+            return self.remove_dir(&spot, &found, subtree, expect, spare);
+        }
+        let _held = self.hold(&[&spot])?;
+        let Some(there) = self.store.look(&spot)? else { return gone(missing) };
+        if there.is_dir() {
+            return Err(StoreError::Conflict);
+        }
+        expect.check(Some(there.tag()))?;
+        self.take(&spot, &there)?;
+        Ok(Outcome::default())
+    }
+
+    fn remove_dir(
+        &mut self,
+        spot: &Spot,
+        found: &Stat,
+        subtree: Subtree,
+        expect: Expect,
+        spare: Option<&Spare>,
+    ) -> StoreResult<Outcome> {
+        let dir = Dir::new(spot.dir.open(spot.name(), How::Directory).map_err(refused)?);
+        if subtree == Subtree::EmptyDirectory {
+            if !is_empty(&dir)? {
+                return Err(StoreError::NotEmpty);
+            }
+        } else {
+            // Before anyone has to wait: a large tree takes its time.
+            self.inspect(&dir, spot, [spare, None], Leaving::Whole)?;
+        }
+        self.hold_alone()?;
+        let there = self.store.look(spot)?.ok_or(StoreError::NotFound)?;
+        if there.ino != found.ino {
+            return Err(StoreError::Conflict);
+        }
+        expect.check(Some(there.tag()))?;
+        self.take(spot, &there)?;
+        // It is in the workshop now, out of everyone's reach, so this answer stands.
+        if subtree == Subtree::EmptyDirectory
+            && !is_empty(&Dir::new(dir.open(b"", How::Directory).map_err(refused)?))?
+        {
+            return Err(StoreError::NotEmpty);
+        }
+        Ok(Outcome::default())
+    }
+
+    pub(super) fn rename(
+        &mut self,
+        from: &Place,
+        to: &Place,
+        replace: Replace,
+        parents: Parents,
+        expect: Expect,
+        spare: &[Option<Spare>; 2],
+    ) -> StoreResult<Outcome> {
+        let at_to = |error: StoreError| error.in_step(0, Side::To);
+        let source = self.store.spot(from, Intent::Find, Parents::Required)?;
+        let found = self.store.look(&source)?.ok_or(StoreError::NotFound)?;
+        let target = self.store.locate(to, Intent::Make).map_err(at_to)?;
+        if target.full == source.path() {
+            expect.check(Some(found.tag()))?;
+            return self.outcome(&source, false);
+        }
+        let inside = found.is_dir() && is_at_or_below(&target.full, source.path());
+        let around = replace == Replace::Exchange && is_at_or_below(source.path(), &target.full);
+        if inside || around {
+            return Err(StoreError::IntoItself);
+        }
+        let parents = if replace == Replace::Exchange { Parents::Required } else { parents };
+        let mut sink = self.store.spot(to, Intent::Make, parents).map_err(at_to)?;
+        let there = self.store.look(&sink)?;
+        if found.is_dir() {
+            let dir = Dir::new(source.dir.open(source.name(), How::Directory).map_err(refused)?);
+            self.inspect(&dir, &source, [spare[0].as_ref(), spare[1].as_ref()], Leaving::Whole)?;
+        }
+        if replace == Replace::Exchange && there.is_some_and(|there| there.is_dir()) {
+            let dir = Dir::new(sink.dir.open(sink.name(), How::Directory).map_err(refused)?);
+            self.inspect(&dir, &sink, [None, None], Leaving::Whole)?;
+        }
+        if !sink.has_parent() {
+            self.becomes_several()?;
+        } else if found.is_dir() || there.is_some_and(|there| there.is_dir()) {
+            self.hold_alone()?;
+        }
+        let _held = self.hold(&[&source, &sink])?;
+        let now = self.store.look(&source)?.ok_or(StoreError::NotFound)?;
+        let there = self.store.look(&sink)?;
+        if now.ino != found.ino {
+            return Err(StoreError::Conflict);
+        }
+        expect.check(Some(now.tag()))?;
+        if !sink.has_parent() {
+            let parent = StorePath::from_checked(to.path.split().map_or(&b""[..], |(parent, _)| parent));
+            self.mkdir(&Place { from: to.from, path: parent }, Parents::Create, None).map_err(at_to)?;
+            sink = self.store.spot(to, Intent::Make, Parents::Required).map_err(at_to)?;
+        }
+        match (replace, there) {
+            (Replace::Refuse, Some(_)) => return Err(StoreError::AlreadyExists),
+            (Replace::Exchange, None) => return Err(StoreError::NotFound),
+            (Replace::Exchange, Some(there)) => self.exchange(&source, &now, &sink, &there)?,
+            (Replace::Over, Some(there)) => self.rename_over(&source, &now, &sink, &there)?,
+            (Replace::Refuse | Replace::Over, None) => self.rename_new(&source, &now, &sink)?,
+        }
+        self.touched(&source.dir)?;
+        self.touched(&sink.dir)?;
+        self.outcome(&sink, false)
+    }
+
+    fn rename_new(&mut self, source: &Spot, moved: &Stat, sink: &Spot) -> StoreResult<()> {
+        let how = Undo::Moved { from: source.path().to_vec(), to: sink.path().to_vec(), ino: moved.ino };
+        self.act("rename", how, || host::rename_new(source.at(), sink.at()))?;
+        self.follow(source, moved, sink);
+        Ok(())
+    }
+
+    fn rename_over(&mut self, source: &Spot, moved: &Stat, sink: &Spot, there: &Stat) -> StoreResult<()> {
+        match (is_file_like(moved.kind), is_file_like(there.kind)) {
+            (true, false) => return Err(StoreError::IsADirectory),
+            (false, true) => return Err(StoreError::NotADirectory),
+            (true, true) => {}
+            (false, false) => {
+                let dir = sink.dir.open(sink.name(), How::Directory).map_err(refused)?;
+                if !is_empty(&Dir::new(dir))? {
+                    return Err(StoreError::NotEmpty);
+                }
+            }
+        }
+        // Two names of one file: the host would call the rename done and leave both.
+        let same_file = (moved.dev, moved.ino) == (there.dev, there.ino);
+        if self.is_several() || same_file {
+            self.take(sink, there)?;
+            return self.rename_new(source, moved, sink);
+        }
+        let how = Undo::Moved { from: source.path().to_vec(), to: sink.path().to_vec(), ino: moved.ino };
+        self.act("rename", how, || host::rename_over(source.at(), sink.at()))?;
+        self.follow(source, moved, sink);
+        Ok(())
+    }
+
+    fn exchange(&mut self, source: &Spot, moved: &Stat, sink: &Spot, there: &Stat) -> StoreResult<()> {
+        let how = Undo::Crossed {
+            from: source.path().to_vec(),
+            to: sink.path().to_vec(),
+            from_ino: moved.ino,
+            to_ino: there.ino,
+        };
+        self.act("exchange", how, || host::exchange(source.at(), sink.at()))?;
+        if moved.is_dir() || there.is_dir() {
+            self.exchanged(source.path(), sink.path());
+        } else {
+            self.store.nodes.note(moved.ino, sink.path());
+            self.store.nodes.note(there.ino, source.path());
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, source: &Spot, moved: &Stat, sink: &Spot) {
+        if moved.is_dir() {
+            self.renamed(source.path(), sink.path());
+        } else {
+            self.store.nodes.note(moved.ino, sink.path());
+        }
+    }
+
+    pub(super) fn copy(
+        &mut self,
+        from: &Place,
+        to: &Place,
+        replace: Replace,
+        parents: Parents,
+        spare: Option<&Spare>,
+    ) -> StoreResult<Outcome> {
+        let at_to = |error: StoreError| error.in_step(0, Side::To);
+        if replace == Replace::Exchange {
+            return Err(StoreError::Invalid("a copy can't change places with anything".to_owned()));
+        }
+        let source = self.store.spot(from, Intent::Find, Parents::Required)?;
+        let found = self.store.look(&source)?.ok_or(StoreError::NotFound)?;
+        let target = self.store.locate(to, Intent::Make).map_err(at_to)?;
+        if target.is_root() {
+            return Err(StoreError::AlreadyExists);
+        }
+        if target.full == source.path() {
+            return Err(match replace {
+                Replace::Refuse => StoreError::AlreadyExists,
+                _ => StoreError::Invalid("it can't be copied onto itself".to_owned()),
+            });
+        }
+        if found.is_dir() && is_at_or_below(&target.full, source.path()) {
+            return Err(StoreError::IntoItself);
+        }
+        let sink = self.store.spot(to, Intent::Make, parents).map_err(at_to)?;
+        self.may_replace(&found, self.store.look(&sink)?, replace)?;
+        match found.kind {
+            Kind::Directory => self.copy_dir(&source, &sink, spare),
+            Kind::File => {
+                let (file, _) = open_regular(&source.dir, source.name(), How::Read)?;
+                let mut temp = self.shop.temp()?;
+                let stat = tree::copy_file(&file, &temp.file, &self.copied())?;
+                let _held = self.hold(&[&sink])?;
+                let there = self.store.look(&sink)?;
+                self.may_replace(&found, there, replace)?;
+                let kept = there.filter(|there| there.kind == Kind::File).map(|there| there.mode);
+                let mode = Some(kept.unwrap_or(stat.mode));
+                let put = Put { mode, modified: Some(stat.modified), ..Put::default() };
+                self.put(&sink, &mut temp, there.as_ref(), &put)
+            }
+            Kind::Symlink => {
+                let target = host::read_link(source.dir.as_fd(), source.name()).map_err(refused)?;
+                let _held = self.hold(&[&sink])?;
+                let there = self.store.look(&sink)?;
+                self.may_replace(&found, there, replace)?;
+                let mut scrap = self.link(&target, found.modified, &sink)?;
+                self.put_scrap(&sink, &mut scrap, there.as_ref())?;
+                self.outcome(&sink, there.is_none())
+            }
+            Kind::Special(_) => Err(StoreError::Special(found.kind)),
+        }
+    }
+
+    /// Copies a directory without keeping anyone waiting: only the last step, the new name, holds a lock.
+    fn copy_dir(&mut self, source: &Spot, sink: &Spot, spare: Option<&Spare>) -> StoreResult<Outcome> {
+        let dir = Dir::new(source.dir.open(source.name(), How::Directory).map_err(refused)?);
+        self.inspect(&dir, source, [spare, None], Leaving::Copies)?;
+        let (mut scrap, made) = self.new_dir(None, sink)?;
+        let dir = Dir::new(source.dir.open(source.name(), How::Directory).map_err(refused)?);
+        tree::copy(&dir, source.path(), &self.store.mask, &made, &self.copied())?;
+        let _held = self.hold(&[sink])?;
+        let ino = host::stat(&made).map_err(refused)?.ino;
+        self.place_wrapped(&mut scrap, ino, sink)?;
+        self.outcome(sink, true)
+    }
+
+    fn copied(&self) -> Dress {
+        Dress { durability: self.durability() }
+    }
+
+    fn may_replace(&self, found: &Stat, there: Option<Stat>, replace: Replace) -> StoreResult<()> {
+        let Some(there) = there else { return Ok(()) };
+        match (replace, there.kind) {
+            _ if found.is_dir() => Err(StoreError::AlreadyExists),
+            (Replace::Over, Kind::Directory) => Err(StoreError::IsADirectory),
+            (Replace::Over, Kind::Special(_)) => Err(StoreError::Special(there.kind)),
+            (Replace::Over, Kind::File | Kind::Symlink) => Ok(()),
+            (Replace::Refuse | Replace::Exchange, _) => Err(StoreError::AlreadyExists),
+        }
+    }
+
+    fn inspect(
+        &self,
+        dir: &Dir,
+        spot: &Spot,
+        spare: [Option<&Spare>; 2],
+        leaving: Leaving,
+    ) -> StoreResult<()> {
+        tree::inspect(
+            dir,
+            &Inspection {
+                mask: &self.store.mask,
+                at: spot.path(),
+                spare,
+                leaves_masked: leaving == Leaving::Copies,
+                refuses_special: leaving == Leaving::Copies,
+            },
+        )
+    }
+
+    pub(super) fn set_attr(
+        &mut self,
+        at: &Place,
+        mode: Option<u32>,
+        modified: Option<Timestamp>,
+    ) -> StoreResult<Outcome> {
+        let mode = mode.map(|mode| mode & 0o1777);
+        if self.store.locate(at, Intent::Find)?.is_root() {
+            return Err(StoreError::Invalid(
+                "the root of a Workspace's Store can't be changed itself".to_owned(),
+            ));
+        }
+        let spot = self.store.spot(at, Intent::Find, Parents::Required)?;
+        let _held = self.hold(&[&spot])?;
+        let there = self.store.look(&spot)?.ok_or(StoreError::NotFound)?;
+        let file: File = match there.kind {
+            Kind::File => open_regular(&spot.dir, spot.name(), How::Read)?.0,
+            Kind::Directory => spot.dir.open(spot.name(), How::Directory).map_err(refused)?.into(),
+            Kind::Symlink => {
+                // A symlink's own mode means nothing to the host.
+                if let Some(modified) = modified {
+                    let looks = super::patch::Looks { mode: there.mode, modified: there.modified };
+                    let how = Undo::Dressed {
+                        at: spot.path().to_vec(),
+                        ino: there.ino,
+                        before: looks,
+                        after: super::patch::Looks { modified, ..looks },
+                        alone: !self.is_several(),
+                    };
+                    let (dir, name) = spot.at();
+                    self.act("time", how, || host::set_modified_at(dir, name, modified))?;
+                }
+                return self.outcome(&spot, false);
+            }
+            Kind::Special(_) => return Err(StoreError::Special(there.kind)),
+        };
+        self.dress(&file, &there, &spot, mode, modified)?;
+        self.wrote(file)?;
+        Ok(Outcome { before: Some(there.tag()), ..self.outcome(&spot, false)? })
+    }
+}
+
+/// What happens to the rest of a directory that holds something masked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    /// All of it goes, so nothing may be masked.
+    Whole,
+    /// What is masked stays where it is.
+    Copies,
+}

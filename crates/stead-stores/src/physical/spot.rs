@@ -1,0 +1,291 @@
+//! Where in the host directory a place is: an open directory and a name in it.
+
+use std::os::fd::AsFd;
+
+use stead_core::Name;
+use stead_core::store::{Kind, LinkHit, NodeId, Parents, Place, StoreError, StoreResult};
+
+use super::PhysicalStore;
+use super::host::{self, At, Errno, How, Stat, refused};
+use super::lock::Stripe;
+use super::mask::{join, split};
+use super::root::{self, Dir, Way};
+
+/// What a caller wants with a place: what is masked can't be found, and can't be made either.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Intent {
+    Find,
+    Make,
+}
+
+/// A place, before the host was asked.
+#[derive(Debug)]
+pub(super) struct Located {
+    /// Where the path starts: the root, or a node's directory.
+    pub(super) base: Dir,
+    /// The path from the root.
+    pub(super) full: Vec<u8>,
+    /// Where in it the path from `base` starts.
+    start: usize,
+    /// The inode that has to be there, if the place is a node itself.
+    node: Option<u64>,
+    /// How many names the place's own path has.
+    depth: usize,
+}
+
+impl Located {
+    /// The path from `base`.
+    pub(super) fn path(&self) -> &[u8] {
+        &self.full[self.start..]
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        self.full.is_empty()
+    }
+
+    /// A node that is not where it was is not found, whatever is in its place.
+    fn judge(&self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Link(_) | StoreError::NotADirectory if self.node.is_some() => StoreError::NotFound,
+            error => error,
+        }
+    }
+
+    pub(super) fn check(&self, stat: &Stat) -> StoreResult<()> {
+        if self.node.is_none_or(|node| node == stat.ino) { Ok(()) } else { Err(StoreError::NotFound) }
+    }
+
+    /// The answer to a call that would have to follow the symlink at this place.
+    pub(super) fn link(&self, at: At<'_>) -> StoreError {
+        match host::read_link(at.0, at.1) {
+            Ok(target) => LinkHit::at(self.depth, target),
+            Err(Errno::INVAL) => refused(Errno::LOOP),
+            Err(error) => refused(error),
+        }
+    }
+}
+
+/// A name that may or may not be there, in a directory that is open.
+#[derive(Debug)]
+pub(super) struct Spot {
+    pub(super) place: Located,
+    /// The deepest directory on the way that is there.
+    pub(super) dir: Dir,
+    pub(super) dir_stat: Stat,
+    /// Where in the path from the root the first name below `dir` begins: the last name's, unless parents are missing.
+    top: usize,
+}
+
+impl Spot {
+    /// The path from the root.
+    pub(super) fn path(&self) -> &[u8] {
+        &self.place.full
+    }
+
+    /// The last name.
+    pub(super) fn name(&self) -> &[u8] {
+        split(&self.place.full).1
+    }
+
+    /// The names below `dir`: the missing parents, and then the last one.
+    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.place.full[self.top..].split(|&byte| byte == b'/')
+    }
+
+    pub(super) fn has_parent(&self) -> bool {
+        self.names().nth(1).is_none()
+    }
+
+    /// The first name below `dir`, which is what a step makes or replaces.
+    pub(super) fn top(&self) -> &[u8] {
+        self.names().next().expect("a path has a name")
+    }
+
+    /// The path of [`Spot::top`].
+    pub(super) fn top_path(&self) -> &[u8] {
+        &self.place.full[..self.top + self.top().len()]
+    }
+
+    pub(super) fn at(&self) -> At<'_> {
+        (self.dir.as_fd(), self.top())
+    }
+
+    pub(super) fn stripe(&self) -> Stripe {
+        Stripe::of(self.dir_stat.ino, self.top())
+    }
+
+    /// The answer to a step that would have to follow the symlink there.
+    pub(super) fn link(&self) -> StoreError {
+        self.place.link(self.at())
+    }
+}
+
+impl PhysicalStore {
+    /// Turns a place into a path from an open directory.
+    pub(super) fn locate(&self, place: &Place, intent: Intent) -> StoreResult<Located> {
+        let path = place.path.as_bytes();
+        // The port promises canonical paths. A `..` would be the one way past a call that takes a single name.
+        if !path.is_empty() && !path.split(|&byte| byte == b'/').all(is_name) {
+            return Err(StoreError::Invalid("the path is not canonical".to_owned()));
+        }
+        let depth = place.path.depth();
+        let located = if place.from == NodeId::ROOT {
+            Located { base: self.root.dir.clone(), full: path.to_vec(), start: 0, node: None, depth }
+        } else {
+            let node = self.nodes.path(place.from.0).ok_or(StoreError::NotFound)?;
+            if path.is_empty() {
+                let full = node.to_vec();
+                Located { base: self.root.dir.clone(), full, start: 0, node: Some(place.from.0), depth }
+            } else {
+                let base = match root::enter(&self.root.dir, &node, How::Base) {
+                    // The node itself may be what can't be entered; anything else in its place means that it is gone.
+                    Err(StoreError::Link(_) | StoreError::NotADirectory) => {
+                        let there = self.stat_place(&self.locate(&Place::node(place.from), Intent::Find)?)?;
+                        let gone = there.is_dir();
+                        return Err(if gone { StoreError::NotFound } else { StoreError::NotADirectory });
+                    }
+                    entered => entered?,
+                };
+                if host::stat(&base).map_err(refused)?.ino != place.from.0 {
+                    return Err(StoreError::NotFound);
+                }
+                let full = join(&node, path);
+                Located { base, start: full.len() - path.len(), full, node: None, depth }
+            }
+        };
+        match intent {
+            _ if !self.mask.hides(&located.full) => Ok(located),
+            Intent::Find => Err(StoreError::NotFound),
+            Intent::Make => Err(StoreError::Name("it is reserved for Stead's own state (`.stead`)")),
+        }
+    }
+
+    /// Opens the directory that holds a place, and names the place in it.
+    pub(super) fn parent<'l>(&self, located: &'l Located) -> StoreResult<(Dir, &'l [u8])> {
+        let (parent, name) = split(located.path());
+        let dir = root::enter(&located.base, parent, How::Base).map_err(|error| located.judge(error))?;
+        Ok((dir, name))
+    }
+
+    /// Finds where a step acts. The root itself has no such spot.
+    pub(super) fn spot(&self, place: &Place, intent: Intent, parents: Parents) -> StoreResult<Spot> {
+        let located = self.locate(place, intent)?;
+        if located.is_root() {
+            return Err(StoreError::Invalid(
+                "the root of a Workspace's Store can't be changed itself".to_owned(),
+            ));
+        }
+        let (parent, name) = split(located.path());
+        let last = located.full.len() - name.len();
+        let (dir, top) = match root::enter(&located.base, parent, How::Directory) {
+            Ok(dir) => (dir, last),
+            Err(StoreError::NotFound) if parents == Parents::Create && located.node.is_none() => {
+                match root::follow(&located.base, parent, How::Directory)? {
+                    Way::Reached(dir) => (dir, last),
+                    Way::Missing(dir, start) => (dir, located.start + start),
+                }
+            }
+            Err(error) => return Err(located.judge(error)),
+        };
+        let dir_stat = host::stat(&dir).map_err(refused)?;
+        Ok(Spot { place: located, dir, dir_stat, top })
+    }
+
+    /// What is at a spot.
+    pub(super) fn look(&self, spot: &Spot) -> StoreResult<Option<Stat>> {
+        if !spot.has_parent() {
+            return Ok(None);
+        }
+        match spot.dir.stat_at(spot.name()) {
+            Ok(stat) => {
+                self.root.owns(&stat)?;
+                spot.place.check(&stat)?;
+                Ok(Some(stat))
+            }
+            Err(Errno::NOENT) => match spot.place.node {
+                Some(_) => Err(StoreError::NotFound),
+                None => Ok(None),
+            },
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    /// The attributes of what lies at a place, a symlink's own.
+    pub(super) fn stat_place(&self, located: &Located) -> StoreResult<Stat> {
+        let path = located.path();
+        let stat = if path.is_empty() {
+            host::stat(&located.base).map_err(refused)?
+        } else if path.contains(&b'/') {
+            match located.base.open(path, How::Handle) {
+                Ok(fd) => host::stat(fd).map_err(refused)?,
+                Err(Errno::LOOP | Errno::NOTDIR) => {
+                    let (dir, name) = self.parent(located)?;
+                    dir.stat_at(name).map_err(refused)?
+                }
+                Err(error) => return Err(refused(error)),
+            }
+        } else {
+            located.base.stat_at(path).map_err(refused)?
+        };
+        self.root.owns(&stat)?;
+        located.check(&stat)?;
+        Ok(stat)
+    }
+
+    /// Opens the directory at a place.
+    pub(super) fn open_directory(&self, located: &Located) -> StoreResult<Dir> {
+        match root::enter(&located.base, located.path(), How::Directory) {
+            // A symlink that is the node itself is at no depth of the place's own path.
+            Err(StoreError::Link(hit)) if located.node.is_some() => {
+                let (dir, name) = self.parent(located)?;
+                let stat = dir.stat_at(name).map_err(refused)?;
+                located.check(&stat)?;
+                Err(LinkHit::at(0, hit.target))
+            }
+            Err(StoreError::NotADirectory) if located.node.is_some() => {
+                self.stat_place(located)?;
+                Err(StoreError::NotADirectory)
+            }
+            Err(error) => Err(error),
+            Ok(dir) => {
+                if located.node.is_some() {
+                    located.check(&host::stat(&dir).map_err(refused)?)?;
+                }
+                Ok(dir)
+            }
+        }
+    }
+
+    /// Opens the regular file at a place for reading. Anything else is refused before it is opened.
+    pub(super) fn open_file(&self, located: &Located) -> StoreResult<(std::fs::File, Stat)> {
+        if located.is_root() {
+            return Err(StoreError::IsADirectory);
+        }
+        let (dir, name) = self.parent(located)?;
+        let seen = dir.stat_at(name).map_err(refused)?;
+        located.check(&seen)?;
+        match seen.kind {
+            Kind::File => {}
+            Kind::Directory => return Err(StoreError::IsADirectory),
+            Kind::Symlink => return Err(located.link((dir.as_fd(), name))),
+            Kind::Special(_) => return Err(StoreError::Special(seen.kind)),
+        }
+        open_regular(&dir, name, How::Read)
+    }
+}
+
+/// Opens a name that was a regular file a moment ago, and makes sure that it still is one.
+pub(super) fn open_regular(dir: &Dir, name: &[u8], how: How) -> StoreResult<(std::fs::File, Stat)> {
+    let fd = dir.open(name, how).map_err(refused)?;
+    let stat = host::stat(&fd).map_err(refused)?;
+    match stat.kind {
+        Kind::File => Ok((fd.into(), stat)),
+        Kind::Directory => Err(StoreError::IsADirectory),
+        Kind::Symlink | Kind::Special(_) => Err(StoreError::Special(stat.kind)),
+    }
+}
+
+/// Whether an entry can have this name.
+fn is_name(name: &[u8]) -> bool {
+    Name::new(name).is_some()
+}

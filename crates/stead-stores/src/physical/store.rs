@@ -1,0 +1,175 @@
+//! The Store itself: the port, call by call, and opening.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stead_core::search::{FileHits, Grep, Walk};
+use stead_core::store::{
+    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, NodeId, OpenContent, Page, Place,
+    Store, StoreError, StoreResult, Verified, Version, Whole,
+};
+
+use super::PhysicalOptions;
+use super::draft::{FileDraft, NewDraft};
+use super::host::{failed, refused};
+use super::life::Life;
+use super::mask::Mask;
+use super::nodes::Nodes;
+use super::root::Root;
+use super::spot::Intent;
+use super::workshop::{self, Workshop};
+use crate::Durability;
+
+/// A directory of the host as a Store.
+#[derive(Debug)]
+pub struct PhysicalStore {
+    pub(super) root: Root,
+    pub(super) mask: Mask,
+    pub(super) nodes: Nodes,
+    pub(super) durability: Durability,
+    life: Arc<Life>,
+    /// `None` where the host lets us write nowhere on the root's mount: the Store can be read all the same.
+    shop: Option<Arc<Workshop>>,
+}
+
+impl PhysicalStore {
+    /// Opens the directory at `root`, and repairs what a crash may have left half done.
+    pub fn open(root: impl AsRef<Path>, options: PhysicalOptions) -> StoreResult<Self> {
+        let resolved = std::fs::canonicalize(root).map_err(failed)?;
+        let state = resolved_as_far_as_it_goes(&options.state);
+        if resolved.starts_with(&state) {
+            return Err(StoreError::Invalid(
+                "the directory lies inside Stead's own state directory; mount another one".to_owned(),
+            ));
+        }
+        let root = Root::open(&resolved)?;
+        if !root.stat.is_dir() {
+            return Err(StoreError::NotADirectory);
+        }
+        let masked = options.mask.iter().map(|path| resolved_as_far_as_it_goes(path)).chain([state.clone()]);
+        let mask = Mask::new(&resolved, masked);
+        let life = Arc::new(Life::new(options.faults));
+        let shop = match Workshop::open(&root, &state, life.clone()) {
+            Ok(shop) => Some(shop),
+            Err(StoreError::HostDenied) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(PhysicalStore { root, mask, nodes: Nodes::default(), durability: options.durability, life, shop })
+    }
+
+    pub(super) fn workshop(&self) -> StoreResult<&Arc<Workshop>> {
+        self.shop.as_ref().ok_or_else(workshop::missing)
+    }
+}
+
+/// The path with its symlinks resolved, also where the end of it is not there yet.
+fn resolved_as_far_as_it_goes(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for (index, there) in path.ancestors().enumerate() {
+        if let Ok(resolved) = std::fs::canonicalize(there) {
+            let rest = path.components().rev().take(index).collect::<Vec<_>>();
+            return rest.into_iter().rev().fold(resolved, |path, name| path.join(name));
+        }
+    }
+    path
+}
+
+impl Store for PhysicalStore {
+    fn about(&self) -> About {
+        About { kind: "physical", history: false, feed: false }
+    }
+
+    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+        self.life.check()?;
+        self.stat_at(at)
+    }
+
+    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+        self.life.check()?;
+        self.read_whole(at, limit)
+    }
+
+    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        self.life.check()?;
+        Ok(Box::new(self.open_content(at)?))
+    }
+
+    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+        self.life.check()?;
+        self.link_target(at)
+    }
+
+    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+        self.life.check()?;
+        self.list_page(at, page)
+    }
+
+    fn walk(
+        &self,
+        at: &Place,
+        walk: &Walk,
+        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        self.life.check()?;
+        self.walk_below(at, walk, visit)
+    }
+
+    fn grep(
+        &self,
+        at: &Place,
+        grep: &Grep,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        self.life.check()?;
+        self.grep_below(at, grep, visit)
+    }
+
+    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+        self.life.check()?;
+        let shop = self.workshop()?;
+        Ok(match of {
+            DraftOf::Nothing => Box::new(NewDraft::new(shop.temp()?)),
+            DraftOf::File(at) => {
+                let (base, stat) = self.open_file(&self.locate(at, Intent::Find)?)?;
+                Box::new(FileDraft::new(shop, base, stat))
+            }
+        })
+    }
+
+    fn apply(&self, change: Change) -> StoreResult<Applied> {
+        self.life.check()?;
+        self.carry_out(change)
+    }
+
+    fn changes_since(&self, _: Option<Version>, _: usize) -> StoreResult<Feed> {
+        Err(StoreError::Unsupported("a Physical Store does not record who changed what"))
+    }
+
+    fn forget(&self, node: NodeId) {
+        self.nodes.forget(node.0);
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+        self.life.check()?;
+        let mut verified = Verified::default();
+        self.walk_below(&Place::root(), &Walk::default(), &mut |_| {
+            verified.entries += 1;
+            if verified.entries % 1_024 == 0 {
+                progress(verified.entries);
+            }
+            ControlFlow::Continue(())
+        })?;
+        if let Some(shop) = &self.shop {
+            verified.unreferenced = shop.kept_bytes();
+            let unfinished = shop.unfinished().map_err(refused)?;
+            if unfinished > 0 {
+                verified.problems.push(format!(
+                    "{unfinished} process(es) ended in the middle of a change; open the Store again to take it back"
+                ));
+            }
+        }
+        progress(verified.entries);
+        Ok(verified)
+    }
+}

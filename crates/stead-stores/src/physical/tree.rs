@@ -1,0 +1,182 @@
+//! Whole trees, worked through with few descriptors however deep they are.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use stead_core::name::escaped;
+use stead_core::store::{Kind, Spare, StoreError, StoreResult};
+
+use super::host::{self, Errno, Host, How, Stat, failed, refused};
+use super::mask::{Mask, join};
+use super::root::Dir;
+use crate::Durability;
+
+/// The names in a directory, with their kinds, in no order.
+pub(super) fn names(dir: &Dir) -> Host<Vec<(Box<[u8]>, Kind)>> {
+    let mut names = Vec::new();
+    host::entries(dir, |name, kind| names.push((name.into(), kind)))?;
+    let settle = |(name, kind): (Box<[u8]>, Option<Kind>)| {
+        let kind = kind.or_else(|| dir.stat_at(&name).ok().map(|stat| stat.kind))?;
+        Some((name, kind))
+    };
+    Ok(names.into_iter().filter_map(settle).collect())
+}
+
+/// Removes a name and, if it is a directory, everything below it.
+pub(super) fn remove(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
+    match host::unlink(dir, name) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error),
+    }
+    // Directories are emptied from the top down and removed from the bottom up; each is open only while it is emptied.
+    let top = Dir::new(host::open(dir, name, How::Base)?);
+    let mut found: Vec<Vec<u8>> = vec![Vec::new()];
+    let mut next = 0;
+    while next < found.len() {
+        let path = found[next].clone();
+        next += 1;
+        let here = Dir::new(top.open(&path, How::Directory)?);
+        for (name, kind) in names(&here)? {
+            if kind == Kind::Directory {
+                found.push(join(&path, &name));
+            } else {
+                host::unlink(here.as_fd(), &name)?;
+            }
+        }
+    }
+    for path in found.iter().skip(1).rev() {
+        let (parent, name) = super::mask::split(path);
+        host::remove_dir(top.open(parent, How::Base)?.as_fd(), name)?;
+    }
+    host::remove_dir(dir, name)
+}
+
+/// How many bytes the files in a directory of Stead's own have.
+pub(super) fn size(dir: &Dir) -> u64 {
+    let Ok(view) = dir.open(b"", How::Directory).map(Dir::new) else { return 0 };
+    let Ok(names) = names(&view) else { return 0 };
+    names.iter().filter_map(|(name, _)| view.stat_at(name).ok()).map(|stat| stat.size).sum()
+}
+
+/// Why a directory is looked through before a step on the whole of it.
+pub(super) struct Inspection<'a> {
+    pub(super) mask: &'a Mask,
+    /// The directory's path below the root.
+    pub(super) at: &'a [u8],
+    pub(super) spare: [Option<&'a Spare>; 2],
+    /// Whether what is masked may stay behind, as it does in a copy.
+    pub(super) leaves_masked: bool,
+    /// Whether a special file is refused.
+    pub(super) refuses_special: bool,
+}
+
+/// Refuses a directory that holds something which the step must not touch.
+pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()> {
+    let spared = |path: &[u8]| Err(StoreError::Spared { path: escaped(path).to_string() });
+    if !inspection.leaves_masked
+        && let Some(masked) = inspection.mask.inside(inspection.at)
+    {
+        return spared(masked.strip_prefix(b"/").unwrap_or(masked));
+    }
+    let mut open = vec![Vec::new()];
+    while let Some(path) = open.pop() {
+        let here = match top.open(&path, How::Directory) {
+            Ok(fd) => Dir::new(fd),
+            Err(Errno::NOENT) => continue,
+            Err(error) => return Err(refused(error)),
+        };
+        for (name, kind) in names(&here).map_err(refused)? {
+            let path = join(&path, &name);
+            if inspection.mask.hides_entry(&join(inspection.at, super::mask::split(&path).0), &name) {
+                if inspection.leaves_masked {
+                    continue;
+                }
+                return spared(&path);
+            }
+            if inspection.spare.iter().flatten().any(|spare| spare.covers(&path)) {
+                return spared(&path);
+            }
+            match kind {
+                Kind::Directory => open.push(path),
+                Kind::Special(_) if inspection.refuses_special => return Err(StoreError::Special(kind)),
+                Kind::File | Kind::Symlink | Kind::Special(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Copies what a directory holds into an empty one of the workshop; what is masked stays behind.
+pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir, dress: &Dress) -> StoreResult<()> {
+    let mut open = vec![Vec::new()];
+    // Times are set from the bottom up, when nothing is put into a directory any more.
+    let mut made = Vec::new();
+    while let Some(path) = open.pop() {
+        let source = Dir::new(from.open(&path, How::Directory).map_err(refused)?);
+        let sink = Dir::new(to.open(&path, How::Directory).map_err(refused)?);
+        made.push((path.clone(), host::stat(&source).map_err(refused)?));
+        for (name, kind) in names(&source).map_err(refused)? {
+            if mask.hides_entry(&join(at, &path), &name) {
+                continue;
+            }
+            match kind {
+                Kind::Directory => {
+                    host::make_dir(sink.as_fd(), &name).map_err(refused)?;
+                    open.push(join(&path, &name));
+                }
+                Kind::Symlink => {
+                    let stat = source.stat_at(&name).map_err(refused)?;
+                    let target = host::read_link(source.as_fd(), &name).map_err(refused)?;
+                    host::make_link(sink.as_fd(), &name, &target).map_err(refused)?;
+                    host::set_modified_at(sink.as_fd(), &name, stat.modified).map_err(refused)?;
+                    host::set_link_owner(sink.as_fd(), &name, stat.uid, stat.gid).map_err(refused)?;
+                }
+                Kind::File => {
+                    let source = File::from(source.open(&name, How::Read).map_err(refused)?);
+                    let sink = host::create(sink.as_fd(), &name).map_err(refused)?;
+                    copy_file(&source, &sink, dress)?;
+                }
+                Kind::Special(_) => return Err(StoreError::Special(kind)),
+            }
+        }
+    }
+    for (path, stat) in made.iter().rev() {
+        let dir = to.open(path, How::Directory).map_err(refused)?;
+        dress.on(&dir, stat)?;
+        if dress.durability == Durability::Full {
+            host::sync(&dir).map_err(refused)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies a file's content and what it looks like, and returns the attributes it had.
+pub(super) fn copy_file(from: &File, to: &File, dress: &Dress) -> StoreResult<Stat> {
+    let stat = host::stat(from).map_err(refused)?;
+    if stat.kind != Kind::File {
+        return Err(StoreError::Special(stat.kind));
+    }
+    // No more than was there: a file that grows while it is copied would otherwise never end.
+    host::copy(from, 0, to, 0, stat.size).map_err(failed)?;
+    dress.on(to, &stat)?;
+    if dress.durability == Durability::Full {
+        host::sync(to).map_err(refused)?;
+    }
+    Ok(stat)
+}
+
+/// What a copy looks like from outside.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Dress {
+    pub(super) durability: Durability,
+}
+
+impl Dress {
+    fn on(&self, fd: impl AsFd, stat: &Stat) -> StoreResult<()> {
+        // Owned by whom the original belongs to, as far as the host allows.
+        host::set_owner(fd.as_fd(), Some(stat.uid), Some(stat.gid)).map_err(refused)?;
+        host::set_mode(fd.as_fd(), stat.mode & 0o1777).map_err(refused)?;
+        host::set_modified(fd, stat.modified).map_err(refused)
+    }
+}

@@ -1,0 +1,312 @@
+//! Looking at everything below a directory: in order, or as fast as it goes for a content search.
+//!
+//! Each directory is open only while it is read, and opened again by its path below the place where the walk began, so
+//! a deep tree needs no more descriptors than a flat one.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+use stead_core::search::{FileHits, Grep, GrepSearcher, Walk};
+use stead_core::store::{Found, Kind, Place, StoreError, StorePath, StoreResult};
+
+use super::PhysicalStore;
+use super::draft::fill;
+use super::host::{self, Errno, How, refused};
+use super::mask::join;
+use super::root::Dir;
+use super::spot::Intent;
+use super::tree;
+
+/// Files up to this size are searched in memory.
+const IN_MEMORY: u64 = 8 << 20;
+/// How many threads search.
+const THREADS: usize = 8;
+
+fn too_long() -> StoreError {
+    StoreError::unavailable("the search took too long; narrow it")
+}
+
+/// A directory below the place of a walk, or `None` if the walk goes on without it: it vanished, became something else,
+/// lies on another mount, or the host lets nobody in.
+fn enter(top: &Dir, path: &[u8]) -> StoreResult<Option<Dir>> {
+    match top.open(path, How::Directory) {
+        Ok(fd) => Ok(Some(Dir::new(fd))),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::ACCESS | Errno::PERM) => {
+            Ok(None)
+        }
+        Err(error) => Err(refused(error)),
+    }
+}
+
+impl PhysicalStore {
+    pub(super) fn walk_below(
+        &self,
+        at: &Place,
+        walk: &Walk,
+        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        let located = self.locate(at, Intent::Find)?;
+        let top = self.open_directory(&located)?;
+        // What is still to be visited, the next one last.
+        let mut waiting =
+            if walk.depth == 0 { Vec::new() } else { self.level(&top, &located.full, b"", walk)? };
+        waiting.reverse();
+        while let Some(found) = waiting.pop() {
+            if walk.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(too_long());
+            }
+            let path = found.path.clone();
+            let enters = found.attr.kind == Kind::Directory && path.depth() < walk.depth;
+            if walk.wants(&path) && visit(found).is_break() {
+                return Ok(());
+            }
+            if enters {
+                let Some(dir) = enter(&top, path.as_bytes())? else { continue };
+                waiting.extend(self.level(&dir, &located.full, path.as_bytes(), walk)?.into_iter().rev());
+            }
+        }
+        Ok(())
+    }
+
+    /// What one directory holds, sorted, as far as the walk wants or enters it.
+    fn level(&self, dir: &Dir, base: &[u8], path: &[u8], walk: &Walk) -> StoreResult<Vec<Found>> {
+        let mut names = tree::names(dir).map_err(refused)?;
+        names.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        let here = join(base, path);
+        let mut level = Vec::with_capacity(names.len());
+        for (name, kind) in names {
+            if self.mask.hides_entry(&here, &name) {
+                continue;
+            }
+            let path = StorePath::from_checked(join(path, &name));
+            if walk.skips(&path) || (kind != Kind::Directory && !walk.wants(&path)) {
+                continue;
+            }
+            // One that vanished meanwhile is not visited.
+            if let Ok(stat) = dir.stat_at(&name) {
+                self.nodes.note(stat.ino, &join(&here, &name));
+                level.push(Found { path, attr: stat.attr() });
+            }
+        }
+        Ok(level)
+    }
+
+    pub(super) fn grep_below(
+        &self,
+        at: &Place,
+        grep: &Grep,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        let located = self.locate(at, Intent::Find)?;
+        let top = match self.open_directory(&located) {
+            Ok(dir) => dir,
+            Err(StoreError::NotADirectory) => {
+                let (file, _) = self.open_file(&located)?;
+                if let Some(hits) =
+                    search(&file, &StorePath::here(), grep, &mut grep.searcher(), &mut Vec::new())
+                {
+                    let _ = visit(hits);
+                }
+                return if grep.is_late() { Err(too_long()) } else { Ok(()) };
+            }
+            Err(error) => return Err(error),
+        };
+        let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, THREADS);
+        let work = Work::new();
+        let (sender, receiver) = sync_channel(256);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                let (work, top, sender, full) = (&work, &top, sender.clone(), &located.full);
+                scope.spawn(move || self.search_some(work, top, full, grep, &sender));
+            }
+            drop(sender);
+            while let Ok(hits) = receiver.recv() {
+                if visit(hits).is_break() {
+                    work.stop();
+                    break;
+                }
+            }
+            // Whoever waits to hand something over must not wait for us.
+            drop(receiver);
+        });
+        match work.failure.into_inner() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// One thread's share of a search: directories as they come, until there are none.
+    fn search_some(&self, work: &Work, top: &Dir, base: &[u8], grep: &Grep, found: &SyncSender<FileHits>) {
+        let mut searcher = grep.searcher();
+        let mut buffer = Vec::new();
+        while let Some(path) = work.next() {
+            let searched = self.search_dir(work, top, base, &path, grep, &mut searcher, &mut buffer, found);
+            if let Err(error) = searched {
+                work.fail(error);
+            }
+            work.done();
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one thread's state, passed on in one place")]
+    fn search_dir(
+        &self,
+        work: &Work,
+        top: &Dir,
+        base: &[u8],
+        path: &[u8],
+        grep: &Grep,
+        searcher: &mut GrepSearcher<'_>,
+        buffer: &mut Vec<u8>,
+        found: &SyncSender<FileHits>,
+    ) -> StoreResult<()> {
+        let Some(dir) = enter(top, path)? else { return Ok(()) };
+        let here = join(base, path);
+        for (name, kind) in tree::names(&dir).map_err(refused)? {
+            if work.is_stopped() {
+                return Ok(());
+            }
+            if grep.is_late() {
+                return Err(too_long());
+            }
+            if self.mask.hides_entry(&here, &name) {
+                continue;
+            }
+            let path = StorePath::from_checked(join(path, &name));
+            if grep.skip.contains(&path) {
+                continue;
+            }
+            match kind {
+                Kind::Directory => work.add(path.as_bytes().to_vec()),
+                Kind::File if grep.wants(&path) => {
+                    let Ok(fd) = dir.open(&name, How::Read) else { continue };
+                    if let Some(hits) = search(&File::from(fd), &path, grep, searcher, buffer)
+                        && found.send(hits).is_err()
+                    {
+                        return Ok(());
+                    }
+                }
+                Kind::File | Kind::Symlink | Kind::Special(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Searches one open file, if it is a regular one.
+fn search(
+    file: &File,
+    path: &StorePath,
+    grep: &Grep,
+    searcher: &mut GrepSearcher<'_>,
+    buffer: &mut Vec<u8>,
+) -> Option<FileHits> {
+    let stat = host::stat(file).ok()?;
+    if stat.kind != Kind::File {
+        return None;
+    }
+    let hits = if stat.size > IN_MEMORY {
+        searcher.search_reader(Slice { file, at: 0, end: stat.size, grep })
+    } else {
+        let size = usize::try_from(stat.size).ok()?;
+        buffer.resize(buffer.len().max(size), 0);
+        let filled = fill(file, 0, &mut buffer[..size]).ok()?;
+        searcher.search(&buffer[..filled])
+    }?;
+    Some(FileHits { path: path.clone(), attr: Some(stat.attr()), hits })
+}
+
+/// A large file as far as it went when it was opened, and as long as there is time.
+struct Slice<'a> {
+    file: &'a File,
+    at: u64,
+    end: u64,
+    grep: &'a Grep,
+}
+
+impl Read for Slice<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.grep.is_late() {
+            return Ok(0);
+        }
+        let wanted = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(buffer.len());
+        let count = self.file.read_at(&mut buffer[..wanted], self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+/// Directories that wait to be searched, shared by the threads.
+struct Work {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    stopped: AtomicBool,
+    failure: Mutex<Option<StoreError>>,
+}
+
+struct Queue {
+    waiting: VecDeque<Vec<u8>>,
+    /// Directories that a thread is in: more may come from them.
+    open: usize,
+}
+
+impl Work {
+    fn new() -> Self {
+        let queue = Queue { waiting: VecDeque::from([Vec::new()]), open: 0 };
+        Work {
+            queue: Mutex::new(queue),
+            changed: Condvar::new(),
+            stopped: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// The next directory; waits while there may be one. Whoever gets one says when it is done.
+    fn next(&self) -> Option<Vec<u8>> {
+        let mut queue = self.queue.lock();
+        loop {
+            if self.is_stopped() {
+                return None;
+            }
+            if let Some(path) = queue.waiting.pop_back() {
+                queue.open += 1;
+                return Some(path);
+            }
+            if queue.open == 0 {
+                return None;
+            }
+            self.changed.wait(&mut queue);
+        }
+    }
+
+    fn add(&self, path: Vec<u8>) {
+        self.queue.lock().waiting.push_back(path);
+        self.changed.notify_one();
+    }
+
+    fn done(&self) {
+        self.queue.lock().open -= 1;
+        self.changed.notify_all();
+    }
+
+    fn fail(&self, error: StoreError) {
+        self.failure.lock().get_or_insert(error);
+        self.stop();
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,302 @@
+//! Where changes are prepared and displaced files wait: a directory of Stead's own on the root's mount.
+//!
+//! Every open Store has a room in it, which it holds locked for as long as it lives. A room that nobody has locked
+//! belonged to a process that died: what it left half done is undone, and the rest is thrown away.
+//!
+//! ```text
+//! locks/           lock files
+//! opening          held while a Store opens
+//! rooms/<id>/      lock, journals (j…), content on its way in or out (t…)
+//! kept/            content that lost against another program's, or was taken back after a crash
+//! ```
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use stead_core::store::{StoreError, StoreResult};
+use stead_core::{Clock, SystemClock, Timestamp};
+
+use super::host::{self, Errno, Host, How, Lock, refused};
+use super::journal::{Journal, repair};
+use super::life::Life;
+use super::lock::Locks;
+use super::mask::STATE;
+use super::root::{Dir, Root};
+use super::tree;
+
+/// How long content is kept that lost against another program's.
+const KEPT_FOR_SECONDS: i64 = 14 * 24 * 3600;
+/// How many journals stay open for the next change.
+const SPARE_JOURNALS: usize = 4;
+
+/// One Store's part of the workshop.
+#[derive(Debug)]
+pub(super) struct Workshop {
+    pub(super) locks: Locks,
+    pub(super) life: Arc<Life>,
+    /// Who this process is to the host.
+    pub(super) uid: u32,
+    rooms: Dir,
+    room: Dir,
+    name: String,
+    kept: Dir,
+    next: AtomicU64,
+    journals: Mutex<Vec<Journal>>,
+    _lock: File,
+}
+
+impl Workshop {
+    /// Opens the workshop, and repairs what others have left behind.
+    pub(super) fn open(root: &Root, state: &Path, life: Arc<Life>) -> StoreResult<Arc<Self>> {
+        let top = find(root, state)?;
+        let locks =
+            Locks::new(own_dir(&top, "locks").map_err(refused)?.open(b"", How::Directory).map_err(refused)?)
+                .map_err(refused)?;
+        let rooms = own_dir(&top, "rooms").map_err(refused)?;
+        let kept = own_dir(&top, "kept").map_err(refused)?;
+
+        // One at a time: a room without a lock is a dead one, and nobody may see ours before it is locked.
+        let opening = host::open_or_create(top.as_fd(), "opening").map_err(refused)?;
+        host::lock(&opening, Lock::Exclusive).map_err(refused)?;
+        let dead = dead_rooms(&rooms).map_err(refused)?;
+        if !dead.is_empty() {
+            let _alone = locks.alone()?;
+            for room in &dead {
+                repair(root, &room.dir, &kept)?;
+            }
+        }
+        let name = format!("{:016x}", fastrand::u64(..));
+        let room = own_dir(&rooms, &name).map_err(refused)?;
+        let lock = host::open_or_create(room.as_fd(), "lock").map_err(refused)?;
+        host::lock(&lock, Lock::Exclusive).map_err(refused)?;
+        let uid = host::stat(&lock).map_err(refused)?.uid;
+        drop(opening);
+
+        for room in &dead {
+            // Nothing in it matters any more; what can't be removed now is tried again by the next one.
+            let _ = tree::remove(rooms.as_fd(), room.name.as_bytes());
+        }
+        drop(dead);
+        prune(&kept);
+        Ok(Arc::new(Workshop {
+            locks,
+            life,
+            uid,
+            rooms,
+            room,
+            name,
+            kept,
+            next: AtomicU64::new(0),
+            journals: Mutex::new(Vec::new()),
+            _lock: lock,
+        }))
+    }
+
+    pub(super) fn room(&self) -> BorrowedFd<'_> {
+        self.room.as_fd()
+    }
+
+    pub(super) fn room_dir(&self) -> &Dir {
+        &self.room
+    }
+
+    pub(super) fn kept(&self) -> &Dir {
+        &self.kept
+    }
+
+    /// A name in the room that nothing had before.
+    pub(super) fn fresh(&self) -> String {
+        format!("t{}", self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// An empty file that nobody sees.
+    pub(super) fn temp(self: &Arc<Self>) -> StoreResult<Temp> {
+        let name = self.fresh();
+        let file = host::create(self.room(), name.as_bytes()).map_err(refused)?;
+        Ok(Temp { file, spot: Scrap::new(self, name) })
+    }
+
+    /// A journal to write to.
+    pub(super) fn journal(&self) -> StoreResult<Journal> {
+        if let Some(journal) = self.journals.lock().pop() {
+            return Ok(journal);
+        }
+        let name = format!("j{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let file = host::create(self.room(), name.as_bytes()).map_err(refused)?;
+        Ok(Journal::new(file, name))
+    }
+
+    /// Takes back a journal that has been cleared.
+    pub(super) fn give_back(&self, journal: Journal) {
+        let mut journals = self.journals.lock();
+        if journals.len() < SPARE_JOURNALS {
+            journals.push(journal);
+        } else {
+            let _ = host::unlink(self.room(), journal.name().as_bytes());
+        }
+    }
+
+    /// Throws something in the room away. A failure leaves it to whoever opens next.
+    pub(super) fn discard(&self, name: &str) {
+        if self.life.is_over() {
+            return;
+        }
+        if let Err(Errno::ISDIR | Errno::PERM) = host::unlink(self.room(), name.as_bytes()) {
+            let _ = tree::remove(self.room(), name.as_bytes());
+        }
+    }
+
+    /// Dead rooms that hold an unfinished change, for [`stead_core::Store::verify`].
+    pub(super) fn unfinished(&self) -> Host<usize> {
+        let dead = dead_rooms(&self.rooms)?;
+        Ok(dead.iter().filter(|room| super::journal::is_open(&room.dir)).count())
+    }
+
+    /// How many bytes are kept of content that lost.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        tree::size(&self.kept)
+    }
+}
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        if !self.life.is_over() {
+            let _ = tree::remove(self.rooms.as_fd(), self.name.as_bytes());
+        }
+    }
+}
+
+/// Moves what a room holds to where it is kept for its owner to find.
+pub(super) fn keep(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> Host<()> {
+    let now = SystemClock.now().as_millis();
+    let to = format!("{now}-{:08x}", fastrand::u32(..));
+    match host::rename_new((room, name.as_bytes()), (kept.as_fd(), to.as_bytes())) {
+        Err(Errno::NOENT) => Ok(()),
+        result => result,
+    }
+}
+
+/// Something in the room that is thrown away unless it is put somewhere.
+#[derive(Debug)]
+pub(super) struct Scrap {
+    shop: Arc<Workshop>,
+    name: String,
+    used: bool,
+}
+
+impl Scrap {
+    pub(super) fn new(shop: &Arc<Workshop>, name: String) -> Self {
+        Scrap { shop: shop.clone(), name, used: false }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whatever has this name from now on is someone else's to throw away.
+    pub(super) fn used(&mut self) {
+        self.used = true;
+    }
+}
+
+impl Drop for Scrap {
+    fn drop(&mut self) {
+        if !self.used {
+            self.shop.discard(&self.name);
+        }
+    }
+}
+
+/// A file that nobody sees yet.
+#[derive(Debug)]
+pub(super) struct Temp {
+    pub(super) file: File,
+    pub(super) spot: Scrap,
+}
+
+/// The workshop for a root: in the state directory if that is on the same mount, else in the root itself, masked.
+fn find(root: &Root, state: &Path) -> StoreResult<Dir> {
+    let id = blake3::hash(&[root.stat.dev.to_le_bytes(), root.stat.ino.to_le_bytes()].concat()).to_hex();
+    let state = std::fs::create_dir_all(state)
+        .ok()
+        .and_then(|()| host::open_ambient(state).ok())
+        .map(Dir::new)
+        .filter(|dir| {
+            // A rename needs the same mount, and on some file systems the same volume as well.
+            host::stat(dir).is_ok_and(|stat| (stat.mount, stat.dev) == (root.stat.mount, root.stat.dev))
+        });
+    let state = match state {
+        Some(dir) => dir,
+        None => own_dir(&root.dir, std::str::from_utf8(STATE).expect("ASCII")).map_err(refused)?,
+    };
+    let all = own_dir(&state, "physical").map_err(refused)?;
+    own_dir(&all, &id[..32]).map_err(refused)
+}
+
+/// A directory for this user alone, which may have to be made.
+fn own_dir(parent: &Dir, name: &str) -> Host<Dir> {
+    match host::make_dir(parent.as_fd(), name.as_bytes()) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error),
+    }
+    parent.open(name.as_bytes(), How::Directory).map(Dir::new)
+}
+
+struct DeadRoom {
+    name: String,
+    dir: Dir,
+    /// Held, so that nobody else takes it for dead, too.
+    _lock: Option<File>,
+}
+
+fn dead_rooms(rooms: &Dir) -> Host<Vec<DeadRoom>> {
+    let mut names = Vec::new();
+    host::entries(own_view(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
+    let mut dead = Vec::new();
+    for name in names {
+        let Ok(fd) = rooms.open(name.as_bytes(), How::Directory) else { continue };
+        let dir = Dir::new(fd);
+        let lock = match dir.open(b"lock", How::Change) {
+            Ok(fd) => Some(File::from(fd)),
+            Err(Errno::NOENT) => None,
+            Err(_) => continue,
+        };
+        if lock.as_ref().is_none_or(|lock| host::try_lock(lock).unwrap_or(false)) {
+            dead.push(DeadRoom { name, dir, _lock: lock });
+        }
+    }
+    Ok(dead)
+}
+
+/// A handle with a reading position of its own.
+fn own_view(dir: &Dir) -> Host<OwnedFd> {
+    dir.open(b"", How::Directory)
+}
+
+/// Drops what has been kept for long enough.
+fn prune(kept: &Dir) {
+    let oldest = SystemClock.now().as_secs() - KEPT_FOR_SECONDS;
+    let mut old = Vec::new();
+    let Ok(view) = own_view(kept) else { return };
+    let listed = host::entries(view, |name, _| {
+        let since =
+            std::str::from_utf8(name).ok().and_then(|name| name.split('-').next()?.parse::<i64>().ok());
+        if since.is_some_and(|millis| Timestamp(millis * 1_000_000).as_secs() < oldest) {
+            old.push(name.to_vec());
+        }
+    });
+    if listed.is_ok() {
+        for name in old {
+            let _ = tree::remove(kept.as_fd(), &name);
+        }
+    }
+}
+
+/// What a Store without a workshop answers to a change.
+pub(super) fn missing() -> StoreError {
+    StoreError::HostDenied
+}

@@ -1,0 +1,125 @@
+//! `[agents.NAME]` and the Workspaces of each.
+
+use std::collections::{BTreeMap, HashMap};
+
+use stead_core::VfsPath;
+use stead_core::glob::{Anchor, PathGlobs};
+
+use super::later;
+use super::nearest::{listed, nearest};
+use super::section::{At, Document, Section};
+use super::{AgentConfig, WorkspaceConfig};
+
+pub(super) fn agents(
+    document: &Document<'_>,
+    top: &mut Section<'_>,
+    stores: &[String],
+) -> BTreeMap<String, AgentConfig> {
+    let mut agents = BTreeMap::new();
+    for (name, mut section) in top.named("agents") {
+        let description = section.text("description").map(|text| text.value.to_owned());
+        let workspaces = workspaces(document, &mut section, stores);
+        later::agent(&mut section);
+        if !section.has_almost("workspaces") && !section.has_almost("executor") {
+            section.problem(format!(
+                "the agent `{name}` has neither a Workspace nor an Executor; add [[agents.{name}.workspaces]]"
+            ));
+        }
+        section.finish();
+        agents.insert(name, AgentConfig { description, workspaces });
+    }
+    agents
+}
+
+fn workspaces(document: &Document<'_>, agent: &mut Section<'_>, stores: &[String]) -> Vec<WorkspaceConfig> {
+    let mut workspaces = Vec::new();
+    let mut lines = HashMap::new();
+    for mut section in agent.tables("workspaces") {
+        let prefix = section.required("prefix", "its logical path, such as \"/project\"");
+        let prefix = prefix.and_then(|text| path(&section, text));
+        if let Some(prefix) = &prefix
+            && let Some(first) = lines.insert(prefix.value.clone(), document.line(&prefix.span))
+        {
+            let message = format!(
+                "two Workspaces have the prefix `{}`, here and in line {first}; give each its own",
+                prefix.value
+            );
+            section.wrong(prefix, message);
+        }
+        if let Some(workspace) = workspace(&mut section, prefix.map(|prefix| prefix.value), stores) {
+            workspaces.push(workspace);
+        }
+        section.finish();
+    }
+    workspaces
+}
+
+/// Reads what is left of a Workspace, to its end, and returns it if all of it makes sense.
+fn workspace(
+    section: &mut Section<'_>,
+    prefix: Option<VfsPath>,
+    stores: &[String],
+) -> Option<WorkspaceConfig> {
+    let scope = section.required("scope", "READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)");
+    let scope = scope.and_then(|text| match text.value.parse() {
+        Ok(scope) => Some(scope),
+        Err(error) => {
+            section.wrong(&text, error);
+            None
+        }
+    });
+    let store = section.required("store", "the name of one of the [stores]");
+    let store = store.and_then(|name| known(section, &name, stores));
+    let path = match section.text("path") {
+        Some(text) => path(section, text).map(|path| path.value),
+        None => Some(VfsPath::root()),
+    };
+    let description = section.text("description").map(|text| text.value.to_owned());
+    let protect = section.texts("protect").and_then(|found| globs(section, &found));
+    let scratch = section.texts("scratch").and_then(|found| globs(section, &found)).unwrap_or_default();
+    later::workspace(section);
+    Some(WorkspaceConfig {
+        prefix: prefix?,
+        scope: scope?,
+        store: store?,
+        path: path?,
+        description,
+        protect,
+        scratch,
+    })
+}
+
+fn path(section: &Section<'_>, text: At<&str>) -> Option<At<VfsPath>> {
+    match VfsPath::parse(text.value) {
+        Ok(value) => Some(At { value, span: text.span }),
+        Err(error) => {
+            section.wrong(&text, error);
+            None
+        }
+    }
+}
+
+fn known(section: &Section<'_>, name: &At<&str>, stores: &[String]) -> Option<String> {
+    let names = || stores.iter().map(String::as_str);
+    if names().any(|store| store == name.value) {
+        return Some(name.value.to_owned());
+    }
+    let hint = match nearest(name.value, names()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if stores.is_empty() => format!("add [stores.{}]", name.value.escape_debug()),
+        None => format!("there are {}", listed(names())),
+    };
+    section.wrong(name, format!("there is no Store `{}`; {hint}", name.value.escape_debug()));
+    None
+}
+
+fn globs(section: &Section<'_>, found: &At<Vec<At<&str>>>) -> Option<Vec<String>> {
+    let glob = |text: &At<&str>| match PathGlobs::new([text.value], Anchor::AnyDirectory) {
+        Ok(_) => Some(text.value.to_owned()),
+        Err(error) => {
+            section.wrong(text, error);
+            None
+        }
+    };
+    found.value.iter().map(glob).collect()
+}

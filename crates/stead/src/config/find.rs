@@ -1,0 +1,42 @@
+//! Where the configuration file is.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use super::{Config, ConfigError, FILE_NAME};
+
+impl Config {
+    /// The file to read: the one that is named, else `./stead.toml`, else the user's own.
+    pub fn find(explicit: Option<&Path>) -> Result<PathBuf, ConfigError> {
+        if let Some(file) = explicit {
+            return Ok(file.to_owned());
+        }
+        let own = user_directory(env::var_os("XDG_CONFIG_HOME").map(PathBuf::from), env::home_dir());
+        let places = [Some(PathBuf::from(FILE_NAME)), own.map(|own| own.join("stead").join(FILE_NAME))];
+        places.into_iter().flatten().find(|file| file.is_file()).ok_or(ConfigError::NotFound)
+    }
+}
+
+/// The user's directory for configuration. A relative XDG_CONFIG_HOME counts as none, as its specification says.
+fn user_directory(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    xdg.filter(|xdg| xdg.is_absolute()).or_else(|| home.map(|home| home.join(".config")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_directory_follows_xdg() {
+        let home = || Some(PathBuf::from("/home/ann"));
+        assert_eq!(user_directory(Some("/xdg".into()), home()), Some("/xdg".into()));
+        assert_eq!(user_directory(Some("relative".into()), home()), Some("/home/ann/.config".into()));
+        assert_eq!(user_directory(None, home()), Some("/home/ann/.config".into()));
+        assert_eq!(user_directory(None, None), None);
+    }
+
+    #[test]
+    fn a_named_file_is_taken_as_it_is() {
+        assert_eq!(Config::find(Some(Path::new("other.toml"))), Ok("other.toml".into()));
+    }
+}

@@ -1,0 +1,56 @@
+//! Keys that the file may hold and that nothing acts on yet.
+//!
+//! They are checked as far as a slip can be seen, and `config check` names each of them, so that nobody relies on a
+//! limit that isn't there.
+
+use super::section::Section;
+
+/// Keys of a Workspace.
+pub(super) fn workspace(section: &mut Section<'_>) {
+    section.flag("managed");
+    section.choice("per", &["agent", "thread"]);
+    section.choice("fork", &["thread"]);
+    if let Some(mut quota) = section.table("quota") {
+        for key in ["bytes", "files", "file_bytes"] {
+            quota.leave_open(key);
+        }
+        quota.finish();
+    }
+    for key in ["managed", "per", "fork", "quota"] {
+        section.no_effect(key);
+    }
+}
+
+/// Keys of an agent.
+pub(super) fn agent(section: &mut Section<'_>) {
+    let scope = section.choice("scope", &["agent", "thread", "hybrid"]);
+    if scope.is_some_and(|scope| scope.value != "agent") {
+        section.no_effect("scope");
+    }
+    section.texts("tools");
+    section.text("idle_timeout");
+    if let Some(mut state) = section.table("state") {
+        state.flag("enabled");
+        state.finish();
+    }
+    if let Some(mut executor) = section.table("executor") {
+        // Each kind has keys of its own, which are its own to judge.
+        executor.choice("kind", &["local", "docker", "e2b", "daytona", "modal"]);
+    }
+    for key in ["tools", "idle_timeout", "state", "executor"] {
+        section.no_effect(key);
+    }
+}
+
+/// Tables of the whole file.
+pub(super) fn parts(top: &mut Section<'_>) {
+    top.table("ttl");
+    top.tables("organization");
+    if let Some(mut audit) = top.table("audit") {
+        audit.flag("enabled");
+        audit.finish();
+    }
+    for key in ["ttl", "organization", "audit"] {
+        top.no_effect(key);
+    }
+}

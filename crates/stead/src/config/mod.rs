@@ -1,0 +1,170 @@
+//! `stead.toml`: which Stores there are, and which agent sees what of them.
+//!
+//! Reading it is a function of its text. Everything that is wrong with it is told at once, each with its line and with
+//! what was probably meant.
+
+mod agents;
+mod find;
+mod later;
+mod nearest;
+mod problem;
+mod section;
+mod stores;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use stead_core::{AccessScope, VfsPath};
+use stead_stores::Durability;
+use toml::de::DeTable;
+
+pub use problem::{ConfigError, Problem, Problems};
+
+use section::Document;
+
+/// The name of the configuration file.
+pub const FILE_NAME: &str = "stead.toml";
+
+/// The name of the state directory, beside the configuration file.
+pub const STATE_NAME: &str = ".stead";
+
+/// A configuration that can be used: names lead somewhere, paths are paths, scopes are scopes.
+#[derive(Debug, Clone)]
+pub struct Config {
+    file: PathBuf,
+    /// Where Virtual Stores are kept.
+    pub database: DatabaseConfig,
+    /// The Stores, by name.
+    pub stores: BTreeMap<String, StoreConfig>,
+    /// The agents, by name.
+    pub agents: BTreeMap<String, AgentConfig>,
+    notes: Vec<Problem>,
+}
+
+/// `[database]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabaseConfig {
+    /// The SQLite file.
+    pub path: PathBuf,
+    /// What an acknowledged change survives.
+    pub durability: Durability,
+}
+
+/// `[stores.NAME]`
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StoreConfig {
+    /// A directory of the host.
+    Physical {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A namespace in the database.
+    Virtual {
+        /// The namespace.
+        namespace: Vec<String>,
+    },
+    /// Memory: gone when the process ends.
+    Memory,
+}
+
+/// `[agents.NAME]`
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AgentConfig {
+    /// What the agent is for.
+    pub description: Option<String>,
+    /// What it sees.
+    pub workspaces: Vec<WorkspaceConfig>,
+}
+
+/// `[[agents.NAME.workspaces]]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkspaceConfig {
+    /// Its logical path.
+    pub prefix: VfsPath,
+    /// What it allows.
+    pub scope: AccessScope,
+    /// The name of the Store behind it.
+    pub store: String,
+    /// The path inside that Store.
+    pub path: VfsPath,
+    /// What it is for.
+    pub description: Option<String>,
+    /// What agents may not change; the default where `None`.
+    pub protect: Option<Vec<String>>,
+    /// What is kept without history.
+    pub scratch: Vec<String>,
+}
+
+impl Config {
+    /// Reads the file that [`Config::find`] finds.
+    pub fn discover(explicit: Option<&Path>) -> Result<Config, ConfigError> {
+        Config::load(&Config::find(explicit)?)
+    }
+
+    /// Reads a file.
+    pub fn load(file: &Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| ConfigError::Unreadable { file: file.to_owned(), kind: error.kind() })?;
+        Config::parse(&text, file)
+    }
+
+    /// Reads the text of a file. Relative paths in it are counted from the file's directory.
+    pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
+        let document = Document::new(text);
+        let (table, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            document.problem(&error.span().unwrap_or_default(), error.message());
+        }
+        // Half of a file says nothing about the other half, so what is no TOML is told alone.
+        let parts = errors.is_empty().then(|| read(&document, table.get_ref(), directory_of(file)));
+        let (problems, notes) = document.finish();
+        match parts {
+            Some((database, stores, agents)) if problems.is_empty() => {
+                Ok(Config { file: file.to_owned(), database, stores, agents, notes })
+            }
+            _ => Err(ConfigError::Wrong(Problems { file: file.to_owned(), problems })),
+        }
+    }
+
+    /// The file it was read from.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The directory of what Stead keeps for itself.
+    pub fn state_directory(&self) -> PathBuf {
+        directory_of(&self.file).join(STATE_NAME)
+    }
+
+    /// What is written in the file and has no effect.
+    pub fn notes(&self) -> &[Problem] {
+        &self.notes
+    }
+}
+
+impl DatabaseConfig {
+    /// The database that is used unless another is named.
+    fn beside(directory: &Path) -> Self {
+        DatabaseConfig { path: directory.join(STATE_NAME).join("stead.db"), durability: Durability::Full }
+    }
+}
+
+/// The directory that relative paths of a configuration file are counted from.
+fn directory_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+type Parts = (DatabaseConfig, BTreeMap<String, StoreConfig>, BTreeMap<String, AgentConfig>);
+
+fn read(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> Parts {
+    let mut top = document.top(table);
+    let database = stores::database(&mut top, directory);
+    let stores = stores::stores(&mut top, directory);
+    let agents = agents::agents(document, &mut top, &stores.names);
+    later::parts(&mut top);
+    top.finish();
+    (database, stores.usable, agents)
+}

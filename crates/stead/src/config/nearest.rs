@@ -1,0 +1,68 @@
+//! What was probably meant: the known word that is nearest to the one that was written.
+
+/// The nearest of `known`, if it is near enough to be a slip.
+pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let slips = (written.chars().count() / 3).max(1);
+    let measured = known.into_iter().map(|word| (distance(written, word), word));
+    measured.filter(|(distance, _)| *distance <= slips).min().map(|(_, word)| word)
+}
+
+/// How many characters have to be added, dropped, changed or swapped with their neighbour.
+fn distance(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let mut before_last = Vec::new();
+    let mut last: Vec<usize> = (0..=other.len()).collect();
+    for (row, &left) in one.iter().enumerate() {
+        let mut current = vec![row + 1];
+        for (column, &right) in other.iter().enumerate() {
+            let changed = last[column] + usize::from(left != right);
+            let mut best = changed.min(last[column + 1] + 1).min(current[column] + 1);
+            if row > 0 && column > 0 && left == other[column - 1] && one[row - 1] == right {
+                let swapped: &Vec<usize> = &before_last;
+                best = best.min(swapped[column - 1] + 1);
+            }
+            current.push(best);
+        }
+        before_last = std::mem::replace(&mut last, current);
+    }
+    last[other.len()]
+}
+
+/// Names as a sentence lists them: "`a`, `b` and `c`".
+pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    match names.split_last() {
+        None => "none".into(),
+        Some((only, [])) => only.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_counted_as_one() {
+        assert_eq!(distance("prefix", "prefix"), 0);
+        assert_eq!(distance("prefx", "prefix"), 1);
+        assert_eq!(distance("perfix", "prefix"), 1);
+        assert_eq!(distance("scope", "store"), 2);
+        assert_eq!(distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn only_what_is_near_is_offered() {
+        let known = ["prefix", "scope", "store", "path"];
+        assert_eq!(nearest("prefx", known), Some("prefix"));
+        assert_eq!(nearest("stroe", known), Some("store"));
+        assert_eq!(nearest("colour", known), None);
+    }
+
+    #[test]
+    fn names_are_listed_as_in_a_sentence() {
+        assert_eq!(listed(["a", "b", "c"]), "`a`, `b` and `c`");
+        assert_eq!(listed(["a"]), "`a`");
+        assert_eq!(listed([]), "none");
+    }
+}

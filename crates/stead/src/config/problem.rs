@@ -1,0 +1,95 @@
+//! What is wrong with a configuration, and where.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// Why there is no configuration to work with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// No file was found where one is looked for.
+    #[error(
+        "there is no configuration here; run `stead init` to make a stead.toml, or name one with --config"
+    )]
+    NotFound,
+    /// The file can't be read.
+    #[error("`{}` can't be read: {}", file.display(), crate::error::words(*kind))]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the host said.
+        kind: io::ErrorKind,
+    },
+    /// The file was read, and this is wrong with it.
+    #[error(transparent)]
+    Wrong(#[from] Problems),
+}
+
+/// All that is wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems {
+    /// The file.
+    pub file: PathBuf,
+    /// What is wrong with it, by line.
+    pub problems: Vec<Problem>,
+}
+
+impl std::error::Error for Problems {}
+
+impl fmt::Display for Problems {
+    /// One line each: `stead.toml:3:1: …`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            let newline = if index == 0 { "" } else { "\n" };
+            write!(f, "{newline}{}:{problem}", self.file.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// Something to say about a place in the file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The column, counted from 1 in characters.
+    pub column: usize,
+    /// What is wrong, and what was meant.
+    pub message: String,
+}
+
+impl Problem {
+    /// Something to say about a stretch of `text`.
+    pub(super) fn at(text: &str, span: &Range<usize>, message: String) -> Self {
+        let (line, column) = position(text, span.start);
+        Problem { line, column, message }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.message)
+    }
+}
+
+/// The line and the column of a byte, counted from 1.
+pub(super) fn position(text: &str, byte: usize) -> (usize, usize) {
+    let before = &text[..text.floor_char_boundary(byte)];
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_columns_are_counted_from_one_in_characters() {
+        let text = "a\n\u{e9}b\n";
+        assert_eq!(position(text, 0), (1, 1));
+        assert_eq!(position(text, 2), (2, 1));
+        assert_eq!(position(text, 4), (2, 2));
+        assert_eq!(position(text, 999), (3, 1));
+    }
+}

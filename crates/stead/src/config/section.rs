@@ -1,0 +1,256 @@
+//! A table of the file as it is read: each key is asked for once, and what nobody asked for is a problem.
+//!
+//! Reading goes on after a problem, so that all of them are told at once.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::nearest::{listed, nearest};
+use super::problem::{Problem, position};
+
+/// The file's text, and what there is to say about it.
+pub(super) struct Document<'t> {
+    text: &'t str,
+    problems: RefCell<Vec<Problem>>,
+    notes: RefCell<Vec<Problem>>,
+}
+
+impl<'t> Document<'t> {
+    pub(super) fn new(text: &'t str) -> Self {
+        Document { text, problems: RefCell::default(), notes: RefCell::default() }
+    }
+
+    /// Says that something is wrong.
+    pub(super) fn problem(&self, span: &Range<usize>, message: impl Into<String>) {
+        self.problems.borrow_mut().push(Problem::at(self.text, span, message.into()));
+    }
+
+    /// Says that something has no effect.
+    fn note(&self, span: &Range<usize>, message: String) {
+        self.notes.borrow_mut().push(Problem::at(self.text, span, message));
+    }
+
+    /// The line where a stretch of the text begins.
+    pub(super) fn line(&self, span: &Range<usize>) -> usize {
+        position(self.text, span.start).0
+    }
+
+    /// The whole file as a section.
+    pub(super) fn top<'d>(&'d self, table: &'d DeTable<'d>) -> Section<'d> {
+        Section { document: self, table, name: String::new(), span: 0..0, asked: Vec::new() }
+    }
+
+    /// What is wrong, and what has no effect, by line.
+    pub(super) fn finish(self) -> (Vec<Problem>, Vec<Problem>) {
+        let (mut problems, mut notes) = (self.problems.into_inner(), self.notes.into_inner());
+        problems.sort();
+        notes.sort();
+        (problems, notes)
+    }
+}
+
+/// One table.
+pub(super) struct Section<'d> {
+    document: &'d Document<'d>,
+    table: &'d DeTable<'d>,
+    /// As messages call it: `stores.code`; empty for the whole file.
+    name: String,
+    /// Where it begins.
+    span: Range<usize>,
+    asked: Vec<&'static str>,
+}
+
+/// A value, and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct At<T> {
+    pub(super) value: T,
+    pub(super) span: Range<usize>,
+}
+
+impl<'d> Section<'d> {
+    /// Says that the table lacks something, or is wrong as a whole.
+    pub(super) fn problem(&self, message: impl Into<String>) {
+        self.document.problem(&self.span, message);
+    }
+
+    /// Says that a value is wrong.
+    pub(super) fn wrong<T>(&self, at: &At<T>, message: impl ToString) {
+        self.document.problem(&at.span, message.to_string());
+    }
+
+    fn child(&self, name: &str) -> String {
+        if self.name.is_empty() { name.to_owned() } else { format!("{}.{name}", self.name) }
+    }
+
+    fn value(&mut self, key: &'static str) -> Option<&'d Spanned<DeValue<'d>>> {
+        self.asked.push(key);
+        self.table.get(key)
+    }
+
+    fn key_span(&self, key: &str) -> Range<usize> {
+        self.table.get_key_value(key).map_or(0..0, |(key, _)| key.span())
+    }
+
+    /// A key whose value `read` understands; anything else has to be `what`.
+    fn read<T>(
+        &mut self,
+        key: &'static str,
+        what: &str,
+        read: impl FnOnce(&'d DeValue<'d>) -> Option<T>,
+    ) -> Option<At<T>> {
+        let found = self.value(key)?;
+        match read(found.get_ref()) {
+            Some(value) => Some(At { value, span: found.span() }),
+            None => {
+                let kind = kind_of(found.get_ref());
+                self.document.problem(&found.span(), format!("`{key}` has to be {what}, not {kind}"));
+                None
+            }
+        }
+    }
+
+    pub(super) fn text(&mut self, key: &'static str) -> Option<At<&'d str>> {
+        self.read(key, "text", |value| value.as_str())
+    }
+
+    pub(super) fn flag(&mut self, key: &'static str) -> Option<At<bool>> {
+        self.read(key, "true or false", |value| value.as_bool())
+    }
+
+    /// A list of texts, each with its own place.
+    pub(super) fn texts(&mut self, key: &'static str) -> Option<At<Vec<At<&'d str>>>> {
+        self.read(key, "a list of texts", |value| {
+            let at = |item: &'d Spanned<DeValue<'d>>| {
+                item.get_ref().as_str().map(|value| At { value, span: item.span() })
+            };
+            value.as_array()?.iter().map(at).collect()
+        })
+    }
+
+    /// A key that has to be there.
+    pub(super) fn required(&mut self, key: &'static str, what_for: &str) -> Option<At<&'d str>> {
+        if !self.table.contains_key(key) {
+            self.asked.push(key);
+            if self.has_almost(key) {
+                return None;
+            }
+            self.problem(format!("`{}` needs `{key}`: {what_for}", self.name));
+            return None;
+        }
+        self.text(key)
+    }
+
+    /// A text that has to be one of a few.
+    pub(super) fn choice(&mut self, key: &'static str, choices: &[&str]) -> Option<At<&'d str>> {
+        let found = self.text(key)?;
+        if choices.contains(&found.value) {
+            return Some(found);
+        }
+        let hint = match nearest(found.value, choices.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("it takes {}", listed(choices.iter().copied())),
+        };
+        self.wrong(&found, format!("`{key}` can't be `{}`; {hint}", found.value.escape_debug()));
+        None
+    }
+
+    /// A table under a key.
+    pub(super) fn table(&mut self, key: &'static str) -> Option<Section<'d>> {
+        let table = self.read(key, "a table", |value| value.as_table())?;
+        let span = self.key_span(key);
+        Some(self.inner(self.child(key), table.value, span))
+    }
+
+    /// The tables under a key, each with a name of its own: `[stores.code]`.
+    pub(super) fn named(&mut self, key: &'static str) -> Vec<(String, Section<'d>)> {
+        let Some(tables) = self.table(key) else { return Vec::new() };
+        let mut named = Vec::new();
+        for (name, value) in tables.table {
+            match value.get_ref().as_table() {
+                Some(table) => {
+                    let title = tables.child(name.get_ref());
+                    named.push((name.get_ref().to_string(), self.inner(title, table, name.span())));
+                }
+                None => {
+                    let message =
+                        format!("`{}` has to be a table: [{}]", name.get_ref(), tables.child(name.get_ref()));
+                    self.document.problem(&name.span(), message);
+                }
+            }
+        }
+        // In the order of the file, so that a second mention is the later one.
+        named.sort_by_key(|(_, section)| section.span.start);
+        named
+    }
+
+    /// A list of tables under a key: `[[agents.coder.workspaces]]`.
+    pub(super) fn tables(&mut self, key: &'static str) -> Vec<Section<'d>> {
+        let what = format!("a list of tables: [[{}]]", self.child(key));
+        let found = self.read(key, &what, |value| {
+            let at = |item: &'d Spanned<DeValue<'d>>| {
+                item.get_ref().as_table().map(|value| At { value, span: item.span() })
+            };
+            value.as_array()?.iter().map(at).collect::<Option<Vec<_>>>()
+        });
+        let found = found.map(|found| found.value).unwrap_or_default();
+        found.into_iter().map(|table| self.inner(self.child(key), table.value, table.span)).collect()
+    }
+
+    fn inner(&self, name: String, table: &'d DeTable<'d>, span: Range<usize>) -> Section<'d> {
+        Section { document: self.document, table, name, span, asked: Vec::new() }
+    }
+
+    /// Says that a key has no effect yet, if it is there.
+    pub(super) fn no_effect(&self, key: &str) {
+        if self.table.contains_key(key) {
+            let message = format!("`{}` has no effect in this version", self.child(key));
+            self.document.note(&self.key_span(key), message);
+        }
+    }
+
+    /// Whether a key is there.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    /// Whether a key is there that was probably meant to be this one: a slip is told once, as what it is.
+    pub(super) fn has_almost(&self, key: &str) -> bool {
+        self.table.iter().any(|(written, _)| nearest(written.get_ref(), [key]).is_some())
+    }
+
+    /// Lets every key pass: parts whose keys belong to others.
+    pub(super) fn leave_open(&mut self, key: &'static str) {
+        self.asked.push(key);
+    }
+
+    /// Ends the reading: what nobody asked for is a key that does not exist.
+    pub(super) fn finish(&mut self) {
+        for (key, _) in self.table {
+            let written = key.get_ref().as_ref();
+            if self.asked.contains(&written) {
+                continue;
+            }
+            let hint = match nearest(written, self.asked.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("it takes {}", listed(self.asked.iter().copied())),
+            };
+            let place = if self.name.is_empty() { "the file".into() } else { format!("`{}`", self.name) };
+            let message = format!("`{}` is no key of {place}; {hint}", written.escape_debug());
+            self.document.problem(&key.span(), message);
+        }
+    }
+}
+
+fn kind_of(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "text",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}

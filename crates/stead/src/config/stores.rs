@@ -1,0 +1,122 @@
+//! `[database]` and `[stores.NAME]`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::section::{At, Section};
+use super::{DatabaseConfig, StoreConfig};
+
+/// The Stores as far as they make sense, and the names of all of them.
+pub(super) struct Stores {
+    pub(super) usable: BTreeMap<String, StoreConfig>,
+    /// Also of those that are wrong, so that a Workspace on one of them is not a second problem.
+    pub(super) names: Vec<String>,
+}
+
+pub(super) fn database(top: &mut Section<'_>, directory: &Path) -> DatabaseConfig {
+    let mut database = DatabaseConfig::beside(directory);
+    let Some(mut section) = top.table("database") else { return database };
+    if let Some(url) = section.text("url") {
+        match sqlite_file(url.value) {
+            Ok(file) => database.path = directory.join(file),
+            Err(message) => section.wrong(&url, message),
+        }
+    }
+    if let Some(durability) = section.text("durability") {
+        match durability.value.parse() {
+            Ok(parsed) => database.durability = parsed,
+            Err(error) => section.wrong(&durability, error),
+        }
+    }
+    section.finish();
+    database
+}
+
+/// The file that a database's URL names.
+fn sqlite_file(url: &str) -> Result<&str, String> {
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return Err("PostgreSQL is not supported in this version; use a file: \"sqlite:stead.db\"".into());
+    }
+    match url.strip_prefix("sqlite:") {
+        Some(":memory:") => {
+            Err("a database in memory can't be shared; give the Store `kind = \"memory\"` instead".into())
+        }
+        Some("") | None => {
+            Err(format!("`{}` names no database; write \"sqlite:\" and a file", url.escape_debug()))
+        }
+        Some(file) => Ok(file),
+    }
+}
+
+pub(super) fn stores(top: &mut Section<'_>, directory: &Path) -> Stores {
+    let mut stores = Stores { usable: BTreeMap::new(), names: Vec::new() };
+    for (name, mut section) in top.named("stores") {
+        if let Some(store) = store(&name, &mut section, directory) {
+            stores.usable.insert(name.clone(), store);
+        }
+        stores.names.push(name);
+    }
+    stores
+}
+
+fn store(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<StoreConfig> {
+    let kind = match section.has("kind") {
+        true => section.choice("kind", &["physical", "virtual", "memory", "s3", "agentfs"]),
+        false => section.required("kind", "\"physical\", \"virtual\" or \"memory\""),
+    };
+    let Some(kind) = kind else {
+        // Without a kind nobody can say which keys it takes.
+        return None;
+    };
+    let store = match kind.value {
+        "physical" => physical(section, directory),
+        "virtual" => namespace(name, section).map(|namespace| StoreConfig::Virtual { namespace }),
+        "memory" => Some(StoreConfig::Memory),
+        other => {
+            let message = format!(
+                "a Store of the kind `{other}` is not supported in this version; use \"physical\", \"virtual\" or \"memory\""
+            );
+            section.wrong(&kind, message);
+            return None;
+        }
+    };
+    section.finish();
+    store
+}
+
+fn physical(section: &mut Section<'_>, directory: &Path) -> Option<StoreConfig> {
+    let path = section.required("path", "the directory, counted from this file")?;
+    match path.value {
+        "" => section.wrong(&path, "`path` is empty; write \".\" for the directory of this file"),
+        home if home == "~" || home.starts_with("~/") => {
+            section.wrong(&path, "`~` is not expanded here; write the directory out")
+        }
+        text => return Some(StoreConfig::Physical { path: joined(directory, text) }),
+    }
+    None
+}
+
+/// A path of the file, counted from its directory. `srv/code` rather than `./srv/code`: it is shown to people.
+fn joined(directory: &Path, path: &str) -> PathBuf {
+    if directory == Path::new(".") { PathBuf::from(path) } else { directory.join(path) }
+}
+
+fn namespace(name: &str, section: &mut Section<'_>) -> Option<Vec<String>> {
+    if !section.has("namespace") {
+        section.leave_open("namespace");
+        return Some(vec![name.to_owned()]);
+    }
+    let parts = section.texts("namespace")?;
+    if parts.value.is_empty() {
+        section.wrong(&parts, "`namespace` is empty; write at least one part: [\"notes\"]");
+        return None;
+    }
+    let owned = |part: &At<&str>| {
+        if part.value.is_empty() {
+            section.wrong(part, "a part of `namespace` is empty");
+            return None;
+        }
+        Some(part.value.to_owned())
+    };
+    parts.value.iter().map(owned).collect()
+}

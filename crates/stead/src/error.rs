@@ -1,0 +1,143 @@
+//! What the facade answers when it can't.
+
+use std::io;
+
+use stead_core::router::DuplicatePrefix;
+use stead_core::{ErrorKind, PathError, StoreError};
+
+use crate::config::ConfigError;
+
+/// The result of what the facade does.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why something did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The door said no.
+    #[error(transparent)]
+    Door(#[from] stead_core::Error),
+    /// The configuration can't be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Two Workspaces claim one prefix.
+    #[error(transparent)]
+    DuplicatePrefix(#[from] DuplicatePrefix),
+    /// The configuration has no such agent.
+    #[error("there is no agent `{name}`{}", others(.known))]
+    UnknownAgent {
+        /// The name that was asked for.
+        name: String,
+        /// The agents there are.
+        known: Vec<String>,
+    },
+    /// A Store can't be opened.
+    #[error("the Store `{store}` can't be opened: {}", opening(.cause))]
+    Open {
+        /// Its name in the configuration.
+        store: String,
+        /// What it said.
+        #[source]
+        cause: StoreError,
+    },
+    /// A Store said no, outside of the door.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The host said no, about something that the caller named.
+    #[error("{what}: {}", told(.cause))]
+    Host {
+        /// What was tried, with the path as the caller wrote it.
+        what: String,
+        /// What the host said.
+        #[source]
+        cause: io::Error,
+    },
+    /// An argument makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// Something is in the way that would have to be overwritten.
+    #[error("{0}")]
+    InTheWay(String),
+}
+
+impl Error {
+    /// The kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Door(error) => error.kind(),
+            Error::Config(_) | Error::DuplicatePrefix(_) | Error::UnknownAgent { .. } | Error::Invalid(_) => {
+                ErrorKind::Invalid
+            }
+            // A Store that is not where the configuration says is the configuration's mistake.
+            Error::Open { cause: StoreError::NotFound | StoreError::NotADirectory, .. } => ErrorKind::Invalid,
+            Error::Open { cause, .. } | Error::Store(cause) => cause.kind(),
+            Error::Host { cause, .. } => host_kind(cause),
+            Error::InTheWay(_) => ErrorKind::AlreadyExists,
+        }
+    }
+
+    /// What the host said of something that the caller named.
+    pub(crate) fn host(what: impl Into<String>, cause: io::Error) -> Self {
+        Error::Host { what: what.into(), cause }
+    }
+}
+
+impl From<PathError> for Error {
+    fn from(error: PathError) -> Self {
+        Error::Door(error.into())
+    }
+}
+
+fn host_kind(cause: &io::Error) -> ErrorKind {
+    // An error of the door may have passed through a reader.
+    if let Some(door) = cause.get_ref().and_then(|inner| inner.downcast_ref::<stead_core::Error>()) {
+        return door.kind();
+    }
+    match cause.kind() {
+        io::ErrorKind::NotFound => ErrorKind::NotFound,
+        io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => ErrorKind::Denied,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::Quota,
+        io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput => {
+            ErrorKind::Invalid
+        }
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => ErrorKind::Invalid,
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+/// What a Store said when it was opened, in words that fit the configuration.
+fn opening(cause: &StoreError) -> String {
+    match cause {
+        StoreError::NotFound => "its directory is not there; make it, or correct its `path`".into(),
+        StoreError::NotADirectory => "its `path` leads to something that is no directory".into(),
+        other => other.to_string(),
+    }
+}
+
+/// What the host said, without its error number.
+fn told(cause: &io::Error) -> String {
+    match cause.get_ref() {
+        Some(inner) => inner.to_string(),
+        None => words(cause.kind()),
+    }
+}
+
+/// What the host said, in words.
+pub(crate) fn words(kind: io::ErrorKind) -> String {
+    match kind {
+        io::ErrorKind::NotFound => "there is no such file or directory".into(),
+        other => other.to_string(),
+    }
+}
+
+fn others(known: &[String]) -> String {
+    match known {
+        [] => "; the configuration has none".into(),
+        known => {
+            format!(
+                "; there are {}",
+                known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+            )
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Where Workspaces lie on the host, for one question: would a directory be put into itself?
+
+use std::path::{Path, PathBuf};
+
+use stead_core::VfsPath;
+
+/// The Workspaces that are directories of the host.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OnHost {
+    /// A prefix, and the directory behind it with its symlinks resolved.
+    places: Vec<(VfsPath, PathBuf)>,
+}
+
+impl OnHost {
+    /// Notes that the Workspace at `prefix` is what lies at `path` in the directory `root`.
+    pub(crate) fn add(&mut self, prefix: &VfsPath, root: &Path, path: &VfsPath) {
+        self.places.push((prefix.clone(), resolved(&root.join(&path.as_str()[1..]))));
+    }
+
+    /// Whether a directory of the host holds the place of `path`.
+    pub(crate) fn holds(&self, directory: &Path, path: &VfsPath) -> bool {
+        let directory = resolved(directory);
+        self.behind(path).any(|place| place.starts_with(&directory))
+    }
+
+    /// Whether a path of the host lies inside what `path` leads to, nested Workspaces included.
+    pub(crate) fn is_inside(&self, directory: &Path, path: &VfsPath) -> bool {
+        let directory = resolved(directory);
+        let nested = self.places.iter().filter(|(prefix, _)| prefix.below(path).is_some());
+        let nested = nested.map(|(_, place)| place.clone());
+        self.behind(path).chain(nested).any(|place| directory.starts_with(place))
+    }
+
+    /// Where a logical path may lie on the host, nested Workspaces aside.
+    fn behind<'a>(&'a self, path: &'a VfsPath) -> impl Iterator<Item = PathBuf> + 'a {
+        self.places.iter().filter_map(|(prefix, place)| Some(place.join(path.below(prefix)?)))
+    }
+}
+
+/// A path with its symlinks resolved as far as it is there.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for there in path.ancestors() {
+        if let (Ok(known), Ok(rest)) = (there.canonicalize(), path.strip_prefix(there)) {
+            return known.join(rest);
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_directory_inside_a_workspace_is_known() {
+        let host = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(host.path().join("code/app")).unwrap();
+        std::os::unix::fs::symlink("code", host.path().join("alias")).unwrap();
+        let path = |text: &str| VfsPath::parse(text).unwrap();
+        let mut on_host = OnHost::default();
+        on_host.add(&path("/work/project"), &host.path().join("code"), &path("/app"));
+
+        let inside = |place: &str, from: &str| on_host.is_inside(&host.path().join(place), &path(from));
+        assert!(inside("code/app/out", "/work/project"));
+        assert!(inside("alias/app/out/deeper", "/work"));
+        assert!(inside("code/app/src/out", "/work/project/src"));
+        assert!(!inside("code/app/out", "/work/project/src"));
+        assert!(!inside("code/out", "/work/project"));
+        assert!(!inside("code/app/out", "/elsewhere"));
+
+        let holds = |place: &str, to: &str| on_host.holds(&host.path().join(place), &path(to));
+        assert!(holds("alias", "/work/project/copy"));
+        assert!(holds("code/app", "/work/project"));
+        assert!(!holds("code/app/src", "/work/project/copy"));
+    }
+}

@@ -1,0 +1,242 @@
+//! A stead: everything that one agent can reach, and nothing else.
+
+use std::sync::Arc;
+
+use stead_core::vfs::{IntoPath, Limits, LostUpdates};
+use stead_core::{AccessScope, Clock, Identity, Mount, Vfs, Workspace};
+
+use crate::config::{Config, StoreConfig, WorkspaceConfig};
+use crate::error::{Error, Result};
+use crate::on_host::OnHost;
+use crate::stores::Stores;
+use crate::transfer::{self, Compare, Destination, Existing, Source, Totals, Watch};
+
+/// Everything that one agent can reach.
+///
+/// It is a value that is handed to whatever acts for the agent. Cloning is cheap, and clones are the same stead.
+#[derive(Debug, Clone)]
+pub struct Stead {
+    vfs: Vfs,
+    on_host: OnHost,
+}
+
+impl Stead {
+    /// Puts together a stead for an agent.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stead::{AccessScope, MemoryStore, Stead};
+    ///
+    /// let notes = Arc::new(MemoryStore::new());
+    /// let stead = Stead::builder("coder").workspace("/notes", AccessScope::ReadWrite, &notes).build()?;
+    /// stead.vfs().write("/notes/plan.md", "1. ...")?;
+    /// assert!(stead.vfs().write("/elsewhere", "").is_err());
+    /// # Ok::<(), stead::Error>(())
+    /// ```
+    pub fn builder(agent: impl Into<String>) -> SteadBuilder {
+        SteadBuilder {
+            identity: Identity::agent(agent),
+            workspaces: Vec::new(),
+            wrong: None,
+            clock: None,
+            limits: Limits::default(),
+            lost_updates: LostUpdates::default(),
+        }
+    }
+
+    /// Opens the stead of an agent as it is configured, and of the Stores only those that it uses.
+    pub fn open(config: &Config, agent: &str) -> Result<Stead> {
+        let known = config.agents.get(agent).ok_or_else(|| Error::UnknownAgent {
+            name: agent.to_owned(),
+            known: config.agents.keys().cloned().collect(),
+        })?;
+        let mut stores = Stores::of(config);
+        let mut builder = Stead::builder(agent);
+        let mut on_host = OnHost::default();
+        for workspace in &known.workspaces {
+            builder = builder.mount(mounted(workspace, &mut stores)?);
+            if let Some(StoreConfig::Physical { path }) = config.stores.get(&workspace.store) {
+                on_host.add(&workspace.prefix, path, &workspace.path);
+            }
+        }
+        Ok(Stead { on_host, ..builder.build()? })
+    }
+
+    /// The one door to its files.
+    pub fn vfs(&self) -> &Vfs {
+        &self.vfs
+    }
+
+    /// [`transfer::import`], unless a directory would be put into itself.
+    pub fn import(
+        &self,
+        source: Source<'_>,
+        to: impl IntoPath,
+        compare: Compare,
+        watch: &mut dyn Watch,
+    ) -> Result<Totals> {
+        let to = to.into_path()?;
+        if let Source::Directory { path, name } = &source
+            && self.on_host.holds(path, &to)
+        {
+            return Err(Error::Invalid(format!(
+                "`{to}` lies inside `{name}`, which can't be put into itself"
+            )));
+        }
+        transfer::import(&self.vfs, source, &to, compare, watch)
+    }
+
+    /// [`transfer::export`], unless a directory would be put into itself.
+    pub fn export(
+        &self,
+        from: impl IntoPath,
+        destination: Destination<'_>,
+        existing: Existing,
+        compare: Compare,
+        watch: &mut dyn Watch,
+    ) -> Result<Totals> {
+        let from = from.into_path()?;
+        if let Destination::Directory(path) | Destination::Archive(path) = &destination
+            && self.on_host.is_inside(path, &from)
+        {
+            let place = path.display();
+            return Err(Error::Invalid(format!(
+                "`{place}` lies inside `{from}`, which can't be put into itself"
+            )));
+        }
+        transfer::export(&self.vfs, &from, destination, existing, compare, watch)
+    }
+}
+
+fn mounted(config: &WorkspaceConfig, stores: &mut Stores<'_>) -> Result<Workspace> {
+    let mount = Mount::at(stores.get(&config.store)?, &config.path);
+    let mut workspace = Workspace::new(config.prefix.clone(), config.scope, mount);
+    if let Some(description) = &config.description {
+        workspace = workspace.with_description(description);
+    }
+    if let Some(protect) = &config.protect {
+        workspace = workspace.with_protect(protect).map_err(stead_core::Error::from)?;
+    }
+    Ok(workspace.with_scratch(&config.scratch).map_err(stead_core::Error::from)?)
+}
+
+/// Puts a [`Stead`] together.
+#[derive(Debug)]
+pub struct SteadBuilder {
+    identity: Identity,
+    workspaces: Vec<Workspace>,
+    /// The first thing that was wrong; it is told by [`SteadBuilder::build`].
+    wrong: Option<Error>,
+    clock: Option<Arc<dyn Clock>>,
+    limits: Limits,
+    lost_updates: LostUpdates,
+}
+
+impl SteadBuilder {
+    /// Adds a Workspace: a logical path, what is allowed there, and the Store behind it.
+    pub fn workspace(mut self, prefix: impl IntoPath, scope: AccessScope, mount: impl Into<Mount>) -> Self {
+        match prefix.into_path() {
+            Ok(prefix) => self.workspaces.push(Workspace::new(prefix, scope, mount.into())),
+            Err(error) => {
+                self.wrong.get_or_insert(error.into());
+            }
+        }
+        self
+    }
+
+    /// Adds a Workspace with everything that can be said about one.
+    pub fn mount(mut self, workspace: Workspace) -> Self {
+        self.workspaces.push(workspace);
+        self
+    }
+
+    /// Says which thread the agent works in.
+    pub fn thread(self, thread: impl Into<String>) -> Self {
+        SteadBuilder { identity: self.identity.with_thread(thread), ..self }
+    }
+
+    /// Tells the time by this clock.
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        SteadBuilder { clock: Some(clock), ..self }
+    }
+
+    /// Sets how much one call may take.
+    pub fn limits(self, limits: Limits) -> Self {
+        SteadBuilder { limits, ..self }
+    }
+
+    /// Sets whether a write over a version that the caller has not seen is refused.
+    pub fn lost_updates(self, lost_updates: LostUpdates) -> Self {
+        SteadBuilder { lost_updates, ..self }
+    }
+
+    /// Puts it together. What is no path, and two Workspaces with one prefix, are refused here.
+    pub fn build(self) -> Result<Stead> {
+        if let Some(error) = self.wrong {
+            return Err(error);
+        }
+        let mut builder = Vfs::builder(self.identity).limits(self.limits).lost_updates(self.lost_updates);
+        if let Some(clock) = self.clock {
+            builder = builder.clock(clock);
+        }
+        let vfs =
+            self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
+        Ok(Stead { vfs: vfs.build()?, on_host: OnHost::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::path::Path;
+
+    use stead_core::ErrorKind;
+    use stead_stores::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_workspace_is_told_when_the_stead_is_built() {
+        let store = Arc::new(MemoryStore::new());
+        let climbing = Stead::builder("a").workspace("/..", AccessScope::ReadOnly, &store).build();
+        assert!(climbing.unwrap_err().to_string().contains("climbs above `/`"));
+        let twice = Stead::builder("a").workspace("/x", AccessScope::ReadOnly, &store).workspace(
+            "x/",
+            AccessScope::ReadWrite,
+            &store,
+        );
+        assert!(twice.build().unwrap_err().to_string().contains("two Workspaces have the prefix `/x`"));
+    }
+
+    #[test]
+    fn workspaces_of_one_store_share_it() {
+        let text = r#"
+            [stores.one]
+            kind = "memory"
+            [stores.two]
+            kind = "memory"
+            [agents.a]
+            [[agents.a.workspaces]]
+            prefix = "/in"
+            scope = "wo"
+            store = "one"
+            path = "/box"
+            [[agents.a.workspaces]]
+            prefix = "/all"
+            scope = "ro"
+            store = "one"
+            [[agents.a.workspaces]]
+            prefix = "/other"
+            scope = "rw"
+            store = "two"
+        "#;
+        let config = Config::parse(text, Path::new("stead.toml")).unwrap();
+        let stead = Stead::open(&config, "a").unwrap();
+        stead.vfs().write("/in/x", "1").unwrap();
+        assert_eq!(stead.vfs().read("/all/box/x").unwrap().bytes, b"1");
+        assert!(!stead.vfs().exists("/other/box/x").unwrap());
+        let unknown = Stead::open(&config, "b").unwrap_err();
+        assert_eq!(unknown.to_string(), "there is no agent `b`; there are `a`");
+        assert_eq!(unknown.kind(), ErrorKind::Invalid);
+    }
+}

@@ -1,0 +1,135 @@
+//! The Stores of a configuration, opened as they are asked for.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stead_core::Store;
+use stead_core::store::Verified;
+use stead_stores::{Database, DatabaseOptions, MemoryStore, PhysicalOptions, PhysicalStore};
+
+use crate::config::{Config, StoreConfig};
+use crate::error::{Error, Result};
+
+/// The files that SQLite and the queue of writers keep beside a database.
+const BESIDE_DATABASE: [&str; 5] = ["", "-wal", "-shm", "-turn", "-next"];
+
+/// The Stores of a configuration: each is opened once, however many Workspaces or names it has.
+#[derive(Debug)]
+pub struct Stores<'c> {
+    config: &'c Config,
+    database: Option<Database>,
+    open: BTreeMap<Key<'c>, Arc<dyn Store>>,
+}
+
+/// What makes two names one Store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Key<'c> {
+    /// The same place.
+    Place(&'c StoreConfig),
+    /// Memory is nowhere: each name has its own.
+    Named(&'c str),
+}
+
+impl<'c> Stores<'c> {
+    /// The Stores of this configuration, none of them open yet.
+    pub fn of(config: &'c Config) -> Self {
+        Stores { config, database: None, open: BTreeMap::new() }
+    }
+
+    /// The Store of this name.
+    pub fn get(&mut self, name: &str) -> Result<Arc<dyn Store>> {
+        let found = self.config.stores.get_key_value(name);
+        let (name, config) = found.ok_or_else(|| Error::Invalid(format!("there is no Store `{name}`")))?;
+        let key = match config {
+            StoreConfig::Memory => Key::Named(name),
+            place => Key::Place(place),
+        };
+        if let Some(store) = self.open.get(&key) {
+            return Ok(Arc::clone(store));
+        }
+        let store = self.opened(config).map_err(|error| match error {
+            Error::Store(cause) => Error::Open { store: name.clone(), cause },
+            other => other,
+        })?;
+        self.open.insert(key, Arc::clone(&store));
+        Ok(store)
+    }
+
+    fn opened(&mut self, config: &StoreConfig) -> Result<Arc<dyn Store>> {
+        Ok(match config {
+            StoreConfig::Memory => Arc::new(MemoryStore::new()),
+            StoreConfig::Virtual { namespace } => Arc::new(self.database()?.store(namespace)?),
+            StoreConfig::Physical { path } => {
+                let options = PhysicalOptions {
+                    durability: self.config.database.durability,
+                    mask: masked(self.config),
+                    ..PhysicalOptions::new(self.state()?)
+                };
+                Arc::new(PhysicalStore::open(path, options)?)
+            }
+        })
+    }
+
+    /// The database, for those that are kept in it.
+    fn database(&mut self) -> Result<&Database> {
+        if self.database.is_none() {
+            let database = &self.config.database;
+            if database.path.starts_with(self.config.state_directory()) {
+                self.state()?;
+            }
+            let options = DatabaseOptions { durability: database.durability, ..DatabaseOptions::default() };
+            self.database = Some(Database::open(&database.path, options)?);
+        }
+        Ok(self.database.as_ref().expect("it was opened just now"))
+    }
+
+    /// The state directory, made if it is missing: only its owner may look into it.
+    fn state(&self) -> Result<PathBuf> {
+        let state = self.config.state_directory();
+        make_private(&state)
+            .map_err(|cause| Error::host("the state directory `.stead` can't be made", cause))?;
+        Ok(state)
+    }
+
+    /// Checks everything that can be checked: the database as a whole, and each Physical Store.
+    pub fn verify(&mut self, progress: &mut dyn FnMut(&str, u64)) -> Result<Vec<(String, Verified)>> {
+        let mut verified = Vec::new();
+        let stores = &self.config.stores;
+        if stores.values().any(|store| matches!(store, StoreConfig::Virtual { .. })) {
+            let found = self.database()?.verify(&mut |done| progress("database", done))?;
+            verified.push(("database".to_owned(), found));
+        }
+        for (name, config) in stores {
+            if matches!(config, StoreConfig::Physical { .. }) {
+                let store = self.get(name)?;
+                let found = store.verify(&mut |done| progress(name, done))?;
+                verified.push((name.clone(), found));
+            }
+        }
+        Ok(verified)
+    }
+}
+
+/// Host paths that no Physical Store may show: Stead's own state, and the configuration, with which an agent could
+/// widen its own scopes.
+fn masked(config: &Config) -> Vec<PathBuf> {
+    let database = &config.database.path;
+    let beside = BESIDE_DATABASE.map(|suffix| {
+        let mut name = OsString::from(database);
+        name.push(suffix);
+        PathBuf::from(name)
+    });
+    [config.state_directory(), config.file().to_owned()].into_iter().chain(beside).collect()
+}
+
+fn make_private(directory: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    match std::fs::DirBuilder::new().mode(0o700).create(directory) {
+        // It is no one's to commit.
+        Ok(()) => std::fs::write(directory.join(".gitignore"), "*\n"),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && directory.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
+}

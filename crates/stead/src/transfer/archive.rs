@@ -1,0 +1,161 @@
+//! A tar archive, read entry by entry. Its paths are judged like an agent's: none leads above where the import goes.
+
+use std::io::{self, Read};
+
+use stead_core::name::escaped;
+use stead_core::{Name, Timestamp, VfsPath};
+use tar::{Archive, Entry, EntryType};
+
+use super::host::MODE_BITS;
+use super::import::{Body, Carried, Importer};
+use crate::error::{Error, Result};
+
+/// An entry's content: it passes once, and has to be as long as the archive said.
+struct Once<'a, R: Read> {
+    entry: Entry<'a, R>,
+    left: u64,
+}
+
+impl<R: Read> Read for Once<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.entry.read(buffer)?;
+        if count == 0 && !buffer.is_empty() && self.left > 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the archive ends in the middle of it"));
+        }
+        self.left = self.left.saturating_sub(count as u64);
+        Ok(count)
+    }
+}
+
+impl<R: Read> Body for Once<'_, R> {
+    fn again(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// Hands over everything in an archive.
+pub(super) fn unload(
+    stream: impl Read,
+    name: &str,
+    to: &VfsPath,
+    importer: &mut Importer<'_, '_>,
+) -> Result<()> {
+    let failed = |cause: io::Error| match cause.kind() {
+        // What the host has to say has a kind; this is about the archive itself.
+        io::ErrorKind::Other => Error::Invalid(format!("`{name}` is damaged: {cause}")),
+        _ => Error::host(format!("`{name}` can't be read on"), cause),
+    };
+    let mut archive = Archive::new(stream);
+    // An archive lists a directory before what is in it, and writing into it would change its time again.
+    let mut left = Vec::new();
+    for entry in archive.entries().map_err(failed)? {
+        let mut entry = entry.map_err(failed)?;
+        let shown = escaped(&entry.path_bytes()).to_string();
+        let path = match inside(to, &entry.path_bytes()) {
+            Ok(path) => path,
+            Err(reason) => {
+                importer.tally.refuse(shown, reason);
+                continue;
+            }
+        };
+        let carried = carried(&mut entry).map_err(failed)?;
+        match entry.header().entry_type() {
+            EntryType::Directory => {
+                if importer.directory(&path)? && path != *to {
+                    left.push((path, carried));
+                }
+            }
+            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+                importer.file(&path, carried, &mut Once { entry, left: carried.size })?;
+            }
+            EntryType::Symlink => match entry.link_name_bytes() {
+                Some(target) => importer.symlink(&path, &target)?,
+                None => importer.tally.refuse(shown, "it is a symlink that leads nowhere"),
+            },
+            EntryType::Link => {
+                importer.tally.refuse(shown, "it is a hard link, which a Workspace can't hold")
+            }
+            EntryType::Char | EntryType::Block | EntryType::Fifo => {
+                importer.tally.skip(shown, "it is no file, directory or symlink");
+            }
+            // Headers that speak of others, such as pax's global ones.
+            _ => {}
+        }
+    }
+    // Innermost first, although only a directory's own entries change its time.
+    for (path, carried) in left.into_iter().rev() {
+        importer.leave(&path, carried)?;
+    }
+    Ok(())
+}
+
+/// The path of an entry below where the import goes, or why it has none.
+fn inside(to: &VfsPath, bytes: &[u8]) -> Result<VfsPath, String> {
+    if bytes.starts_with(b"/") {
+        return Err("its path is absolute".into());
+    }
+    let mut path = to.clone();
+    for component in bytes.split(|&byte| byte == b'/') {
+        match component {
+            b"" | b"." => {}
+            b".." => return Err("its path climbs with `..`".into()),
+            name => {
+                let name = Name::new(name).ok_or("no path can hold this name")?;
+                let plain = name.as_plain().ok_or("no path can hold this name")?;
+                path = path.join(plain).map_err(|error| error.to_string())?;
+            }
+        }
+    }
+    Ok(path)
+}
+
+fn carried(entry: &mut Entry<'_, impl Read>) -> io::Result<Carried> {
+    let size = entry.size();
+    let mode = entry.header().mode()? & MODE_BITS;
+    let mut modified = Timestamp::from_secs(i64::try_from(entry.header().mtime()?).unwrap_or(0));
+    if let Some(extensions) = entry.pax_extensions()? {
+        let precise = extensions.flatten().find(|extension| extension.key_bytes() == b"mtime");
+        if let Some(precise) = precise.and_then(|extension| decimal(extension.value().ok()?)) {
+            modified = precise;
+        }
+    }
+    Ok(Carried { size, mode, modified })
+}
+
+/// A time as pax writes it: seconds since 1970, with a fraction.
+fn decimal(text: &str) -> Option<Timestamp> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let seconds: i64 = whole.parse().ok()?;
+    let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
+    let nanos: i64 = digits.parse().ok()?;
+    let nanos = if text.starts_with('-') { -nanos } else { nanos };
+    Some(Timestamp(Timestamp::from_secs(seconds).0.saturating_add(nanos)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_time_is_read_with_its_fraction() {
+        assert_eq!(decimal("12"), Some(Timestamp::from_secs(12)));
+        assert_eq!(decimal("12.5"), Some(Timestamp(12_500_000_000)));
+        assert_eq!(decimal("12.0000000019"), Some(Timestamp(12_000_000_001)));
+        assert_eq!(decimal("-1.5"), Some(Timestamp(-1_500_000_000)));
+        assert_eq!(decimal("now"), None);
+        assert_eq!(decimal("1.x"), None);
+    }
+
+    #[test]
+    fn no_path_of_an_archive_leads_out() {
+        let to = VfsPath::parse("/notes").unwrap();
+        let at = |path: &str| inside(&to, path.as_bytes()).map(|path| path.to_string());
+        assert_eq!(at("./a//b/"), Ok("/notes/a/b".into()));
+        assert_eq!(at("./"), Ok("/notes".into()));
+        assert_eq!(at("...x/..y"), Ok("/notes/...x/..y".into()));
+        for hostile in ["/etc/passwd", "../x", "a/../../x", "a/..", "a\nb", "a\\b"] {
+            assert!(at(hostile).is_err(), "{hostile}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A directory of the host, walked and handed over.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Seek};
+use std::path::Path;
+
+use stead_core::{Name, VfsPath};
+
+use super::host::{HostAttr, HostDir, HostKind};
+use super::import::{Body, Carried, Importer};
+use crate::config::STATE_NAME;
+use crate::error::{Error, Result, words};
+
+impl Body for File {
+    fn again(&mut self) -> io::Result<bool> {
+        self.rewind().map(|()| true)
+    }
+}
+
+impl From<HostAttr> for Carried {
+    fn from(attr: HostAttr) -> Self {
+        Carried { size: attr.size, mode: attr.mode, modified: attr.modified }
+    }
+}
+
+/// Hands over everything in a directory of the host.
+pub(super) fn unload(path: &Path, name: &str, to: &VfsPath, importer: &mut Importer<'_, '_>) -> Result<()> {
+    let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
+    let directory = HostDir::open(path).map_err(failed)?;
+    let names = directory.names().map_err(failed)?;
+    entries(&directory, &names, to, importer)
+}
+
+fn entries(
+    directory: &HostDir,
+    names: &[Box<CStr>],
+    to: &VfsPath,
+    importer: &mut Importer<'_, '_>,
+) -> Result<()> {
+    for host_name in names {
+        let name = Name::new(host_name.to_bytes()).expect("a host's name is a name");
+        let shown = format!("{}/{name}", if to.is_root() { "" } else { to.as_str() });
+        let Some(plain) = name.as_plain() else {
+            importer.tally.refuse(shown, "no path can hold this name");
+            continue;
+        };
+        let path = match to.join(plain) {
+            Ok(path) => path,
+            Err(error) => {
+                importer.tally.refuse(shown, error);
+                continue;
+            }
+        };
+        match entry(directory, host_name, &path, importer) {
+            // One unreadable file does not keep the others from travelling.
+            Err(Entry::Host(cause)) => {
+                importer.tally.refuse(shown, format!("it can't be read: {}", words(cause.kind())))
+            }
+            Err(Entry::Other(error)) => return Err(error),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Why an entry was not handed over.
+enum Entry {
+    /// The host does not let it be read.
+    Host(io::Error),
+    /// The transfer as a whole can't go on.
+    Other(Error),
+}
+
+impl From<io::Error> for Entry {
+    fn from(cause: io::Error) -> Self {
+        Entry::Host(cause)
+    }
+}
+
+impl From<Error> for Entry {
+    fn from(error: Error) -> Self {
+        Entry::Other(error)
+    }
+}
+
+fn entry(
+    directory: &HostDir,
+    name: &CStr,
+    path: &VfsPath,
+    importer: &mut Importer<'_, '_>,
+) -> Result<(), Entry> {
+    let Some(attr) = directory.stat(name)? else { return Ok(()) };
+    match attr.kind {
+        HostKind::Directory if name.to_bytes() == STATE_NAME.as_bytes() => {
+            importer.tally.skip(path, "it is a state directory of Stead's own");
+        }
+        HostKind::Directory => {
+            let child = directory.enter(name)?;
+            let names = child.names()?;
+            if importer.directory(path)? {
+                entries(&child, &names, path, importer)?;
+                importer.leave(path, attr.into())?;
+            }
+        }
+        HostKind::File => {
+            let (mut file, attr) = directory.read(name)?;
+            importer.file(path, attr.into(), &mut file)?;
+        }
+        HostKind::Symlink => importer.symlink(path, &directory.read_link(name)?)?,
+        HostKind::Special => importer.tally.skip(path, "it is no file, directory or symlink"),
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Directories of the host, held open: everything is named relative to the handle, one component at a time, and no
+//! symlink is ever followed.
+//!
+//! So a tree that someone else changes meanwhile can't lead an import or an export anywhere else.
+
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use stead_core::Timestamp;
+
+/// Permission bits that travel. Those that change whom a program runs as stay behind.
+pub(super) const MODE_BITS: u32 = 0o777;
+
+/// What something on the host is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HostKind {
+    File,
+    Directory,
+    Symlink,
+    Special,
+}
+
+/// Attributes on the host.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HostAttr {
+    pub(super) kind: HostKind,
+    pub(super) size: u64,
+    pub(super) mode: u32,
+    pub(super) modified: Timestamp,
+}
+
+/// An open directory.
+#[derive(Debug)]
+pub(super) struct HostDir(OwnedFd);
+
+impl HostDir {
+    /// Opens a directory as a person names it; symlinks on the way to it are theirs to use.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let fd = fs::openat(CWD, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(HostDir(fd))
+    }
+
+    /// Opens a directory in this one.
+    pub(super) fn enter(&self, name: &CStr) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(HostDir(fs::openat(&self.0, name, flags, Mode::empty())?))
+    }
+
+    /// The names in it, sorted by their bytes.
+    pub(super) fn names(&self) -> io::Result<Vec<Box<CStr>>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name != c"." && name != c".." {
+                names.push(name.into());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Whether nothing is in it.
+    pub(super) fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.names()?.is_empty())
+    }
+
+    /// Its own attributes.
+    pub(super) fn attr(&self) -> io::Result<HostAttr> {
+        Ok(attr_of(&fs::fstat(&self.0)?))
+    }
+
+    /// Attributes of what has a name here; `None` if nothing has.
+    pub(super) fn stat(&self, name: &CStr) -> io::Result<Option<HostAttr>> {
+        match fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(attr_of(&stat))),
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens a file to read it. What turns out to be no file is not waited for, and refused.
+    pub(super) fn read(&self, name: &CStr) -> io::Result<(File, HostAttr)> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = File::from(fs::openat(&self.0, name, flags, Mode::empty())?);
+        let attr = attr_of(&fs::fstat(&file)?);
+        if attr.kind != HostKind::File {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file any more"));
+        }
+        Ok((file, attr))
+    }
+
+    /// Where a symlink leads.
+    pub(super) fn read_link(&self, name: &CStr) -> io::Result<Vec<u8>> {
+        Ok(fs::readlinkat(&self.0, name, Vec::new())?.into_bytes())
+    }
+
+    /// Makes a directory if nothing has the name yet, and opens it.
+    pub(super) fn make(&self, name: &CStr) -> io::Result<Self> {
+        match fs::mkdirat(&self.0, name, Mode::from_raw_mode(0o700)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => self.enter(name),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Starts a file under a name that nothing has.
+    pub(super) fn create(&self, name: &CStr) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(fs::openat(&self.0, name, flags, Mode::from_raw_mode(0o600))?.into())
+    }
+
+    /// Makes a symlink under a name that nothing has.
+    pub(super) fn symlink(&self, name: &CStr, target: &[u8]) -> io::Result<()> {
+        Ok(fs::symlinkat(OsStr::from_bytes(target), &self.0, name)?)
+    }
+
+    /// Gives what has the first name the second one, in place of what had it.
+    pub(super) fn rename(&self, from: &CStr, to: &CStr) -> io::Result<()> {
+        Ok(fs::renameat(&self.0, from, &self.0, to)?)
+    }
+
+    /// Removes a file or a symlink.
+    pub(super) fn remove(&self, name: &CStr) -> io::Result<()> {
+        Ok(fs::unlinkat(&self.0, name, AtFlags::empty())?)
+    }
+
+    /// Sets the directory's own attributes.
+    pub(super) fn set_attr(&self, mode: u32, modified: Option<Timestamp>) -> io::Result<()> {
+        fs::fchmod(&self.0, Mode::from_raw_mode(mode & MODE_BITS))?;
+        modified.map_or(Ok(()), |modified| Ok(fs::futimens(&self.0, &times(modified))?))
+    }
+
+    /// Sets a symlink's own time.
+    pub(super) fn set_link_time(&self, name: &CStr, modified: Timestamp) -> io::Result<()> {
+        Ok(fs::utimensat(&self.0, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+}
+
+/// Sets a file's attributes.
+pub(super) fn set_file_attr(file: &File, mode: u32, modified: Option<Timestamp>) -> io::Result<()> {
+    fs::fchmod(file, Mode::from_raw_mode(mode & MODE_BITS))?;
+    modified.map_or(Ok(()), |modified| Ok(fs::futimens(file, &times(modified))?))
+}
+
+fn attr_of(stat: &fs::Stat) -> HostAttr {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => HostKind::File,
+        FileType::Directory => HostKind::Directory,
+        FileType::Symlink => HostKind::Symlink,
+        _ => HostKind::Special,
+    };
+    let nanos = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    let modified = Timestamp(Timestamp::from_secs(stat.st_mtime).0.saturating_add(nanos));
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    HostAttr { kind, size, mode: stat.st_mode & MODE_BITS, modified }
+}
+
+fn times(modified: Timestamp) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: modified.as_secs(), tv_nsec: modified.subsec_nanos().into() },
+    }
+}

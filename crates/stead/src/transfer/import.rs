@@ -1,0 +1,348 @@
+//! Putting things into a stead: what a source hands over is gathered into batches and goes through the door.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Read};
+
+use stead_core::store::{Kind, Parents, StoreError};
+use stead_core::vfs::{Batch, IntoPath, Stat, WriteOptions};
+use stead_core::{ErrorKind, Timestamp, Vfs, VfsPath};
+
+use super::host::MODE_BITS;
+use super::source::Source;
+use super::{Compare, Counted, Tally, Totals, Watch, archive, directory, hash};
+use crate::error::{Error, Result};
+
+/// How many changes go into one batch.
+const BATCH_STEPS: usize = 256;
+/// How many bytes go into one batch.
+const BATCH_BYTES: u64 = 8 << 20;
+/// Larger files are streamed rather than held in memory.
+const STREAMED: u64 = 1 << 20;
+
+/// Puts what a source holds into the directory `to`, which is made if it is missing.
+///
+/// What is there already and has the same size, time and mode (or, by [`Compare::Content`], the same content) is left
+/// as it is, so repeating an interrupted import finishes it. Nothing that the source lacks is removed.
+pub fn import(
+    vfs: &Vfs,
+    source: Source<'_>,
+    to: impl IntoPath,
+    compare: Compare,
+    watch: &mut dyn Watch,
+) -> Result<Totals> {
+    let vfs = vfs.operation("import");
+    let to = vfs.mkdir(to, Parents::Create)?.path;
+    let tally = Tally { totals: Totals::default(), watch };
+    let mut importer = Importer {
+        vfs: &vfs,
+        compare,
+        tally,
+        batch: vfs.batch(),
+        bytes: 0,
+        workspace: None,
+        pending: HashMap::new(),
+        directories: HashSet::from([to.clone()]),
+        fresh: HashSet::new(),
+        links: HashSet::new(),
+        touched: HashSet::new(),
+    };
+    match source {
+        Source::Directory { path, name } => directory::unload(&path, &name, &to, &mut importer)?,
+        Source::Archive { stream, name } => archive::unload(stream, &name, &to, &mut importer)?,
+    }
+    importer.flush()?;
+    Ok(importer.tally.totals)
+}
+
+/// Attributes that travel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Carried {
+    pub(super) size: u64,
+    pub(super) mode: u32,
+    pub(super) modified: Timestamp,
+}
+
+/// A file's content, as a source hands it over.
+pub(super) trait Body: Read {
+    /// Goes back to the start, if it can.
+    fn again(&mut self) -> io::Result<bool>;
+}
+
+/// What is at the destination, as far as the import may know.
+enum There {
+    Nothing,
+    Something(Stat),
+    /// Put there by this very import, in a batch that is not applied yet.
+    Pending(Kind),
+    /// The Workspace does not let anyone look.
+    Unknown,
+}
+
+pub(super) struct Importer<'v, 'w> {
+    vfs: &'v Vfs,
+    compare: Compare,
+    pub(super) tally: Tally<'w>,
+    batch: Batch<'v>,
+    bytes: u64,
+    /// The Workspace that the batch is for: one batch changes one Store.
+    workspace: Option<VfsPath>,
+    /// What the batch will put where.
+    pending: HashMap<VfsPath, Kind>,
+    /// Directories that are known to be directories, and no symlinks to some.
+    directories: HashSet<VfsPath>,
+    /// The uppermost directories that were not there before: below them nothing needs to be looked up.
+    fresh: HashSet<VfsPath>,
+    /// Symlinks that this import has made. Nothing is put through them.
+    links: HashSet<VfsPath>,
+    /// Directories that something was put into since they were entered: their time has changed.
+    touched: HashSet<VfsPath>,
+}
+
+impl Importer<'_, '_> {
+    /// Makes a directory unless it is there; says whether things can be put into it.
+    pub(super) fn directory(&mut self, path: &VfsPath) -> Result<bool> {
+        if self.directories.contains(path) {
+            return Ok(true);
+        }
+        if !self.parents(path)? {
+            return Ok(false);
+        }
+        match self.there(path)? {
+            There::Something(stat) if stat.kind == Kind::Directory => {}
+            There::Pending(Kind::Directory) => {}
+            There::Something(Stat { kind, .. }) | There::Pending(kind) => {
+                self.tally.refuse(path, format!("a {kind} is there, and no directory"));
+                return Ok(false);
+            }
+            there @ (There::Nothing | There::Unknown) => {
+                if !self.step(path, Kind::Directory, |batch| batch.mkdir(path, None))? {
+                    return Ok(false);
+                }
+                if matches!(there, There::Nothing) && !self.is_fresh(path) {
+                    self.fresh.insert(path.clone());
+                }
+                self.tally.count(|totals| totals.directories += 1);
+            }
+        }
+        self.directories.insert(path.clone());
+        Ok(true)
+    }
+
+    /// Sets a directory's attributes, after everything has been put into it.
+    pub(super) fn leave(&mut self, path: &VfsPath, carried: Carried) -> Result<()> {
+        let Carried { mode, modified, .. } = carried;
+        if !self.touched.remove(path)
+            && let There::Something(stat) = self.there(path)?
+            && (stat.mode & MODE_BITS, stat.modified) == (mode, Some(modified))
+        {
+            return Ok(());
+        }
+        self.attributes(path, Kind::Directory, mode, modified)
+    }
+
+    fn attributes(&mut self, path: &VfsPath, kind: Kind, mode: u32, modified: Timestamp) -> Result<()> {
+        self.make_room(path)?;
+        let added = self.batch.set_attributes(path, Some(mode), Some(modified));
+        self.allowed(path, kind, added)?;
+        Ok(())
+    }
+
+    /// Puts a file.
+    pub(super) fn file(&mut self, path: &VfsPath, carried: Carried, body: &mut dyn Body) -> Result<()> {
+        if !self.parents(path)? {
+            return Ok(());
+        }
+        let there = match self.there(path)? {
+            There::Something(stat) if stat.kind == Kind::File => Some(stat),
+            There::Pending(Kind::File) | There::Nothing | There::Unknown => None,
+            There::Something(Stat { kind, .. }) | There::Pending(kind) => {
+                self.tally.refuse(path, format!("a {kind} is there, and no file"));
+                return Ok(());
+            }
+        };
+        let same_attributes = there.as_ref().is_some_and(|there| {
+            there.size == carried.size
+                && there.mode & MODE_BITS == carried.mode
+                && there.modified == Some(carried.modified)
+        });
+        if self.compare == Compare::Attributes && same_attributes {
+            self.tally.count(|totals| totals.unchanged += 1);
+            return Ok(());
+        }
+        let options = WriteOptions::new().mode(carried.mode).modified(carried.modified);
+        let to_compare = there.filter(|there| self.compare == Compare::Content && there.size == carried.size);
+        if carried.size > STREAMED {
+            // What passes only once can't be looked at beforehand, and is written again.
+            if to_compare.is_some() && body.again().map_err(reading(path))? {
+                if self.holds(path, &mut &mut *body)? {
+                    return self.same_content(path, carried, same_attributes);
+                }
+                body.again().map_err(reading(path))?;
+            }
+            self.stream(path, &options, body)?;
+        } else {
+            let mut content = Vec::with_capacity(usize::try_from(carried.size).unwrap_or(0));
+            // A file that grows meanwhile is taken as it was when it was opened; the next import sees the rest.
+            Read::take(&mut *body, carried.size).read_to_end(&mut content).map_err(reading(path))?;
+            if to_compare.is_some() && self.holds(path, &mut content.as_slice())? {
+                return self.same_content(path, carried, same_attributes);
+            }
+            let size = content.len() as u64;
+            if self.step(path, Kind::File, |batch| batch.write(path, content, &options))? {
+                self.bytes += size;
+                self.tally.count(|totals| {
+                    totals.files += 1;
+                    totals.bytes += size;
+                });
+            }
+        }
+        if self.bytes >= BATCH_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn stream(&mut self, path: &VfsPath, options: &WriteOptions, body: &mut dyn Body) -> Result<()> {
+        self.make_room(path)?;
+        let before = self.tally.totals.bytes;
+        let mut body: &mut dyn Body = body;
+        let mut counted = Counted { from: &mut body, tally: &mut self.tally };
+        let added = self.batch.write_from(path, &mut counted, options);
+        if self.judged(path, Kind::File, added)? {
+            self.bytes += self.tally.totals.bytes - before;
+            self.tally.count(|totals| totals.files += 1);
+        }
+        Ok(())
+    }
+
+    /// A file whose content has arrived; its attributes may not have.
+    fn same_content(&mut self, path: &VfsPath, carried: Carried, same_attributes: bool) -> Result<()> {
+        if !same_attributes {
+            let Carried { mode, modified, .. } = carried;
+            self.attributes(path, Kind::File, mode, modified)?;
+        }
+        self.tally.count(|totals| totals.unchanged += 1);
+        Ok(())
+    }
+
+    /// Whether the file at `path` holds just what a stream does.
+    fn holds(&self, path: &VfsPath, stream: &mut dyn Read) -> Result<bool> {
+        let mut there = self.vfs.reader(path)?;
+        let there = hash(&mut there).map_err(reading(path))?;
+        Ok(there == hash(stream).map_err(reading(path))?)
+    }
+
+    /// Puts a symlink, wherever it leads: that is judged when it is followed.
+    pub(super) fn symlink(&mut self, path: &VfsPath, target: &[u8]) -> Result<()> {
+        if !self.parents(path)? {
+            return Ok(());
+        }
+        match self.there(path)? {
+            There::Something(stat) if stat.kind == Kind::Symlink => {
+                if self.vfs.read_link(path)?.as_bytes() == target {
+                    self.links.insert(path.clone());
+                    self.tally.count(|totals| totals.unchanged += 1);
+                    return Ok(());
+                }
+            }
+            There::Pending(Kind::Symlink) | There::Nothing | There::Unknown => {}
+            There::Something(Stat { kind, .. }) | There::Pending(kind) => {
+                self.tally.refuse(path, format!("a {kind} is there, and no symlink"));
+                return Ok(());
+            }
+        }
+        if self.step(path, Kind::Symlink, |batch| batch.symlink(path, target))? {
+            self.links.insert(path.clone());
+            self.tally.count(|totals| totals.symlinks += 1);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the way to a path is made of directories; says whether it is.
+    fn parents(&mut self, path: &VfsPath) -> Result<bool> {
+        if self.links.contains(path) {
+            // A source that names one path twice can't turn a symlink of its own into something else.
+            self.tally.refuse(path, "a symlink is there already");
+            return Ok(false);
+        }
+        match path.parent() {
+            Some(parent) => self.directory(&parent),
+            None => Ok(true),
+        }
+    }
+
+    fn is_fresh(&self, path: &VfsPath) -> bool {
+        (1..=path.depth()).any(|depth| self.fresh.contains(&path.ancestor(depth)))
+    }
+
+    fn there(&self, path: &VfsPath) -> Result<There> {
+        if let Some(kind) = self.pending.get(path) {
+            return Ok(There::Pending(*kind));
+        }
+        if self.is_fresh(path) {
+            return Ok(There::Nothing);
+        }
+        match self.vfs.stat_link(path) {
+            Ok(stat) => Ok(There::Something(stat)),
+            Err(stead_core::Error::Store { cause: StoreError::NotFound, .. }) => Ok(There::Nothing),
+            Err(error) if error.kind() == ErrorKind::Denied => Ok(There::Unknown),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Adds a step to the batch; says whether the door allows it.
+    fn step(
+        &mut self,
+        path: &VfsPath,
+        kind: Kind,
+        add: impl FnOnce(&mut Batch<'_>) -> stead_core::Result<()>,
+    ) -> Result<bool> {
+        self.make_room(path)?;
+        let added = add(&mut self.batch);
+        self.judged(path, kind, added)
+    }
+
+    /// What a step that puts something at a path came to.
+    fn judged(&mut self, path: &VfsPath, kind: Kind, added: stead_core::Result<()>) -> Result<bool> {
+        let allowed = self.allowed(path, kind, added)?;
+        if allowed {
+            self.touched.extend(path.parent());
+        }
+        Ok(allowed)
+    }
+
+    fn allowed(&mut self, path: &VfsPath, kind: Kind, added: stead_core::Result<()>) -> Result<bool> {
+        match added {
+            Ok(()) => {
+                self.pending.insert(path.clone(), kind);
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::Denied => {
+                self.tally.refuse(path, error);
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Ends the batch if it is full, or for another Workspace than the path is in.
+    fn make_room(&mut self, path: &VfsPath) -> Result<()> {
+        let workspace = self.vfs.router().route(path).map(|route| route.workspace.prefix());
+        if self.batch.len() >= BATCH_STEPS || self.workspace.as_ref() != workspace {
+            self.flush()?;
+            self.workspace = workspace.cloned();
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&mut self) -> Result<()> {
+        self.pending.clear();
+        self.bytes = 0;
+        std::mem::replace(&mut self.batch, self.vfs.batch()).apply()?;
+        Ok(())
+    }
+}
+
+fn reading(path: &VfsPath) -> impl Fn(io::Error) -> Error {
+    move |cause| Error::host(format!("what was to be `{path}` can't be read"), cause)
+}

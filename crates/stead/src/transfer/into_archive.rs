@@ -1,0 +1,141 @@
+//! An export as a tar archive, in the pax format: any length of name, times to the nanosecond.
+
+use std::io::{self, Read, Write};
+
+use stead_core::Timestamp;
+use stead_core::vfs::FileReader;
+use tar::{Builder, EntryType, Header};
+
+use super::Compare;
+use super::export::{Handed, Leaving, Sink};
+use super::host::MODE_BITS;
+use crate::error::Result;
+
+pub(super) struct IntoArchive<W: Write> {
+    builder: Builder<W>,
+    /// The path of the directory where the export is, with a `/` at its end unless it is the top.
+    path: String,
+}
+
+impl<W: Write> IntoArchive<W> {
+    pub(super) fn new(stream: W) -> Self {
+        IntoArchive { builder: Builder::new(stream), path: String::new() }
+    }
+
+    fn append(
+        &mut self,
+        kind: EntryType,
+        name: &str,
+        target: Option<&str>,
+        leaving: Leaving,
+        content: &mut dyn Read,
+    ) -> io::Result<()> {
+        let path = format!("{}{name}", self.path);
+        let modified = leaving.modified.unwrap_or_default();
+        let mut header = Header::new_ustar();
+        header.set_entry_type(kind);
+        header.set_mode(leaving.mode & MODE_BITS);
+        header.set_mtime(u64::try_from(modified.as_secs()).unwrap_or(0));
+        header.set_size(if kind == EntryType::Regular { leaving.size } else { 0 });
+        let mut extensions = Vec::new();
+        if modified.subsec_nanos() != 0 || modified < Timestamp::default() {
+            extensions.push(("mtime", decimal(modified)));
+        }
+        if header.set_path(&path).is_err() {
+            extensions.push(("path", path));
+        }
+        if let Some(target) = target
+            && header.set_link_name_literal(target).is_err()
+        {
+            extensions.push(("linkpath", target.to_owned()));
+        }
+        header.set_cksum();
+        if !extensions.is_empty() {
+            let bytes = extensions.iter().map(|(key, value)| (*key, value.as_bytes()));
+            self.builder.append_pax_extensions(bytes)?;
+        }
+        self.builder.append(&header, content)
+    }
+}
+
+/// A time as pax writes it: seconds since 1970, with a fraction.
+fn decimal(time: Timestamp) -> String {
+    let nanos = time.0.unsigned_abs();
+    let sign = if time.0 < 0 { "-" } else { "" };
+    format!("{sign}{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
+}
+
+impl<W: Write> Sink for IntoArchive<W> {
+    fn shown(&self, name: &str) -> String {
+        if name.is_empty() { "the archive".into() } else { format!("{}{name}", self.path) }
+    }
+
+    fn enter(&mut self, name: &str, leaving: Leaving) -> io::Result<Handed> {
+        let name = format!("{name}/");
+        self.append(EntryType::Directory, &name, None, leaving, &mut io::empty())?;
+        self.path.push_str(&name);
+        Ok(Handed::Over)
+    }
+
+    fn leave(&mut self, _: Leaving) -> io::Result<()> {
+        let inner = self.path.trim_end_matches('/');
+        self.path.truncate(inner.rfind('/').map_or(0, |slash| slash + 1));
+        Ok(())
+    }
+
+    fn has(
+        &mut self,
+        _: &str,
+        _: Leaving,
+        _: Compare,
+        _: &mut dyn FnMut() -> Result<FileReader>,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn file(&mut self, name: &str, leaving: Leaving, content: &mut dyn Read) -> io::Result<Handed> {
+        // The header has told the size: just so many bytes have to follow.
+        let mut exact = Exact { from: content, left: leaving.size };
+        self.append(EntryType::Regular, name, None, leaving, &mut exact)?;
+        Ok(Handed::Over)
+    }
+
+    fn symlink(&mut self, name: &str, target: &str, leaving: Leaving) -> io::Result<Handed> {
+        self.append(EntryType::Symlink, name, Some(target), leaving, &mut io::empty())?;
+        Ok(Handed::Over)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.builder.finish()?;
+        self.builder.get_mut().flush()
+    }
+}
+
+/// A stream of a size that was told beforehand.
+struct Exact<'a> {
+    from: &'a mut dyn Read,
+    left: u64,
+}
+
+impl Read for Exact<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let count = self.from.read(&mut buffer[..room])?;
+        if count == 0 && room > 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter while it was read"));
+        }
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_written_with_its_fraction() {
+        assert_eq!(decimal(Timestamp(12_000_000_001)), "12.000000001");
+        assert_eq!(decimal(Timestamp(-1_500_000_000)), "-1.500000000");
+    }
+}

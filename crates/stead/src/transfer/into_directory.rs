@@ -1,0 +1,157 @@
+//! An export into a directory of the host.
+//!
+//! A file is written under a name of its own and then takes its place, so that a reader sees the old one or the new
+//! one, and nothing is ever written through a symlink that lies there.
+
+use std::ffi::{CStr, CString};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use stead_core::name::escaped;
+use stead_core::vfs::FileReader;
+
+use super::export::{Existing, Handed, Leaving, Sink};
+use super::host::{HostDir, HostKind, MODE_BITS, set_file_attr};
+use super::{Compare, hash};
+use crate::error::{Error, Result};
+
+/// The name of what is not complete yet. One is enough: an export writes one thing after the other.
+const PARTIAL: &CStr = c".stead-export-partial";
+
+pub(super) struct IntoDirectory {
+    /// As the caller named it.
+    name: PathBuf,
+    /// From the top to where the export is.
+    open: Vec<(String, HostDir)>,
+}
+
+impl IntoDirectory {
+    pub(super) fn open(path: &Path, existing: Existing) -> Result<Self> {
+        let failed = |cause| Error::host(format!("`{}` can't be written", path.display()), cause);
+        match std::fs::create_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+            _ => {}
+        }
+        let top = HostDir::open(path).map_err(failed)?;
+        if existing == Existing::Refuse && !top.is_empty().map_err(failed)? {
+            return Err(Error::InTheWay(format!(
+                "`{}` is not empty; name a new directory, or say --force to go on with this one",
+                path.display()
+            )));
+        }
+        Ok(IntoDirectory { name: path.to_owned(), open: vec![(String::new(), top)] })
+    }
+
+    fn here(&self) -> &HostDir {
+        &self.open.last().expect("the top is never left").1
+    }
+
+    /// Puts what `write` makes under the partial name in its place, or nothing.
+    fn place(&self, name: &CStr, write: impl FnOnce(&HostDir) -> io::Result<()>) -> io::Result<Handed> {
+        let here = self.here();
+        if name == PARTIAL {
+            return Ok(Handed::InTheWay("the name of a part of the export"));
+        }
+        if here.stat(name)?.is_some_and(|attr| attr.kind == HostKind::Directory) {
+            return Ok(Handed::InTheWay("a directory"));
+        }
+        if here.stat(PARTIAL)?.is_some() {
+            // Left behind by an export that was interrupted.
+            here.remove(PARTIAL)?;
+        }
+        let done = write(here).and_then(|()| here.rename(PARTIAL, name));
+        if let Err(error) = done {
+            // The first failure is the one to tell.
+            let _ = here.remove(PARTIAL);
+            return Err(error);
+        }
+        Ok(Handed::Over)
+    }
+}
+
+impl Sink for IntoDirectory {
+    fn shown(&self, name: &str) -> String {
+        let inner = self.open.iter().skip(1).map(|(name, _)| name.as_str()).chain([name]);
+        let path =
+            inner.filter(|name| !name.is_empty()).fold(self.name.clone(), |path, name| path.join(name));
+        escaped(path.as_os_str().as_encoded_bytes()).to_string()
+    }
+
+    fn enter(&mut self, name: &str, _: Leaving) -> io::Result<Handed> {
+        let host_name = c_name(name)?;
+        let handed = match self.here().stat(&host_name)? {
+            None => Handed::Over,
+            Some(attr) if attr.kind == HostKind::Directory => Handed::Already,
+            Some(_) => return Ok(Handed::InTheWay("something that is no directory")),
+        };
+        let inner = self.here().make(&host_name)?;
+        let mode = inner.attr()?.mode;
+        if mode & 0o700 != 0o700 {
+            // An earlier export may have closed it.
+            inner.set_attr(mode | 0o700, None)?;
+        }
+        self.open.push((name.to_owned(), inner));
+        Ok(handed)
+    }
+
+    fn leave(&mut self, leaving: Leaving) -> io::Result<()> {
+        let (_, inner) = self.open.pop().expect("only what was entered is left");
+        inner.set_attr(leaving.mode, leaving.modified)
+    }
+
+    fn has(
+        &mut self,
+        name: &str,
+        leaving: Leaving,
+        compare: Compare,
+        open: &mut dyn FnMut() -> Result<FileReader>,
+    ) -> Result<bool> {
+        let failed = |cause| Error::host(format!("`{}` can't be read", self.shown(name)), cause);
+        let host_name = c_name(name).map_err(failed)?;
+        let there = self.here().stat(&host_name).map_err(failed)?;
+        let Some(there) = there.filter(|there| there.kind == HostKind::File && there.size == leaving.size)
+        else {
+            return Ok(false);
+        };
+        let same = (there.mode, Some(there.modified)) == (leaving.mode & MODE_BITS, leaving.modified);
+        if compare == Compare::Attributes {
+            return Ok(same);
+        }
+        let (mut file, _) = self.here().read(&host_name).map_err(failed)?;
+        let equal = hash(&mut file).map_err(failed)? == hash(&mut open()?).map_err(failed)?;
+        if equal && !same {
+            set_file_attr(&file, leaving.mode, leaving.modified).map_err(failed)?;
+        }
+        Ok(equal)
+    }
+
+    fn file(&mut self, name: &str, leaving: Leaving, content: &mut dyn Read) -> io::Result<Handed> {
+        self.place(&c_name(name)?, |here| {
+            let mut file = here.create(PARTIAL)?;
+            io::copy(content, &mut file)?;
+            set_file_attr(&file, leaving.mode, leaving.modified)
+        })
+    }
+
+    fn symlink(&mut self, name: &str, target: &str, leaving: Leaving) -> io::Result<Handed> {
+        let host_name = c_name(name)?;
+        let there = self.here().stat(&host_name)?;
+        if there.is_some_and(|there| there.kind == HostKind::Symlink)
+            && self.here().read_link(&host_name)? == target.as_bytes()
+        {
+            return Ok(Handed::Already);
+        }
+        self.place(&host_name, |here| {
+            here.symlink(PARTIAL, target.as_bytes())?;
+            leaving.modified.map_or(Ok(()), |modified| here.set_link_time(PARTIAL, modified))
+        })
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn c_name(name: &str) -> io::Result<CString> {
+    CString::new(name).map_err(|_| io::ErrorKind::InvalidInput.into())
+}

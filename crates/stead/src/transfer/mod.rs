@@ -1,0 +1,133 @@
+//! Import and export: a directory of the host, or a tar archive, into and out of a stead.
+//!
+//! Everything passes the door, so a transfer can do what the agent could, and nothing else. Modes, times and symlinks
+//! travel along; what can't is left out and told. A transfer that was interrupted is repeated: what arrived is left
+//! as it is. Memory stays bounded however large the tree or a file is.
+
+mod archive;
+mod directory;
+mod export;
+mod host;
+mod import;
+mod into_archive;
+mod into_directory;
+mod source;
+
+use std::io::{self, Read};
+
+pub use export::{Destination, Existing, export};
+pub use import::import;
+pub use source::Source;
+
+/// How to tell that a file has arrived already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compare {
+    /// By size, time of modification and mode.
+    #[default]
+    Attributes,
+    /// By content.
+    Content,
+}
+
+/// What a transfer has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Files that were written.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Directories that were made.
+    pub directories: u64,
+    /// Symlinks that were made.
+    pub symlinks: u64,
+    /// Files and symlinks that were there already, as they are.
+    pub unchanged: u64,
+    /// What was left out since it can't travel: named pipes, sockets, devices.
+    pub skipped: u64,
+    /// What should have travelled and could not.
+    pub refused: u64,
+}
+
+/// Something that did not travel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its path within the transfer, escaped.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Is told how a transfer goes on.
+pub trait Watch {
+    /// Something was moved.
+    fn moved(&mut self, totals: &Totals);
+    /// Something was left out.
+    fn left_out(&mut self, left_out: &LeftOut);
+}
+
+/// Watches nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn moved(&mut self, _: &Totals) {}
+    fn left_out(&mut self, _: &LeftOut) {}
+}
+
+/// The count of a transfer, and who is told about it.
+struct Tally<'w> {
+    totals: Totals,
+    watch: &'w mut dyn Watch,
+}
+
+impl Tally<'_> {
+    fn count(&mut self, change: impl FnOnce(&mut Totals)) {
+        change(&mut self.totals);
+        self.watch.moved(&self.totals);
+    }
+
+    /// Something that can't travel, whoever asks.
+    fn skip(&mut self, path: impl ToString, reason: impl ToString) {
+        self.totals.skipped += 1;
+        self.watch.left_out(&LeftOut { path: path.to_string(), reason: reason.to_string() });
+    }
+
+    /// Something that should have travelled.
+    fn refuse(&mut self, path: impl ToString, reason: impl ToString) {
+        self.totals.refused += 1;
+        self.watch.left_out(&LeftOut { path: path.to_string(), reason: reason.to_string() });
+    }
+}
+
+/// How much of a file of this size is read at once.
+fn piece(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX).clamp(1, 256 << 10)
+}
+
+/// The hash of all that a stream holds.
+fn hash(stream: &mut dyn Read) -> io::Result<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(hasher.finalize()),
+            Ok(count) => hasher.update(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+    }
+}
+
+/// A stream whose bytes are counted as they pass.
+struct Counted<'a, 'w> {
+    from: &'a mut dyn Read,
+    tally: &'a mut Tally<'w>,
+}
+
+impl Read for Counted<'_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(buffer)?;
+        self.tally.count(|totals| totals.bytes += count as u64);
+        Ok(count)
+    }
+}

@@ -1,0 +1,91 @@
+//! What is imported: told apart by looking at it.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Where an import takes things from.
+pub enum Source<'a> {
+    /// A directory of the host.
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// How messages call it.
+        name: String,
+    },
+    /// A tar archive.
+    Archive {
+        /// Its bytes.
+        stream: Box<dyn Read + 'a>,
+        /// How messages call it.
+        name: String,
+    },
+}
+
+impl fmt::Debug for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Directory { name, .. } => f.debug_tuple("Directory").field(name).finish(),
+            Source::Archive { name, .. } => f.debug_tuple("Archive").field(name).finish(),
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    /// A directory or an archive of the host, whichever is there.
+    pub fn open(path: &Path) -> Result<Source<'static>> {
+        let name = path.display().to_string();
+        let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
+        let metadata = std::fs::metadata(path).map_err(failed)?;
+        if metadata.is_dir() {
+            return Ok(Source::Directory { path: path.to_owned(), name });
+        }
+        if !metadata.is_file() {
+            return Err(Error::Invalid(format!("`{name}` is neither a directory nor an archive")));
+        }
+        let file = File::open(path).map_err(failed)?;
+        Source::stream(BufReader::with_capacity(256 << 10, file), name)
+    }
+
+    /// An archive that is read from a stream.
+    pub fn stream(mut stream: impl Read + 'a, name: impl Into<String>) -> Result<Source<'a>> {
+        let name = name.into();
+        let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
+        let mut block = Vec::new();
+        (&mut stream).take(512).read_to_end(&mut block).map_err(failed)?;
+        check(&block, &name)?;
+        let stream: Box<dyn Read + 'a> = Box::new(Cursor::new(block).chain(stream));
+        Ok(Source::Archive { stream, name })
+    }
+}
+
+/// Judges the first block of what should be an archive.
+fn check(block: &[u8], name: &str) -> Result<()> {
+    let packed = [
+        (&[0x1f, 0x8b][..], "gzip -dc"),
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd -dc"),
+        (b"BZh", "bzip2 -dc"),
+        (&[0xfd, b'7', b'z', b'X', b'Z'], "xz -dc"),
+    ];
+    if let Some((_, unpack)) = packed.iter().find(|(magic, _)| block.starts_with(magic)) {
+        return Err(Error::Invalid(format!(
+            "`{name}` is compressed; unpack it on the way: {unpack} FILE | stead import - PREFIX"
+        )));
+    }
+    let zeros = block.len() == 512 && block.iter().all(|&byte| byte == 0);
+    let header = block.len() == 512 && is_header(block).unwrap_or(false);
+    if zeros || header { Ok(()) } else { Err(Error::Invalid(format!("`{name}` is no tar archive"))) }
+}
+
+/// Whether the header's checksum is right: old archives have no other mark.
+fn is_header(block: &[u8]) -> io::Result<bool> {
+    let header = tar::Header::from_byte_slice(block);
+    let sum = block.iter().enumerate().map(|(at, &byte)| {
+        // The sum is taken with blanks in its own place.
+        u32::from(if (148..156).contains(&at) { b' ' } else { byte })
+    });
+    Ok(header.cksum()? == sum.sum::<u32>())
+}

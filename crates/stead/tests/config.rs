@@ -1,0 +1,213 @@
+//! What a person is told about a `stead.toml`: the whole output is the expectation.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use stead::config::Config;
+
+fn check(text: &str) -> String {
+    match Config::parse(text, Path::new("stead.toml")) {
+        Ok(config) => {
+            let notes: Vec<_> = config.notes().iter().map(|note| format!("note: {note}")).collect();
+            format!("fine\n{}", notes.join("\n"))
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once_with_its_line() {
+    let text = r#"
+[database]
+url = "postgres://localhost/stead"
+durability = "fsat"
+
+[stores.code]
+kind = "physical"
+
+[stores.bucket]
+kind = "s3"
+bucket = "x"
+
+[stores.notes]
+kind = "virtul"
+
+[stores.more]
+kind = "virtual"
+namespace = ["a", ""]
+path = "x"
+
+[agents.coder]
+scope = "agents"
+color = "green"
+
+[[agents.coder.workspaces]]
+prefx = "/project"
+scope = "RO"
+store = "cod"
+
+[[agents.coder.workspaces]]
+prefix = "/a/../.."
+scope = "rw"
+store = "elsewhere"
+managed = "yes"
+protect = ["[a"]
+
+[[agents.coder.workspaces]]
+prefix = "/notes"
+scope = "rw"
+store = "notes"
+
+[[agents.coder.workspaces]]
+prefix = "notes/"
+scope = "ro"
+store = 7
+
+[agents.idle]
+description = "does nothing"
+
+[stors.x]
+kind = "memory"
+"#;
+    insta::assert_snapshot!(check(text), @r#"
+    stead.toml:3:7: PostgreSQL is not supported in this version; use a file: "sqlite:stead.db"
+    stead.toml:4:14: `fsat` is no durability; say `full` or `fast`
+    stead.toml:6:9: `stores.code` needs `path`: the directory, counted from this file
+    stead.toml:10:8: a Store of the kind `s3` is not supported in this version; use "physical", "virtual" or "memory"
+    stead.toml:14:8: `kind` can't be `virtul`; did you mean `virtual`?
+    stead.toml:18:19: a part of `namespace` is empty
+    stead.toml:19:1: `path` is no key of `stores.more`; it takes `kind` and `namespace`
+    stead.toml:22:9: `scope` can't be `agents`; did you mean `agent`?
+    stead.toml:23:1: `color` is no key of `agents.coder`; it takes `description`, `workspaces`, `scope`, `tools`, `idle_timeout`, `state` and `executor`
+    stead.toml:26:1: `prefx` is no key of `agents.coder.workspaces`; did you mean `prefix`?
+    stead.toml:27:9: `RO` is no Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)
+    stead.toml:28:9: there is no Store `cod`; did you mean `code`?
+    stead.toml:31:10: `/a/../..` climbs above `/`; paths start at `/` and can't leave it
+    stead.toml:33:9: there is no Store `elsewhere`; there are `code`, `bucket`, `notes` and `more`
+    stead.toml:34:11: `managed` has to be true or false, not text
+    stead.toml:35:12: `[a` is no glob: unclosed character class; missing ']'
+    stead.toml:43:10: two Workspaces have the prefix `/notes`, here and in line 38; give each its own
+    stead.toml:45:9: `store` has to be text, not a number
+    stead.toml:47:9: the agent `idle` has neither a Workspace nor an Executor; add [[agents.idle.workspaces]]
+    stead.toml:50:2: `stors` is no key of the file; did you mean `stores`?
+    "#);
+}
+
+#[test]
+fn what_is_no_toml_is_told_alone() {
+    insta::assert_snapshot!(check("[stores.code\nkind = \"physical\"\n\n[agents.coder]\nx = = 1\n"), @r#"
+    stead.toml:1:13: unclosed table, expected `]`
+    stead.toml:5:5: extra `=`, expected nothing
+    stead.toml:5:7: unexpected key or value, expected newline, `#`
+    "#);
+}
+
+#[test]
+fn what_has_no_effect_yet_is_named() {
+    let text = r#"
+[stores.code]
+kind = "memory"
+
+[agents.coder]
+scope = "hybrid"
+tools = ["read_file"]
+idle_timeout = "30m"
+
+[[agents.coder.workspaces]]
+prefix = "/project"
+scope = "rw"
+store = "code"
+managed = true
+quota = { bytes = "1GiB", files = 10000, file_bytes = "64MiB" }
+
+[agents.coder.state]
+enabled = true
+
+[agents.coder.executor]
+kind = "local"
+network = "none"
+limits = { memory = "1GiB" }
+
+[ttl]
+temp = 7
+
+[[organization]]
+path = "organizations/acme"
+
+[audit]
+enabled = true
+"#;
+    insta::assert_snapshot!(check(text), @r#"
+    fine
+    note: 6:1: `agents.coder.scope` has no effect in this version
+    note: 7:1: `agents.coder.tools` has no effect in this version
+    note: 8:1: `agents.coder.idle_timeout` has no effect in this version
+    note: 14:1: `agents.coder.workspaces.managed` has no effect in this version
+    note: 15:1: `agents.coder.workspaces.quota` has no effect in this version
+    note: 17:15: `agents.coder.state` has no effect in this version
+    note: 20:15: `agents.coder.executor` has no effect in this version
+    note: 25:2: `ttl` has no effect in this version
+    note: 28:3: `organization` has no effect in this version
+    note: 31:2: `audit` has no effect in this version
+    "#);
+}
+
+#[test]
+fn defaults_fill_what_is_not_written() {
+    let text = r#"
+[stores.notes]
+kind = "virtual"
+
+[stores.code]
+kind = "physical"
+path = "srv/code"
+
+[agents.coder]
+
+[[agents.coder.workspaces]]
+prefix = "notes"
+scope = "WRITE_ONLY"
+store = "notes"
+"#;
+    let config = Config::parse(text, Path::new("conf/stead.toml")).unwrap();
+    insta::assert_debug_snapshot!((&config.database, &config.stores, &config.agents), @r#"
+    (
+        DatabaseConfig {
+            path: "conf/.stead/stead.db",
+            durability: Full,
+        },
+        {
+            "code": Physical {
+                path: "conf/srv/code",
+            },
+            "notes": Virtual {
+                namespace: [
+                    "notes",
+                ],
+            },
+        },
+        {
+            "coder": AgentConfig {
+                description: None,
+                workspaces: [
+                    WorkspaceConfig {
+                        prefix: /notes,
+                        scope: WriteOnly,
+                        store: "notes",
+                        path: /,
+                        description: None,
+                        protect: None,
+                        scratch: [],
+                    },
+                ],
+            },
+        },
+    )
+    "#);
+    assert_eq!(config.state_directory(), Path::new("conf/.stead"));
+}
+
+#[test]
+fn an_empty_file_is_a_configuration_without_agents() {
+    assert_eq!(check(""), "fine\n");
+}

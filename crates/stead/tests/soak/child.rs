@@ -1,0 +1,92 @@
+//! Child processes: this very test program, started again for one task.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use crate::places::Kind;
+use crate::{crash, crowd, memory, narrow};
+
+const TASK: &str = "STEAD_SOAK_TASK";
+
+/// What a child is to do, and where.
+#[derive(Debug, Clone)]
+pub(crate) struct Task {
+    pub(crate) what: String,
+    pub(crate) kind: Kind,
+    pub(crate) directory: PathBuf,
+    pub(crate) number: u64,
+}
+
+impl Task {
+    pub(crate) fn new(what: &str, kind: Kind, directory: &Path, number: u64) -> Self {
+        Task { what: what.into(), kind, directory: directory.into(), number }
+    }
+
+    /// Starts a process for it.
+    pub(crate) fn start(&self) -> (Child, BufReader<ChildStdout>) {
+        let Task { what, kind, directory, number } = self;
+        let program = std::env::current_exe().unwrap();
+        let mut command = match (&**what, *number) {
+            // Limits and users are the shell's and the kernel's business.
+            ("narrow", 256) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\""]).arg(program);
+                shell
+            }
+            ("narrow", uid) => {
+                // The build directory may be closed to other users.
+                let copy = directory.join("program");
+                std::fs::copy(program, &copy).unwrap();
+                let mut other = Command::new(copy);
+                let id = u32::try_from(uid).unwrap();
+                other.uid(id).gid(id);
+                other
+            }
+            _ => Command::new(program),
+        };
+        let mut child = command
+            .args(["--ignored", "--exact", "child::the_child_process", "--nocapture"])
+            .env(TASK, format!("{what},{},{number},{}", kind.name(), directory.display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        (child, output)
+    }
+
+    fn given() -> Option<Task> {
+        let task = std::env::var(TASK).ok()?;
+        let mut parts = task.splitn(4, ',');
+        let (what, kind) = (parts.next()?.to_owned(), Kind::named(parts.next()?));
+        let (number, directory) = (parts.next()?.parse().ok()?, parts.next()?.into());
+        Some(Task { what, kind, directory, number })
+    }
+}
+
+/// Tells the parent something, in one piece.
+pub(crate) fn tell(line: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("\n>{line}\n").as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+/// What a child tells, until it ends.
+pub(crate) fn told(output: BufReader<ChildStdout>) -> impl Iterator<Item = String> {
+    output.lines().map_while(Result::ok).filter_map(|line| line.strip_prefix('>').map(str::to_owned))
+}
+
+#[test]
+#[ignore = "the other end of the tests here, which start it as a process of its own"]
+fn the_child_process() {
+    let task = Task::given().expect("started by one of the tests here");
+    match &*task.what {
+        "crash" => crash::child(&task),
+        "crowd" => crowd::child(&task),
+        "memory" => memory::child(&task),
+        "narrow" => narrow::child(&task),
+        other => panic!("no such task: {other}"),
+    }
+}

@@ -1,0 +1,74 @@
+//! The Stores under test, by name, so that a child process can open the same one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use stead_core::{Identity, Mount, Store, Vfs, VfsPath, Workspace};
+use stead_stores::{Database, DatabaseOptions, Durability, PhysicalOptions, PhysicalStore};
+
+/// Which kind of Store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Physical,
+    Virtual,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Physical => "physical",
+            Kind::Virtual => "virtual",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Self {
+        match name {
+            "physical" => Kind::Physical,
+            "virtual" => Kind::Virtual,
+            other => panic!("no such Store: {other}"),
+        }
+    }
+
+    /// Opens the Store of this kind that lies in a directory, with full durability.
+    pub(crate) fn open(self, directory: &Path) -> Arc<dyn Store> {
+        match self {
+            Kind::Physical => {
+                let root = directory.join("root");
+                std::fs::create_dir_all(&root).unwrap();
+                let options = PhysicalOptions {
+                    durability: Durability::Full,
+                    ..PhysicalOptions::new(directory.join("state"))
+                };
+                Arc::new(PhysicalStore::open(&root, options).unwrap())
+            }
+            Kind::Virtual => {
+                let options = DatabaseOptions { durability: Durability::Full, ..DatabaseOptions::default() };
+                let database = Database::open(&directory.join("stead.db"), options).unwrap();
+                Arc::new(database.store(["soak"]).unwrap())
+            }
+        }
+    }
+}
+
+/// A door with one READ_WRITE Workspace at `/`.
+pub(crate) fn door(store: Arc<dyn Store>, agent: &str) -> Vfs {
+    door_at("/", store, agent)
+}
+
+/// A door with one READ_WRITE Workspace.
+pub(crate) fn door_at(prefix: &str, store: Arc<dyn Store>, agent: &str) -> Vfs {
+    let scope = stead_core::AccessScope::ReadWrite;
+    let workspace = Workspace::new(VfsPath::parse(prefix).unwrap(), scope, Mount::new(store));
+    Vfs::builder(Identity::agent(agent)).workspace(workspace).build().unwrap()
+}
+
+/// Whether the long forms are wanted.
+pub(crate) fn long() -> bool {
+    std::env::var_os("STEAD_TEST_LONG").is_some()
+}
+
+/// Checks everything that a Store can check of itself.
+pub(crate) fn verified(store: &dyn Store) {
+    let found = store.verify(&mut |_| ()).unwrap();
+    assert_eq!(found.problems, [""; 0]);
+}

@@ -1,0 +1,392 @@
+//! Trees on their way into a stead and out of it again.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use stead::transfer::{Compare, Destination, Existing, LeftOut, Source, Totals, Watch, export, import};
+use stead::vfs::{ListPage, Vfs};
+use stead::{AccessScope, ErrorKind, MemoryStore, Stead};
+
+/// Writes down what is left out.
+#[derive(Default)]
+struct Log(Vec<String>);
+
+impl Watch for Log {
+    fn moved(&mut self, _: &Totals) {}
+    fn left_out(&mut self, left_out: &LeftOut) {
+        self.0.push(format!("{}: {}", left_out.path, left_out.reason));
+    }
+}
+
+fn stead(scope: AccessScope) -> Stead {
+    let store = Arc::new(MemoryStore::new());
+    let all = AccessScope::ReadWrite;
+    Stead::builder("coder").workspace("/in", scope, &store).workspace("/all", all, &store).build().unwrap()
+}
+
+fn bring(vfs: &Vfs, source: Source<'_>, compare: Compare) -> (Totals, Vec<String>) {
+    let mut log = Log::default();
+    let totals = import(vfs, source, "/in/tree", compare, &mut log).unwrap();
+    (totals, log.0)
+}
+
+fn take(vfs: &Vfs, to: Destination<'_>, existing: Existing) -> (Totals, Vec<String>) {
+    let mut log = Log::default();
+    let totals = export(vfs, "/in/tree", to, existing, Compare::Attributes, &mut log).unwrap();
+    (totals, log.0)
+}
+
+/// A tree with everything that travels.
+fn tree(at: &Path) {
+    fs::create_dir_all(at.join("src/deep/er")).unwrap();
+    fs::create_dir(at.join("empty")).unwrap();
+    fs::write(at.join("README.md"), "hello\n").unwrap();
+    fs::write(at.join("src/run.sh"), "#!/bin/sh\n").unwrap();
+    fs::write(at.join("src/deep/er/caf\u{e9}"), "x").unwrap();
+    fs::write(at.join("large"), (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect::<Vec<_>>()).unwrap();
+    fs::write(at.join("none"), "").unwrap();
+    fs::write(at.join(format!("{}.txt", "long".repeat(40))), "long").unwrap();
+    symlink("README.md", at.join("link")).unwrap();
+    symlink("/nowhere/".to_owned() + &"far/".repeat(40), at.join("src/away")).unwrap();
+    fs::set_permissions(at.join("src/run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    fs::File::open(at.join("README.md")).unwrap().set_modified(old).unwrap();
+    fs::File::open(at.join("src/deep")).unwrap().set_modified(old).unwrap();
+    fs::set_permissions(at.join("empty"), fs::Permissions::from_mode(0o500)).unwrap();
+}
+
+/// Every path with its mode, time and content.
+fn shape(at: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![at.to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let attr = path.symlink_metadata().unwrap();
+            let below = path.strip_prefix(at).unwrap().display().to_string();
+            let what = if attr.is_dir() {
+                open.push(path.clone());
+                "directory".to_owned()
+            } else if attr.is_symlink() {
+                found.push(format!("{below} -> {}", fs::read_link(&path).unwrap().display()));
+                continue;
+            } else {
+                format!(
+                    "{:x?}",
+                    fs::read(&path)
+                        .unwrap()
+                        .iter()
+                        .fold(7_u64, |sum, &b| sum.wrapping_mul(31) + u64::from(b))
+                )
+            };
+            found.push(format!("{below} {:o} {}.{:09} {what}", attr.mode(), attr.mtime(), attr.mtime_nsec()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_directory_comes_back_as_it_went_in() {
+    let host = tempfile::tempdir().unwrap();
+    let (from, to) = (host.path().join("from"), host.path().join("to"));
+    tree(&from);
+    let stead = stead(AccessScope::ReadWrite);
+    let (totals, log) = bring(stead.vfs(), Source::open(&from).unwrap(), Compare::Attributes);
+    assert_eq!((totals.files, totals.directories, totals.symlinks), (6, 4, 2));
+    assert_eq!(totals.bytes, 12_000_000 + 6 + 10 + 1 + 4);
+    assert_eq!(log, [""; 0]);
+    let (out, log) = take(stead.vfs(), Destination::at(&to), Existing::Refuse);
+    assert_eq!((out.files, out.bytes, log.len()), (6, totals.bytes, 0));
+    assert_eq!(shape(&to), shape(&from));
+}
+
+#[test]
+fn an_archive_comes_back_as_it_went_in() {
+    let host = tempfile::tempdir().unwrap();
+    let (from, archive, to) = (host.path().join("from"), host.path().join("a.tar"), host.path().join("to"));
+    tree(&from);
+    let first = stead(AccessScope::ReadWrite);
+    bring(first.vfs(), Source::open(&from).unwrap(), Compare::Attributes);
+    take(first.vfs(), Destination::at(&archive), Existing::Refuse);
+    let mut streamed = Vec::new();
+    take(first.vfs(), Destination::Stream(Box::new(&mut streamed)), Existing::Refuse);
+    assert_eq!(streamed, fs::read(&archive).unwrap());
+
+    let second = stead(AccessScope::ReadWrite);
+    let (totals, log) = bring(second.vfs(), Source::open(&archive).unwrap(), Compare::Attributes);
+    assert_eq!((totals.files, totals.directories, totals.symlinks, log.len()), (6, 4, 2, 0));
+    take(second.vfs(), Destination::at(&to), Existing::Refuse);
+    assert_eq!(shape(&to), shape(&from));
+    let (again, _) = bring(second.vfs(), Source::stream(&*streamed, "-").unwrap(), Compare::Attributes);
+    assert_eq!((again.files, again.unchanged), (0, 8));
+}
+
+#[test]
+fn what_has_arrived_is_not_moved_again() {
+    let host = tempfile::tempdir().unwrap();
+    let (from, to) = (host.path().join("from"), host.path().join("to"));
+    tree(&from);
+    let stead = stead(AccessScope::ReadWrite);
+    let store = stead.vfs();
+    bring(store, Source::open(&from).unwrap(), Compare::Attributes);
+    let before = store.stat("/in/tree/src").unwrap();
+    let (again, _) = bring(store, Source::open(&from).unwrap(), Compare::Attributes);
+    assert_eq!(again, Totals { unchanged: 8, ..Totals::default() });
+    assert_eq!(store.stat("/in/tree/src").unwrap(), before);
+
+    fs::write(from.join("src/run.sh"), "#!/bin/sh\necho\n").unwrap();
+    let (some, _) = bring(store, Source::open(&from).unwrap(), Compare::Attributes);
+    assert_eq!((some.files, some.bytes, some.unchanged), (1, 15, 7));
+
+    take(store, Destination::at(&to), Existing::Refuse);
+    let (again, _) = take(store, Destination::at(&to), Existing::Replace);
+    assert_eq!((again.files, again.symlinks, again.unchanged), (0, 0, 8));
+    assert_eq!(shape(&to), shape(&from));
+}
+
+#[test]
+fn content_is_compared_where_attributes_are_not_trusted() {
+    let host = tempfile::tempdir().unwrap();
+    let from = host.path().join("from");
+    tree(&from);
+    let stead = stead(AccessScope::ReadWrite);
+    bring(stead.vfs(), Source::open(&from).unwrap(), Compare::Attributes);
+    // The same size and time, another content.
+    let attr = fs::metadata(from.join("README.md")).unwrap();
+    fs::write(from.join("README.md"), "HELLO\n").unwrap();
+    fs::File::open(from.join("README.md")).unwrap().set_modified(attr.modified().unwrap()).unwrap();
+    // The same content, another time.
+    fs::File::open(from.join("large")).unwrap().set_modified(attr.modified().unwrap()).unwrap();
+    let (unseen, _) = bring(stead.vfs(), Source::open(&from).unwrap(), Compare::Content);
+    assert_eq!((unseen.files, unseen.unchanged), (1, 7));
+    assert_eq!(stead.vfs().read("/in/tree/README.md").unwrap().bytes, b"HELLO\n");
+    assert_eq!(
+        stead.vfs().stat("/in/tree/large").unwrap().modified,
+        stead.vfs().stat("/in/tree/README.md").unwrap().modified
+    );
+}
+
+#[test]
+fn a_workspace_that_cannot_be_read_takes_things_in() {
+    let host = tempfile::tempdir().unwrap();
+    tree(&host.path().join("from"));
+    let stead = stead(AccessScope::WriteOnly);
+    for _ in 0..2 {
+        let (totals, _) =
+            bring(stead.vfs(), Source::open(&host.path().join("from")).unwrap(), Compare::Content);
+        assert_eq!((totals.files, totals.unchanged), (6, 0));
+    }
+    assert_eq!(stead.vfs().read("/all/tree/README.md").unwrap().bytes, b"hello\n");
+}
+
+#[test]
+fn nothing_goes_where_nothing_may_be_written() {
+    let host = tempfile::tempdir().unwrap();
+    let stead = stead(AccessScope::ReadOnly);
+    let source = Source::open(host.path()).unwrap();
+    let denied = import(stead.vfs(), source, "/in", Compare::Attributes, &mut Log::default()).unwrap_err();
+    assert_eq!(denied.kind(), ErrorKind::Denied);
+    assert!(denied.to_string().contains("READ_ONLY: writing is not allowed there"));
+}
+
+#[test]
+fn what_cannot_travel_is_told() {
+    let host = tempfile::tempdir().unwrap();
+    let from = host.path();
+    fs::create_dir_all(from.join(".git/hooks")).unwrap();
+    fs::create_dir(from.join(".stead")).unwrap();
+    fs::write(from.join(".git/hooks/pre-commit"), "evil").unwrap();
+    fs::write(from.join(".git/HEAD"), "ref").unwrap();
+    fs::write(from.join("a\nb"), "x").unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(from.join("socket")).unwrap();
+    let stead = stead(AccessScope::ReadWrite);
+    stead.vfs().write("/in/tree/.git/HEAD/x", "a directory where a file should be").unwrap();
+    let (totals, log) = bring(stead.vfs(), Source::open(from).unwrap(), Compare::Attributes);
+    insta::assert_snapshot!(log.join("\n"), @r#"
+    /in/tree/.git/HEAD: a directory is there, and no file
+    /in/tree/.git/hooks/pre-commit: `/in/tree/.git/hooks/pre-commit` is protected in the Workspace `/in` and read-only for agents; ask the person who runs it to change it
+    /in/tree/.stead: it is a state directory of Stead's own
+    /in/tree/a\u{a}b: no path can hold this name
+    /in/tree/socket: it is no file, directory or symlink
+    "#);
+    assert_eq!((totals.skipped, totals.refused), (2, 3));
+}
+
+fn archive(build: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    build(&mut builder);
+    builder.into_inner().unwrap()
+}
+
+/// Adds an entry whose name is written as it is, however hostile.
+fn raw(builder: &mut tar::Builder<Vec<u8>>, kind: tar::EntryType, name: &str, link: &str, content: &str) {
+    let mut header = tar::Header::new_gnu();
+    header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+    header.set_link_name_literal(link).unwrap();
+    header.set_entry_type(kind);
+    header.set_mode(0o4755);
+    header.set_size(content.len() as u64);
+    header.set_cksum();
+    builder.append(&header, content.as_bytes()).unwrap();
+}
+
+#[test]
+fn a_hostile_archive_stays_where_it_is_put() {
+    use tar::EntryType::{Char, Directory, Link, Regular, Symlink};
+    let stead = stead(AccessScope::ReadWrite);
+    let hostile = archive(|tar| {
+        raw(tar, Regular, "/etc/passwd", "", "root");
+        raw(tar, Regular, "../../all/escaped", "", "x");
+        raw(tar, Regular, "a/../../escaped", "", "x");
+        raw(tar, Symlink, "door", "/all", "");
+        raw(tar, Regular, "door/escaped", "", "x");
+        raw(tar, Directory, "door", "", "");
+        raw(tar, Directory, "door/escaped-too/", "", "");
+        raw(tar, Regular, "file", "", "x");
+        raw(tar, Regular, "file/below", "", "x");
+        raw(tar, Link, "hard", "file", "");
+        raw(tar, Char, "device", "", "");
+        raw(tar, Regular, "tab\there", "", "x");
+        raw(tar, Regular, "suid", "", "x");
+        raw(tar, Regular, "file", "", "twice");
+    });
+    let (totals, log) = bring(stead.vfs(), Source::stream(&*hostile, "-").unwrap(), Compare::Attributes);
+    insta::assert_snapshot!(log.join("\n"), @r#"
+    /etc/passwd: its path is absolute
+    ../../all/escaped: its path climbs with `..`
+    a/../../escaped: its path climbs with `..`
+    /in/tree/door: a symlink is there already
+    /in/tree/door: a symlink is there already
+    /in/tree/door: a symlink is there already
+    /in/tree/file: a file is there, and no directory
+    hard: it is a hard link, which a Workspace can't hold
+    device: it is no file, directory or symlink
+    tab\u{9}here: no path can hold this name
+    "#);
+    assert_eq!(totals.skipped, 1);
+    let names = |path: &str| {
+        let listed = stead.vfs().list(path, &ListPage::all()).unwrap();
+        listed.entries.iter().map(|entry| entry.name.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names("/all"), "tree");
+    assert_eq!(names("/in/tree"), "door file suid");
+    assert_eq!(stead.vfs().read("/in/tree/file").unwrap().bytes, b"twice");
+    assert_eq!(stead.vfs().stat("/in/tree/suid").unwrap().mode, 0o755);
+}
+
+#[test]
+fn an_archive_leads_through_no_symlink_that_is_there() {
+    let stead = stead(AccessScope::ReadWrite);
+    stead.vfs().mkdir("/in/tree", stead::store::Parents::Create).unwrap();
+    stead.vfs().symlink("/in/tree/door", "/all").unwrap();
+    let hostile = archive(|tar| raw(tar, tar::EntryType::Regular, "door/escaped", "", "x"));
+    let (_, log) = bring(stead.vfs(), Source::stream(&*hostile, "-").unwrap(), Compare::Attributes);
+    assert_eq!(log, ["/in/tree/door: a symlink is there, and no directory"]);
+    assert!(!stead.vfs().exists("/all/escaped").unwrap());
+}
+
+#[test]
+fn what_is_no_archive_is_told_from_one() {
+    let refused = |bytes: &[u8]| Source::stream(bytes, "x").unwrap_err().to_string();
+    assert_eq!(refused(b"hello"), "`x` is no tar archive");
+    assert_eq!(refused(&[b'a'; 600]), "`x` is no tar archive");
+    assert!(refused(&[0x1f, 0x8b, 8]).contains("gzip -dc FILE | stead import - PREFIX"));
+    assert!(Source::stream(&[0; 1024][..], "x").is_ok());
+}
+
+#[test]
+fn half_a_file_is_no_file() {
+    for size in [10, 20 << 20] {
+        let whole = archive(|tar| raw(tar, tar::EntryType::Regular, "file", "", &"x".repeat(size)));
+        let stead = stead(AccessScope::ReadWrite);
+        let source = Source::stream(&whole[..512 + size * 9 / 10], "x").unwrap();
+        let error = import(stead.vfs(), source, "/in", Compare::Attributes, &mut Log::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(!stead.vfs().exists("/in/file").unwrap());
+    }
+}
+
+#[test]
+fn an_export_writes_through_no_symlink_of_the_host() {
+    let host = tempfile::tempdir().unwrap();
+    let (to, outside) = (host.path().join("to"), host.path().join("outside"));
+    fs::create_dir_all(&to).unwrap();
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "keep").unwrap();
+    let stead = stead(AccessScope::ReadWrite);
+    stead.vfs().write("/in/tree/directory/x", "1").unwrap();
+    stead.vfs().write("/in/tree/file", "2").unwrap();
+    stead.vfs().write("/in/tree/taken", "3").unwrap();
+    symlink(&outside, to.join("directory")).unwrap();
+    symlink(outside.join("file"), to.join("file")).unwrap();
+    fs::create_dir(to.join("taken")).unwrap();
+
+    let full = export(
+        stead.vfs(),
+        "/in/tree",
+        Destination::at(&to),
+        Existing::Refuse,
+        Compare::Attributes,
+        &mut Log::default(),
+    );
+    assert_eq!(full.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    let (totals, log) = take(stead.vfs(), Destination::at(&to), Existing::Replace);
+    assert_eq!((totals.files, totals.refused), (1, 2));
+    insta::assert_snapshot!(log.join("\n"), @r#"
+    /in/tree/directory: something that is no directory is at the destination, and stays there
+    /in/tree/taken: a directory is at the destination, and stays there
+    "#);
+    assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "keep");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    assert!(to.join("file").symlink_metadata().unwrap().is_file());
+    assert_eq!(fs::read_to_string(to.join("file")).unwrap(), "2");
+}
+
+#[test]
+fn an_archive_is_whole_or_not_there() {
+    let host = tempfile::tempdir().unwrap();
+    let archive = host.path().join("a.tar");
+    fs::write(&archive, "mine").unwrap();
+    let stead = stead(AccessScope::ReadWrite);
+    stead.vfs().write("/in/tree/file", "2").unwrap();
+    let refused = export(
+        stead.vfs(),
+        "/in/tree",
+        Destination::at(&archive),
+        Existing::Refuse,
+        Compare::Attributes,
+        &mut Log::default(),
+    );
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(fs::read_to_string(&archive).unwrap(), "mine");
+    take(stead.vfs(), Destination::at(&archive), Existing::Replace);
+    assert!(fs::read(&archive).unwrap().len() > 1024);
+    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn nested_workspaces_are_met_under_their_own_scope() {
+    let (outer, inner) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
+    let stead = Stead::builder("coder")
+        .workspace("/in", AccessScope::ReadWrite, &outer)
+        .workspace("/in/tree/box", AccessScope::WriteOnly, &inner)
+        .build()
+        .unwrap();
+    let host = tempfile::tempdir().unwrap();
+    let (from, to) = (host.path().join("from"), host.path().join("to"));
+    fs::create_dir_all(from.join("box")).unwrap();
+    for name in ["a", "box/b", "c"] {
+        fs::write(from.join(name), name).unwrap();
+    }
+    let (totals, log) = bring(stead.vfs(), Source::open(&from).unwrap(), Compare::Attributes);
+    assert_eq!((totals.files, log.len()), (3, 0));
+    let (totals, log) = take(stead.vfs(), Destination::at(&to), Existing::Refuse);
+    assert_eq!((totals.files, totals.skipped), (2, 1));
+    assert!(log[0].contains("WRITE_ONLY: reading is not allowed there"), "{log:?}");
+    assert!(!to.join("box/b").exists());
+}
