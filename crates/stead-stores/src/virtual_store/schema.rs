@@ -86,7 +86,11 @@ fn make_scratch(conn: &Connection) -> Result<()> {
 
 fn migrate(conn: &Connection) -> Result<()> {
     check(conn)?;
-    conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4000;")?;
+    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if !["wal", "memory"].contains(&&*mode) {
+        return Err(StoreError::Unsupported("a database can't be shared safely on this file system").into());
+    }
+    conn.execute_batch("PRAGMA wal_autocheckpoint = 4000")?;
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let migrated = check(conn).and_then(|format| {
         for migration in &MIGRATIONS[format..] {
