@@ -85,8 +85,12 @@ fn calls(data: &Path, effort: Effort) -> Result<Table> {
         let vfs = Vfs::builder(Identity::agent("bench")).workspace(workspace).build()?;
         let ways = [Way::Store(&ours), Way::Door(vfs)];
         ways.iter().try_for_each(|way| way.fill(&ours))?;
-        let operations: [(&str, fn(&Way<'_>, usize) -> Result); 3] =
-            [("stat", Way::stat), ("read", Way::read), ("overwrite", Way::write)];
+        type Call = fn(&Way<'_>, usize) -> Result;
+        let operations: [(&str, Call); 3] = [
+            ("stat", |way, number| way.stat(number)),
+            ("read", |way, number| way.read(number)),
+            ("overwrite", |way, number| way.write(number)),
+        ];
         for (operation, call) in operations {
             let measured = in_turns(&ways, effort.rounds(), |way, _| {
                 let sample =
