@@ -3,6 +3,8 @@
 //!
 //! The loops are short here and long with `cargo xtask test --long`.
 
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
 mod child;
 mod crash;
 mod crowd;
