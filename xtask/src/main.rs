@@ -1,3 +1,47 @@
-//! Chores.
+//! What people and CI run on this repository: `cargo xtask check`, `cargo xtask test`, `cargo xtask bench`.
 
-fn main() {}
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+use std::process::ExitCode;
+
+mod bench;
+mod boundary;
+mod check;
+mod host;
+mod needs;
+mod sections;
+mod test;
+
+const USAGE: &str = "\
+cargo xtask check                             formatting, lints, boundaries, documentation
+cargo xtask test [--long]                     all tests; --long repeats the loops more often
+cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write puts the tables into docs/benchmarks.md";
+
+/// What an xtask answers: nothing, or a sentence on what went wrong.
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let arguments = std::env::args().skip(1).collect::<Vec<_>>();
+    match dispatch(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Result {
+    let arguments = arguments.iter().map(String::as_str).collect::<Vec<_>>();
+    match &*arguments {
+        ["check"] => check::run(),
+        ["test"] => test::run(test::Length::Short),
+        ["test", "--long"] => test::run(test::Length::Long),
+        ["bench", options @ ..] => bench::run(options),
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => Err(format!("`{}` is none of these:\n{USAGE}", arguments.join(" ")).into()),
+    }
+}

@@ -7,19 +7,33 @@ use std::sync::Arc;
 use stead_core::store::Version;
 use stead_core::testkit::{Snapshot, model_run, snapshot_of};
 use stead_core::{Store, store_suite};
-use stead_stores::{Database, DatabaseOptions, Durability, MemoryStore, VirtualStore};
+use stead_stores::{
+    Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, VirtualStore,
+};
 use tempfile::TempDir;
 
 fn virtual_store() -> (Arc<VirtualStore>, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     // Durability is for power cuts, which no test here has; the kill tests run with all of it.
-    let options = DatabaseOptions { durability: Durability::Fast };
+    let options = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
     let database = Database::open(directory.path().join("stead.db"), options).unwrap();
     (Arc::new(database.store(["suite"]).unwrap()), directory)
 }
 
+fn physical_store() -> (Arc<PhysicalStore>, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let options = PhysicalOptions {
+        durability: Durability::Fast,
+        ..PhysicalOptions::new(directory.path().join("state"))
+    };
+    (Arc::new(PhysicalStore::open(&root, options).unwrap()), directory)
+}
+
 store_suite!(memory, || Arc::new(MemoryStore::new()));
 store_suite!(on_sqlite, virtual_store);
+store_suite!(on_disk, physical_store);
 
 /// How many runs there are, and how many steps each has.
 fn effort() -> (u64, usize) {
@@ -31,6 +45,15 @@ fn memory_agrees_with_the_model() {
     let (runs, steps) = effort();
     for seed in 0..runs {
         model_run(Arc::new(MemoryStore::new()), seed, steps, |_| ());
+    }
+}
+
+#[test]
+fn a_directory_agrees_with_the_model() {
+    let (runs, steps) = effort();
+    for seed in 200..200 + runs {
+        let (store, _directory) = physical_store();
+        model_run(store, seed, steps, |_| ());
     }
 }
 

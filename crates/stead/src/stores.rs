@@ -86,7 +86,7 @@ impl<'c> Stores<'c> {
             if database.path.starts_with(self.config.state_directory()) {
                 self.make_state().map_err(no_state)?;
             }
-            let options = DatabaseOptions { durability: database.durability };
+            let options = DatabaseOptions { durability: database.durability, ..DatabaseOptions::default() };
             self.database = Some(Database::open(&database.path, options)?);
         }
         Ok(self.database.as_ref().expect("it was opened just now"))

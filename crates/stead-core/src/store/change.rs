@@ -289,7 +289,7 @@ pub struct Applied {
 pub struct Outcome {
     /// What is there now; `None` where nothing is.
     pub attr: Option<Attr>,
-    /// The state a file was in before it was written, appended to or edited.
+    /// The state a file was in before it was written, appended to, edited or given other attributes.
     pub before: Option<VersionTag>,
     /// Whether something new came to be.
     pub created: bool,

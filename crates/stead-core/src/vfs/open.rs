@@ -258,6 +258,7 @@ impl OpenFile {
             let operation = self.vfs.act("open");
             self.node.store.apply(Change { operation, steps: vec![step] })?;
             state.content = self.node.store.open(&at)?;
+            self.vfs.shared.seen.forget(&self.path);
             Ok(())
         };
         commit().map_err(|cause| self.failed(cause))

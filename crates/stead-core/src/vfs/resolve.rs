@@ -132,7 +132,7 @@ impl Vfs {
             match call(&spot).map_err(Into::into) {
                 Ok(value) => return Ok((value, spot)),
                 Err(Stop::Store(StoreError::Link(hit))) => links.follow(&spot, &hit)?,
-                Err(Stop::Store(cause)) => return Err(spot.failed(cause)),
+                Err(Stop::Store(cause)) => return Err(links.failed(cause)),
                 Err(Stop::Door(error)) => return Err(error),
             }
         }
@@ -154,7 +154,7 @@ impl Vfs {
             match call(&spot) {
                 Ok(value) => return Ok((value, spot.path)),
                 Err(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
-                Err(cause) => return Err(spot.failed(cause)),
+                Err(cause) => return Err(links.failed(cause)),
             }
         }
     }
@@ -194,6 +194,11 @@ impl Links {
             Err(Error::Outside { .. }) if self.hops > 0 => Err(self.leads_outside()),
             judged => judged,
         }
+    }
+
+    /// A Store's answer, about the path that was asked for: where a symlink on the way leads may be a path of the host.
+    pub(super) fn failed(&self, cause: StoreError) -> Error {
+        Error::Store { path: self.asked.clone(), cause }
     }
 
     fn leads_outside(&self) -> Error {

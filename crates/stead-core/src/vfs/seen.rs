@@ -49,6 +49,14 @@ impl Seen {
         }
     }
 
+    /// The caller put something else there itself: whatever it knew is no longer what counts.
+    pub(super) fn forget(&self, path: &VfsPath) {
+        let mut memory = self.0.lock();
+        if memory.tags.remove(path).is_some() {
+            memory.order.retain(|known| known != path);
+        }
+    }
+
     /// The state that the caller last knew.
     pub(super) fn tag(&self, path: &VfsPath) -> Option<VersionTag> {
         self.0.lock().tags.get(path).copied()
@@ -70,6 +78,16 @@ mod tests {
         assert_eq!(seen.tag(&path(1)), Some(VersionTag(1)));
         assert_eq!(seen.0.lock().tags.len(), CAPACITY);
         assert_eq!(seen.0.lock().order.len(), CAPACITY);
+    }
+
+    #[test]
+    fn what_is_forgotten_takes_no_place() {
+        let seen = Seen::default();
+        let path = VfsPath::parse("/a").unwrap();
+        seen.note(&path, VersionTag(1));
+        seen.forget(&path);
+        assert_eq!(seen.tag(&path), None);
+        assert!(seen.0.lock().order.is_empty());
     }
 
     #[test]

@@ -350,7 +350,9 @@ impl Vfs {
         let path = path.into_path()?;
         let (written, _) = self.at(&path, Access::Write, |spot| {
             let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
-            self.change(spot, "set_attributes", step).map(|(_, written)| written)
+            let (outcome, written) = self.change(spot, "set_attributes", step)?;
+            self.advance_seen(spot, &outcome);
+            Ok::<_, StoreError>(written)
         })?;
         Ok(written)
     }
@@ -558,6 +560,9 @@ impl<'a> Batch<'a> {
             };
             Error::Store { path, cause }
         })?;
+        for path in &self.paths {
+            self.vfs.shared.seen.forget(path);
+        }
         let done = self.paths.into_iter().zip(&applied.outcomes);
         Ok(done.map(|(path, outcome)| written(path, outcome, &applied, id)).collect())
     }

@@ -94,10 +94,11 @@ fn open_piece(below: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Host<OwnedFd
     patiently(|| rustix::fs::openat2(below, path, flags, Mode::empty(), CONFINED))
 }
 
-/// Makes a file that was not there, for reading and writing.
+/// Makes a file that was not there, for reading and writing. Only in Stead's own directories, which nobody else enters:
+/// so it may have the mode right away that most files end up with.
 pub(super) fn create(dir: BorrowedFd<'_>, name: &[u8]) -> Host<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::RUSR | Mode::WUSR;
+    let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
     patiently(|| rustix::fs::openat(dir, name, flags, mode)).map(File::from)
 }
 
@@ -230,7 +231,8 @@ pub(super) fn entries(dir: impl AsFd, mut each: impl FnMut(&[u8], Option<Kind>))
     let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
     let mut reading = RawDir::new(dir, &mut buffer);
     while let Some(entry) = reading.next() {
-        let entry = entry?;
+        // A directory that may be entered but not listed was opened as a mere handle.
+        let entry = entry.map_err(|error| if error == Errno::BADF { Errno::ACCESS } else { error })?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
             each(name, kind(entry.file_type()));

@@ -1,16 +1,18 @@
 //! The Physical Store: a directory of the host.
 //!
 //! The host's file system is the truth, and other programs may change it at any time. Three things follow. Nothing is
-//! reached by a path that the host resolves on its own: every call starts at a directory handle ([`host`], [`root`],
-//! [`spot`]). Nothing is overwritten in sight: new content is made in the [`workshop`] and put into place by a rename,
-//! and what was displaced is looked at before it is let go ([`act`]). And what takes more than one system call is
-//! written into a [`journal`] first, so that whoever opens the directory next can take it back.
+//! reached by a path that the host resolves on its own: every call starts at a directory handle (`host`, `root`,
+//! `spot`). Nothing is overwritten in sight: new content is made in the `workshop` and put into place by a rename,
+//! and what was displaced is looked at before it is let go (`act`). And what takes more than one system call is
+//! written into a `journal` first, so that whoever opens the directory next can take it back.
 //!
 //! Reads take no lock. They see every file whole; of a change with several steps, or one that writes into a file where
 //! it is, they may see a part while it is being made.
 
 #[cfg(target_os = "linux")]
 mod act;
+#[cfg(target_os = "linux")]
+mod build;
 #[cfg(target_os = "linux")]
 mod draft;
 #[cfg(target_os = "linux")]

@@ -186,8 +186,12 @@ impl Plan<'_> {
 
 /// Gives a file its old bytes and its old length back.
 pub(super) fn revert(file: &File, patch: &Patch, room: BorrowedFd<'_>, moment: Moment) -> StoreResult<()> {
+    let stat = host::stat(file).map_err(refused)?;
+    if stat.size > patch.old_length.max(patch.new_length) {
+        // Others have appended since, and were told that it is there.
+        return Ok(());
+    }
     if let Moment::Later { written } = moment {
-        let stat = host::stat(file).map_err(refused)?;
         let length = patch.old_length.min(patch.new_length)..=patch.old_length.max(patch.new_length);
         let ours = stat.modified.as_secs() <= written.as_secs() + OURS_FOR_SECONDS
             && (length.contains(&stat.size) || !patch.replaced.is_empty());

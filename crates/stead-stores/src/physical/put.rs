@@ -18,14 +18,18 @@ use crate::Durability;
 
 /// The largest file that is edited.
 const EDIT_LIMIT: u64 = 256 << 20;
+/// Up to so many bytes are written before it is known whether they are wanted.
+const LITTLE: usize = 64 << 10;
 /// How often a step starts over because another program took or freed the name.
 const TRIES: usize = 32;
 
 impl Act<'_> {
     pub(super) fn write(&mut self, at: &Place, content: Content, put: &Put) -> StoreResult<Outcome> {
         let mut spot = self.file_spot(at, Intent::Make, put.parents)?;
-        // A refusal is better before the content is written than after.
-        let there = self.file_at(&spot, put.expect)?;
+        // A refusal is better before the content is written than after, unless there is little to write.
+        let little = matches!(&content, Content::Bytes(bytes) if bytes.len() <= LITTLE)
+            && self.durability() == Durability::Fast;
+        let there = if little { None } else { self.file_at(&spot, put.expect)? };
         let mut temp = match content {
             Content::Bytes(bytes) => self.written(&bytes)?,
             Content::Sealed(sealed) => match drafted(sealed)? {
@@ -226,7 +230,9 @@ impl Act<'_> {
         self.own(&temp.file, &made, there, spot)?;
         // New content never inherits the right to run as someone else.
         let mode = put.mode.or(there.map(|there| there.mode)).unwrap_or(0o644) & 0o1777;
-        host::set_mode(&temp.file, mode).map_err(refused)?;
+        if mode != made.mode {
+            host::set_mode(&temp.file, mode).map_err(refused)?;
+        }
         host::set_modified(&temp.file, put.modified.unwrap_or_else(|| self.now())).map_err(refused)?;
         match there {
             Some(there) => self.swap(&mut temp.spot, made.ino, spot, there)?,
@@ -234,8 +240,8 @@ impl Act<'_> {
         }
         let now = host::stat(&temp.file).map_err(refused)?;
         self.store.nodes.note(now.ino, spot.path());
-        let before = there.map(Stat::tag);
-        Ok(Outcome { attr: Some(now.attr()), before, created: there.is_none(), replaced: 0 })
+        let (attr, before) = (Some(now.attr()), there.map(Stat::tag));
+        Ok(Outcome { attr, before, created: there.is_none(), replaced: 0 })
     }
 
     /// Puts something else from the room at a spot.
@@ -257,7 +263,7 @@ impl Act<'_> {
         let (dir, name) = self.store.parent(&spot.place)?;
         let stat = host::stat_at(dir.as_fd(), name).map_err(refused)?;
         self.store.nodes.note(stat.ino, spot.path());
-        Ok(Outcome { attr: Some(stat.attr()), before: None, created, replaced: 0 })
+        Ok(Outcome { attr: Some(stat.attr()), created, ..Outcome::default() })
     }
 
     /// Writes into the file at a spot, as planned by what it is now; `None` as plan changes no content.
@@ -288,12 +294,10 @@ impl Act<'_> {
                 })?;
             }
         }
-        if self.durability() == Durability::Full {
-            host::sync(&file).map_err(refused)?;
-        }
         let now = host::stat(&file).map_err(refused)?;
+        self.wrote(file)?;
         self.store.nodes.note(now.ino, spot.path());
-        Ok(Outcome { attr: Some(now.attr()), before: Some(stat.tag()), created: false, replaced: 0 })
+        Ok(Outcome { attr: Some(now.attr()), before: Some(stat.tag()), ..Outcome::default() })
     }
 
     /// Sets mode and time of what is open.

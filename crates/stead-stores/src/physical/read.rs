@@ -40,7 +40,7 @@ impl PhysicalStore {
         for _ in 0..REREADS {
             let bytes = read_all(&file, &stat, limit)?;
             let now = host::stat(&file).map_err(refused)?;
-            if now.tag() == stat.tag() {
+            if now == stat {
                 return Ok(Whole { attr: self.attr(&located, &stat), bytes });
             }
             stat = now;
@@ -129,7 +129,10 @@ impl OpenContent for OpenFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
-        fill(&self.file, offset, buffer)
+        // An append goes to the same file; whoever opened it before sees it as it was.
+        let left = usize::try_from(self.attr.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let wanted = left.min(buffer.len());
+        fill(&self.file, offset, &mut buffer[..wanted])
     }
 }
 

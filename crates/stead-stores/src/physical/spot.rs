@@ -137,11 +137,15 @@ impl PhysicalStore {
                 let full = node.to_vec();
                 Located { base: self.root.dir.clone(), full, start: 0, node: Some(place.from.0), depth }
             } else {
-                let base = root::enter(&self.root.dir, &node, How::Base).map_err(|error| match error {
-                    // A node that is a file stays one; anything else in its place means that it is gone.
-                    StoreError::Link(_) => StoreError::NotFound,
-                    error => error,
-                })?;
+                let base = match root::enter(&self.root.dir, &node, How::Base) {
+                    // The node itself may be what can't be entered; anything else in its place means that it is gone.
+                    Err(StoreError::Link(_) | StoreError::NotADirectory) => {
+                        let there = self.stat_place(&self.locate(&Place::node(place.from), Intent::Find)?)?;
+                        let gone = there.is_dir();
+                        return Err(if gone { StoreError::NotFound } else { StoreError::NotADirectory });
+                    }
+                    entered => entered?,
+                };
                 if host::stat(&base).map_err(refused)?.ino != place.from.0 {
                     return Err(StoreError::NotFound);
                 }
@@ -237,6 +241,10 @@ impl PhysicalStore {
                 let stat = dir.stat_at(name).map_err(refused)?;
                 located.check(&stat)?;
                 Err(LinkHit::at(0, hit.target))
+            }
+            Err(StoreError::NotADirectory) if located.node.is_some() => {
+                self.stat_place(located)?;
+                Err(StoreError::NotADirectory)
             }
             Err(error) => Err(error),
             Ok(dir) => {

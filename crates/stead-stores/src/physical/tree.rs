@@ -14,11 +14,7 @@ use crate::Durability;
 /// The names in a directory, with their kinds, in no order.
 pub(super) fn names(dir: &Dir) -> Host<Vec<(Box<[u8]>, Kind)>> {
     let mut names = Vec::new();
-    let mut unknown = false;
-    host::entries(dir, |name, kind| {
-        unknown |= kind.is_none();
-        names.push((name.into(), kind));
-    })?;
+    host::entries(dir, |name, kind| names.push((name.into(), kind)))?;
     let settle = |(name, kind): (Box<[u8]>, Option<Kind>)| {
         let kind = kind.or_else(|| dir.stat_at(&name).ok().map(|stat| stat.kind))?;
         Some((name, kind))

@@ -12,7 +12,6 @@ use super::database::{Shared, Volume};
 use super::fault::{Fault, Result};
 use super::queue::{Job, Verdict, Weight};
 use super::schema::{DIR_EPOCH, NEXT_NODE};
-use super::turn::PATIENCE;
 use crate::Durability;
 
 /// How many nodes are taken from the database's counter at once.
@@ -107,12 +106,14 @@ pub(super) fn commit(shared: &Shared, jobs: &[Arc<Job>]) -> Vec<Verdict> {
 }
 
 fn run(shared: &Shared, jobs: &[Arc<Job>], unpinned: &[i64]) -> StoreResult<Vec<Verdict>> {
-    let _turn = shared.turnstile.as_ref().map(|turnstile| turnstile.take(PATIENCE)).transpose()?;
+    let _turn =
+        shared.turnstile.as_ref().map(|turnstile| turnstile.take(shared.options.patience)).transpose()?;
     let mut writer = shared.writer.lock();
     let Writer { conn, lease } = &mut *writer;
     let staging = jobs.iter().all(|job| job.weight == Weight::Staging);
-    let _unsynced =
-        (staging && shared.durability == Durability::Full).then(|| Unsynced::new(conn)).transpose()?;
+    let _unsynced = (staging && shared.options.durability == Durability::Full)
+        .then(|| Unsynced::new(conn))
+        .transpose()?;
     let verdicts = transact(conn, lease, jobs, unpinned);
     if lease.fresh {
         // No commit has made it a plain lease: the counter is back where it was.

@@ -73,7 +73,10 @@ impl Script {
                 Act::Append(name, more)
             }
             (1, Some(content)) if content.starts_with(b"step ") && content.len() > 30 => {
-                let old = format!("step {} ", String::from_utf8_lossy(&content[5..]).split(' ').next().unwrap_or_default());
+                let old = format!(
+                    "step {} ",
+                    String::from_utf8_lossy(&content[5..]).split(' ').next().unwrap_or_default()
+                );
                 if content.windows(old.len()).filter(|window| *window == old.as_bytes()).count() != 1 {
                     return self.next();
                 }
@@ -133,9 +136,9 @@ impl Script {
     }
 }
 
-fn perform(vfs: &Vfs, directory: &str, act: Act) {
+fn perform(vfs: &Vfs, directory: &str, act: Act) -> stead_core::Result<()> {
     let at = |name: &str| format!("{directory}/{name}");
-    let done = match act {
+    match act {
         Act::Write(name, content) => vfs.write(at(&name), content).map(drop),
         Act::Stream(name, content) => {
             vfs.write_from(at(&name), &mut &content[..], &WriteOptions::new()).map(drop)
@@ -143,8 +146,8 @@ fn perform(vfs: &Vfs, directory: &str, act: Act) {
         Act::Append(name, content) => vfs.append(at(&name), content).map(drop),
         Act::Edit(name, old, new) => vfs.edit(at(&name), &old, &new, Occurrences::One).map(drop),
         Act::Patch(name, offset, content) => {
-            let file = vfs.open(at(&name), OpenOptions::write()).unwrap();
-            file.write_at(offset, &content).unwrap();
+            let file = vfs.open(at(&name), OpenOptions::write())?;
+            file.write_at(offset, &content)?;
             file.close()
         }
         Act::Rename(from, to) => vfs.rename(at(&from), at(&to), Overwrite::Replace).map(drop),
@@ -153,12 +156,11 @@ fn perform(vfs: &Vfs, directory: &str, act: Act) {
         Act::Batch(files) => {
             let mut batch = vfs.batch();
             for (name, content) in files {
-                batch.write(at(&name), content, &WriteOptions::new()).unwrap();
+                batch.write(at(&name), content, &WriteOptions::new())?;
             }
             batch.apply().map(drop)
         }
-    };
-    done.unwrap();
+    }
 }
 
 fn place(round: u64, thread: u64) -> String {
@@ -175,8 +177,10 @@ pub(crate) fn child(task: &Task) {
             scope.spawn(move || {
                 let mut script = Script::new(task.number, thread);
                 for step in 1.. {
-                    perform(&vfs, &directory, script.next());
-                    tell(&format!("{thread} {step}"));
+                    match perform(&vfs, &directory, script.next()) {
+                        Ok(()) => tell(&format!("{thread} {step}")),
+                        Err(error) => tell(&format!("failed at step {step} of thread {thread}: {error}")),
+                    }
                 }
             });
         }
@@ -244,6 +248,7 @@ fn killed_again_and_again(kind: Kind) {
             });
             for line in told(output) {
                 let _ = started.send(());
+                assert!(!line.starts_with("failed"), "round {round} {line}");
                 let (thread, step) = line.split_once(' ').unwrap();
                 acknowledged[thread.parse::<usize>().unwrap()] = step.parse().unwrap();
             }
@@ -280,7 +285,7 @@ fn a_script_is_the_same_every_time() {
     let mut script = Script::new(3, 1);
     for _ in 0..200 {
         let act = script.next();
-        perform(&vfs, "/r3/t1", act);
+        perform(&vfs, "/r3/t1", act).unwrap();
         assert_eq!(differs(&found(&vfs, "/r3/t1"), &script.files), None);
     }
 }

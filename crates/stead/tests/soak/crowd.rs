@@ -80,7 +80,8 @@ fn shared_by_many(kind: Kind) {
         vfs.mkdir(name, Parents::Create).unwrap();
     }
     let start = Instant::now();
-    let children: Vec<_> = (0..PROCESSES).map(|process| Task::new("crowd", kind, directory.path(), process).start()).collect();
+    let children: Vec<_> =
+        (0..PROCESSES).map(|process| Task::new("crowd", kind, directory.path(), process).start()).collect();
     let mut worst = 0_u64;
     for (mut child, output) in children {
         worst = told(output).map(|line| line.parse().unwrap()).fold(worst, u64::max);
@@ -95,7 +96,10 @@ fn shared_by_many(kind: Kind) {
     assert_eq!(logged.len() as u64, PROCESSES * THREADS * rounds());
     let mut kept = BTreeSet::new();
     for (process, thread) in all() {
-        assert!(counters.contains(&line(process, thread, rounds())), "an edit of p{process}t{thread} is lost");
+        assert!(
+            counters.contains(&line(process, thread, rounds())),
+            "an edit of p{process}t{thread} is lost"
+        );
         for round in 0..rounds() {
             let logged_line = format!("p{process}t{thread} {round} {}", "x".repeat(80));
             assert!(logged.contains(&*logged_line), "torn or lost: {logged_line}");

@@ -35,7 +35,10 @@ impl Kind {
             Kind::Physical => {
                 let root = directory.join("root");
                 std::fs::create_dir_all(&root).unwrap();
-                let options = PhysicalOptions { durability: Durability::Full, ..PhysicalOptions::new(directory.join("state")) };
+                let options = PhysicalOptions {
+                    durability: Durability::Full,
+                    ..PhysicalOptions::new(directory.join("state"))
+                };
                 Arc::new(PhysicalStore::open(&root, options).unwrap())
             }
             Kind::Virtual => {
@@ -49,8 +52,13 @@ impl Kind {
 
 /// A door with one READ_WRITE Workspace at `/`.
 pub(crate) fn door(store: Arc<dyn Store>, agent: &str) -> Vfs {
+    door_at("/", store, agent)
+}
+
+/// A door with one READ_WRITE Workspace.
+pub(crate) fn door_at(prefix: &str, store: Arc<dyn Store>, agent: &str) -> Vfs {
     let scope = stead_core::AccessScope::ReadWrite;
-    let workspace = Workspace::new(VfsPath::root(), scope, Mount::new(store));
+    let workspace = Workspace::new(VfsPath::parse(prefix).unwrap(), scope, Mount::new(store));
     Vfs::builder(Identity::agent(agent)).workspace(workspace).build().unwrap()
 }
 

@@ -2,6 +2,8 @@
 //!
 //! It is what a Store is compared with ([`model_run`]), and it is a Store itself ([`super::ModelStore`]).
 
+mod handles;
+mod moves;
 mod run;
 mod script;
 mod snapshot;
@@ -201,6 +203,8 @@ impl Tree {
                     }
                 },
                 Body::File(_) => return Err(StoreError::NotADirectory),
+                // A node that is a symlink itself is no directory to start from, whoever holds it.
+                Body::Symlink(_) if depth == 0 => return Err(StoreError::NotADirectory),
                 Body::Symlink(target) => return Err(LinkHit::at(depth, target.clone())),
             }
         }

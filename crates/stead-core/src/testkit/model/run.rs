@@ -7,20 +7,17 @@ use std::thread;
 
 use fastrand::Rng;
 
+use super::handles::{Drafting, Open};
 use super::script::{Author, Moment, Op};
-use super::{Body, Bytes, ROOT, Snapshot, Tree, snapshot_of};
+use super::{Body, ROOT, Snapshot, Tree, snapshot_of};
 use crate::clock::Timestamp;
 use crate::glob::PathGlobs;
 use crate::name::Name;
 use crate::search::{Grep, GrepQuery, Walk};
 use crate::store::{
-    Attr, Content, Draft, DraftOf, Kind, NodeId, OpenContent, Outcome, Page, Place, Put, Step, Store,
-    StoreError, StorePath, StoreResult, Version,
+    Attr, Kind, Outcome, Page, Place, Step, Store, StoreError, StorePath, StoreResult, Version,
 };
 use crate::testkit::suite::subject::change;
-
-/// How many files are open at once.
-const MAX_OPEN: usize = 5;
 
 /// Does `steps` random things to an empty Store and to the model, by path as tools do and by handle as a mounted file
 /// system does, and sees after each that both agree: on the answer, and on everything they hold.
@@ -69,29 +66,12 @@ impl Drop for Trail {
     }
 }
 
-/// A file that is open for reading, in the Store and in the model.
-struct Open {
-    content: Box<dyn OpenContent>,
-    bytes: Arc<Vec<u8>>,
-    node: NodeId,
-    is_overtaken: bool,
-}
-
-/// A file that is being written, in the Store and in the model.
-struct Drafting {
-    draft: Box<dyn Draft>,
-    bytes: Bytes,
-    /// The node that it is a draft of: the Store's, the model's, and what the model's held.
-    of: Option<(NodeId, NodeId, Arc<Vec<u8>>)>,
-    is_overtaken: bool,
-}
-
-struct Run {
-    store: Arc<dyn Store>,
-    tree: Tree,
-    rng: Rng,
-    open: Vec<Open>,
-    drafts: Vec<Drafting>,
+pub(super) struct Run {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) tree: Tree,
+    pub(super) rng: Rng,
+    pub(super) open: Vec<Open>,
+    pub(super) drafts: Vec<Drafting>,
     trail: Trail,
 }
 
@@ -117,7 +97,7 @@ impl Run {
         self.see_what_was_overtaken();
     }
 
-    fn author(&mut self) -> Author<'_> {
+    pub(super) fn author(&mut self) -> Author<'_> {
         Author { rng: &mut self.rng, tree: &self.tree, moment: Moment::Now }
     }
 
@@ -238,151 +218,7 @@ impl Run {
         self.compare("grep", answer(result), answer(Ok(ours)));
     }
 
-    fn open(&mut self) {
-        let at = self.author().place();
-        self.note(format!("open {at:?}"));
-        let content = self.store.open(&at.place(&|place| self.store.stat(place).ok()));
-        let place = at.place(&|place| look(&self.tree, place));
-        let ours = self.tree.file(&place).map(|(node, bytes)| (node, bytes.clone()));
-        let attr = ours.as_ref().ok().map(|(node, _)| essence(self.tree.attr(*node)));
-        match (content, ours) {
-            (Ok(content), Ok((node, bytes))) => {
-                self.compare("what it opened", Some(essence(content.attr())), attr);
-                self.open.push(Open { content, bytes, node, is_overtaken: false });
-            }
-            (theirs, ours) => self.compare("open", answer(theirs.map(drop)), answer(ours.map(drop))),
-        }
-        if self.open.len() > MAX_OPEN {
-            self.open.remove(0);
-        }
-    }
-
-    fn read_open(&mut self) {
-        let Some(index) = self.index(self.open.len()) else { return };
-        let size = self.open[index].bytes.len();
-        let (offset, length) = (self.rng.usize(..size + 10), self.rng.usize(..3_000));
-        self.note(format!("read {length} bytes at {offset} of open file {index}"));
-        let Open { content, bytes, is_overtaken, .. } = &self.open[index];
-        if !is_overtaken {
-            let mut buffer = vec![0; length];
-            let read = content.read_at(offset as u64, &mut buffer).map(|count| buffer[..count].to_vec());
-            let start = offset.min(size);
-            let ours = bytes[start..size.min(start + length)].to_vec();
-            self.compare("what it read", answer(read), answer(Ok(ours)));
-        }
-    }
-
-    fn start_draft(&mut self) {
-        if self.rng.u8(..3) == 0 {
-            self.note("draft of nothing".to_owned());
-            let draft = self.store.draft(DraftOf::Nothing).expect("a draft of nothing can be made");
-            self.drafts.push(Drafting { draft, bytes: Bytes(Vec::new()), of: None, is_overtaken: false });
-        } else {
-            let path = Place::path(self.author().path());
-            self.note(format!("draft of {path:?}"));
-            let theirs = match self.store.stat(&path) {
-                Ok(attr) => Place::node(attr.node),
-                Err(_) => path.clone(),
-            };
-            let ours = self.tree.file(&path).map(|(node, bytes)| (node, bytes.clone()));
-            // By node, a symlink is no part of the path; how deep it lies is not what is compared here.
-            let is_link = matches!(ours, Err(StoreError::Link(_)));
-            match (self.store.draft(DraftOf::File(&theirs)), ours) {
-                (Ok(draft), Ok((node, bytes))) => {
-                    let held = Bytes(bytes.to_vec());
-                    let of = Some((theirs.from, node, bytes));
-                    self.drafts.push(Drafting { draft, bytes: held, of, is_overtaken: false });
-                }
-                (Err(StoreError::Link(_)), Err(_)) if is_link => {}
-                (theirs, ours) => self.compare("draft", answer(theirs.map(drop)), answer(ours.map(drop))),
-            }
-        }
-        if self.drafts.len() > MAX_OPEN {
-            self.drafts.remove(0);
-        }
-    }
-
-    fn write_draft(&mut self) {
-        let Some(index) = self.index(self.drafts.len()) else { return };
-        let size = self.drafts[index].bytes.size();
-        let offset = self.rng.u64(..size + 500);
-        let fill = self.author().fill();
-        let what = self.rng.u8(..6);
-        self.note(format!("draft {index} of {size} bytes, at {offset}: {what}, {fill:?}"));
-        let Drafting { draft, bytes, .. } = &mut self.drafts[index];
-        match what {
-            0 => {
-                draft.set_size(offset).expect("a draft can be cut");
-                bytes.set_size(offset).expect("the model's too");
-            }
-            1 => {
-                let mut read = [vec![1; 3_000], vec![1; 3_000]];
-                let theirs = draft.read_at(offset, &mut read[0]).expect("a draft can be read");
-                let ours = bytes.read_at(offset, &mut read[1]).expect("the model's too");
-                let [theirs, ours] = [read[0][..theirs].to_vec(), read[1][..ours].to_vec()];
-                self.compare("what it read", theirs, ours);
-            }
-            _ => {
-                draft.write_at(offset, &fill.0).expect("a draft can be written");
-                bytes.write_at(offset, &fill.0).expect("the model's too");
-            }
-        }
-        let Drafting { draft, bytes, .. } = &self.drafts[index];
-        self.compare("the draft's size", draft.size(), bytes.size());
-    }
-
-    /// Puts a draft back at its node, as closing a file does, or somewhere else.
-    fn commit_draft(&mut self) {
-        let Some(index) = self.index(self.drafts.len()) else { return };
-        let Drafting { draft, bytes, of, is_overtaken } = self.drafts.swap_remove(index);
-        let elsewhere = Place::path(self.author().path());
-        let (theirs, ours) = match of {
-            // What becomes of a draft whose file was written in between is decided above a Store.
-            Some(_) if is_overtaken => return self.note(format!("draft {index} is dropped")),
-            Some((theirs, ours, _)) if self.rng.u8(..4) > 0 => (Place::node(theirs), Place::node(ours)),
-            _ => (elsewhere.clone(), elsewhere),
-        };
-        self.note(format!("draft {index} of {} bytes to {theirs:?} ({ours:?})", bytes.size()));
-        let content = Content::Sealed(draft.seal().expect("a draft can be sealed"));
-        let put = Put::default;
-        let step = Step::Write { at: theirs.clone(), content, put: put() };
-        let theirs_done = self.store.apply(change(vec![step])).map(|applied| applied.outcomes[0]);
-        let step = Step::Write { at: ours, content: Content::Bytes(bytes.0), put: put() };
-        let done = self.tree.apply(vec![step], Timestamp::default(), Version(0)).map(|done| done.outcomes[0]);
-        if let (true, Ok(Outcome { attr: Some(attr), .. })) = (theirs.path.is_here(), &theirs_done) {
-            self.compare("the node", attr.node, theirs.from);
-        }
-        let seen = |outcome: Outcome| (outcome.attr.map(essence), outcome.created);
-        self.compare("the answer", answer(theirs_done.map(seen)), answer(done.map(seen)));
-    }
-
-    fn close(&mut self) {
-        self.note("everything is closed".to_owned());
-        self.open.clear();
-        self.drafts.clear();
-    }
-
-    /// Marks what is open on a file that was written since.
-    fn see_what_was_overtaken(&mut self) {
-        let was_written = |tree: &Tree, node: NodeId, held: &Arc<Vec<u8>>| match tree.body(node) {
-            Some(Body::File(bytes)) => !Arc::ptr_eq(bytes, held),
-            Some(Body::Directory(_) | Body::Symlink(_)) => true,
-            None => false,
-        };
-        for open in &mut self.open {
-            open.is_overtaken |= was_written(&self.tree, open.node, &open.bytes);
-        }
-        for drafting in &mut self.drafts {
-            let of = drafting.of.as_ref();
-            drafting.is_overtaken |= of.is_some_and(|(_, node, held)| was_written(&self.tree, *node, held));
-        }
-    }
-
-    fn index(&mut self, length: usize) -> Option<usize> {
-        (length > 0).then(|| self.rng.usize(..length))
-    }
-
-    fn note(&mut self, step: String) {
+    pub(super) fn note(&mut self, step: String) {
         self.trail.steps.push_back(step);
         if self.trail.steps.len() > 30 {
             self.trail.steps.pop_front();
@@ -390,7 +226,7 @@ impl Run {
     }
 
     #[track_caller]
-    fn compare<T: PartialEq + std::fmt::Debug>(&self, what: &str, store: T, model: T) {
+    pub(super) fn compare<T: PartialEq + std::fmt::Debug>(&self, what: &str, store: T, model: T) {
         if store != model {
             let shown = |value| cut(format!("{value:?}"));
             let (store, model) = (shown(store), shown(model));
@@ -402,18 +238,18 @@ impl Run {
     }
 }
 
-fn look(tree: &Tree, place: &Place) -> Option<Attr> {
+pub(super) fn look(tree: &Tree, place: &Place) -> Option<Attr> {
     tree.find(place).ok().map(|id| tree.attr(id))
 }
 
 /// What attributes every Store agrees on.
-fn essence(attr: Attr) -> (Kind, u64, u32) {
+pub(super) fn essence(attr: Attr) -> (Kind, u64, u32) {
     let mode = if attr.kind == Kind::Symlink { 0 } else { attr.mode };
     (attr.kind, attr.size, mode)
 }
 
 /// A result to be compared: the value, or which error it is.
-fn answer<T>(result: StoreResult<T>) -> Result<T, String> {
+pub(super) fn answer<T>(result: StoreResult<T>) -> Result<T, String> {
     result.map_err(|error| match error {
         StoreError::Invalid(_) => "Invalid".to_owned(),
         StoreError::Unavailable { .. } => "Unavailable".to_owned(),

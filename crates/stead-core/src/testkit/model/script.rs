@@ -146,9 +146,9 @@ impl Op {
         }
     }
 
-    /// Whether `created` means something in this step's outcome.
+    /// Whether `created` means the same to everyone in this step's outcome.
     pub(super) fn can_create(&self) -> bool {
-        !matches!(self, Op::Rename { .. } | Op::Remove { .. } | Op::SetAttr { .. } | Op::Edit { .. })
+        matches!(self, Op::Write { .. } | Op::Append { .. } | Op::Mkdir { .. } | Op::Symlink { .. })
     }
 
     fn wanted(&mut self) -> Option<&mut Wanted> {
@@ -284,12 +284,15 @@ impl Author<'_> {
     fn place_of(&mut self, path: StorePath) -> Where {
         let (parent, name) = path.split().expect("no path here is empty");
         let parent = StorePath::from_checked(parent);
-        let is_there = |path: &StorePath| self.tree.find(&Place::path(path.clone())).is_ok();
+        let kind = |path: &StorePath| self.look(&Place::path(path.clone())).map(|attr| attr.kind);
+        // Nothing is below a symlink itself: no kernel asks a mounted file system for a name in one.
+        let can_hold = kind(&parent).is_some_and(|kind| kind != Kind::Symlink);
+        let is_there = kind(&path).is_some();
         match self.rng.u8(..4) {
-            0 if self.moment == Moment::Now && is_there(&parent) => {
+            0 if self.moment == Moment::Now && can_hold => {
                 Where::Child(parent, Name::new(name).expect("a component is a name"))
             }
-            1 if self.moment == Moment::Now && is_there(&path) => Where::Node(path),
+            1 if self.moment == Moment::Now && is_there => Where::Node(path),
             _ => Where::Path(path),
         }
     }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use super::moves::Failed;
 use super::{Body, DIRECTORY_MODE, FILE_MODE, ROOT, SYMLINK_MODE, Spot, Tree};
 use crate::clock::Timestamp;
 use crate::edit::Edit;
 use crate::store::{
-    ChangeKind, Changed, Content, Expect, Missing, NodeId, Outcome, Parents, Place, Put, Replace, Side,
-    Spare, Step, StoreError, StoreResult, Subtree, Version,
+    ChangeKind, Changed, Content, Expect, Missing, NodeId, Outcome, Parents, Place, Put, Spare, Step,
+    StoreError, StoreResult, Subtree, Version,
 };
 
 /// A complete draft of the model: its bytes.
@@ -32,23 +33,10 @@ impl Tree {
     }
 }
 
-/// An error, and the place of the step that it is about.
-struct Failed(Side, StoreError);
-
-impl From<StoreError> for Failed {
-    fn from(error: StoreError) -> Self {
-        Failed(Side::From, error)
-    }
-}
-
-fn on_the_to_side(error: StoreError) -> Failed {
-    Failed(Side::To, error)
-}
-
 /// A change under way.
-struct Doing {
-    tree: Tree,
-    at: Timestamp,
+pub(super) struct Doing {
+    pub(super) tree: Tree,
+    pub(super) at: Timestamp,
     version: Version,
     changes: Vec<Changed>,
 }
@@ -195,125 +183,6 @@ impl Doing {
         Ok(Outcome::default())
     }
 
-    fn rename(
-        &mut self,
-        from: &Place,
-        to: &Place,
-        replace: Replace,
-        parents: Parents,
-        expect: Expect,
-        spare: &[Option<Spare>; 2],
-    ) -> Result<Outcome, Failed> {
-        let id = self.tree.find(from)?;
-        let there = self.tree.spot(to).map_err(on_the_to_side)?;
-        not_the_root(id)?;
-        match there {
-            Spot::There(other) if other == id => {
-                expect.check(Some(self.tree.node(id).tag))?;
-                return Ok(self.outcome(id, false));
-            }
-            Spot::There(other) => {
-                not_the_root(other).map_err(on_the_to_side)?;
-                match replace {
-                    Replace::Refuse => return Err(on_the_to_side(StoreError::AlreadyExists)),
-                    Replace::Exchange => {
-                        let nested =
-                            self.tree.is_at_or_below(id, other) || self.tree.is_at_or_below(other, id);
-                        if nested {
-                            return Err(StoreError::IntoItself.into());
-                        }
-                    }
-                    Replace::Over => {
-                        if self.tree.is_at_or_below(other, id) {
-                            return Err(StoreError::IntoItself.into());
-                        }
-                        self.can_give_way(id, other).map_err(on_the_to_side)?;
-                    }
-                }
-                expect.check(Some(self.tree.node(id).tag))?;
-                for spare in spare.iter().flatten() {
-                    self.spare(id, Some(spare))?;
-                    if replace == Replace::Exchange {
-                        self.spare(other, Some(spare))?;
-                    }
-                }
-                let (old, new) = (self.whereabouts(id), self.whereabouts(other));
-                self.detach(id, ChangeKind::MovedFrom);
-                if replace == Replace::Exchange {
-                    self.detach(other, ChangeKind::MovedFrom);
-                    self.attach(other, old);
-                } else {
-                    self.detach(other, ChangeKind::Removed);
-                    self.drop_nodes(other);
-                }
-                self.attach(id, new);
-            }
-            Spot::Nothing { below, names } => {
-                need_parents(&names, parents).map_err(on_the_to_side)?;
-                if replace == Replace::Exchange {
-                    return Err(on_the_to_side(StoreError::NotFound));
-                }
-                if self.tree.is_at_or_below(below, id) {
-                    return Err(StoreError::IntoItself.into());
-                }
-                expect.check(Some(self.tree.node(id).tag))?;
-                for spare in spare.iter().flatten() {
-                    self.spare(id, Some(spare))?;
-                }
-                let new = self.make_parents(below, names);
-                self.detach(id, ChangeKind::MovedFrom);
-                self.attach(id, new);
-            }
-        }
-        Ok(self.outcome(id, false))
-    }
-
-    fn copy(
-        &mut self,
-        from: &Place,
-        to: &Place,
-        replace: Replace,
-        parents: Parents,
-        spare: Option<&Spare>,
-    ) -> Result<Outcome, Failed> {
-        if replace == Replace::Exchange {
-            return Err(StoreError::Invalid("a copy can't change places with something".to_owned()).into());
-        }
-        let id = self.tree.find(from)?;
-        let there = self.tree.spot(to).map_err(on_the_to_side)?;
-        let is_directory = matches!(self.tree.node(id).body, Body::Directory(_));
-        match there {
-            Spot::There(other) if other == id && replace == Replace::Over => {
-                Err(on_the_to_side(StoreError::Invalid("it can't be copied onto itself".to_owned())))
-            }
-            Spot::There(_) if is_directory || replace == Replace::Refuse => {
-                Err(on_the_to_side(StoreError::AlreadyExists))
-            }
-            Spot::There(other) => {
-                self.can_give_way(id, other).map_err(on_the_to_side)?;
-                let source = self.tree.node(id).clone();
-                let keeps_mode = self.tree.node(other).body.kind() == source.body.kind();
-                self.tree.node_mut(other).body = source.body;
-                self.touch(other);
-                let node = self.tree.node_mut(other);
-                node.modified = source.modified;
-                node.mode = if keeps_mode { node.mode } else { source.mode };
-                self.log_at(ChangeKind::Written, other);
-                Ok(self.outcome(other, false))
-            }
-            Spot::Nothing { below, names } => {
-                need_parents(&names, parents).map_err(on_the_to_side)?;
-                if is_directory && self.tree.is_at_or_below(below, id) {
-                    return Err(StoreError::IntoItself.into());
-                }
-                self.spare(id, spare)?;
-                let (parent, name) = self.make_parents(below, names);
-                let copied = self.copy_nodes(id, parent, name);
-                Ok(self.outcome(copied, true))
-            }
-        }
-    }
-
     fn set_attr(
         &mut self,
         at: &Place,
@@ -321,16 +190,17 @@ impl Doing {
         modified: Option<Timestamp>,
     ) -> StoreResult<Outcome> {
         let id = self.tree.find(at)?;
+        let before = Some(self.tree.node(id).tag);
         let (tag, now) = (self.tree.fresh_tag(), self.at);
         let node = self.tree.node_mut(id);
         node.mode = mode.unwrap_or(node.mode);
         node.modified = modified.unwrap_or(node.modified);
         (node.changed, node.tag) = (now, tag);
         self.log_at(ChangeKind::Attributes, id);
-        Ok(self.outcome(id, false))
+        Ok(Outcome { before, ..self.outcome(id, false) })
     }
 
-    fn outcome(&self, id: NodeId, created: bool) -> Outcome {
+    pub(super) fn outcome(&self, id: NodeId, created: bool) -> Outcome {
         Outcome { attr: Some(self.tree.attr(id)), before: None, created, replaced: 0 }
     }
 
@@ -341,7 +211,7 @@ impl Doing {
     }
 
     /// Marks a node's content, or a directory's names, as changed now.
-    fn touch(&mut self, id: NodeId) {
+    pub(super) fn touch(&mut self, id: NodeId) {
         let (tag, now) = (self.tree.fresh_tag(), self.at);
         let node = self.tree.node_mut(id);
         (node.modified, node.changed, node.tag) = (now, now, tag);
@@ -355,7 +225,7 @@ impl Doing {
     }
 
     /// Makes all of the names but the last into directories, and returns where the last goes.
-    fn make_parents(&mut self, below: NodeId, mut names: Vec<Vec<u8>>) -> (NodeId, Vec<u8>) {
+    pub(super) fn make_parents(&mut self, below: NodeId, mut names: Vec<Vec<u8>>) -> (NodeId, Vec<u8>) {
         let last = names.pop().expect("a place that leads to nothing misses a name");
         let parent = names.into_iter().fold(below, |parent, name| {
             let body = Body::Directory(Default::default());
@@ -366,28 +236,12 @@ impl Doing {
         (parent, last)
     }
 
-    fn copy_nodes(&mut self, id: NodeId, parent: NodeId, name: Vec<u8>) -> NodeId {
-        let source = self.tree.node(id).clone();
-        let (body, children) = match source.body {
-            Body::Directory(children) => (Body::Directory(Default::default()), children),
-            body => (body, Default::default()),
-        };
-        let copy = self.tree.add(parent, name.clone(), body, source.mode, self.at);
-        self.enter(copy, parent, name, ChangeKind::Created);
-        for (name, child) in children {
-            self.copy_nodes(child, copy, name);
-        }
-        // Last: a directory that is being filled is being modified.
-        self.tree.node_mut(copy).modified = source.modified;
-        copy
-    }
-
-    fn whereabouts(&self, id: NodeId) -> (NodeId, Vec<u8>) {
+    pub(super) fn whereabouts(&self, id: NodeId) -> (NodeId, Vec<u8>) {
         let node = self.tree.node(id);
         (node.parent, node.name.clone())
     }
 
-    fn enter(&mut self, id: NodeId, parent: NodeId, name: Vec<u8>, what: ChangeKind) {
+    pub(super) fn enter(&mut self, id: NodeId, parent: NodeId, name: Vec<u8>, what: ChangeKind) {
         if let Body::Directory(names) = &mut self.tree.node_mut(parent).body {
             names.insert(name.clone(), id);
         }
@@ -395,14 +249,7 @@ impl Doing {
         self.changes.push(Changed { version: self.version, what, node: id, parent, name });
     }
 
-    fn attach(&mut self, id: NodeId, (parent, name): (NodeId, Vec<u8>)) {
-        let (tag, now) = (self.tree.fresh_tag(), self.at);
-        let node = self.tree.node_mut(id);
-        (node.parent, node.name, node.changed, node.tag) = (parent, name.clone(), now, tag);
-        self.enter(id, parent, name, ChangeKind::MovedTo);
-    }
-
-    fn detach(&mut self, id: NodeId, what: ChangeKind) {
+    pub(super) fn detach(&mut self, id: NodeId, what: ChangeKind) {
         let (parent, name) = self.whereabouts(id);
         if let Body::Directory(names) = &mut self.tree.node_mut(parent).body {
             names.remove(&name);
@@ -411,34 +258,23 @@ impl Doing {
         self.changes.push(Changed { version: self.version, what, node: id, parent, name });
     }
 
-    fn drop_nodes(&mut self, top: NodeId) {
+    pub(super) fn drop_nodes(&mut self, top: NodeId) {
         for (_, id) in self.tree.below(top) {
             self.tree.nodes.remove(&id);
         }
         self.tree.nodes.remove(&top);
     }
 
-    fn log_at(&mut self, what: ChangeKind, id: NodeId) {
+    pub(super) fn log_at(&mut self, what: ChangeKind, id: NodeId) {
         let (parent, name) = self.whereabouts(id);
         self.changes.push(Changed { version: self.version, what, node: id, parent, name });
     }
 
-    fn holds_something(&self, id: NodeId) -> bool {
+    pub(super) fn holds_something(&self, id: NodeId) -> bool {
         matches!(&self.tree.node(id).body, Body::Directory(names) if !names.is_empty())
     }
 
-    /// Whether `id` may take the place of `other`.
-    fn can_give_way(&self, id: NodeId, other: NodeId) -> StoreResult<()> {
-        let is_directory = |id| matches!(self.tree.node(id).body, Body::Directory(_));
-        match (is_directory(id), is_directory(other)) {
-            (false, true) => Err(StoreError::IsADirectory),
-            (true, false) => Err(StoreError::NotADirectory),
-            (true, true) if self.holds_something(other) => Err(StoreError::NotEmpty),
-            (true, true) | (false, false) => Ok(()),
-        }
-    }
-
-    fn spare(&self, top: NodeId, spare: Option<&Spare>) -> StoreResult<()> {
+    pub(super) fn spare(&self, top: NodeId, spare: Option<&Spare>) -> StoreResult<()> {
         let Some(spare) = spare else { return Ok(()) };
         match self.tree.below(top).into_iter().find(|(path, _)| spare.covers(path.as_bytes())) {
             Some((path, _)) => Err(StoreError::Spared { path: path.to_string() }),
@@ -447,11 +283,11 @@ impl Doing {
     }
 }
 
-fn need_parents(names: &[Vec<u8>], parents: Parents) -> StoreResult<()> {
+pub(super) fn need_parents(names: &[Vec<u8>], parents: Parents) -> StoreResult<()> {
     if names.len() > 1 && parents == Parents::Required { Err(StoreError::NotFound) } else { Ok(()) }
 }
 
-fn not_the_root(id: NodeId) -> StoreResult<()> {
+pub(super) fn not_the_root(id: NodeId) -> StoreResult<()> {
     if id == ROOT {
         return Err(StoreError::Invalid("the root can be neither removed nor renamed".to_owned()));
     }

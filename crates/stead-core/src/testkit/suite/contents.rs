@@ -3,7 +3,7 @@
 use super::subject::*;
 use crate::clock::Timestamp;
 use crate::edit::Occurrences;
-use crate::store::{Expect, Keep, Kind, Parents, Place, Put, Step, StoreError};
+use crate::store::{Content, Expect, Keep, Kind, Missing, Put, Replace, Step, StoreError, Subtree};
 
 pub fn writes_are_read_back(t: &Subject) {
     let outcome = t.one(write("a.txt", "hello"));
@@ -104,7 +104,7 @@ pub fn an_overwrite_keeps_the_mode(t: &Subject) {
     }
     let mut draft = t.draft();
     draft.write_at(0, b"drafted").unwrap();
-    let content = crate::store::Content::Sealed(draft.seal().unwrap());
+    let content = Content::Sealed(draft.seal().unwrap());
     t.one(write_with(at("script"), content, Put::default()));
     assert_eq!((t.stat("script").mode, t.read("script")), (0o755, b"drafted".to_vec()));
 }
@@ -167,7 +167,7 @@ pub fn a_draft_can_be_appended(t: &Subject) {
     let mut draft = t.draft();
     let bytes = pattern(400_000);
     draft.write_at(0, &bytes).unwrap();
-    let content = crate::store::Content::Sealed(draft.seal().unwrap());
+    let content = Content::Sealed(draft.seal().unwrap());
     t.one(append_with(at("file"), content, Put::default()));
     assert!(t.read("file") == [b"start ", &*bytes].concat());
 }
@@ -200,114 +200,6 @@ pub fn an_edit_that_does_not_fit_changes_nothing(t: &Subject) {
     assert!(matches!(t.refused(edit("missing/file", "a", "y")), StoreError::NotFound));
     assert!(matches!(t.refused(edit("dir", "a", "y")), StoreError::IsADirectory));
     assert_eq!(t.stat("file").tag, tag);
-}
-
-pub fn missing_parents_are_made(t: &Subject) {
-    t.write("a/b/c/file", "1");
-    t.one(append("d/e/log", "1"));
-    t.link("f/g/link", "anywhere");
-    t.mkdir("h/i/j");
-    t.one(rename("a/b/c/file", "k/l/file", crate::store::Replace::Refuse));
-    t.one(copy("k/l/file", "m/n/file", crate::store::Replace::Refuse));
-    for directory in ["a", "a/b", "a/b/c", "d/e", "f/g", "h/i", "h/i/j", "k", "k/l", "m", "m/n"] {
-        let attr = t.stat(directory);
-        assert_eq!((attr.kind, attr.mode, attr.size), (Kind::Directory, 0o755, 0), "{directory}");
-    }
-    assert_eq!(t.read("m/n/file"), b"1");
-}
-
-pub fn a_required_parent_that_is_missing_is_not_found(t: &Subject) {
-    use crate::store::Replace::Refuse;
-    t.write("there", "1");
-    let below = || at("missing/name");
-    let required = || Put { parents: Parents::Required, ..Put::default() };
-    let steps = [
-        write_with(below(), b"1".to_vec(), required()),
-        append_with(below(), b"1".to_vec(), required()),
-        mkdir_with(below(), Parents::Required),
-        symlink_with(below(), "x", Parents::Required, Expect::Any),
-        rename_with(at("there"), below(), Refuse, Parents::Required, Expect::Any),
-        copy_with(at("there"), below(), Refuse, Parents::Required),
-    ];
-    for step in steps {
-        assert!(matches!(t.refused(step), StoreError::NotFound));
-    }
-    t.mkdir("missing");
-    t.one(write_with(below(), b"1".to_vec(), required()));
-    assert_eq!(t.read("missing/name"), b"1");
-}
-
-pub fn a_file_is_no_directory_on_the_way(t: &Subject) {
-    use crate::store::Replace::Over;
-    t.write("file", "1");
-    t.write("other", "2");
-    for path in ["file/x", "file/x/y"] {
-        for (call, result) in every_read(t, &at(path)) {
-            assert!(matches!(result, Err(StoreError::NotADirectory)), "{call} {path}: {result:?}");
-        }
-        let steps = [
-            write(path, "1"),
-            append(path, "1"),
-            edit(path, "1", "2"),
-            mkdir(path),
-            mkdir_with(at(path), Parents::Required),
-            symlink(path, "x"),
-            remove(path, crate::store::Subtree::Any),
-            rename(path, "elsewhere", Over),
-            rename("other", path, Over),
-            copy(path, "elsewhere", Over),
-            copy("other", path, Over),
-            chmod(at(path), 0o600),
-        ];
-        for step in steps {
-            let shown = format!("{step:?}");
-            let error = t.refused(step);
-            assert!(matches!(error, StoreError::NotADirectory), "{shown}: {error:?}");
-        }
-    }
-    assert_refused!(t.store.list(&at("file"), &crate::store::Page::ALL), StoreError::NotADirectory);
-    let walk = t.store.walk(&at("file"), &Default::default(), &mut |_| std::ops::ControlFlow::Continue(()));
-    assert_refused!(walk, StoreError::NotADirectory);
-}
-
-pub fn a_directory_is_no_file(t: &Subject) {
-    t.write("dir/file", "1");
-    for place in [at("dir"), Place::root()] {
-        assert_refused!(t.store.read(&place, u64::MAX), StoreError::IsADirectory);
-        assert_refused!(t.store.open(&place), StoreError::IsADirectory);
-        assert_refused!(t.store.draft(crate::store::DraftOf::File(&place)), StoreError::IsADirectory);
-        let put = Put::default;
-        let error = t.refused(write_with(place.clone(), b"1".to_vec(), put()));
-        assert!(matches!(error, StoreError::IsADirectory), "{error:?}");
-        let error = t.refused(append_with(place.clone(), b"1".to_vec(), put()));
-        assert!(matches!(error, StoreError::IsADirectory), "{error:?}");
-    }
-    assert!(t.store.read_link(&at("dir")).is_err());
-    assert!(t.store.read_link(&at("dir/file")).is_err());
-}
-
-pub fn nothing_is_not_found(t: &Subject) {
-    use crate::store::Replace::{Exchange, Over};
-    for path in ["missing", "missing/deeper"] {
-        for (call, result) in every_read(t, &at(path)) {
-            assert!(matches!(result, Err(StoreError::NotFound)), "{call} {path}: {result:?}");
-        }
-        let steps = [
-            edit(path, "1", "2"),
-            remove(path, crate::store::Subtree::Any),
-            remove(path, crate::store::Subtree::File),
-            remove(path, crate::store::Subtree::Directory),
-            rename(path, "elsewhere", Over),
-            rename(path, "elsewhere", Exchange),
-            copy(path, "elsewhere", Over),
-            chmod(at(path), 0o600),
-        ];
-        for step in steps {
-            let shown = format!("{step:?}");
-            let error = t.refused(step);
-            assert!(matches!(error, StoreError::NotFound), "{shown}: {error:?}");
-        }
-    }
 }
 
 pub fn names_are_kept_byte_for_byte(t: &Subject) {
@@ -344,7 +236,7 @@ pub fn names_are_kept_byte_for_byte(t: &Subject) {
     for name in names {
         assert_eq!(t.read(&format!("dir/{name}")), name.as_bytes());
         assert_eq!(t.read(&format!("as/{name}/directory")), name.as_bytes());
-        t.rename(&format!("dir/{name}"), &format!("moved/{name}"), crate::store::Replace::Refuse);
+        t.rename(&format!("dir/{name}"), &format!("moved/{name}"), Replace::Refuse);
         t.remove(&format!("as/{name}"));
     }
     assert_eq!(t.names("moved"), sorted);
@@ -359,27 +251,11 @@ pub fn what_needs_no_history_is_written_all_the_same(t: &Subject) {
     assert_eq!(t.read("target/out"), b"223");
     t.one(Step::Remove {
         at: at("target"),
-        subtree: crate::store::Subtree::Directory,
+        subtree: Subtree::Directory,
         expect: Expect::Any,
-        missing: crate::store::Missing::Fails,
+        missing: Missing::Fails,
         spare: None,
         keep: Keep::Scratch,
     });
     assert!(!t.exists("target"));
-}
-
-/// Every call that reads, and what it says of a place.
-fn every_read(t: &Subject, place: &Place) -> Vec<(&'static str, Result<(), StoreError>)> {
-    let go_on = std::ops::ControlFlow::Continue(());
-    let grep = super::searching::grep("x", |_| ());
-    vec![
-        ("stat", t.store.stat(place).map(drop)),
-        ("read", t.store.read(place, u64::MAX).map(drop)),
-        ("open", t.store.open(place).map(drop)),
-        ("read_link", t.store.read_link(place).map(drop)),
-        ("list", t.store.list(place, &crate::store::Page::ALL).map(drop)),
-        ("walk", t.store.walk(place, &Default::default(), &mut |_| go_on)),
-        ("grep", t.store.grep(place, &grep, &mut |_| go_on)),
-        ("draft", t.store.draft(crate::store::DraftOf::File(place)).map(drop)),
-    ]
 }

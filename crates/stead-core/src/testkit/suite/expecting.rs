@@ -28,6 +28,17 @@ pub fn a_tag_changes_with_every_write(t: &Subject) {
     }
 }
 
+pub fn an_outcome_tells_the_state_before(t: &Subject) {
+    assert_eq!(t.one(append("file", "A")).before, None);
+    for step in [append("file", "B"), edit("file", "AB", "BA"), chmod(at("file"), 0o600)] {
+        let tag = t.stat("file").tag;
+        assert_eq!(t.one(step).before, Some(tag));
+    }
+    let tag = t.stat("file").tag;
+    let write = write_with(at("file"), b"C".to_vec(), Put::default());
+    assert_eq!(t.one(write).before, Some(tag));
+}
+
 pub fn a_tag_changes_with_every_write_in_place(t: &Subject) {
     t.write("file", "A");
     let place = crate::store::Place::node(t.node("file"));

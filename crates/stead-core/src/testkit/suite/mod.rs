@@ -11,6 +11,7 @@ pub mod feed;
 pub mod links;
 pub mod nodes;
 pub mod racing;
+pub mod refusing;
 pub mod removing;
 pub mod renaming;
 pub mod searching;
@@ -24,8 +25,12 @@ pub use subject::{Fixture, Subject, run};
 /// The closure is called once per test. It returns a [`Fixture`](crate::testkit::Fixture): a Store in an `Arc`, alone
 /// or in a pair with something that has to live as long as it does.
 ///
-/// ```ignore
-/// stead_core::store_suite!(memory, || Arc::new(MemoryStore::new()));
+/// ```
+/// use std::sync::Arc;
+/// use stead_core::testkit::ModelStore;
+///
+/// stead_core::store_suite!(model, || Arc::new(ModelStore::new()));
+/// # fn main() {}
 /// ```
 #[macro_export]
 macro_rules! store_suite {
@@ -50,13 +55,15 @@ macro_rules! store_suite {
                     a_draft_can_be_appended
                     an_edit_replaces_text
                     an_edit_that_does_not_fit_changes_nothing
+                    names_are_kept_byte_for_byte
+                    what_needs_no_history_is_written_all_the_same
+                ;
+                refusing:
                     missing_parents_are_made
                     a_required_parent_that_is_missing_is_not_found
                     a_file_is_no_directory_on_the_way
                     a_directory_is_no_file
                     nothing_is_not_found
-                    names_are_kept_byte_for_byte
-                    what_needs_no_history_is_written_all_the_same
                 ;
                 directories:
                     the_root_is_a_directory
@@ -113,6 +120,7 @@ macro_rules! store_suite {
                 ;
                 expecting:
                     a_tag_changes_with_every_write
+                    an_outcome_tells_the_state_before
                     a_tag_changes_with_every_write_in_place
                     a_tag_stays_while_nothing_happens
                     two_files_never_share_a_tag
@@ -212,6 +220,7 @@ mod tests {
         let listed = include_str!("mod.rs");
         let themes = [
             ("contents", include_str!("contents.rs")),
+            ("refusing", include_str!("refusing.rs")),
             ("directories", include_str!("directories.rs")),
             ("removing", include_str!("removing.rs")),
             ("renaming", include_str!("renaming.rs")),

@@ -56,6 +56,7 @@ pub fn nothing_to_remove_can_be_fine(t: &Subject) {
     let fine = |path| remove_with(at(path), Subtree::Any, Expect::Any, Missing::Fine);
     assert_eq!(t.one(fine("missing")), Outcome::default());
     assert_eq!(t.one(fine("missing/deeper")), Outcome::default());
+    assert!(matches!(t.refused(fine("file/x")), StoreError::NotADirectory), "that is another matter");
     t.one(fine("file"));
     assert!(!t.exists("file"));
 }

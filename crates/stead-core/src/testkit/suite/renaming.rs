@@ -150,10 +150,12 @@ pub fn a_copy_takes_the_place_of_a_file(t: &Subject) {
     t.write("from", "1");
     t.write("to", "2");
     t.one(chmod(at("to"), 0o700));
+    let then = Timestamp::from_secs(1_300_000_000);
+    t.one(Step::SetAttr { at: at("from"), mode: None, modified: Some(then) });
     let outcome = t.one(copy("from", "to", Over));
     assert!(!outcome.created);
     assert_eq!(t.stat("to"), outcome.attr.unwrap());
-    assert_eq!((t.read("to"), t.stat("to").mode), (b"1".to_vec(), 0o700));
+    assert_eq!((t.read("to"), t.stat("to").mode, t.stat("to").modified), (b"1".to_vec(), 0o700, then));
     assert_eq!(t.read("from"), b"1");
     t.link("link", "from");
     t.one(copy("link", "to", Over));

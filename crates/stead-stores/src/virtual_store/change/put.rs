@@ -98,9 +98,10 @@ impl Changing<'_, '_> {
             ..old
         };
         if (new.mode, new.modified) == (old.mode, old.modified) {
-            return Ok(there(&old, false));
+            return Ok(Outcome { before: Some(old.tag()), ..there(&old, false) });
         }
-        Ok(there(&self.update(&old, new, ChangeKind::Attributes, &spot.name, Keep::History)?, false))
+        let now = self.update(&old, new, ChangeKind::Attributes, &spot.name, Keep::History)?;
+        Ok(Outcome { before: Some(old.tag()), ..there(&now, false) })
     }
 
     /// The file at a spot, if something is there.

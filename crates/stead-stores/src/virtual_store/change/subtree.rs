@@ -83,7 +83,8 @@ impl Changing<'_, '_> {
         )?
         .execute([vol, version, self.logged, count, feed::code(ChangeKind::Removed)])?;
         self.logged += count;
-        conn.prepare_cached("DELETE FROM entry WHERE vol = ?1 AND node IN (SELECT node FROM temp.subtree)")?.execute([vol])?;
+        conn.prepare_cached("DELETE FROM entry WHERE vol = ?1 AND node IN (SELECT node FROM temp.subtree)")?
+            .execute([vol])?;
         self.scatter()
     }
 

@@ -1,0 +1,52 @@
+//! What is measured.
+
+mod door;
+mod files;
+mod grep;
+mod growth;
+mod large;
+mod rename;
+mod writers;
+
+use std::path::Path;
+
+use crate::Result;
+use crate::table::Table;
+
+/// How long it may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// Enough rounds to trust the median.
+    Full,
+    /// A few rounds, and no million files: to see that it works, and roughly how fast.
+    Quick,
+}
+
+impl Effort {
+    /// How many rounds count.
+    pub fn rounds(self) -> usize {
+        match self {
+            Effort::Full => 9,
+            Effort::Quick => 3,
+        }
+    }
+}
+
+/// One benchmark.
+pub struct Case {
+    /// What it is called on the command line, and its section in docs/benchmarks.md.
+    pub name: &'static str,
+    /// Measures in a directory that is empty and its own.
+    pub run: fn(&Path, Effort) -> Result<Vec<Table>>,
+}
+
+/// All of them, in the order of docs/benchmarks.md.
+pub const CASES: [Case; 7] = [
+    Case { name: "files", run: files::run },
+    Case { name: "large", run: large::run },
+    Case { name: "rename", run: rename::run },
+    Case { name: "grep", run: grep::run },
+    Case { name: "writers", run: writers::run },
+    Case { name: "growth", run: growth::run },
+    Case { name: "door", run: door::run },
+];

@@ -1,0 +1,144 @@
+//! What is compared: our Stores, and what people use instead, behind one set of calls.
+//!
+//! Everyone does the same work: a listing has names, sizes and times, sorted by name; a write is whole or not there,
+//! but for the plain files, which show what that promise costs.
+
+mod agentfs;
+mod disk;
+mod flat;
+mod ours;
+
+use std::path::Path;
+
+use crate::Result;
+
+pub use agentfs::AgentFs;
+pub use disk::{Disk, Way};
+pub use flat::Flat;
+pub use ours::Ours;
+
+/// Something that holds files. Paths are relative and canonical.
+pub trait Contender: Send + Sync {
+    /// Puts many files there, with their directories, as fast as it can. Not measured.
+    fn fill(&self, files: &mut dyn Iterator<Item = (String, Vec<u8>)>) -> Result;
+
+    /// Makes a directory whose parent is there.
+    fn make_directory(&self, path: &str) -> Result;
+
+    /// Makes a file where nothing is, in a directory that is there.
+    fn create(&self, path: &str, content: &[u8]) -> Result;
+
+    /// Replaces a file.
+    fn overwrite(&self, path: &str, content: &[u8]) -> Result;
+
+    /// Reads a file whole.
+    fn read(&self, path: &str) -> Result<Vec<u8>>;
+
+    /// The size of a file.
+    fn size(&self, path: &str) -> Result<u64>;
+
+    /// Lists a directory, and says how many entries it has.
+    fn list(&self, path: &str) -> Result<usize>;
+
+    /// Renames a directory.
+    fn rename(&self, from: &str, to: &str) -> Result;
+
+    /// Writes a large file, piece by piece where it can.
+    fn write_large(&self, path: &str, content: &[u8]) -> Result;
+
+    /// Reads a large file, piece by piece where it can, and says how long it is.
+    fn read_large(&self, path: &str) -> Result<u64>;
+
+    /// The same files, for another thread.
+    fn for_thread(&self) -> Result<Box<dyn Contender>>;
+}
+
+/// How much of a large file is moved at once.
+pub const PIECE: usize = 1 << 20;
+
+/// What a write that was acknowledged survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut.
+    Full,
+    /// The end of the process.
+    Fast,
+}
+
+/// A contender and its name in tables.
+pub struct Seat {
+    /// The name.
+    pub label: &'static str,
+    /// Who it is.
+    pub contender: Box<dyn Contender>,
+}
+
+/// The pairs that tables compare.
+pub const PAIRS: [(&str, &str); 3] = [("Virtual", "flat SQLite"), ("Virtual", "AgentFS"), ("Physical", SAFE)];
+
+/// Files that are written beside their place and then renamed into it.
+const SAFE: &str = "disk, safe";
+
+/// Everyone, each in a new directory below `data`.
+pub fn field(data: &Path, durability: Durability) -> Result<Vec<Seat>> {
+    let mut seats: Vec<Seat> = Vec::new();
+    let mut seat = |label, contender: Box<dyn Contender>| seats.push(Seat { label, contender });
+    seat("Virtual", Box::new(Ours::in_database(&fresh(data, "virtual")?, durability)?));
+    seat("Physical", Box::new(Ours::on_disk(&fresh(data, "physical")?, durability)?));
+    seat("flat SQLite", Box::new(Flat::open(&fresh(data, "flat")?, durability)?));
+    seat(SAFE, Box::new(Disk::open(&fresh(data, "safe")?, Way::Safe(durability))));
+    if durability == Durability::Fast {
+        seat("disk, plain", Box::new(Disk::open(&fresh(data, "plain")?, Way::Plain)));
+    }
+    seat("AgentFS", Box::new(AgentFs::open(&fresh(data, "agentfs")?, durability)?));
+    Ok(seats)
+}
+
+/// The labels of a field, for a table.
+pub fn labels(field: &[Seat]) -> Vec<&'static str> {
+    field.iter().map(|seat| seat.label).collect()
+}
+
+fn fresh(data: &Path, name: &str) -> Result<std::path::PathBuf> {
+    let path = data.join(name);
+    std::fs::create_dir_all(&path)?;
+    Ok(path)
+}
+
+/// The directory of a path; empty for the top.
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everyone_holds_files_as_the_others_do() {
+        for durability in [Durability::Full, Durability::Fast] {
+            let data = tempfile::tempdir().unwrap();
+            for Seat { label, contender } in field(data.path(), durability).unwrap() {
+                let files = (0..3).map(|i| (format!("deep/down/f{i}"), vec![b'a'; 10 + i]));
+                contender.fill(&mut { files }).unwrap();
+                contender.make_directory("made").unwrap();
+                contender.create("made/file", b"one").unwrap();
+                contender.overwrite("made/file", b"two").unwrap();
+                assert_eq!(contender.read("made/file").unwrap(), b"two", "{label}");
+                assert_eq!(contender.size("deep/down/f2").unwrap(), 12, "{label}");
+                assert_eq!(contender.list("deep/down").unwrap(), 3, "{label}");
+                contender.rename("deep/down", "deep/up").unwrap();
+                assert_eq!(
+                    contender.for_thread().unwrap().read("deep/up/f0").unwrap(),
+                    [b'a'; 10],
+                    "{label}"
+                );
+                assert!(contender.read("deep/down/f0").is_err(), "{label}");
+                let large = crate::content::noise(1, 3 * PIECE + 5);
+                contender.write_large("made/large", &large).unwrap();
+                assert_eq!(contender.read_large("made/large").unwrap(), large.len() as u64, "{label}");
+                assert!(contender.read("made/large").unwrap() == large, "{label}");
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Our own Stores.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stead_core::identity::{Identity, Operation, OperationId};
+use stead_core::store::{
+    Change, Content, DraftOf, Expect, Page, Parents, Place, Put, Replace, Step, StorePath,
+};
+use stead_core::{Clock, Store, SystemClock};
+use stead_stores::{Database, DatabaseOptions, PhysicalOptions, PhysicalStore};
+
+use super::{Contender, Durability, PIECE, disk};
+use crate::Result;
+
+/// How many files one change of a fill makes.
+const BATCH: usize = 1_000;
+
+/// A Store, called as the door calls it.
+#[derive(Debug, Clone)]
+pub struct Ours {
+    store: Arc<dyn Store>,
+    /// Where a Physical Store's files are: filling it is not what is measured.
+    root: Option<PathBuf>,
+    identity: Arc<Identity>,
+}
+
+impl Ours {
+    /// A Virtual Store, in a database in this directory.
+    pub fn in_database(directory: &Path, durability: Durability) -> Result<Self> {
+        let options = DatabaseOptions { durability: durability.into() };
+        let database = Database::open(directory.join("stead.db"), options)?;
+        Ok(Ours::new(Arc::new(database.store(["bench"])?), None))
+    }
+
+    /// A Physical Store, on a directory in this one.
+    pub fn on_disk(directory: &Path, durability: Durability) -> Result<Self> {
+        let (root, state) = (directory.join("root"), directory.join("state"));
+        std::fs::create_dir(&root)?;
+        std::fs::create_dir(&state)?;
+        let options = PhysicalOptions { durability: durability.into(), ..PhysicalOptions::new(state) };
+        Ok(Ours::new(Arc::new(PhysicalStore::open(&root, options)?), Some(root)))
+    }
+
+    fn new(store: Arc<dyn Store>, root: Option<PathBuf>) -> Self {
+        Ours { store, root, identity: Arc::new(Identity::agent("bench")) }
+    }
+
+    /// The Store itself.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    fn apply(&self, steps: Vec<Step>) -> Result {
+        let at = SystemClock.now();
+        let identity = self.identity.clone();
+        let operation = Operation { id: OperationId::fresh(at), identity, tool: "bench".into(), at };
+        self.store.apply(Change { operation, steps })?;
+        Ok(())
+    }
+
+    fn write(&self, path: &str, content: Content, expect: Expect) -> Result {
+        let put = Put { expect, parents: Parents::Required, ..Put::default() };
+        self.apply(vec![Step::Write { at: place(path), content, put }])
+    }
+}
+
+impl From<Durability> for stead_stores::Durability {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Full => stead_stores::Durability::Full,
+            Durability::Fast => stead_stores::Durability::Fast,
+        }
+    }
+}
+
+fn place(path: &str) -> Place {
+    Place::path(StorePath::from_checked(path))
+}
+
+impl Contender for Ours {
+    fn fill(&self, files: &mut dyn Iterator<Item = (String, Vec<u8>)>) -> Result {
+        if let Some(root) = &self.root {
+            return disk::fill(root, files);
+        }
+        loop {
+            let mut steps = Vec::new();
+            for (path, content) in (&mut *files).take(BATCH) {
+                steps.push(Step::Write { at: place(&path), content: content.into(), put: Put::default() });
+            }
+            if steps.is_empty() {
+                return Ok(());
+            }
+            self.apply(steps)?;
+        }
+    }
+
+    fn make_directory(&self, path: &str) -> Result {
+        self.apply(vec![Step::Mkdir { at: place(path), parents: Parents::Required, mode: None }])
+    }
+
+    fn create(&self, path: &str, content: &[u8]) -> Result {
+        self.write(path, content.to_vec().into(), Expect::Absent)
+    }
+
+    fn overwrite(&self, path: &str, content: &[u8]) -> Result {
+        self.write(path, content.to_vec().into(), Expect::Any)
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<u8>> {
+        Ok(self.store.read(&place(path), u64::MAX)?.bytes)
+    }
+
+    fn size(&self, path: &str) -> Result<u64> {
+        Ok(self.store.stat(&place(path))?.size)
+    }
+
+    fn list(&self, path: &str) -> Result<usize> {
+        Ok(self.store.list(&place(path), &Page::ALL)?.entries.len())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result {
+        self.apply(vec![Step::Rename {
+            from: place(from),
+            to: place(to),
+            replace: Replace::Refuse,
+            parents: Parents::Required,
+            expect: Expect::Any,
+            spare: [None, None],
+        }])
+    }
+
+    fn write_large(&self, path: &str, content: &[u8]) -> Result {
+        let mut draft = self.store.draft(DraftOf::Nothing)?;
+        for (index, piece) in content.chunks(PIECE).enumerate() {
+            draft.write_at((index * PIECE) as u64, piece)?;
+        }
+        self.write(path, Content::Sealed(draft.seal()?), Expect::Any)
+    }
+
+    fn read_large(&self, path: &str) -> Result<u64> {
+        let content = self.store.open(&place(path))?;
+        let mut piece = vec![0; PIECE];
+        let mut size = 0;
+        loop {
+            match content.read_at(size, &mut piece)? {
+                0 => return Ok(size),
+                count => size += count as u64,
+            }
+        }
+    }
+
+    fn for_thread(&self) -> Result<Box<dyn Contender>> {
+        Ok(Box::new(self.clone()))
+    }
+}

@@ -1,0 +1,137 @@
+//! Tables in Markdown: a row per case, a column per contender, and how we compare.
+
+use std::fmt;
+
+use crate::measure::Summary;
+
+/// How a number of seconds is shown.
+#[derive(Debug, Clone, Copy)]
+pub enum Unit {
+    /// As a time.
+    Time,
+    /// As operations a second.
+    Rate,
+    /// As MiB a second, one operation being so many MiB.
+    Throughput(f64),
+}
+
+/// A title, rows of cells, and columns that say how many times as fast one contender is as another.
+#[derive(Debug)]
+pub struct Table {
+    title: String,
+    columns: Vec<String>,
+    ratios: Vec<(usize, usize)>,
+    rows: Vec<(String, Vec<String>)>,
+}
+
+impl Table {
+    /// A table with a column for each label, and a ratio for each of these pairs whose labels are all there.
+    pub fn new(title: impl Into<String>, columns: &[&str], pairs: &[(&str, &str)]) -> Self {
+        let place = |label: &str| columns.iter().position(|column| *column == label);
+        let ratios = pairs.iter().filter_map(|(ours, theirs)| Some((place(ours)?, place(theirs)?))).collect();
+        let columns = columns.iter().map(|label| (*label).to_owned()).collect();
+        Table { title: title.into(), columns, ratios, rows: Vec::new() }
+    }
+
+    /// Adds a row of medians.
+    pub fn row(&mut self, name: impl Into<String>, summaries: &[Option<Summary>], unit: Unit) {
+        self.cells(
+            name,
+            &summaries.iter().map(|summary| summary.map(|s| s.median)).collect::<Vec<_>>(),
+            unit,
+        );
+    }
+
+    /// Adds a row of the slowest operations.
+    pub fn row_of_worst(&mut self, name: impl Into<String>, summaries: &[Option<Summary>]) {
+        self.cells(
+            name,
+            &summaries.iter().map(|summary| summary.map(|s| s.worst)).collect::<Vec<_>>(),
+            Unit::Time,
+        );
+    }
+
+    fn cells(&mut self, name: impl Into<String>, seconds: &[Option<f64>], unit: Unit) {
+        let absent = || "–".to_owned();
+        let mut cells = seconds.iter().map(|s| s.map_or_else(absent, |s| shown(s, unit))).collect::<Vec<_>>();
+        for &(ours, theirs) in &self.ratios {
+            let ratio = seconds[ours].zip(seconds[theirs]).map(|(ours, theirs)| theirs / ours);
+            cells.push(ratio.map_or_else(absent, |ratio| format!("{}×", digits(ratio))));
+        }
+        self.rows.push((name.into(), cells));
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ratios = self
+            .ratios
+            .iter()
+            .map(|&(ours, theirs)| format!("{} : {}", self.columns[ours], self.columns[theirs]));
+        let columns = self.columns.iter().cloned().chain(ratios).collect::<Vec<_>>();
+        writeln!(f, "| {} | {} |", self.title, columns.join(" | "))?;
+        writeln!(f, "|---|{}", "---:|".repeat(columns.len()))?;
+        for (name, cells) in &self.rows {
+            writeln!(f, "| {name} | {} |", cells.join(" | "))?;
+        }
+        Ok(())
+    }
+}
+
+fn shown(seconds: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Time if seconds < 1e-6 => format!("{} ns", digits(seconds * 1e9)),
+        Unit::Time if seconds < 1e-3 => format!("{} µs", digits(seconds * 1e6)),
+        Unit::Time if seconds < 1.0 => format!("{} ms", digits(seconds * 1e3)),
+        Unit::Time => format!("{} s", digits(seconds)),
+        Unit::Rate => format!("{}/s", digits(1.0 / seconds)),
+        Unit::Throughput(size) => format!("{} MiB/s", digits(size / seconds)),
+    }
+}
+
+/// A number with the digits that mean something: about three, thousands apart.
+fn digits(number: f64) -> String {
+    match number {
+        n if n < 10.0 => format!("{n:.2}"),
+        n if n < 100.0 => format!("{n:.1}"),
+        n if n < 1_000.0 => format!("{n:.0}"),
+        n => {
+            let whole = format!("{n:.0}");
+            let (head, tail) = whole.split_at(whole.len() - 3);
+            if head.len() > 3 {
+                format!("{},{},{tail}", &head[..head.len() - 3], &head[head.len() - 3..])
+            } else {
+                format!("{head},{tail}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_mean_something() {
+        assert_eq!(
+            [1.234, 12.34, 123.4, 1234.4, 1234567.0].map(digits),
+            ["1.23", "12.3", "123", "1,234", "1,234,567"]
+        );
+        assert_eq!(shown(0.000_012_34, Unit::Time), "12.3 µs");
+        assert_eq!(shown(0.5, Unit::Throughput(64.0)), "128 MiB/s");
+        assert_eq!(shown(0.001, Unit::Rate), "1,000/s");
+    }
+
+    #[test]
+    fn a_ratio_above_one_means_that_ours_is_faster() {
+        let summary = |seconds| Some(Summary { median: seconds, worst: seconds });
+        let mut table = Table::new("case", &["ours", "theirs"], &[("ours", "theirs"), ("ours", "absent")]);
+        table.row("read", &[summary(1e-5), summary(2e-5)], Unit::Time);
+        table.row("list", &[summary(1e-5), None], Unit::Time);
+        assert_eq!(
+            table.to_string(),
+            "| case | ours | theirs | ours : theirs |\n|---|---:|---:|---:|\n\
+             | read | 10.0 µs | 20.0 µs | 2.00× |\n| list | 10.0 µs | – | – |\n"
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! Renaming and copying in the model: the steps with two places.
+
+use std::sync::Arc;
+
+use super::steps::{Doing, need_parents, not_the_root};
+use super::{Body, Spot};
+use crate::store::{
+    ChangeKind, Expect, NodeId, Outcome, Parents, Place, Replace, Side, Spare, StoreError, StoreResult,
+};
+
+/// An error, and the place of the step that it is about.
+pub(super) struct Failed(pub(super) Side, pub(super) StoreError);
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Failed(Side::From, error)
+    }
+}
+
+fn on_the_to_side(error: StoreError) -> Failed {
+    Failed(Side::To, error)
+}
+
+impl Doing {
+    pub(super) fn rename(
+        &mut self,
+        from: &Place,
+        to: &Place,
+        replace: Replace,
+        parents: Parents,
+        expect: Expect,
+        spare: &[Option<Spare>; 2],
+    ) -> Result<Outcome, Failed> {
+        let id = self.tree.find(from)?;
+        let there = self.tree.spot(to).map_err(on_the_to_side)?;
+        not_the_root(id)?;
+        match there {
+            Spot::There(other) if other == id => {
+                expect.check(Some(self.tree.node(id).tag))?;
+                return Ok(self.outcome(id, false));
+            }
+            Spot::There(other) => {
+                not_the_root(other).map_err(on_the_to_side)?;
+                match replace {
+                    Replace::Refuse => return Err(on_the_to_side(StoreError::AlreadyExists)),
+                    Replace::Exchange => {
+                        let nested =
+                            self.tree.is_at_or_below(id, other) || self.tree.is_at_or_below(other, id);
+                        if nested {
+                            return Err(StoreError::IntoItself.into());
+                        }
+                    }
+                    Replace::Over => {
+                        if self.tree.is_at_or_below(other, id) {
+                            return Err(StoreError::IntoItself.into());
+                        }
+                        self.can_give_way(id, other).map_err(on_the_to_side)?;
+                    }
+                }
+                expect.check(Some(self.tree.node(id).tag))?;
+                for spare in spare.iter().flatten() {
+                    self.spare(id, Some(spare))?;
+                    if replace == Replace::Exchange {
+                        self.spare(other, Some(spare))?;
+                    }
+                }
+                let (old, new) = (self.whereabouts(id), self.whereabouts(other));
+                self.detach(id, ChangeKind::MovedFrom);
+                if replace == Replace::Exchange {
+                    self.detach(other, ChangeKind::MovedFrom);
+                    self.attach(other, old);
+                } else {
+                    self.detach(other, ChangeKind::Removed);
+                    self.drop_nodes(other);
+                }
+                self.attach(id, new);
+            }
+            Spot::Nothing { below, names } => {
+                need_parents(&names, parents).map_err(on_the_to_side)?;
+                if replace == Replace::Exchange {
+                    return Err(on_the_to_side(StoreError::NotFound));
+                }
+                if self.tree.is_at_or_below(below, id) {
+                    return Err(StoreError::IntoItself.into());
+                }
+                expect.check(Some(self.tree.node(id).tag))?;
+                for spare in spare.iter().flatten() {
+                    self.spare(id, Some(spare))?;
+                }
+                let new = self.make_parents(below, names);
+                self.detach(id, ChangeKind::MovedFrom);
+                self.attach(id, new);
+            }
+        }
+        Ok(self.outcome(id, false))
+    }
+
+    pub(super) fn copy(
+        &mut self,
+        from: &Place,
+        to: &Place,
+        replace: Replace,
+        parents: Parents,
+        spare: Option<&Spare>,
+    ) -> Result<Outcome, Failed> {
+        if replace == Replace::Exchange {
+            return Err(StoreError::Invalid("a copy can't change places with something".to_owned()).into());
+        }
+        let id = self.tree.find(from)?;
+        let there = self.tree.spot(to).map_err(on_the_to_side)?;
+        let is_directory = matches!(self.tree.node(id).body, Body::Directory(_));
+        match there {
+            Spot::There(other) if other == id && replace == Replace::Over => {
+                Err(on_the_to_side(StoreError::Invalid("it can't be copied onto itself".to_owned())))
+            }
+            Spot::There(_) if is_directory || replace == Replace::Refuse => {
+                Err(on_the_to_side(StoreError::AlreadyExists))
+            }
+            Spot::There(other) => {
+                self.can_give_way(id, other).map_err(on_the_to_side)?;
+                let source = self.tree.node(id).clone();
+                let keeps_mode = self.tree.node(other).body.kind() == source.body.kind();
+                // A content of its own: whoever holds the old one sees by that that it was replaced.
+                self.tree.node_mut(other).body = match source.body {
+                    Body::File(bytes) => Body::File(Arc::new(bytes.to_vec())),
+                    body => body,
+                };
+                self.touch(other);
+                let node = self.tree.node_mut(other);
+                node.modified = source.modified;
+                node.mode = if keeps_mode { node.mode } else { source.mode };
+                self.log_at(ChangeKind::Written, other);
+                Ok(self.outcome(other, false))
+            }
+            Spot::Nothing { below, names } => {
+                need_parents(&names, parents).map_err(on_the_to_side)?;
+                if is_directory && self.tree.is_at_or_below(below, id) {
+                    return Err(StoreError::IntoItself.into());
+                }
+                self.spare(id, spare)?;
+                let (parent, name) = self.make_parents(below, names);
+                let copied = self.copy_nodes(id, parent, name);
+                Ok(self.outcome(copied, true))
+            }
+        }
+    }
+
+    fn copy_nodes(&mut self, id: NodeId, parent: NodeId, name: Vec<u8>) -> NodeId {
+        let source = self.tree.node(id).clone();
+        let (body, children) = match source.body {
+            Body::Directory(children) => (Body::Directory(Default::default()), children),
+            body => (body, Default::default()),
+        };
+        let copy = self.tree.add(parent, name.clone(), body, source.mode, self.at);
+        self.enter(copy, parent, name, ChangeKind::Created);
+        for (name, child) in children {
+            self.copy_nodes(child, copy, name);
+        }
+        // Last: a directory that is being filled is being modified.
+        self.tree.node_mut(copy).modified = source.modified;
+        copy
+    }
+
+    fn attach(&mut self, id: NodeId, (parent, name): (NodeId, Vec<u8>)) {
+        let (tag, now) = (self.tree.fresh_tag(), self.at);
+        let node = self.tree.node_mut(id);
+        (node.parent, node.name, node.changed, node.tag) = (parent, name.clone(), now, tag);
+        self.enter(id, parent, name, ChangeKind::MovedTo);
+    }
+
+    /// Whether `id` may take the place of `other`.
+    fn can_give_way(&self, id: NodeId, other: NodeId) -> StoreResult<()> {
+        let is_directory = |id| matches!(self.tree.node(id).body, Body::Directory(_));
+        match (is_directory(id), is_directory(other)) {
+            (false, true) => Err(StoreError::IsADirectory),
+            (true, false) => Err(StoreError::NotADirectory),
+            (true, true) if self.holds_something(other) => Err(StoreError::NotEmpty),
+            (true, true) | (false, false) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a change makes in the workshop before it puts it into place: directories, and whom new things belong to.
+
+use std::os::fd::AsFd;
+
+use stead_core::store::StoreResult;
+
+use super::act::Act;
+use super::host::{self, Stat, refused};
+use super::root::Dir;
+use super::spot::Spot;
+use super::workshop::Scrap;
+use crate::Durability;
+
+impl Act<'_> {
+    /// Makes the missing parents of a spot in the workshop, and puts `scrap` into the last of them.
+    fn wrap(&self, scrap: &Scrap, spot: &Spot) -> StoreResult<Wrapped> {
+        let mut names: Vec<&[u8]> = spot.names().skip(1).collect();
+        let last = names.pop().expect("called for a spot with missing parents");
+        let (top, mut dir) = self.new_dir(None, spot)?;
+        let mut chain = vec![dir.clone()];
+        for name in names {
+            dir = self.new_dir_in(&dir, name, None, spot)?;
+            chain.push(dir.clone());
+        }
+        host::rename_new((self.shop.room(), scrap.name().as_bytes()), (dir.as_fd(), last))
+            .map_err(refused)?;
+        if self.durability() == Durability::Full {
+            for dir in chain.iter().rev() {
+                host::sync(dir).map_err(refused)?;
+            }
+        }
+        let ino = host::stat(&chain[0]).map_err(refused)?.ino;
+        Ok(Wrapped { top, ino, dir })
+    }
+
+    /// Puts a scrap where nothing is, with the parents that are missing, in one step.
+    pub(super) fn place_wrapped(&mut self, scrap: &mut Scrap, ino: u64, spot: &Spot) -> StoreResult<()> {
+        if spot.has_parent() {
+            return self.place(scrap, ino, spot);
+        }
+        let mut wrapped = self.wrap(scrap, spot)?;
+        let placed = self.place(&mut wrapped.top, wrapped.ino, spot);
+        match &placed {
+            Ok(()) => scrap.used(),
+            // Someone else has made the parents: out of the wrapping again.
+            Err(_) => {
+                let room = (self.shop.room(), scrap.name().as_bytes());
+                let _ = host::rename_new((wrapped.dir.as_fd(), spot.name()), room);
+            }
+        }
+        placed
+    }
+
+    /// A new directory in the room.
+    pub(super) fn new_dir(&self, mode: Option<u32>, spot: &Spot) -> StoreResult<(Scrap, Dir)> {
+        let scrap = Scrap::new(self.shop, self.shop.fresh());
+        let dir = self.new_dir_in(self.shop.room_dir(), scrap.name().as_bytes(), mode, spot)?;
+        Ok((scrap, dir))
+    }
+
+    fn new_dir_in(&self, parent: &Dir, name: &[u8], mode: Option<u32>, spot: &Spot) -> StoreResult<Dir> {
+        host::make_dir(parent.as_fd(), name).map_err(refused)?;
+        let dir = Dir::new(parent.open(name, host::How::Directory).map_err(refused)?);
+        let made = host::stat(&dir).map_err(refused)?;
+        self.own(&dir, &made, None, spot)?;
+        // A directory whose group is handed down hands it down further.
+        let inherited = spot.dir_stat.mode & 0o2000;
+        host::set_mode(&dir, mode.unwrap_or(0o755) & 0o1777 | inherited).map_err(refused)?;
+        host::set_modified(&dir, self.now()).map_err(refused)?;
+        Ok(dir)
+    }
+
+    /// Gives something new to whom it should belong: the owner of what it replaces, or of the directory.
+    pub(super) fn own(
+        &self,
+        fd: impl AsFd,
+        made: &Stat,
+        replaced: Option<&Stat>,
+        spot: &Spot,
+    ) -> StoreResult<()> {
+        let model = replaced.unwrap_or(&spot.dir_stat);
+        let hands_down = replaced.is_some() || self.shop.uid == 0 || spot.dir_stat.mode & 0o2000 != 0;
+        let uid = (self.shop.uid == 0 && made.uid != model.uid).then_some(model.uid);
+        let gid = (hands_down && made.gid != model.gid).then_some(model.gid);
+        if uid.is_none() && gid.is_none() {
+            return Ok(());
+        }
+        host::set_owner(fd, uid, gid).map_err(refused)
+    }
+}
+
+/// Something inside new parents, still in the workshop.
+struct Wrapped {
+    top: Scrap,
+    ino: u64,
+    dir: Dir,
+}

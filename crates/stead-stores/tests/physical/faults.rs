@@ -1,0 +1,188 @@
+//! Death before any action of any change: at the next open the change was made whole, or not at all.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use stead_core::store::{Content, DraftOf, Expect, Parents, Place, Put, Replace, Step, Subtree};
+use stead_core::{Edit, Occurrences, Store, Timestamp};
+use stead_stores::{Durability, PhysicalStore};
+
+use super::*;
+
+fn set_up(bench: &Bench) {
+    let store = &bench.store;
+    write(store, "file", "old content");
+    write(store, "script", "#!/bin/sh");
+    std::fs::set_permissions(bench.host("script"), std::fs::Permissions::from_mode(0o750)).unwrap();
+    write(store, "dir/a", "a");
+    write(store, "dir/sub/b", "b");
+    write(store, "other/c", "c");
+    write(store, "log", &"line\n".repeat(1_000));
+    apply(store, Step::Mkdir { at: at("empty"), parents: Parents::Create, mode: None }).unwrap();
+    let target = b"file".to_vec();
+    let expect = Expect::Any;
+    apply(store, Step::Symlink { at: at("link"), target, parents: Parents::Create, expect }).unwrap();
+    write(store, "big", &"0123456789".repeat(300_000));
+}
+
+/// Dies before the n-th action for every n until the change gets through.
+fn every_death(name: &str, steps: impl Fn(&PhysicalStore) -> Vec<Step>) {
+    let durability = Durability::Fast;
+    let (before, after) = {
+        let bench = Bench::new();
+        set_up(&bench);
+        let before = tree(&bench.store);
+        bench.store.apply(change(steps(&bench.store))).unwrap_or_else(|error| panic!("{name}: {error}"));
+        (before, tree(&bench.store))
+    };
+    for death in 0.. {
+        let bench = Bench::new();
+        set_up(&bench);
+        let Bench { temp, root: _, store } = bench;
+        drop(store);
+        let count = Arc::new(AtomicUsize::new(0));
+        let counter = count.clone();
+        let doomed = open(temp.path(), |options| {
+            options.durability = durability;
+            options.faults = Some(Arc::new(move |_| counter.fetch_add(1, Ordering::SeqCst) == death));
+        });
+        let steps = steps(&doomed);
+        let result = doomed.apply(change(steps));
+        let died = count.load(Ordering::SeqCst) > death;
+        assert_eq!(result.is_err(), died, "{name}, death {death}: {result:?}");
+        if died {
+            assert!(doomed.stat(&Place::root()).is_err(), "{name}: it answers after its death");
+        }
+        drop(doomed);
+        let store = open(temp.path(), |_| ());
+        let found = tree(&store);
+        assert!(
+            found == before || found == after,
+            "{name}, death {death}: neither old nor new: {:?}",
+            found.keys()
+        );
+        assert!(died || found == after, "{name}: acknowledged and lost");
+        assert_eq!(store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+        assert_eq!(workshop(temp.path()).0, 1, "{name}, death {death}: a dead room was left");
+        if !died {
+            assert!(death > 0, "{name}: has no action that could be stopped");
+            return;
+        }
+    }
+}
+
+#[test]
+fn single_steps_are_whole_or_not_at_all() {
+    every_death("write", |_| vec![write_step("file", "new content")]);
+    every_death("create", |_| vec![write_step("fresh", "new content")]);
+    every_death("create deep", |_| vec![write_step("x/y/z/fresh", "new content")]);
+    every_death("edit", |_| {
+        let edit = Edit::new("old", "new", Occurrences::One).unwrap();
+        vec![Step::Edit { at: at("file"), edit, expect: Expect::Any, keep: Keep::History }]
+    });
+    every_death("append", |_| vec![append_step("log", b"one more\n")]);
+    every_death("append much", |_| vec![append_step("log", &b"one more\n".repeat(500_000))]);
+    every_death("mkdir", |_| {
+        vec![Step::Mkdir { at: at("m/n"), parents: Parents::Create, mode: Some(0o700) }]
+    });
+    every_death("symlink", |_| {
+        let target = b"elsewhere".to_vec();
+        vec![Step::Symlink { at: at("link"), target, parents: Parents::Create, expect: Expect::Any }]
+    });
+    every_death("remove file", |_| vec![remove_step("file", Subtree::File)]);
+    every_death("remove empty", |_| vec![remove_step("empty", Subtree::EmptyDirectory)]);
+    every_death("remove tree", |_| vec![remove_step("dir", Subtree::Directory)]);
+    every_death("rename", |_| vec![rename_step("file", "renamed", Replace::Refuse)]);
+    every_death("rename over", |_| vec![rename_step("file", "script", Replace::Over)]);
+    every_death("rename over a directory", |_| vec![rename_step("dir", "empty", Replace::Over)]);
+    every_death("rename with parents", |_| vec![rename_step("dir", "p/q/dir", Replace::Refuse)]);
+    every_death("exchange", |_| vec![rename_step("dir", "file", Replace::Exchange)]);
+    every_death("copy file", |_| vec![copy_step("script", "copied", Replace::Refuse)]);
+    every_death("copy over", |_| vec![copy_step("script", "file", Replace::Over)]);
+    every_death("copy tree", |_| vec![copy_step("dir", "p/copy", Replace::Refuse)]);
+    every_death("attributes", |_| {
+        let modified = Some(Timestamp::from_secs(1_000));
+        vec![Step::SetAttr { at: at("file"), mode: Some(0o600), modified }]
+    });
+}
+
+#[test]
+fn writing_into_a_file_is_whole_or_not_at_all() {
+    let patched = |store: &PhysicalStore, change: &dyn Fn(&mut dyn stead_core::store::Draft)| {
+        let mut draft = store.draft(DraftOf::File(&at("big"))).unwrap();
+        change(&mut *draft);
+        let content = Content::Sealed(draft.seal().unwrap());
+        vec![Step::Write { at: at("big"), content, put: Put { mode: Some(0o600), ..Put::default() } }]
+    };
+    every_death("patch", |store| {
+        patched(store, &|draft| {
+            draft.write_at(10, b"ten").unwrap();
+            draft.write_at(2_000_000, &[b'x'; 1_500_000]).unwrap();
+        })
+    });
+    every_death("cut", |store| {
+        patched(store, &|draft| {
+            draft.set_size(1_000).unwrap();
+            draft.write_at(2_000, b"behind a gap").unwrap();
+        })
+    });
+}
+
+#[test]
+fn several_steps_are_whole_or_not_at_all() {
+    every_death("everything", |store| {
+        let mut draft = store.draft(DraftOf::File(&at("big"))).unwrap();
+        draft.write_at(5, b"five").unwrap();
+        let content = Content::Sealed(draft.seal().unwrap());
+        vec![
+            write_step("file", "new content"),
+            write_step("n/e/w", "new"),
+            append_step("log", b"one more\n"),
+            Step::Write { at: at("big"), content, put: Put::default() },
+            rename_step("script", "file", Replace::Over),
+            copy_step("dir", "copy", Replace::Refuse),
+            remove_step("other", Subtree::Directory),
+            rename_step("dir", "other", Replace::Refuse),
+            rename_step("other", "log", Replace::Exchange),
+            Step::SetAttr { at: at("big"), mode: Some(0o600), modified: Some(Timestamp::from_secs(7)) },
+            write_step("n/e/w", "newer"),
+            remove_step("link", Subtree::File),
+            rename_step("file", "deep/er/file", Replace::Refuse),
+        ]
+    });
+}
+
+#[test]
+fn a_step_that_fails_takes_the_ones_before_it_back() {
+    let bench = Bench::new();
+    set_up(&bench);
+    let before = tree(&bench.store);
+    let node = bench.store.stat(&at("dir/sub/b")).unwrap().node;
+    let failing = || remove_step("nothing", Subtree::Any);
+    let firsts: Vec<fn() -> Step> = vec![
+        || write_step("file", "new"),
+        || write_step("x/y", "new"),
+        || append_step("log", b"more"),
+        || remove_step("dir", Subtree::Directory),
+        || remove_step("file", Subtree::File),
+        || rename_step("dir", "gone/dir", Replace::Refuse),
+        || rename_step("file", "script", Replace::Over),
+        || rename_step("dir", "empty", Replace::Over),
+        || rename_step("file", "dir", Replace::Exchange),
+        || copy_step("dir", "copy", Replace::Refuse),
+        || copy_step("script", "file", Replace::Over),
+        || Step::SetAttr { at: at("file"), mode: Some(0o600), modified: None },
+    ];
+    for (index, first) in firsts.iter().enumerate() {
+        assert!(bench.store.apply(change(vec![first(), failing()])).is_err());
+        assert_eq!(tree(&bench.store), before, "after step kind {index}");
+    }
+    let all = firsts.iter().take(3).map(|first| first()).chain([failing()]).collect();
+    assert!(bench.store.apply(change(all)).is_err());
+    assert_eq!(tree(&bench.store), before);
+    assert_eq!(bench.store.stat(&Place::node(node)).unwrap().node, node, "the node is found where it was");
+    let rooms: Vec<_> = std::fs::read_dir(bench.temp.path().join("state/physical")).unwrap().collect();
+    assert_eq!(rooms.len(), 1);
+    assert_eq!(workshop(bench.temp.path()), (1, 0));
+}

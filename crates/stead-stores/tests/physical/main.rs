@@ -1,0 +1,154 @@
+//! The Physical Store over real directories.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::new_without_default, missing_docs)]
+
+mod faults;
+mod measure;
+mod races;
+mod rules;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stead_core::search::Walk;
+use stead_core::store::{
+    Applied, Attr, Change, Content, Expect, Keep, Kind, Missing, Outcome, Parents, Place, Put, Replace, Step,
+    StorePath, StoreResult, Subtree,
+};
+use stead_core::{Identity, Operation, OperationId, Store, Timestamp};
+use stead_stores::{Durability, PhysicalOptions, PhysicalStore};
+use tempfile::TempDir;
+
+/// A directory with a Store on it, and a state directory beside it.
+pub struct Bench {
+    pub temp: TempDir,
+    pub root: PathBuf,
+    pub store: PhysicalStore,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Bench::with(|_| ())
+    }
+
+    pub fn with(change: impl FnOnce(&mut PhysicalOptions)) -> Self {
+        let temp = TempDir::new().unwrap();
+        let root = temp.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        let store = open(temp.path(), change);
+        Bench { temp, root, store }
+    }
+
+    pub fn host(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+}
+
+/// Opens a Store on `root` in a bench's directory.
+pub fn open(temp: &Path, change: impl FnOnce(&mut PhysicalOptions)) -> PhysicalStore {
+    let mut options =
+        PhysicalOptions { durability: Durability::Fast, ..PhysicalOptions::new(temp.join("state")) };
+    change(&mut options);
+    PhysicalStore::open(temp.join("root"), options).unwrap()
+}
+
+pub fn at(path: &str) -> Place {
+    Place::path(StorePath::from_checked(path))
+}
+
+pub fn change(steps: Vec<Step>) -> Change {
+    let operation = Operation {
+        id: OperationId::fresh(Timestamp::from_secs(1)),
+        identity: Arc::new(Identity::agent("tester")),
+        tool: "test".into(),
+        at: Timestamp::from_secs(1),
+    };
+    Change { operation, steps }
+}
+
+pub fn apply(store: &dyn Store, step: Step) -> StoreResult<Outcome> {
+    store.apply(change(vec![step])).map(|Applied { outcomes, .. }| outcomes[0])
+}
+
+pub fn write_step(path: &str, content: &str) -> Step {
+    Step::Write { at: at(path), content: Content::Bytes(content.into()), put: Put::default() }
+}
+
+pub fn append_step(path: &str, content: &[u8]) -> Step {
+    Step::Append { at: at(path), content: Content::Bytes(content.into()), put: Put::default() }
+}
+
+pub fn remove_step(path: &str, subtree: Subtree) -> Step {
+    Step::Remove {
+        at: at(path),
+        subtree,
+        expect: Expect::Any,
+        missing: Missing::Fails,
+        spare: None,
+        keep: Keep::History,
+    }
+}
+
+pub fn rename_step(from: &str, to: &str, replace: Replace) -> Step {
+    Step::Rename {
+        from: at(from),
+        to: at(to),
+        replace,
+        parents: Parents::Create,
+        expect: Expect::Any,
+        spare: [None, None],
+    }
+}
+
+pub fn copy_step(from: &str, to: &str, replace: Replace) -> Step {
+    Step::Copy {
+        from: at(from),
+        to: at(to),
+        replace,
+        parents: Parents::Create,
+        spare: None,
+        keep: Keep::History,
+    }
+}
+
+pub fn write(store: &dyn Store, path: &str, content: &str) -> Attr {
+    apply(store, write_step(path, content)).unwrap().attr.unwrap()
+}
+
+pub fn read(store: &dyn Store, path: &str) -> String {
+    String::from_utf8(store.read(&at(path), 1 << 30).unwrap().bytes).unwrap()
+}
+
+/// Everything a Store holds: kind, mode, and content or target.
+pub type Tree = BTreeMap<String, (Kind, u32, Vec<u8>)>;
+
+pub fn tree(store: &dyn Store) -> Tree {
+    let mut tree = Tree::new();
+    let mut found = Vec::new();
+    store
+        .walk(&Place::root(), &Walk::default(), &mut |entry| {
+            found.push(entry);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    for entry in found {
+        let place = Place::path(entry.path.clone());
+        let content = match entry.attr.kind {
+            Kind::File => store.read(&place, 1 << 30).unwrap().bytes,
+            Kind::Symlink => store.read_link(&place).unwrap(),
+            Kind::Directory | Kind::Special(_) => Vec::new(),
+        };
+        tree.insert(entry.path.to_string(), (entry.attr.kind, entry.attr.mode, content));
+    }
+    tree
+}
+
+/// The rooms in the workshop, and whether something was kept.
+pub fn workshop(temp: &Path) -> (usize, usize) {
+    let physical = temp.join("state/physical");
+    let shop = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
+    let count = |name: &str| std::fs::read_dir(shop.join(name)).unwrap().count();
+    (count("rooms"), count("kept"))
+}

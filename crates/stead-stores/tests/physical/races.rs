@@ -1,0 +1,212 @@
+//! Many at once: threads, several Stores on one directory, and someone outside who swaps directories for symlinks.
+
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use stead_core::glob::PathGlobs;
+use stead_core::search::{Grep, GrepQuery};
+use stead_core::store::{Expect, Page, Place, Put, Step, StoreError, Subtree};
+use stead_core::{Edit, Occurrences};
+
+use super::*;
+
+/// V53: nothing lands or looks outside while a directory is swapped for a symlink in a loop.
+#[test]
+fn a_directory_swapped_for_a_symlink_never_leads_outside() {
+    let bench = Bench::new();
+    let outside = bench.temp.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("secret"), "outside").unwrap();
+    std::fs::write(outside.join("file"), "outside").unwrap();
+    write(&bench.store, "swap/file", "inside");
+    symlink(&outside, bench.host("link")).unwrap();
+    let (stop, calls) = (AtomicBool::new(false), AtomicU64::new(0));
+    // A longer run counts more: `RACE_SECONDS=60 cargo test -p stead-stores races`.
+    let seconds = std::env::var("RACE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
+    let (swap, link) = (bench.host("swap"), bench.host("link"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            use rustix::fs::{CWD, RenameFlags, renameat_with};
+            while !stop.load(Ordering::Relaxed) {
+                renameat_with(CWD, &swap, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let workers: Vec<_> = (0..3)
+            .map(|worker| {
+                let (store, calls) = (&bench.store, &calls);
+                scope.spawn(move || {
+                    let end = Instant::now() + Duration::from_secs(seconds);
+                    let mut round = 0_u64;
+                    while Instant::now() < end {
+                        round += 1;
+                        calls.fetch_add(1, Ordering::Relaxed);
+                        let through = format!("swap/w{worker}");
+                        match round % 7 {
+                            0 => {
+                                if let Ok(listing) = store.list(&at("swap"), &Page::ALL) {
+                                    assert!(
+                                        listing
+                                            .entries
+                                            .iter()
+                                            .all(|entry| entry.name.as_bytes() != b"secret")
+                                    );
+                                }
+                            }
+                            1 => assert!(store.stat(&at("swap/secret")).is_err()),
+                            2 => drop(apply(store, write_step(&through, "x"))),
+                            3 => drop(apply(store, append_step(&through, b"y"))),
+                            4 => drop(apply(store, remove_step(&through, Subtree::File))),
+                            5 => {
+                                let edit = Edit::new("side", "SIDE", Occurrences::One).unwrap();
+                                let expect = Expect::Any;
+                                let step =
+                                    Step::Edit { at: at("swap/file"), edit, expect, keep: Keep::History };
+                                drop(apply(store, step));
+                            }
+                            _ => match store.read(&at("swap/file"), 100) {
+                                Ok(whole) => assert_ne!(whole.bytes, b"outside"),
+                                Err(
+                                    StoreError::Link(_)
+                                    | StoreError::Unavailable { .. }
+                                    | StoreError::NotFound,
+                                ) => {}
+                                Err(error) => panic!("{error}"),
+                            },
+                        }
+                    }
+                })
+            })
+            .collect();
+        let ended: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        stop.store(true, Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok), "something outside was seen");
+    });
+    let mut names: Vec<_> =
+        std::fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["file", "secret"], "something landed outside");
+    assert_eq!(std::fs::read_to_string(outside.join("file")).unwrap(), "outside");
+    let calls = calls.into_inner();
+    println!("{calls} raced calls");
+    assert!(calls > 1_000);
+}
+
+#[test]
+fn appends_and_edits_from_many_threads_and_stores_are_all_there() {
+    let bench = Bench::new();
+    let second = open(bench.temp.path(), |_| ());
+    write(&bench.store, "lines", &(0..20).map(|line| format!("line {line:02}.\n")).collect::<String>());
+    std::thread::scope(|scope| {
+        for thread in 0..20 {
+            let store = if thread % 2 == 0 { &bench.store } else { &second };
+            scope.spawn(move || {
+                let record = format!("{thread:02}{}\n", "x".repeat(5_000));
+                for _ in 0..5 {
+                    apply(store, append_step("log", record.as_bytes())).unwrap();
+                }
+                let edit = Edit::new(format!("line {thread:02}."), "done", Occurrences::One).unwrap();
+                let step = Step::Edit { at: at("lines"), edit, expect: Expect::Any, keep: Keep::History };
+                apply(store, step).unwrap();
+            });
+        }
+    });
+    let log = read(&second, "log");
+    assert_eq!(log.lines().count(), 100);
+    assert!(log.lines().all(|line| line.len() == 5_002), "a record was torn");
+    assert_eq!(read(&bench.store, "lines"), "done\n".repeat(20));
+}
+
+#[test]
+fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins() {
+    let bench = Bench::new();
+    let second = open(bench.temp.path(), |_| ());
+    write(&bench.store, "file", &"a".repeat(100_000));
+    let winners = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..8_u8 {
+            let (store, winners) = (if thread % 2 == 0 { &bench.store } else { &second }, &winners);
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let letter = char::from(b'a' + thread).to_string();
+                    write(store, "file", &letter.repeat(100_000));
+                    let bytes = store.read(&at("file"), 1 << 20).unwrap().bytes;
+                    assert!(bytes.len() == 100_000 && bytes.iter().all(|&byte| byte == bytes[0]), "torn");
+                    let put = Put { expect: Expect::Absent, ..Put::default() };
+                    let content = Content::Bytes(letter.into_bytes());
+                    let step = Step::Write { at: at(&format!("new/{round}/file")), content, put };
+                    match apply(store, step) {
+                        Ok(_) => drop(winners.fetch_add(1, Ordering::Relaxed)),
+                        Err(error) => assert!(matches!(error, StoreError::AlreadyExists), "{error}"),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(winners.into_inner(), 20);
+    assert_eq!(workshop(bench.temp.path()), (2, 0));
+}
+
+#[test]
+fn a_file_that_grows_while_it_is_read_or_searched_ends() {
+    let bench = Bench::new();
+    write(&bench.store, "grows", "needle\n");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            use std::io::Write;
+            let mut file = std::fs::OpenOptions::new().append(true).open(bench.host("grows")).unwrap();
+            while !stop.load(Ordering::Relaxed) && file.metadata().unwrap().len() < 256 << 20 {
+                file.write_all(&[b'x'; 4_096]).unwrap();
+            }
+        });
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(300) {
+            drop(bench.store.read(&at("grows"), 1 << 30).unwrap());
+            let grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
+            let mut hits = 0;
+            let visit = &mut |_| {
+                hits += 1;
+                ControlFlow::Continue(())
+            };
+            bench.store.grep(&Place::root(), &grep, visit).unwrap();
+            assert_eq!(hits, 1);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn directories_move_about_while_others_write_into_them() {
+    let bench = Bench::new();
+    let second = open(bench.temp.path(), |_| ());
+    write(&bench.store, "a/seed", "x");
+    let worst = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (store, worst) = (if thread % 2 == 0 { &bench.store } else { &second }, &worst);
+            scope.spawn(move || {
+                for round in 0..40 {
+                    let begin = Instant::now();
+                    let result = match thread {
+                        0 => apply(store, rename_step("a", "b", Replace::Refuse)),
+                        1 => apply(store, rename_step("b", "a", Replace::Refuse)),
+                        _ => apply(store, write_step(&format!("a/{thread}-{round}"), "x")),
+                    };
+                    worst.fetch_max(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
+                    if let Err(error) = result {
+                        let expected = matches!(
+                            error,
+                            StoreError::NotFound | StoreError::AlreadyExists | StoreError::Conflict
+                        );
+                        assert!(expected, "{error}");
+                    }
+                }
+            });
+        }
+    });
+    let files = tree(&bench.store).into_keys().filter(|path| path.contains('-')).count();
+    assert_eq!(files, 240, "an acknowledged file is missing");
+    let worst = worst.into_inner();
+    assert!(worst < 2_000, "someone waited {worst} ms");
+}

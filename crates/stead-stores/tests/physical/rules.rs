@@ -1,0 +1,499 @@
+//! What a directory of the host makes special.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use stead_core::glob::{Anchor, PathGlobs};
+use stead_core::search::{Grep, GrepQuery};
+use stead_core::store::{
+    DraftOf, Expect, LinkHit, Page, Parents, Place, Put, Replace, Side, Spare, Special, Step, StoreError,
+    Subtree,
+};
+use stead_core::{Edit, Name, Occurrences};
+use stead_stores::Durability;
+
+use super::*;
+
+fn link_hit<T: std::fmt::Debug>(result: Result<T, StoreError>) -> LinkHit {
+    match result {
+        Err(StoreError::Link(hit)) => hit,
+        other => panic!("no symlink was met: {other:?}"),
+    }
+}
+
+#[test]
+fn a_symlink_is_reported_wherever_it_lies_on_the_way() {
+    let bench = Bench::new();
+    write(&bench.store, "a/b/c/file", "x");
+    for (depth, link) in ["l", "a/l", "a/b/l", "a/b/c/l"].into_iter().enumerate() {
+        symlink("/etc", bench.host(link)).unwrap();
+        let below = at(&format!("{link}/passwd"));
+        let expected = LinkHit { step: 0, side: Side::From, depth: depth + 1, target: b"/etc".to_vec() };
+        assert_eq!(link_hit(bench.store.read(&below, 1 << 20)), expected);
+        assert_eq!(link_hit(bench.store.stat(&below)), expected);
+        assert_eq!(link_hit(bench.store.list(&at(link), &Page::ALL)), expected);
+        assert_eq!(link_hit(bench.store.open(&at(link)).map(|_| ())), expected);
+        assert_eq!(link_hit(apply(&bench.store, write_step(link, "x"))), expected);
+        assert_eq!(link_hit(apply(&bench.store, write_step(&format!("{link}/x/y"), "x"))), expected);
+        assert_eq!(link_hit(apply(&bench.store, append_step(link, b"x"))), expected);
+        let to =
+            link_hit(apply(&bench.store, rename_step("a/b/c/file", &format!("{link}/x"), Replace::Refuse)));
+        assert_eq!(to, LinkHit { side: Side::To, ..expected.clone() });
+        assert_eq!(bench.store.stat(&at(link)).unwrap().kind, Kind::Symlink);
+        assert_eq!(bench.store.read_link(&at(link)).unwrap(), b"/etc");
+    }
+    symlink("b", bench.host("a/inside")).unwrap();
+    let hit = link_hit(bench.store.read(&at("a/inside/c/file"), 10));
+    assert_eq!(
+        (hit.depth, &*hit.target),
+        (2, &b"b"[..]),
+        "one that stays inside is the door's to follow as well"
+    );
+    let several = change(vec![write_step("ok", "x"), write_step("a/l/x", "x")]);
+    assert_eq!(link_hit(bench.store.apply(several)).step, 1);
+    assert!(bench.store.stat(&at("ok")).is_err());
+    // What acts on the link itself leaves the target alone.
+    apply(&bench.store, copy_step("a/l", "copied", Replace::Refuse)).unwrap();
+    apply(&bench.store, rename_step("a/l", "moved", Replace::Refuse)).unwrap();
+    apply(&bench.store, remove_step("moved", Subtree::File)).unwrap();
+    assert_eq!(bench.store.read_link(&at("copied")).unwrap(), b"/etc");
+}
+
+#[test]
+fn special_files_are_listed_and_refused_and_never_hang() {
+    let bench = Bench::new();
+    let path = bench.host("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(bench.host("socket")).unwrap();
+    let begin = Instant::now();
+    let pipe = Kind::Special(Special::Fifo);
+    let listing = bench.store.list(&Place::root(), &Page::ALL).unwrap();
+    let kinds: Vec<_> = listing.entries.iter().map(|entry| entry.attr.kind).collect();
+    assert_eq!(kinds, [pipe, Kind::Special(Special::Socket)]);
+    let refused = |result: Result<(), StoreError>| match result {
+        Err(StoreError::Special(kind)) => assert_eq!(kind, pipe),
+        other => panic!("{other:?}"),
+    };
+    let there = at("pipe");
+    refused(bench.store.read(&there, 10).map(|_| ()));
+    refused(bench.store.open(&there).map(|_| ()));
+    refused(bench.store.draft(DraftOf::File(&there)).map(|_| ()));
+    refused(apply(&bench.store, write_step("pipe", "x")).map(|_| ()));
+    refused(apply(&bench.store, append_step("pipe", b"x")).map(|_| ()));
+    let edit = Edit::new("a", "b", Occurrences::One).unwrap();
+    let edit = Step::Edit { at: there, edit, expect: Expect::Any, keep: Keep::History };
+    refused(apply(&bench.store, edit).map(|_| ()));
+    refused(apply(&bench.store, copy_step("pipe", "copy", Replace::Refuse)).map(|_| ()));
+    let grep = Grep::new(&GrepQuery::new("x"), None, PathGlobs::none()).unwrap();
+    bench.store.grep(&Place::root(), &grep, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn overwriting_keeps_the_mode_and_nothing_becomes_privileged() {
+    let bench = Bench::new();
+    write(&bench.store, "script", "1");
+    assert_eq!(bench.store.stat(&at("script")).unwrap().mode, 0o644);
+    std::fs::set_permissions(bench.host("script"), std::fs::Permissions::from_mode(0o4751)).unwrap();
+    assert_eq!(write(&bench.store, "script", "2").mode, 0o751);
+    apply(&bench.store, append_step("script", b"3")).unwrap();
+    let edit = Edit::new("2", "two", Occurrences::One).unwrap();
+    apply(&bench.store, Step::Edit { at: at("script"), edit, expect: Expect::Any, keep: Keep::History })
+        .unwrap();
+    assert_eq!(std::fs::metadata(bench.host("script")).unwrap().permissions().mode() & 0o7777, 0o751);
+    assert_eq!(read(&bench.store, "script"), "two3");
+}
+
+#[test]
+fn new_content_belongs_to_whom_the_old_one_or_the_directory_belongs() {
+    let bench = Bench::new();
+    if std::fs::metadata(&bench.root).unwrap().uid() != 0 {
+        return; // Only the superuser gives files away.
+    }
+    write(&bench.store, "old", "1");
+    std::os::unix::fs::chown(bench.host("old"), Some(1_234), Some(1_235)).unwrap();
+    std::fs::create_dir(bench.host("theirs")).unwrap();
+    std::os::unix::fs::chown(bench.host("theirs"), Some(2_234), Some(2_235)).unwrap();
+    write(&bench.store, "old", "2");
+    write(&bench.store, "theirs/sub/new", "3");
+    let owner = |path: &str| {
+        let found = std::fs::symlink_metadata(bench.host(path)).unwrap();
+        (found.uid(), found.gid())
+    };
+    assert_eq!(owner("old"), (1_234, 1_235));
+    assert_eq!(owner("theirs/sub"), (2_234, 2_235));
+    assert_eq!(owner("theirs/sub/new"), (2_234, 2_235));
+}
+
+#[test]
+fn every_write_gives_another_tag_and_stat_agrees() {
+    let bench = Bench::new();
+    let mut tags = std::collections::BTreeSet::new();
+    for round in 0..200 {
+        let attr = write(&bench.store, "file", if round % 2 == 0 { "A" } else { "B" });
+        assert_eq!(bench.store.stat(&at("file")).unwrap(), attr);
+        assert!(tags.insert(attr.tag), "round {round} has a tag that was there before");
+    }
+    let expect = Expect::Tag(bench.store.stat(&at("file")).unwrap().tag);
+    for round in 0..50 {
+        let mut draft = bench.store.draft(DraftOf::File(&at("file"))).unwrap();
+        draft.write_at(0, if round % 2 == 0 { b"C" } else { b"D" }).unwrap();
+        let content = Content::Sealed(draft.seal().unwrap());
+        let attr =
+            apply(&bench.store, Step::Write { at: at("file"), content, put: Put::default() }).unwrap().attr;
+        assert!(tags.insert(attr.unwrap().tag), "patch {round} has a tag that was there before");
+    }
+    let put = Put { expect, ..Put::default() };
+    let stale = Step::Write { at: at("file"), content: Content::Bytes(b"x".to_vec()), put };
+    assert!(matches!(apply(&bench.store, stale), Err(StoreError::Conflict)));
+}
+
+#[test]
+fn another_programs_change_in_between_is_a_conflict_and_both_contents_stay() {
+    for replace in [false, true] {
+        let armed = Arc::new(AtomicBool::new(false));
+        let path = Arc::new(std::sync::Mutex::new(PathBuf::new()));
+        let (switch, target) = (armed.clone(), path.clone());
+        let bench = Bench::with(|options| {
+            options.faults = Some(Arc::new(move |action| {
+                if (action == "swap" || action == "take") && switch.swap(false, Ordering::SeqCst) {
+                    let target = target.lock().unwrap();
+                    if replace {
+                        std::fs::remove_file(&*target).unwrap();
+                    }
+                    std::fs::write(&*target, "theirs").unwrap();
+                }
+                false
+            }));
+        });
+        *path.lock().unwrap() = bench.host("file");
+        write(&bench.store, "file", "seen");
+        armed.store(true, Ordering::SeqCst);
+        let result = apply(&bench.store, write_step("file", "ours"));
+        assert!(matches!(result, Err(StoreError::Conflict)), "{result:?}");
+        assert_eq!(std::fs::read_to_string(bench.host("file")).unwrap(), "theirs");
+        assert_eq!(workshop(bench.temp.path()), (1, 1));
+        armed.store(true, Ordering::SeqCst);
+        std::fs::write(bench.host("file"), "seen again").unwrap();
+        let result = apply(&bench.store, remove_step("file", Subtree::File));
+        assert!(matches!(result, Err(StoreError::Conflict)), "{result:?}");
+        assert_eq!(std::fs::read_to_string(bench.host("file")).unwrap(), "theirs");
+    }
+}
+
+#[test]
+fn state_is_out_of_reach_wherever_it_lies() {
+    let temp = TempDir::new().unwrap();
+    let root = temp.path().join("root");
+    for dir in ["db", ".stead", "sub/.stead", "inner"] {
+        std::fs::create_dir_all(root.join(dir)).unwrap();
+    }
+    for file in ["db/stead.db", "db/other", ".stead/secret", "sub/.stead/secret", "sub/plain"] {
+        std::fs::write(root.join(file), "needle").unwrap();
+    }
+    let store = open(temp.path(), |options| {
+        options.state = root.join("inner/state");
+        options.mask = vec![root.join("db/stead.db")];
+    });
+    let shown: Vec<_> = tree(&store).into_keys().collect();
+    assert_eq!(shown, ["db", "db/other", "inner", "sub", "sub/plain"]);
+    assert_eq!(store.list(&at("db"), &Page::ALL).unwrap().total, 1);
+    for hidden in
+        ["db/stead.db", ".stead", ".stead/secret", "sub/.stead/secret", "inner/state", "inner/state/physical"]
+    {
+        assert!(matches!(store.stat(&at(hidden)), Err(StoreError::NotFound)), "{hidden}");
+        assert!(matches!(store.read(&at(hidden), 100), Err(StoreError::NotFound)), "{hidden}");
+        assert!(matches!(apply(&store, write_step(hidden, "x")), Err(StoreError::Name(_))), "{hidden}");
+        assert!(matches!(
+            apply(&store, rename_step("sub/plain", hidden, Replace::Over)),
+            Err(StoreError::Name(_))
+        ));
+        assert!(
+            matches!(apply(&store, remove_step(hidden, Subtree::Any)), Err(StoreError::NotFound)),
+            "{hidden}"
+        );
+    }
+    for holder in ["db", "sub", "inner"] {
+        let spared = |result| matches!(result, Err(StoreError::Spared { .. }));
+        assert!(spared(apply(&store, remove_step(holder, Subtree::Directory))), "{holder}");
+        assert!(spared(apply(&store, rename_step(holder, "moved", Replace::Refuse))), "{holder}");
+    }
+    apply(&store, copy_step("sub", "copied", Replace::Refuse)).unwrap();
+    assert!(!root.join("copied/.stead").exists() && root.join("copied/plain").exists());
+    let mut hits = Vec::new();
+    let grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
+    store
+        .grep(&Place::root(), &grep, &mut |found| {
+            hits.push(found.path.to_string());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    hits.sort();
+    assert_eq!(hits, ["copied/plain", "db/other", "sub/plain"]);
+    let inside = PhysicalOptions::new(&root);
+    assert!(matches!(PhysicalStore::open(root.join("sub"), inside), Err(StoreError::Invalid(_))));
+}
+
+#[test]
+fn a_state_directory_on_another_mount_leaves_the_workshop_in_the_root_and_masked() {
+    let elsewhere = Path::new("/dev/shm");
+    let temp = TempDir::new().unwrap();
+    if !elsewhere.is_dir() || elsewhere.metadata().unwrap().dev() == temp.path().metadata().unwrap().dev() {
+        return; // No other mount to try it with.
+    }
+    let state = TempDir::new_in(elsewhere).unwrap();
+    std::fs::create_dir(temp.path().join("root")).unwrap();
+    let store = open(temp.path(), |options| options.state = state.path().to_owned());
+    write(&store, "a/b", "x");
+    let own = temp.path().join("root/.stead");
+    assert_eq!(own.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(tree(&store).into_keys().collect::<Vec<_>>(), ["a", "a/b"]);
+}
+
+#[test]
+fn names_are_bytes() {
+    let bench = Bench::new();
+    let odd: [&[u8]; 4] = [b"line\nbreak", b"\xff\xfe", b"\x1b[31m", "caf\u{e9}".as_bytes()];
+    for name in odd {
+        std::fs::write(bench.root.join(std::ffi::OsStr::from_bytes(name)), name).unwrap();
+    }
+    let listing = bench.store.list(&Place::root(), &Page::ALL).unwrap();
+    let names: Vec<_> = listing.entries.iter().map(|entry| entry.name.as_bytes()).collect();
+    assert_eq!(names, [b"\x1b[31m" as &[u8], "caf\u{e9}".as_bytes(), b"line\nbreak", b"\xff\xfe"]);
+    for entry in &listing.entries {
+        let place = Place::root().join(entry.name.as_bytes());
+        assert_eq!(bench.store.read(&place, 100).unwrap().bytes, entry.name.as_bytes());
+    }
+    let long = "n".repeat(256);
+    assert!(matches!(apply(&bench.store, write_step(&long, "x")), Err(StoreError::Name(_))));
+    assert!(matches!(bench.store.stat(&at(&long)), Err(StoreError::Name(_))));
+    write(&bench.store, &"n".repeat(255), "x");
+}
+
+#[test]
+fn large_directories_are_paged_and_deep_trees_walked() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.host("many")).unwrap();
+    for index in 0..3_000 {
+        std::fs::write(bench.host(&format!("many/{index:05}")), "").unwrap();
+    }
+    let after = Name::new(*b"01499");
+    let page = bench.store.list(&at("many"), &Page { after, limit: 10 }).unwrap();
+    assert_eq!((page.total, page.more, page.entries.len()), (3_000, true, 10));
+    assert_eq!(page.entries[0].name.as_bytes(), b"01500");
+    // Deeper, and with a longer path, than the host takes in one call.
+    let name = "d".repeat(200);
+    let deep = vec![&*name; 64].join("/");
+    let mkdir = Step::Mkdir { at: at(&deep), parents: Parents::Create, mode: None };
+    apply(&bench.store, mkdir).unwrap();
+    write(&bench.store, &format!("{deep}/file"), "bottom");
+    assert_eq!(read(&bench.store, &format!("{deep}/file")), "bottom");
+    assert_eq!(tree(&bench.store).len(), 3_001 + 65);
+    apply(&bench.store, copy_step(&name, "copy", Replace::Refuse)).unwrap();
+    apply(&bench.store, remove_step(&name, Subtree::Directory)).unwrap();
+    assert_eq!(tree(&bench.store).len(), 3_001 + 65);
+    assert_eq!(workshop(bench.temp.path()), (1, 0));
+}
+
+#[test]
+fn what_is_too_large_is_refused_before_memory_is_taken() {
+    let bench = Bench::new();
+    let file = std::fs::File::create(bench.host("huge")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let (size, limit) = (1 << 40, 1 << 20);
+    let result = bench.store.read(&at("huge"), limit);
+    assert!(matches!(result, Err(StoreError::TooLarge { size: s, limit: l }) if (s, l) == (size, limit)));
+    let edit = Edit::new("a", "b", Occurrences::One).unwrap();
+    let edit = Step::Edit { at: at("huge"), edit, expect: Expect::Any, keep: Keep::History };
+    assert!(matches!(apply(&bench.store, edit), Err(StoreError::TooLarge { .. })));
+    let mut last = [1; 4];
+    assert_eq!(bench.store.open(&at("huge")).unwrap().read_at((1 << 40) - 3, &mut last).unwrap(), 3);
+}
+
+#[test]
+fn open_content_outlives_its_name() {
+    let bench = Bench::new();
+    write(&bench.store, "file", "first");
+    let open = bench.store.open(&at("file")).unwrap();
+    apply(&bench.store, append_step("file", b" and more")).unwrap();
+    write(&bench.store, "file", "second");
+    apply(&bench.store, remove_step("file", Subtree::File)).unwrap();
+    let mut buffer = [0; 10];
+    assert_eq!(open.read_at(0, &mut buffer).unwrap(), 5);
+    assert_eq!(&buffer[..5], b"first");
+}
+
+#[test]
+fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
+    let bench = Bench::new();
+    write(&bench.store, "file", &"0123456789".repeat(10));
+    let node = bench.store.stat(&at("file")).unwrap().node;
+    let mut draft = bench.store.draft(DraftOf::File(&Place::node(node))).unwrap();
+    draft.write_at(5, b"XY").unwrap();
+    draft.write_at(120, b"end").unwrap();
+    let mut seen = vec![1; 200];
+    assert_eq!(draft.read_at(0, &mut seen).unwrap(), 123);
+    assert_eq!(&seen[3..9], b"34XY78");
+    assert_eq!(&seen[98..123], [&b"89"[..], &[0; 20], b"end"].concat());
+    // Another program appends meanwhile: what it wrote is kept, as nobody asked for a length.
+    use std::io::Write;
+    let mut other = std::fs::OpenOptions::new().append(true).open(bench.host("file")).unwrap();
+    other.write_all(b"more").unwrap();
+    let content = Content::Sealed(draft.seal().unwrap());
+    let written = Step::Write { at: Place::node(node), content, put: Put::default() };
+    assert_eq!(apply(&bench.store, written).unwrap().attr.unwrap().node, node);
+    let bytes = std::fs::read(bench.host("file")).unwrap();
+    assert_eq!(&bytes[3..9], b"34XY78");
+    assert_eq!(&bytes[98..], [&b"89more"[..], &[0; 16], b"end"].concat());
+    // Put elsewhere, it is a file of its own.
+    let mut draft = bench.store.draft(DraftOf::File(&at("file"))).unwrap();
+    draft.set_size(3).unwrap();
+    draft.set_size(5).unwrap();
+    let content = Content::Sealed(draft.seal().unwrap());
+    apply(&bench.store, Step::Write { at: at("copy"), content, put: Put::default() }).unwrap();
+    assert_eq!(std::fs::read(bench.host("copy")).unwrap(), b"012\0\0");
+    assert_eq!(std::fs::read(bench.host("file")).unwrap(), bytes);
+}
+
+#[test]
+fn drafts_that_are_dropped_leave_nothing() {
+    let bench = Bench::new();
+    let room = || {
+        let physical = bench.temp.path().join("state/physical");
+        let shop = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
+        let room = std::fs::read_dir(shop.join("rooms")).unwrap().next().unwrap().unwrap().path();
+        std::fs::read_dir(room).unwrap().count()
+    };
+    write(&bench.store, "file", "x");
+    let before = room();
+    let mut draft = bench.store.draft(DraftOf::Nothing).unwrap();
+    draft.write_at(0, b"x").unwrap();
+    assert_eq!(room(), before + 1);
+    drop(draft);
+    let mut draft = bench.store.draft(DraftOf::File(&at("file"))).unwrap();
+    draft.write_at(0, b"x").unwrap();
+    drop(draft.seal().unwrap());
+    assert_eq!(room(), before);
+    drop(bench.store);
+    assert_eq!(workshop(bench.temp.path()), (0, 0));
+}
+
+#[test]
+fn nodes_are_found_through_renames_and_lost_with_the_file() {
+    let bench = Bench::new();
+    write(&bench.store, "a/b/file", "x");
+    let file = bench.store.stat(&at("a/b/file")).unwrap().node;
+    let dir = bench.store.stat(&at("a/b")).unwrap().node;
+    apply(&bench.store, rename_step("a", "z/y", Replace::Refuse)).unwrap();
+    assert_eq!(bench.store.read(&Place::node(file), 10).unwrap().bytes, b"x");
+    let child = Place::child(dir, &Name::new(*b"file").unwrap());
+    assert_eq!(bench.store.stat(&child).unwrap().node, file);
+    symlink("file", bench.host("z/y/b/link")).unwrap();
+    let hit = link_hit(bench.store.read(&Place { from: dir, path: StorePath::from_checked("link/x") }, 10));
+    assert_eq!((hit.depth, &*hit.target), (1, &b"file"[..]));
+    let link = bench.store.stat(&Place { from: dir, path: StorePath::from_checked("link") }).unwrap().node;
+    assert_eq!(link_hit(bench.store.read(&Place::node(link), 10)).depth, 0);
+    assert_eq!(bench.store.read_link(&Place::node(link)).unwrap(), b"file");
+    std::fs::remove_file(bench.host("z/y/b/file")).unwrap();
+    std::fs::write(bench.host("keep-the-inode-busy"), "").unwrap();
+    std::fs::write(bench.host("z/y/b/file"), "another").unwrap();
+    assert!(matches!(bench.store.read(&Place::node(file), 10), Err(StoreError::NotFound)));
+    apply(&bench.store, remove_step("z", Subtree::Directory)).unwrap();
+    assert!(matches!(bench.store.stat(&child), Err(StoreError::NotFound)));
+}
+
+#[test]
+fn a_spared_name_keeps_its_directory_where_it_is() {
+    let bench = Bench::new();
+    write(&bench.store, "repo/.git/hooks/pre-commit", "x");
+    let globs = Arc::new(PathGlobs::new([".git/hooks/**"], Anchor::AnyDirectory).unwrap());
+    let spare = Spare { globs, at: "repo".into() };
+    let remove = Step::Remove {
+        at: at("repo"),
+        subtree: Subtree::Any,
+        expect: Expect::Any,
+        missing: stead_core::store::Missing::Fails,
+        spare: Some(spare.clone()),
+        keep: Keep::History,
+    };
+    let result = apply(&bench.store, remove);
+    assert!(
+        matches!(&result, Err(StoreError::Spared { path }) if path == ".git/hooks/pre-commit"),
+        "{result:?}"
+    );
+    let rename = Step::Rename {
+        from: at("repo"),
+        to: at("other"),
+        replace: Replace::Refuse,
+        parents: Parents::Create,
+        expect: Expect::Any,
+        spare: [None, Some(spare)],
+    };
+    assert!(matches!(apply(&bench.store, rename), Err(StoreError::Spared { .. })));
+    assert_eq!(read(&bench.store, "repo/.git/hooks/pre-commit"), "x");
+}
+
+#[test]
+fn refusals_are_the_ports() {
+    let bench = Bench::new();
+    let store = &bench.store;
+    write(store, "file", "x");
+    write(store, "dir/file", "x");
+    let mkdir = |path: &str, parents| apply(store, Step::Mkdir { at: at(path), parents, mode: None });
+    use StoreError as E;
+    assert!(!mkdir("dir", Parents::Create).unwrap().created);
+    assert!(matches!(mkdir("dir", Parents::Required), Err(E::AlreadyExists)));
+    assert!(matches!(mkdir("file", Parents::Create), Err(E::AlreadyExists)));
+    assert!(matches!(mkdir("no/dir", Parents::Required), Err(E::NotFound)));
+    assert!(matches!(mkdir("file/dir", Parents::Create), Err(E::NotADirectory)));
+    assert!(matches!(apply(store, write_step("dir", "x")), Err(E::IsADirectory)));
+    assert!(matches!(store.stat(&at("file/x")), Err(E::NotADirectory)));
+    assert!(matches!(store.read(&at("file/x/y"), 1), Err(E::NotADirectory)));
+    assert!(matches!(store.list(&at("file"), &Page::ALL), Err(E::NotADirectory)));
+    assert!(matches!(apply(store, remove_step("dir", Subtree::File)), Err(E::IsADirectory)));
+    assert!(matches!(apply(store, remove_step("dir", Subtree::EmptyDirectory)), Err(E::NotEmpty)));
+    assert!(matches!(apply(store, remove_step("file", Subtree::Directory)), Err(E::NotADirectory)));
+    assert!(matches!(apply(store, rename_step("dir", "dir/in", Replace::Refuse)), Err(E::IntoItself)));
+    assert!(matches!(apply(store, rename_step("dir/file", "dir", Replace::Exchange)), Err(E::IntoItself)));
+    assert!(matches!(apply(store, rename_step("file", "dir", Replace::Refuse)), Err(E::AlreadyExists)));
+    assert!(matches!(apply(store, rename_step("file", "dir", Replace::Over)), Err(E::IsADirectory)));
+    assert!(matches!(apply(store, rename_step("dir", "file", Replace::Over)), Err(E::NotADirectory)));
+    assert!(matches!(apply(store, rename_step("file", "nope", Replace::Exchange)), Err(E::NotFound)));
+    assert!(apply(store, rename_step("file", "file", Replace::Refuse)).is_ok());
+    assert!(matches!(apply(store, copy_step("file", "file", Replace::Refuse)), Err(E::AlreadyExists)));
+    assert!(matches!(apply(store, copy_step("file", "file", Replace::Over)), Err(E::Invalid(_))));
+    assert!(matches!(apply(store, copy_step("dir", "dir/in", Replace::Refuse)), Err(E::IntoItself)));
+    let root = Step::Rename {
+        from: Place::root(),
+        to: at("x"),
+        replace: Replace::Refuse,
+        parents: Parents::Create,
+        expect: Expect::Any,
+        spare: [None, None],
+    };
+    assert!(matches!(apply(store, root), Err(E::Invalid(_))));
+    assert_eq!(tree(store).into_keys().collect::<Vec<_>>(), ["dir", "dir/file", "file"]);
+}
+
+#[test]
+fn a_durable_store_does_the_same() {
+    let bench = Bench::with(|options| options.durability = Durability::Full);
+    write(&bench.store, "a/b", "durable");
+    apply(&bench.store, append_step("a/b", b"!")).unwrap();
+    let steps =
+        vec![write_step("a/c", "c"), append_step("a/b", b"!"), rename_step("a/c", "d/c", Replace::Refuse)];
+    bench.store.apply(change(steps)).unwrap();
+    assert_eq!(read(&bench.store, "a/b"), "durable!!");
+    assert_eq!(read(&bench.store, "d/c"), "c");
+}
+
+#[test]
+fn a_directory_that_may_only_be_read_is_a_store_all_the_same() {
+    // Nobody makes directories in a kernel's own file system.
+    let store = PhysicalStore::open("/sys/kernel", PhysicalOptions::new("/sys/stead-state")).unwrap();
+    assert!(store.list(&Place::root(), &Page::ALL).unwrap().total > 0);
+    assert!(matches!(apply(&store, write_step("x", "x")), Err(StoreError::HostDenied)));
+}

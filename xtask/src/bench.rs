@@ -1,0 +1,36 @@
+//! `cargo xtask bench`: builds the benchmarks, which are a workspace of their own, and runs them.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::Result;
+use crate::host::{cargo, root, show};
+use crate::{needs, sections};
+
+/// Runs the named benchmarks, or all.
+pub(crate) fn run(options: &[&str]) -> Result {
+    let (write, passed): (Vec<&str>, Vec<&str>) = options.iter().partition(|option| **option == "--write");
+    needs::provide(&[needs::RIPGREP])?;
+    show(cargo().args(["build", "--release", "--manifest-path", "bench/Cargo.toml"]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("bench/target"), Into::into);
+    let binary = target.join("release/stead-bench");
+    let mut command = crate::host::program(&binary.to_string_lossy());
+    // Tables come on stdout one after the other, what it is doing on stderr: a person sees both as they come.
+    let mut child = command.args(passed).stdout(Stdio::piped()).spawn()?;
+    let mut tables = String::new();
+    for line in BufReader::new(child.stdout.take().expect("stdout is piped")).lines() {
+        let line = line?;
+        println!("{line}");
+        tables.push_str(&line);
+        tables.push('\n');
+    }
+    if !child.wait()?.success() {
+        return Err("the benchmarks failed".into());
+    }
+    if !write.is_empty() {
+        let page = root().join("docs/benchmarks.md");
+        fs::write(&page, sections::replaced(&fs::read_to_string(&page)?, &tables)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! What the compiler can't forbid by itself: which crate may know which, that the file side has no way to start a
+//! process, and that the domain knows no machine.
+//!
+//! The rules are pure functions over texts, in the modules below; here the texts are fetched. No single look is
+//! enough: sources tell intent, dependencies tell what is within reach, and compiled code tells what is really called.
+
+mod arrows;
+mod rust_source;
+mod source_rules;
+mod symbols;
+mod text_rules;
+mod tree;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::host::{capture, cargo, program, root};
+use source_rules::Rule;
+use tree::Dependency;
+
+/// The crates that must not be able to execute anything.
+const FILE_SIDE: [&str; 2] = ["stead-core", "stead-stores"];
+/// The crate that knows no machine.
+const DOMAIN: &str = "stead-core";
+
+/// What cargo knows of the workspace's own packages.
+pub(crate) fn metadata() -> Result<Value> {
+    let text = capture(cargo().args(["metadata", "--format-version", "1", "--no-deps"]))?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// Dependencies between our crates point inward.
+pub(crate) fn arrows() -> Result {
+    report(arrows::violations(&metadata()?, arrows::ALLOWED))
+}
+
+/// No source names what its crate may not use, and no text names what the repository must not hold.
+pub(crate) fn sources() -> Result {
+    let mut problems = Vec::new();
+    for name in tracked_files()? {
+        // A link's text is its target; what is not text has no lines to look at.
+        let Ok(text) = fs::read_to_string(root().join(&name)) else { continue };
+        let mut found = text_rules::violations(&text);
+        if name.ends_with(".rs") {
+            let rules = rules_for(&name);
+            found.extend(source_rules::violations(&text, &rules));
+        }
+        problems.extend(found.into_iter().map(|(line, problem)| format!("{name}:{line}: {problem}")));
+    }
+    report(problems)
+}
+
+/// The rules for a file, by where it lies. Tests and examples of the file side may start processes: they have to kill
+/// some.
+fn rules_for(name: &str) -> Vec<Rule> {
+    let lies_in = |package: &str, folder: &str| name.starts_with(&format!("crates/{package}/{folder}/"));
+    let mut rules = source_rules::EVERYWHERE.to_vec();
+    if FILE_SIDE.iter().any(|package| lies_in(package, "src")) {
+        rules.extend(source_rules::CANNOT_EXECUTE);
+    }
+    if lies_in(DOMAIN, "src") && !lies_in(DOMAIN, "src/testkit") {
+        rules.extend(source_rules::KNOWS_NO_MACHINE);
+    }
+    rules
+}
+
+/// Nothing in the file side's dependencies offers to start a process, and nothing in the domain's is a machine.
+pub(crate) fn dependencies() -> Result {
+    let mut problems = Vec::new();
+    for package in FILE_SIDE {
+        let dependencies = dependencies_of(package)?;
+        let mut rules = tree::CANNOT_EXECUTE.to_vec();
+        if package == DOMAIN {
+            rules.extend(tree::KNOWS_NO_MACHINE);
+        }
+        let found = tree::violations(&dependencies, &rules);
+        problems.extend(found.into_iter().map(|problem| format!("{package}: {problem}")));
+    }
+    report(problems)
+}
+
+/// No compiled crate of the file side or below it refers to what starts a process.
+pub(crate) fn compiled() -> Result {
+    let mut build = cargo();
+    build.args(["build", "--lib", "--message-format", "json"]);
+    build.args(FILE_SIDE.iter().flat_map(|package| ["--package", package]));
+    let messages = capture(&mut build)?;
+    let mut wanted = BTreeSet::new();
+    for package in FILE_SIDE {
+        wanted.extend(dependencies_of(package)?.into_iter().map(|dependency| dependency.name));
+    }
+    let mut problems = Vec::new();
+    let libraries = symbols::libraries(&messages, &wanted);
+    for own in FILE_SIDE {
+        // A look at nothing finds nothing: that must not pass for a clean result.
+        if !libraries.iter().any(|(package, _)| package == own) {
+            problems.push(format!("{own} was not built"));
+        }
+    }
+    for (package, library) in libraries {
+        let symbols = symbols::symbols(&fs::read(library)?).map_err(|error| format!("{package}: {error}"))?;
+        let found = symbols::violations(&symbols).into_iter();
+        problems.extend(found.map(|symbol| format!("{package} refers to {symbol}")));
+    }
+    report(problems)
+}
+
+/// The crates that end up in a build of this one; macros and build scripts, which run at build time, do not.
+fn dependencies_of(package: &str) -> Result<Vec<Dependency>> {
+    let mut command = cargo();
+    command.args(["tree", "--package", package, "--edges", "normal,no-proc-macro", "--target", "all"]);
+    command.args(["--prefix", "none", "--no-dedupe", "--format", tree::FORMAT]);
+    Ok(tree::parse(&capture(&mut command)?))
+}
+
+fn tracked_files() -> Result<Vec<String>> {
+    let mut command = program("git");
+    command.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    Ok(capture(&mut command)?.split_terminator('\0').map(str::to_owned).collect())
+}
+
+fn report(problems: Vec<String>) -> Result {
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n").into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_forbidden_where_files_are_and_allowed_where_they_are_tested() {
+        let spawns = "fn f() { std::process::Command::new(\"sh\"); }";
+        let problems = |name| source_rules::violations(spawns, &rules_for(name)).len();
+        assert!(problems("crates/stead-core/src/lib.rs") > 0);
+        assert!(problems("crates/stead-stores/src/physical/host.rs") > 0);
+        assert_eq!(problems("crates/stead-stores/tests/crash.rs"), 0);
+        assert_eq!(problems("crates/stead-cli/src/main.rs"), 0);
+    }
+
+    #[test]
+    fn the_domain_has_no_files_and_the_test_kit_may_have_some() {
+        let opens = "use std::{fs, io};";
+        let problems = |name| source_rules::violations(opens, &rules_for(name)).len();
+        assert_eq!(problems("crates/stead-core/src/vfs/mod.rs"), 1);
+        assert_eq!(problems("crates/stead-core/src/testkit/mod.rs"), 0);
+        assert_eq!(problems("crates/stead-stores/src/lib.rs"), 0);
+    }
+
+    /// Compiles a library, as the compiler here and now does it, and looks for symbols that start processes.
+    fn starters_in(source: &str, name: &str) -> Vec<String> {
+        let folder = std::env::temp_dir().join(format!("xtask-symbols-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (input, library) = (folder.join("lib.rs"), folder.join(format!("lib{name}.rlib")));
+        fs::write(&input, source).unwrap();
+        let mut rustc = program("rustc");
+        rustc.args(["--edition", "2024", "--crate-type", "rlib", "--crate-name", name, "-o"]);
+        capture(rustc.arg(&library).arg(&input)).unwrap();
+        let symbols = symbols::symbols(&fs::read(&library).unwrap()).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        symbols::violations(&symbols).into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_compiled_crate_that_starts_a_process_is_found_out() {
+        let spawns = "pub fn f() { let _ = std::process::Command::new(\"true\").status(); }";
+        assert!(!starters_in(spawns, "spawns").is_empty());
+        let forks = "unsafe extern \"C\" { fn fork() -> i32; } pub fn f() -> i32 { unsafe { fork() } }";
+        assert_eq!(starters_in(forks, "forks"), ["fork"]);
+        let harmless = "pub fn fork() -> u32 { std::process::id() }";
+        assert!(starters_in(harmless, "harmless").is_empty());
+    }
+}

@@ -1,0 +1,71 @@
+//! Which of our crates may depend on which: arrows point inward.
+
+use serde_json::Value;
+
+/// Each crate, and the crates of ours that it may depend on, in tests as well.
+pub(super) const ALLOWED: &[(&str, &[&str])] = &[
+    ("stead-core", &[]),
+    ("stead-stores", &["stead-core"]),
+    ("stead", &["stead-core", "stead-stores"]),
+    ("stead-cli", &["stead"]),
+    ("xtask", &[]),
+];
+
+/// The dependencies that the table does not allow, and the crates that it does not know.
+pub(super) fn violations(metadata: &Value, allowed: &[(&str, &[&str])]) -> Vec<String> {
+    let packages = || metadata["packages"].as_array().into_iter().flatten();
+    let name_of = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let ours = packages().map(name_of).collect::<Vec<_>>();
+    let mut problems = Vec::new();
+    for package in packages() {
+        let name = name_of(package);
+        let Some((_, may)) = allowed.iter().find(|(known, _)| *known == name) else {
+            problems.push(format!("{name} is in no row of the table of allowed dependencies"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let dependency = name_of(dependency);
+            if ours.contains(&dependency) && !may.contains(&&*dependency) {
+                problems.push(format!("{name} must not depend on {dependency}"));
+            }
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn workspace(arrows: &[(&str, &[&str])]) -> Value {
+        let packages = arrows.iter().map(|(name, dependencies)| {
+            let dependencies = dependencies.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>();
+            json!({ "name": name, "dependencies": dependencies })
+        });
+        json!({ "packages": packages.collect::<Vec<_>>() })
+    }
+
+    #[test]
+    fn arrows_that_point_inward_are_fine() {
+        let workspace = workspace(&[
+            ("stead-core", &["serde"]),
+            ("stead-stores", &["stead-core"]),
+            ("stead", &["stead-core"]),
+        ]);
+        assert_eq!(violations(&workspace, ALLOWED), [""; 0]);
+    }
+
+    #[test]
+    fn an_arrow_that_points_outward_is_caught() {
+        let workspace = workspace(&[("stead-core", &["stead-stores"]), ("stead-stores", &[])]);
+        assert_eq!(violations(&workspace, ALLOWED), ["stead-core must not depend on stead-stores"]);
+    }
+
+    #[test]
+    fn a_crate_that_nobody_placed_is_caught() {
+        let problems = violations(&workspace(&[("stead-new", &[])]), ALLOWED);
+        assert_eq!(problems, ["stead-new is in no row of the table of allowed dependencies"]);
+    }
+}

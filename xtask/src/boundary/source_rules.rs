@@ -1,0 +1,119 @@
+//! What sources may not name.
+
+use super::rust_source::named;
+
+/// Segments that may not follow one another in a path, and why.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rule {
+    segments: &'static [&'static str],
+    why: &'static str,
+}
+
+const fn rule(segments: &'static [&'static str], why: &'static str) -> Rule {
+    Rule { segments, why }
+}
+
+const UNFINISHED: &str = "finish it first";
+/// No source of ours.
+pub(super) const EVERYWHERE: [Rule; 2] =
+    [rule(&["todo!"], UNFINISHED), rule(&["unimplemented!"], UNFINISHED)];
+
+const EXECUTES: &str = "the file side cannot execute";
+/// Crates that hold files. `fork` is a word of the domain, so a C `fork` is looked for in the compiled code alone.
+pub(super) const CANNOT_EXECUTE: [Rule; 16] = [
+    rule(&["process", "Command"], EXECUTES),
+    rule(&["process", "Child"], EXECUTES),
+    rule(&["process", "*"], EXECUTES),
+    rule(&["Command", "new"], EXECUTES),
+    rule(&["CommandExt"], EXECUTES),
+    rule(&["posix_spawn"], EXECUTES),
+    rule(&["posix_spawnp"], EXECUTES),
+    rule(&["execve"], EXECUTES),
+    rule(&["execveat"], EXECUTES),
+    rule(&["libc"], EXECUTES),
+    rule(&["nix"], EXECUTES),
+    rule(&["rustix", "process"], EXECUTES),
+    rule(&["rustix", "runtime"], EXECUTES),
+    rule(&["asm!"], EXECUTES),
+    // The lints that see through renames and re-exports stay on.
+    rule(&["clippy", "disallowed_types"], EXECUTES),
+    rule(&["clippy", "disallowed_methods"], EXECUTES),
+];
+
+const MACHINE: &str = "the domain knows no machine";
+/// The domain.
+pub(super) const KNOWS_NO_MACHINE: [Rule; 7] = [
+    rule(&["std", "fs"], MACHINE),
+    rule(&["std", "net"], MACHINE),
+    rule(&["std", "env"], MACHINE),
+    rule(&["std", "os"], MACHINE),
+    rule(&["thread", "spawn"], MACHINE),
+    rule(&["thread", "Builder"], MACHINE),
+    rule(&["std", "*"], MACHINE),
+];
+
+/// The lines that name what a rule forbids, and what they name.
+pub(super) fn violations(source: &str, rules: &[Rule]) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for named in named(source) {
+        let broken =
+            rules.iter().find(|rule| named.path.windows(rule.segments.len()).any(|w| w == rule.segments));
+        if let Some(rule) = broken {
+            found.push((named.line, format!("`{}`: {}", named.path.join("::"), rule.why)));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_name_a_process_is_caught() {
+        for source in [
+            "std::process::Command::new(\"sh\")",
+            "use std::process::{self, Command};",
+            "use std::process; fn f() { process::Command::new(\"sh\"); }",
+            "use std::process::*;",
+            "use std::os::unix::process::CommandExt as _;",
+            "unsafe { libc::fork() }",
+            "rustix::runtime::execve(a, b, c)",
+            "#[allow(clippy::disallowed_types)]",
+        ] {
+            assert!(!violations(source, &CANNOT_EXECUTE).is_empty(), "{source}");
+        }
+    }
+
+    #[test]
+    fn harmless_words_are_let_through() {
+        for source in [
+            "std::process::id()",
+            "volume.fork(name)",
+            "// std::process::Command",
+            "let text = \"libc::fork\";",
+        ] {
+            assert_eq!(violations(source, &CANNOT_EXECUTE), [], "{source}");
+        }
+    }
+
+    #[test]
+    fn the_domain_is_held_to_its_rules() {
+        let lines = |source| {
+            violations(source, &KNOWS_NO_MACHINE).into_iter().map(|(line, _)| line).collect::<Vec<_>>()
+        };
+        assert_eq!(lines("use std::{\n    fmt,\n    fs,\n    env,\n};"), [3, 4]);
+        assert_eq!(lines("let x = std::net::TcpStream::connect(y);"), [1]);
+        assert_eq!(lines("use std::thread;\nthread::spawn(f);"), [2]);
+        assert_eq!(lines("use std::{fmt, time::Instant};"), [0; 0]);
+    }
+
+    #[test]
+    fn unfinished_code_is_caught() {
+        assert_eq!(
+            violations("fn f() {\n    todo!()\n}", &EVERYWHERE),
+            [(2, "`todo!`: finish it first".to_owned())]
+        );
+        assert_eq!(violations("let todo = 1;", &EVERYWHERE), []);
+    }
+}

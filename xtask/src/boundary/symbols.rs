@@ -1,0 +1,128 @@
+//! What compiled code refers to.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use object::read::archive::ArchiveFile;
+use object::{Object, ObjectSymbol};
+use serde_json::Value;
+
+/// What the C library offers for starting something.
+const C_FUNCTIONS: [&str; 18] = [
+    "execl",
+    "execle",
+    "execlp",
+    "execv",
+    "execve",
+    "execveat",
+    "execvp",
+    "execvpe",
+    "fexecve",
+    "fork",
+    "popen",
+    "posix_spawn",
+    "posix_spawnp",
+    "system",
+    "vfork",
+    "wordexp",
+    "clone",
+    "clone3",
+];
+
+/// The compiled libraries of the wanted packages, in what `cargo build --message-format json` wrote.
+pub(super) fn libraries(messages: &str, wanted: &BTreeSet<String>) -> Vec<(String, PathBuf)> {
+    let mut found = Vec::new();
+    for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let id = message["package_id"].as_str().unwrap_or_default();
+        let Some(package) = wanted.iter().find(|name| is_id_of(id, name)) else { continue };
+        for file in message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            if file.ends_with(".rlib") {
+                found.push((package.clone(), PathBuf::from(file)));
+            }
+        }
+    }
+    found
+}
+
+/// Whether a package id, `…#name@1.2.3` or `…/name#1.2.3`, is that of this package.
+fn is_id_of(id: &str, name: &str) -> bool {
+    let Some((source, fragment)) = id.rsplit_once('#') else { return false };
+    match fragment.split_once('@') {
+        Some((named, _)) => named == name,
+        None => source.rsplit('/').next() == Some(name),
+    }
+}
+
+/// A symbol of a compiled library.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Symbol {
+    /// Its name, demangled.
+    name: String,
+    /// Whether it lies elsewhere: the library calls it.
+    undefined: bool,
+}
+
+/// The symbols in a compiled library, which is an archive of object files.
+pub(super) fn symbols(library: &[u8]) -> object::Result<Vec<Symbol>> {
+    let mut found = Vec::new();
+    for member in ArchiveFile::parse(library)?.members() {
+        let member = member?;
+        // The compiler's own description of the crate holds no code.
+        if member.name() == b"lib.rmeta" {
+            continue;
+        }
+        for symbol in object::File::parse(member.data(library)?)?.symbols() {
+            let name = rustc_demangle::demangle(symbol.name()?).to_string();
+            found.push(Symbol { name, undefined: symbol.is_undefined() });
+        }
+    }
+    Ok(found)
+}
+
+/// The symbols that start processes.
+pub(super) fn violations(symbols: &[Symbol]) -> BTreeSet<&str> {
+    let starts_something = |symbol: &&Symbol| {
+        let name = &*symbol.name;
+        // A generic of the standard library is compiled here, so what is defined counts as well.
+        let is_std = name.contains("std::") && name.contains("process::") && name.contains("Command");
+        is_std || symbol.undefined && C_FUNCTIONS.contains(&name.trim_start_matches('_'))
+    };
+    symbols.iter().filter(starts_something).map(|symbol| &*symbol.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_to_a_process_is_caught() {
+        let symbol = |name: &str, undefined| Symbol { name: name.to_owned(), undefined };
+        let symbols = [
+            symbol("std::process::Command::new::h0123456789abcdef", true),
+            symbol("<std::process::Command>::arg::<&str>", false),
+            symbol("posix_spawn", true),
+            symbol("open", true),
+            symbol("fork", false),
+            symbol("mine::process::Command::run", false),
+        ];
+        let expected = [
+            "<std::process::Command>::arg::<&str>",
+            "posix_spawn",
+            "std::process::Command::new::h0123456789abcdef",
+        ];
+        assert_eq!(violations(&symbols), BTreeSet::from(expected));
+    }
+
+    #[test]
+    fn libraries_are_found_by_package() {
+        let messages = r#"
+{"reason":"compiler-artifact","package_id":"registry+https://host/index#serde@1.0.0","filenames":["/t/libserde-1.rlib","/t/libserde-1.rmeta"]}
+{"reason":"compiler-artifact","package_id":"path+file:///r/crates/stead-core#0.1.0","filenames":["/t/libstead_core.rlib"]}
+{"reason":"compiler-artifact","package_id":"registry+https://host/index#cc@1.0.0","filenames":["/t/libcc-1.rlib"]}
+{"reason":"build-finished","success":true}"#;
+        let wanted = ["serde", "stead-core"].map(str::to_owned).into();
+        let expected = [("serde", "/t/libserde-1.rlib"), ("stead-core", "/t/libstead_core.rlib")];
+        let expected = expected.map(|(name, file)| (name.to_owned(), PathBuf::from(file)));
+        assert_eq!(libraries(messages, &wanted), expected);
+    }
+}

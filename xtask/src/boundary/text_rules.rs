@@ -1,0 +1,55 @@
+//! What no file of the repository may hold, whatever its kind.
+
+/// Hosts of package registries, label by label, so that this file does not name them either.
+///
+/// Where packages come from is each machine's own business: a name that is written down here breaks every build behind
+/// a mirror.
+const REGISTRIES: [&[&str]; 7] = [
+    &["index", "crates", "io"],
+    &["static", "crates", "io"],
+    &["registry", "npmjs", "org"],
+    &["registry", "yarnpkg", "com"],
+    &["pypi", "org"],
+    &["files", "pythonhosted", "org"],
+    &["deb", "debian", "org"],
+];
+
+/// What a lock file of npm begins a line with that names where a package came from.
+const RESOLVED: &str = "\"resolved\": \"http";
+
+/// The lines that hold what they must not, and what it is.
+pub(super) fn violations(text: &str) -> Vec<(usize, String)> {
+    let hosts = REGISTRIES.map(|labels| labels.join("."));
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let host = hosts.iter().find(|host| line.contains(&***host));
+        if let Some(host) = host {
+            found.push((index + 1, format!("names the package registry {host}")));
+        } else if line.trim_start().starts_with(RESOLVED) {
+            found.push((index + 1, "names the host that a package came from".to_owned()));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_a_registry_is_caught() {
+        let host = REGISTRIES[2].join(".");
+        let text = format!("one\nregistry=https://{host}/\nthree\n");
+        assert_eq!(violations(&text), [(2, format!("names the package registry {host}"))]);
+    }
+
+    #[test]
+    fn a_lock_file_that_tells_where_a_package_came_from_is_caught() {
+        assert_eq!(violations(&format!("  {RESOLVED}://mirror/package.tgz\"")).len(), 1);
+    }
+
+    #[test]
+    fn ordinary_lines_are_let_through() {
+        assert_eq!(violations("source = \"registry+https://host/an-index\"\n"), []);
+    }
+}

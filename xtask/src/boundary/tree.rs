@@ -1,0 +1,115 @@
+//! What dependencies bring within reach.
+
+/// How `cargo tree` has to print a dependency for [`parse`].
+pub(super) const FORMAT: &str = "{p}|{f}";
+
+/// A crate in the tree, with the features it has there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Dependency {
+    pub name: String,
+    features: Vec<String>,
+}
+
+/// A crate that may not be there at all, or not with these features.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rule {
+    name: &'static str,
+    without: Option<&'static [&'static str]>,
+}
+
+const fn never(name: &'static str) -> Rule {
+    Rule { name, without: None }
+}
+
+const fn without(name: &'static str, features: &'static [&'static str]) -> Rule {
+    Rule { name, without: Some(features) }
+}
+
+/// Below crates that hold files. An SQLite extension is foreign code, too.
+pub(super) const CANNOT_EXECUTE: [Rule; 10] = [
+    never("async-process"),
+    never("command-group"),
+    never("duct"),
+    never("nix"),
+    never("shared_child"),
+    never("subprocess"),
+    never("xshell"),
+    without("rustix", &["process", "runtime"]),
+    without("rusqlite", &["load_extension", "loadable_extension"]),
+    without("tokio", &["process", "full"]),
+];
+
+/// Below the domain.
+pub(super) const KNOWS_NO_MACHINE: [Rule; 6] = [
+    never("libsqlite3-sys"),
+    never("mio"),
+    never("rusqlite"),
+    never("rustix"),
+    never("socket2"),
+    never("tokio"),
+];
+
+/// Reads what `cargo tree` printed.
+pub(super) fn parse(tree: &str) -> Vec<Dependency> {
+    let mut found = Vec::new();
+    for line in tree.lines() {
+        let (package, features) = line.split_once('|').unwrap_or((line, ""));
+        let Some(name) = package.split_whitespace().next() else { continue };
+        let features = features.split(',').map(|feature| feature.trim().to_owned()).collect();
+        found.push(Dependency { name: name.to_owned(), features });
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// What the rules forbid.
+pub(super) fn violations(dependencies: &[Dependency], rules: &[Rule]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for dependency in dependencies {
+        let Some(rule) = rules.iter().find(|rule| rule.name == dependency.name) else { continue };
+        let name = &dependency.name;
+        match rule.without {
+            None => problems.push(format!("{name} must not be among its dependencies")),
+            Some(features) => {
+                let has =
+                    features.iter().filter(|feature| dependency.features.iter().any(|f| f == **feature));
+                problems.extend(has.map(|feature| format!("{name} must not have the feature `{feature}`")));
+            }
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TREE: &str = "\
+stead-core v0.1.0 (/repository/crates/stead-core)|
+rustix v1.1.6|default,fs,process,std
+duct v1.0.0|
+serde v1.0.228|default,std";
+
+    #[test]
+    fn a_feature_that_starts_processes_is_caught() {
+        let problems = violations(&parse(TREE), &CANNOT_EXECUTE);
+        assert_eq!(
+            problems,
+            ["duct must not be among its dependencies", "rustix must not have the feature `process`"]
+        );
+    }
+
+    #[test]
+    fn a_machine_below_the_domain_is_caught() {
+        assert_eq!(
+            violations(&parse(TREE), &KNOWS_NO_MACHINE),
+            ["rustix must not be among its dependencies"]
+        );
+    }
+
+    #[test]
+    fn files_alone_are_fine() {
+        assert_eq!(violations(&parse("rustix v1.1.6|default,fs,std"), &CANNOT_EXECUTE), [""; 0]);
+    }
+}

@@ -1,0 +1,56 @@
+//! Starting programs from the repository's root.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().expect("xtask lies in the repository").to_owned()
+}
+
+/// A program, to be started in the repository's root.
+pub(crate) fn program(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.current_dir(root());
+    command
+}
+
+/// The cargo that started this xtask.
+pub(crate) fn cargo() -> Command {
+    program(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
+}
+
+/// Runs a program whose output goes where ours goes.
+pub(crate) fn show(command: &mut Command) -> Result {
+    let status = command.status().map_err(|error| unstarted(command, &error))?;
+    if status.success() { Ok(()) } else { Err(format!("{} failed", line(command)).into()) }
+}
+
+/// Runs a program and returns what it wrote to stdout; where it fails, the error holds all that it wrote.
+pub(crate) fn capture(command: &mut Command) -> Result<String> {
+    let output = command.output().map_err(|error| unstarted(command, &error))?;
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(stdout);
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{} failed\n{stdout}{stderr}", line(command)).into())
+}
+
+/// Whether a program can be started and succeeds.
+pub(crate) fn succeeds(command: &[&str]) -> bool {
+    let [name, arguments @ ..] = command else { return false };
+    program(name).args(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+fn unstarted(command: &Command, error: &std::io::Error) -> String {
+    format!("{} can't be started: {error}", line(command))
+}
+
+fn line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    format!("`{}`", words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "))
+}

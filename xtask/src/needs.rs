@@ -1,0 +1,47 @@
+//! Programs that a task starts and a fresh machine may lack.
+
+use crate::Result;
+use crate::host;
+
+/// A program that comes in a Debian package.
+pub(crate) struct Need {
+    package: &'static str,
+    probe: &'static [&'static str],
+}
+
+/// Opens databases as a person would, for tests of the storage format.
+pub(crate) const SQLITE: Need = Need { package: "sqlite3", probe: &["sqlite3", "--version"] };
+/// What searching is compared with.
+pub(crate) const RIPGREP: Need = Need { package: "ripgrep", probe: &["rg", "--version"] };
+
+/// Installs what is missing, and touches nothing where nothing is.
+pub(crate) fn provide(needs: &[Need]) -> Result {
+    let packages = missing(needs, host::succeeds);
+    if packages.is_empty() {
+        return Ok(());
+    }
+    eprintln!("installing {}", packages.join(", "));
+    let install = || -> Result {
+        host::capture(host::program("apt-get").arg("update"))?;
+        let mut install = host::program("apt-get");
+        install.env("DEBIAN_FRONTEND", "noninteractive");
+        host::capture(install.args(["install", "-y", "--no-install-recommends"]).args(&packages))?;
+        Ok(())
+    };
+    install().map_err(|error| format!("install {} and try again: {error}", packages.join(", ")).into())
+}
+
+fn missing(needs: &[Need], present: impl Fn(&[&str]) -> bool) -> Vec<&'static str> {
+    needs.iter().filter(|need| !present(need.probe)).map(|need| need.package).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_is_installed() {
+        assert_eq!(missing(&[SQLITE, RIPGREP], |probe| probe[0] == "sqlite3"), ["ripgrep"]);
+        assert!(missing(&[SQLITE, RIPGREP], |_| true).is_empty());
+    }
+}

@@ -1,0 +1,71 @@
+//! `cargo xtask test`: every test of the workspace, and the loops that only mean something at full speed.
+//!
+//! A crash, race or concurrency loop is a test target with `test = false` in its crate's Cargo.toml: plain
+//! `cargo test` leaves it out, and it is built here with `--release`.
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::host::{cargo, show};
+use crate::{boundary, needs};
+
+/// How often loops repeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// As often as CI can wait for.
+    Short,
+    /// As often as it takes to trust the result: `STEAD_TEST_LONG=1`.
+    Long,
+}
+
+/// Runs everything, also after a failure, so that one run tells of all of them.
+pub(crate) fn run(length: Length) -> Result {
+    needs::provide(&[needs::SQLITE])?;
+    let test = |arguments: &[&str]| {
+        let mut command = cargo();
+        command.arg("test").args(arguments);
+        match length {
+            Length::Short => command.env_remove("STEAD_TEST_LONG"),
+            Length::Long => command.env("STEAD_TEST_LONG", "1"),
+        };
+        show(&mut command)
+    };
+    let loops = loops(&boundary::metadata()?);
+    let mut outcomes = vec![test(&["--workspace", "--no-fail-fast"])];
+    for (package, target) in &loops {
+        outcomes.push(test(&["--release", "--package", package, "--test", target]));
+    }
+    outcomes.into_iter().collect()
+}
+
+/// The test targets that `cargo test` leaves out, with their packages.
+fn loops(metadata: &Value) -> Vec<(String, String)> {
+    let mut loops = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        for target in package["targets"].as_array().into_iter().flatten() {
+            let is_test = target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|k| k == "test"));
+            if let (true, Some(false)) = (is_test, target["test"].as_bool()) {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                loops.push((text(&package["name"]), text(&target["name"])));
+            }
+        }
+    }
+    loops
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn test_targets_that_plain_cargo_leaves_out_are_the_loops() {
+        let metadata = json!({ "packages": [{ "name": "stores", "targets": [
+            { "name": "stores", "kind": ["lib"], "test": false },
+            { "name": "suite", "kind": ["test"], "test": true },
+            { "name": "crash", "kind": ["test"], "test": false },
+        ]}]});
+        assert_eq!(loops(&metadata), [("stores".to_owned(), "crash".to_owned())]);
+    }
+}
