@@ -13,8 +13,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // A stead is everything one agent can reach, and nothing else.
     let stead = Stead::builder("coder")
-        .workspace("/project", AccessScope::ReadOnly, &Arc::new(code))
-        .workspace("/notes", AccessScope::ReadWrite, &Arc::new(notes))
+        .workspace("/project", AccessScope::ReadOnly, Arc::new(code))
+        .workspace("/notes", AccessScope::ReadWrite, Arc::new(notes))
         .build()?;
 
     let vfs = stead.vfs();
