@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -15,6 +15,7 @@ use stead_core::store::{
     Applied, Change, ChangeKind, Content, DraftOf, Expect, Keep, Missing, Outcome, Page, Parents, Place, Put,
     Replace, Step, StorePath, Subtree, Version,
 };
+use stead_core::testkit::{model_run, snapshot_of};
 use stead_core::{Clock, Identity, Operation, OperationId, Store, StoreError, StoreResult, SystemClock};
 use stead_stores::{Database, DatabaseOptions, Durability, MemoryStore, VirtualStore};
 
@@ -190,6 +191,21 @@ fn people_can_query_files_by_namespace_and_key() {
 }
 
 #[test]
+fn the_queries_in_the_documentation_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    drop(open(&path));
+    let page = include_str!("../../../docs/format.md");
+    let (_, queries) = page.split_once("```sql\n").unwrap();
+    let (queries, _) = queries.split_once("```").unwrap();
+    let conn = Connection::open(&path).unwrap();
+    assert_eq!(queries.matches("\n\n").count(), 3);
+    for query in queries.split("\n\n") {
+        conn.prepare(query).unwrap();
+    }
+}
+
+#[test]
 fn content_is_kept_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
@@ -306,6 +322,28 @@ fn another_process_sees_directories_move() {
         assert!(matches!(reader.stat(&place("a/c/f")), Err(StoreError::NotFound)));
     }
     assert_eq!(one_store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+}
+
+/// As two processes would, each with a volume of its own.
+#[test]
+fn random_runs_side_by_side_agree_with_the_model_at_every_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |seed: u64| {
+        let store = Arc::new(open(&dir.path().join("db")).store([seed.to_string()]).unwrap());
+        let mut versions = BTreeMap::new();
+        model_run(Arc::clone(&store) as Arc<dyn Store>, seed, 150, |model| {
+            versions.insert(store.version().unwrap(), model.clone());
+        });
+        for (version, model) in versions {
+            assert_eq!(snapshot_of(&store.at(version)), model, "seed {seed}, version {version}");
+        }
+    };
+    thread::scope(|scope| {
+        for seed in [7, 8] {
+            let run = &run;
+            scope.spawn(move || run(seed));
+        }
+    });
 }
 
 #[test]
