@@ -67,11 +67,24 @@ impl Session {
     /// The stead of the agent that is acted as.
     pub(crate) fn stead(&self) -> Result<Stead, Failure> {
         let config = self.config()?;
-        let agent = match &self.globals.agent {
-            Some(agent) => agent,
-            None => only_agent(&config)?,
-        };
-        Ok(Stead::open(&config, agent)?)
+        Ok(Stead::open(&config, self.agent(&config)?)?)
+    }
+
+    /// The same, where what is protected from agents may be changed: a person has asked for it.
+    pub(crate) fn stead_without_protection(&self) -> Result<Stead, Failure> {
+        let mut config = self.config()?;
+        let agent = self.agent(&config)?.to_owned();
+        if let Some(known) = config.agents.remove(&agent) {
+            config.agents.insert(agent.clone(), known.without_protection());
+        }
+        Ok(Stead::open(&config, &agent)?)
+    }
+
+    fn agent<'a>(&'a self, config: &'a Config) -> Result<&'a str, Failure> {
+        match &self.globals.agent {
+            Some(agent) => Ok(agent),
+            None => Ok(only_agent(config)?),
+        }
     }
 
     /// Its door, for one operation of this command.

@@ -107,6 +107,12 @@ impl Workspace {
         Ok(Workspace { scratch, ..self })
     }
 
+    /// The same Workspace on a past view of its Store, to be read only.
+    pub(crate) fn looking_back(self, past: Arc<dyn Store>) -> Self {
+        let mount = Mount { store: past, path: self.mount.path.clone() };
+        Workspace { mount, scope: AccessScope::ReadOnly, ..self }
+    }
+
     /// Its logical path.
     pub fn prefix(&self) -> &VfsPath {
         &self.prefix

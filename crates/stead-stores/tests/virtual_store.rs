@@ -559,3 +559,35 @@ fn check_visitors(store: &VirtualStore) {
         .unwrap();
     assert_eq!((hits, names(store, "d").len()), (10, 0));
 }
+
+#[test]
+fn a_destroyed_volume_is_gone_with_its_history_and_nothing_else_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = Database::open(directory.path().join("db"), DatabaseOptions::default()).unwrap();
+    let (gone, kept) = (database.store(["gone"]).unwrap(), database.store(["kept"]).unwrap());
+    let version = write(&gone, "dir/file", "1");
+    write(&gone, "dir/file", "2");
+    write(&kept, "dir/file", "1");
+    let still_open = gone.clone();
+    gone.destroy().unwrap();
+    assert!(matches!(still_open.read(&place("dir/file"), 9), Err(StoreError::NotFound)));
+    assert!(matches!(still_open.at(version).read(&place("dir/file"), 9), Err(StoreError::NotFound)));
+    assert_eq!(kept.read(&place("dir/file"), 9).unwrap().bytes, b"1");
+    assert_eq!(kept.verify(&mut |_| ()).unwrap().problems, [""; 0]);
+    let again = database.store(["gone"]).unwrap();
+    assert!(snapshot_of(&again).is_empty());
+    write(&again, "dir/file", "3");
+    assert_eq!(again.read(&place("dir/file"), 9).unwrap().bytes, b"3");
+}
+
+#[test]
+fn a_past_version_is_a_store_of_its_own() {
+    let store = MemoryStore::new();
+    let version = write(&store, "file", "1");
+    write(&store, "file", "2");
+    let past = store.as_of(version).unwrap();
+    assert_eq!(past.read(&place("file"), 9).unwrap().bytes, b"1");
+    assert!(matches!(apply(&*past, vec![removing("file")]), Err(StoreError::Unsupported(_))));
+    assert!(matches!(store.as_of(Version(99)), Err(StoreError::NotFound)));
+    assert!(matches!(store.as_of(Version(-1)), Err(StoreError::NotFound)));
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use stead_core::store::Version;
 use stead_core::vfs::{IntoPath, Limits, LostUpdates};
 use stead_core::{AccessScope, Clock, Identity, Mount, Vfs, Workspace};
 
@@ -65,6 +66,11 @@ impl Stead {
     /// The one door to its files.
     pub fn vfs(&self) -> &Vfs {
         &self.vfs
+    }
+
+    /// This stead as it was at a version: read-only, and without what has no history.
+    pub fn as_of(&self, version: Version) -> Result<Stead> {
+        Ok(Stead { vfs: self.vfs.as_of(version)?, on_host: self.on_host.clone() })
     }
 
     /// [`transfer::import`], unless a directory would be put into itself.

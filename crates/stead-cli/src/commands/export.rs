@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use stead::store::Version;
 use stead::transfer::{Destination, Existing};
 
 use super::import::{compare, ended};
@@ -22,13 +23,19 @@ pub(crate) struct Args {
     /// are replaced
     #[arg(long)]
     force: bool,
+    /// As it was at this version
+    #[arg(long, value_name = "VERSION")]
+    at: Option<i64>,
     /// Compare content rather than size, time and mode
     #[arg(long)]
     checksum: bool,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let stead = session.stead()?;
+    let mut stead = session.stead()?;
+    if let Some(version) = args.at {
+        stead = stead.as_of(Version(version))?;
+    }
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let to_stdout = args.destination.as_os_str() == "-";
     if to_stdout && session.wants_json() {

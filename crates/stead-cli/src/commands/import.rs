@@ -23,10 +23,13 @@ pub(crate) struct Args {
     /// Compare content rather than size, time and mode
     #[arg(long)]
     checksum: bool,
+    /// Bring in what is protected from agents too, such as .git/config and .git/hooks
+    #[arg(long)]
+    with_protected: bool,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let stead = session.stead()?;
+    let stead = if args.with_protected { session.stead_without_protection()? } else { session.stead()? };
     let source = if args.source.as_os_str() == "-" {
         Source::stream(std::io::stdin().lock(), "standard input")?
     } else {

@@ -292,3 +292,36 @@ fn completions_are_printed() {
         assert!(place.run(["completions", shell]).contains("completions"), "{shell}");
     }
 }
+
+#[test]
+fn an_export_can_look_back() {
+    let place = Place::new();
+    let version = |args: [&str; 4]| {
+        let said = String::from_utf8(place.stead(args).stdout).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&said).unwrap();
+        document["version"].as_i64().unwrap().to_string()
+    };
+    let first = version(["--json", "write", "/notes/a.md", "first"]);
+    version(["--json", "write", "/notes/a.md", "second"]);
+    assert!(place.stead(["export", "/notes", "then", "--at", &first]).status.success());
+    assert!(place.stead(["export", "/notes", "now"]).status.success());
+    assert_eq!(std::fs::read_to_string(place.path("then/a.md")).unwrap(), "first");
+    assert_eq!(std::fs::read_to_string(place.path("now/a.md")).unwrap(), "second");
+    assert_eq!(place.stead(["export", "/notes", "never", "--at", "999"]).status.code(), Some(1));
+    assert!(!place.path("never").exists());
+}
+
+#[test]
+fn a_person_can_import_what_is_protected_from_agents() {
+    let place = Place::new();
+    place.file("repository/.git/config", "[core]\n");
+    place.file("repository/.git/HEAD", "ref: refs/heads/main\n");
+    let careful = place.stead(["import", "repository", "/notes/r"]);
+    assert_eq!(careful.status.code(), Some(1));
+    assert!(String::from_utf8(careful.stderr).unwrap().contains(".git/config"));
+    assert_eq!(place.stead(["cat", "/notes/r/.git/HEAD"]).status.code(), Some(0));
+    assert_eq!(place.stead(["cat", "/notes/r/.git/config"]).status.code(), Some(1));
+    assert_eq!(place.stead(["import", "--with-protected", "repository", "/notes/r"]).status.code(), Some(0));
+    assert_eq!(place.stead(["cat", "/notes/r/.git/config"]).status.code(), Some(0));
+    assert_eq!(place.stead(["write", "/notes/r/.git/config", "x"]).status.code(), Some(1));
+}

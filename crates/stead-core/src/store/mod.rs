@@ -20,6 +20,7 @@ pub use place::{Place, StorePath};
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::search::{FileHits, Grep, Walk};
 
@@ -86,6 +87,13 @@ pub trait Store: Debug + Send + Sync {
 
     /// What has changed after `cursor`, oldest first, whoever changed it; `None` as cursor means "from now on".
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed>;
+
+    /// This Store as it was at a version, for reading.
+    ///
+    /// A Store without history answers [`StoreError::Unsupported`], a version that it never had is not found.
+    fn as_of(&self, _version: Version) -> StoreResult<Arc<dyn Store>> {
+        Err(StoreError::Unsupported("this Store keeps no history"))
+    }
 
     /// Says that the caller holds no [`NodeId`] of this node any more. A Store that remembers nodes may forget it.
     fn forget(&self, _node: NodeId) {}

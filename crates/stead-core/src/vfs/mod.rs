@@ -27,8 +27,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, Result};
 use crate::identity::{Identity, Operation, OperationId};
 use crate::router::{DuplicatePrefix, Router};
+use crate::scope::Access;
+use crate::store::{StoreError, Version};
 use crate::workspace::Workspace;
 
 /// How much one call may take.
@@ -155,6 +158,33 @@ impl Vfs {
     pub fn operation(&self, tool: impl Into<Cow<'static, str>>) -> Vfs {
         let operation = Some(OperationId::fresh(self.shared.clock.now()));
         Vfs { shared: Arc::clone(&self.shared), tool: Some(tool.into()), operation }
+    }
+
+    /// The Workspaces as they were at a version: read-only, and only those whose history may be looked into.
+    ///
+    /// What stands on a Store without history is not among them.
+    pub fn as_of(&self, version: Version) -> Result<Vfs> {
+        let mut workspaces = Vec::new();
+        for workspace in self.workspaces().filter(|workspace| workspace.scope().allows(Access::History)) {
+            let mount = workspace.mount();
+            let past = match mount.store().as_of(version) {
+                Err(StoreError::Unsupported(_)) => continue,
+                past => past.map_err(|cause| Error::Store { path: workspace.prefix().clone(), cause })?,
+            };
+            workspaces.push(workspace.clone().looking_back(past));
+        }
+        let router = Router::new(workspaces).expect("prefixes that differ go on to differ");
+        let Shared { identity, clock, limits, lost_updates, .. } = &*self.shared;
+        let shared = Shared {
+            router,
+            identity: Arc::clone(identity),
+            clock: Arc::clone(clock),
+            limits: *limits,
+            lost_updates: *lost_updates,
+            seen: seen::Seen::default(),
+            open: open::OpenNodes::default(),
+        };
+        Ok(Vfs { shared: Arc::new(shared), tool: self.tool.clone(), operation: self.operation })
     }
 
     /// The operation that a change belongs to; `call` names it unless a tool has.

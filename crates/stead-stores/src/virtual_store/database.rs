@@ -120,6 +120,19 @@ impl Database {
         Ok(VirtualStore::new(self.clone(), volume))
     }
 
+    /// Removes a volume. Its content is freed when nothing else refers to it any more.
+    pub(super) fn destroy(&self, volume: &Arc<Volume>) -> StoreResult<()> {
+        let id = volume.id;
+        self.0.volumes.lock().retain(|_, known| known.id != id);
+        self.0.write(Weight::Change, move |writing| {
+            for table in ["entry", "entry_history", "change"] {
+                writing.conn.execute(&format!("DELETE FROM {table} WHERE vol = ?1"), [id])?;
+            }
+            writing.conn.execute("DELETE FROM volume WHERE id = ?1", [id])?;
+            writing.move_directories()
+        })
+    }
+
     /// The newest version: what every volume holds now.
     pub fn version(&self) -> StoreResult<Version> {
         let reader = self.0.reader()?;

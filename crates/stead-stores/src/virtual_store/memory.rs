@@ -1,6 +1,7 @@
 //! The Memory Store: a Virtual Store whose database lives in memory.
 
 use std::ops::{ControlFlow, Deref};
+use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
@@ -89,6 +90,10 @@ impl Store for MemoryStore {
 
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
         self.0.changes_since(cursor, limit)
+    }
+
+    fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+        (**self).as_of(version)
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {

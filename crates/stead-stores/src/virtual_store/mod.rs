@@ -71,6 +71,13 @@ impl VirtualStore {
         self.database.version()
     }
 
+    /// Removes the volume with all that it holds and ever held, and nothing else. Its namespace is free again.
+    ///
+    /// Whoever still has it open finds nothing there.
+    pub fn destroy(self) -> StoreResult<()> {
+        self.database.destroy(&self.volume)
+    }
+
     fn shared(&self) -> &Arc<Shared> {
         &self.database.0
     }
@@ -132,6 +139,13 @@ impl Store for VirtualStore {
 
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
         Ok(self.feed_since(cursor, limit)?)
+    }
+
+    fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+        if version.0 < 0 || version > self.version()? {
+            return Err(StoreError::NotFound);
+        }
+        Ok(Arc::new(self.at(version)))
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {

@@ -95,6 +95,16 @@ pub struct WorkspaceConfig {
     pub scratch: Vec<String>,
 }
 
+impl AgentConfig {
+    /// Takes the protection off its Workspaces, for what a person does in the agent's place.
+    pub fn without_protection(mut self) -> Self {
+        for workspace in &mut self.workspaces {
+            workspace.protect = Some(Vec::new());
+        }
+        self
+    }
+}
+
 impl Config {
     /// Reads the file that [`Config::find`] finds.
     pub fn discover(explicit: Option<&Path>) -> Result<Config, ConfigError> {
