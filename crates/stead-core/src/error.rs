@@ -74,7 +74,7 @@ pub enum Error {
     #[error(transparent)]
     Path(#[from] PathError),
     /// The path lies under no Workspace; whether anything exists there is not said.
-    #[error("`{path}` is in none of your Workspaces{}", instead(Access::Read, workspaces))]
+    #[error("`{path}` is in none of your Workspaces: you have {}", listed(workspaces))]
     Outside {
         /// The path.
         path: VfsPath,
@@ -232,17 +232,22 @@ impl Error {
 
 /// The end of a refusal: where it would be allowed.
 fn instead(access: Access, allowed: &[VfsPath]) -> String {
-    const SHOWN: usize = 8;
-    if allowed.is_empty() {
-        return match access {
-            Access::Read => "; you have none that you may read".into(),
-            access => format!("; you have no Workspace to {} in", access.verb()),
-        };
+    match allowed {
+        [] => format!("; you have no Workspace to {} in", access.verb()),
+        allowed => format!("; you may {} in {}", access.verb(), listed(allowed)),
     }
-    let names: Vec<_> = allowed.iter().take(SHOWN).map(|prefix| format!("`{prefix}`")).collect();
-    let rest = allowed.len().saturating_sub(SHOWN);
+}
+
+/// Some Workspaces by name, and how many more there are.
+fn listed(workspaces: &[VfsPath]) -> String {
+    const SHOWN: usize = 8;
+    if workspaces.is_empty() {
+        return "none".to_owned();
+    }
+    let names: Vec<_> = workspaces.iter().take(SHOWN).map(|prefix| format!("`{prefix}`")).collect();
+    let rest = workspaces.len().saturating_sub(SHOWN);
     let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-    format!("; you may {} in {}{more}", access.verb(), names.join(", "))
+    format!("{}{more}", names.join(", "))
 }
 
 /// A Store's answer as a sentence about a path, with what to do next where there is something to do.
@@ -297,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_refusal_says_where_it_would_be_allowed() {
-        let path = |text| VfsPath::parse(text).unwrap();
+        let path = |text: &str| VfsPath::parse(text).unwrap();
         let error = Error::Scope {
             path: path("/docs/a.md"),
             workspace: path("/docs"),
@@ -311,5 +316,12 @@ mod tests {
              you may write in `/notes`"
         );
         assert_eq!(error.kind().code(), "denied");
+        let outside = |workspaces| Error::Outside { path: path("/x"), workspaces }.to_string();
+        assert_eq!(outside(vec![]), "`/x` is in none of your Workspaces: you have none");
+        let many = outside((0..10).map(|n| path(&format!("/w{n}"))).collect());
+        assert!(
+            many.ends_with("you have `/w0`, `/w1`, `/w2`, `/w3`, `/w4`, `/w5`, `/w6`, `/w7` and 2 more"),
+            "{many}"
+        );
     }
 }

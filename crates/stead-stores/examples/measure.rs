@@ -44,7 +44,8 @@ fn single(directory: &Path) -> Result<()> {
         let flat_file = directory.join(format!("flat-{durability}.db"));
         let conn = flat_database(&flat_file, durability)?;
         let file = directory.join(format!("stead-{durability}.db"));
-        let store = Database::open(file, DatabaseOptions { durability })?.store(["workspaces", "measure"])?;
+        let store = Database::open(file, DatabaseOptions { durability, ..DatabaseOptions::default() })?
+            .store(["workspaces", "measure"])?;
         let Pair { flat, ours, ratio } = creates(&conn, &store)?;
         println!("create, {durability}: flat {flat:.0} µs, Stead {ours:.0} µs, {ratio:.2} of flat");
         if durability == Durability::Fast {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 fn virtual_store() -> (Arc<VirtualStore>, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     // Durability is for power cuts, which no test here has; the kill tests run with all of it.
-    let options = DatabaseOptions { durability: Durability::Fast };
+    let options = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
     let database = Database::open(directory.path().join("stead.db"), options).unwrap();
     (Arc::new(database.store(["suite"]).unwrap()), directory)
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io;
+use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,10 +64,15 @@ impl<'c> Stores<'c> {
             StoreConfig::Memory => Arc::new(MemoryStore::new()),
             StoreConfig::Virtual { namespace } => Arc::new(self.database()?.store(namespace)?),
             StoreConfig::Physical { path } => {
+                match self.make_state() {
+                    // Where nothing may be written, a directory can be read all the same.
+                    Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {}
+                    made => made.map_err(no_state)?,
+                }
                 let options = PhysicalOptions {
                     durability: self.config.database.durability,
                     mask: masked(self.config),
-                    ..PhysicalOptions::new(self.state()?)
+                    ..PhysicalOptions::new(self.config.state_directory())
                 };
                 Arc::new(PhysicalStore::open(path, options)?)
             }
@@ -77,20 +84,17 @@ impl<'c> Stores<'c> {
         if self.database.is_none() {
             let database = &self.config.database;
             if database.path.starts_with(self.config.state_directory()) {
-                self.state()?;
+                self.make_state().map_err(no_state)?;
             }
-            let options = DatabaseOptions { durability: database.durability };
+            let options = DatabaseOptions { durability: database.durability, ..DatabaseOptions::default() };
             self.database = Some(Database::open(&database.path, options)?);
         }
         Ok(self.database.as_ref().expect("it was opened just now"))
     }
 
-    /// The state directory, made if it is missing: only its owner may look into it.
-    fn state(&self) -> Result<PathBuf> {
-        let state = self.config.state_directory();
-        make_private(&state)
-            .map_err(|cause| Error::host("the state directory `.stead` can't be made", cause))?;
-        Ok(state)
+    /// Makes the state directory if it is missing. Only its owner may look into it.
+    fn make_state(&self) -> io::Result<()> {
+        make_private(&self.config.state_directory())
     }
 
     /// Checks everything that can be checked: the database as a whole, and each Physical Store.
@@ -124,12 +128,16 @@ fn masked(config: &Config) -> Vec<PathBuf> {
     [config.state_directory(), config.file().to_owned()].into_iter().chain(beside).collect()
 }
 
-fn make_private(directory: &Path) -> std::io::Result<()> {
+fn no_state(cause: io::Error) -> Error {
+    Error::host("the state directory `.stead` can't be made", cause)
+}
+
+fn make_private(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     match std::fs::DirBuilder::new().mode(0o700).create(directory) {
         // It is no one's to commit.
         Ok(()) => std::fs::write(directory.join(".gitignore"), "*\n"),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && directory.is_dir() => Ok(()),
+        Err(error) if error.kind() == AlreadyExists && directory.is_dir() => Ok(()),
         Err(error) => Err(error),
     }
 }

@@ -2,12 +2,14 @@
 //! Stores that misbehave on purpose.
 
 mod faulty;
+mod meddling;
 mod model;
 mod model_store;
 pub mod suite;
 mod untouchable;
 
 pub use faulty::{Fault, Faulty};
+pub use meddling::Meddling;
 pub use model::{Snapshot, Thing, model_run, snapshot_of};
 pub use model_store::ModelStore;
 pub use suite::Fixture;

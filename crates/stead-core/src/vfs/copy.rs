@@ -230,8 +230,9 @@ impl Vfs {
             let garbled = || Err(Error::Garbled { path: to.path.clone() });
             let removed = if arrived { self.remove_source(from, &attr, &taken) } else { garbled() };
             if let Err(error) = removed {
-                // What stood there before is gone over in any case; what only just arrived goes again.
-                if over == Overwrite::Refuse {
+                // What only just arrived goes again, unless it may be all that is left: an answer can be lost after
+                // the source was removed. What it has replaced can't come back here in any case.
+                if over == Overwrite::Refuse && taken.iter().all(|taken| taken.is_still_at(from)) {
                     self.take_back(to);
                 }
                 return Err(error);
@@ -310,6 +311,11 @@ struct Taken {
 }
 
 impl Taken {
+    fn is_still_at(&self, from: &Spot<'_>) -> bool {
+        let place = Place { from: from.place.from, path: from.place.path.join(&self.below) };
+        from.store().stat(&place).is_ok_and(|attr| attr.kind == Kind::Directory || attr.tag == self.tag)
+    }
+
     fn arrived(&self, to: &Spot<'_>) -> bool {
         self.hash.is_none_or(|hash| hash_of(to, &self.below).is_ok_and(|there| there == hash))
     }

@@ -10,7 +10,7 @@ use crate::path::VfsPath;
 use crate::scope::AccessScope::{self, ReadOnly, ReadWrite, WriteOnly};
 use crate::search::{GrepQuery, Output};
 use crate::store::{Kind, Parents, Store};
-use crate::testkit::{ModelStore, Untouchable};
+use crate::testkit::{Fault, Faulty, Meddling, ModelStore, Untouchable};
 use crate::workspace::Mount;
 
 fn path(text: &str) -> VfsPath {
@@ -757,6 +757,65 @@ mod copying {
             assert_eq!(text(&vfs, &format!("{target}/moved/e/y")), "in y");
             assert_eq!(text(&vfs, &format!("{target}/moved/l")), "in x");
         }
+    }
+
+    #[test]
+    fn a_move_across_stores_that_fails_anywhere_loses_nothing() {
+        type Faulted = fn(u64) -> Fault;
+        let faults: [Faulted; 3] = [Fault::Before, Fault::After, Fault::From];
+        let files = [("/d/x", "in x"), ("/d/e/y", "in y")];
+        for (which, fault) in faults.iter().enumerate() {
+            for faulty_end in ["/a", "/b"] {
+                for call in 1.. {
+                    let (a, b) = (store_with(&files), store_with(&[]));
+                    let mount = |prefix: &str, store: &Arc<ModelStore>| {
+                        let fault = if prefix == faulty_end { fault(call) } else { Fault::Never };
+                        let store = Arc::new(Faulty::new(store.clone(), fault));
+                        (Workspace::new(path(prefix), ReadWrite, Mount::new(store.clone())), store)
+                    };
+                    let ((at_a, line_a), (at_b, line_b)) = (mount("/a", &a), mount("/b", &b));
+                    let moved = door([at_a, at_b]).rename("/a/d", "/b/d", Overwrite::Refuse);
+                    let (from, to) =
+                        (door([workspace("/", ReadOnly, &a)]), door([workspace("/", ReadOnly, &b)]));
+                    let whole = |vfs: &Vfs| {
+                        files
+                            .iter()
+                            .all(|(at, is)| vfs.read(*at).is_ok_and(|read| read.bytes == is.as_bytes()))
+                    };
+                    let case = format!("fault {which} at call {call} of {faulty_end}");
+                    match &moved {
+                        Ok(_) => assert!(whole(&to) && !from.exists("/d").unwrap(), "{case}"),
+                        // Whatever else was left behind: all of it is still there, at one end at least.
+                        Err(_) => assert!(whole(&from) || whole(&to), "{case}"),
+                    }
+                    let calls = if faulty_end == "/a" { line_a.calls() } else { line_b.calls() };
+                    if moved.is_ok() && calls < call {
+                        break;
+                    }
+                    assert!(call < 200, "it never succeeds");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_source_that_changes_while_it_is_moved_is_a_conflict() {
+        let (vfs, a, b) = two();
+        // The destination's Store changes the source while it takes the copy in.
+        let meddler = door([workspace("/", ReadWrite, &a)]);
+        let meddling = Arc::new(Meddling {
+            store: b.clone(),
+            meddle: Box::new(move || drop(meddler.write("/d/new", "x"))),
+        });
+        let both = door(vfs.workspaces().take(1).cloned().chain([Workspace::new(
+            path("/b"),
+            ReadWrite,
+            Mount::new(meddling),
+        )]));
+        assert_eq!(kind(both.rename("/a/d", "/b/d", Overwrite::Refuse)), ErrorKind::Conflict);
+        assert_eq!(text(&vfs, "/a/d/new"), "x");
+        assert_eq!(text(&vfs, "/a/d/e/y"), "in y");
+        assert!(!vfs.exists("/b/d").unwrap());
     }
 
     #[test]

@@ -260,23 +260,29 @@ impl<'s> Act<'s> {
         if self.durability() == Durability::Fast {
             return Ok(());
         }
-        // Alone, it waits until the names are given back; among several, descriptors would pile up.
-        if self.several {
-            return self.sync_dir(dir);
+        if !self.several {
+            // It waits until the names are given back.
+            self.unsynced.push(Unsynced::Dir(dir.clone()));
         }
-        self.unsynced.push(Unsynced::Dir(dir.clone()));
         Ok(())
     }
 
     /// [`Act::touched`] for a file that was written into.
     pub(super) fn wrote(&mut self, file: File) -> StoreResult<()> {
+        if self.durability() == Durability::Full && !self.several {
+            self.unsynced.push(Unsynced::File(file));
+        }
+        Ok(())
+    }
+
+    /// Has new content reach the disk before it gets its name.
+    ///
+    /// Among several actions nothing has to, but the journal: a change that is cut short is taken back whole. All of it
+    /// reaches the disk at once, before it is marked as done.
+    pub(super) fn sync_new(&self, file: &File) -> StoreResult<()> {
         match self.durability() {
-            Durability::Fast => Ok(()),
-            Durability::Full if self.several => host::sync(&file).map_err(refused),
-            Durability::Full => {
-                self.unsynced.push(Unsynced::File(file));
-                Ok(())
-            }
+            Durability::Full if !self.several => host::sync(file).map_err(refused),
+            Durability::Full | Durability::Fast => Ok(()),
         }
     }
 
@@ -333,6 +339,9 @@ impl<'s> Act<'s> {
         if self.several
             && let Some(journal) = &mut self.journal
         {
+            if self.store.durability == Durability::Full {
+                host::sync_all(&self.store.root.dir).map_err(refused)?;
+            }
             self.shop.life.pass("commit")?;
             journal.done(self.store.durability)?;
         }

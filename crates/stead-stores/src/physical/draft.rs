@@ -5,9 +5,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use stead_core::store::{Draft, Sealed, StoreResult};
+use stead_core::store::{Draft, Sealed, StoreError, StoreResult};
 
-use super::host::{self, Stat, failed};
+use super::host::{self, Stat, failed, refused};
 use super::patch::{Extent, Plan, Source};
 use super::workshop::{Temp, Workshop};
 
@@ -108,8 +108,11 @@ impl FileDraft {
         Some(Plan { cut, extents, length, source })
     }
 
-    /// The whole content, as a file of its own.
+    /// The whole content, as a file of its own. If someone wrote into the base since, what it was is gone.
     pub(super) fn whole(self) -> StoreResult<Temp> {
+        if !host::stat(&self.base).map_err(refused)?.holds_same(&self.stat) {
+            return Err(StoreError::Conflict);
+        }
         let temp = self.shop.temp()?;
         host::copy(&self.base, 0, &temp.file, 0, self.shows.min(self.size)).map_err(failed)?;
         temp.file.set_len(self.size).map_err(failed)?;

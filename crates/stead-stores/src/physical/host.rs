@@ -231,7 +231,8 @@ pub(super) fn entries(dir: impl AsFd, mut each: impl FnMut(&[u8], Option<Kind>))
     let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
     let mut reading = RawDir::new(dir, &mut buffer);
     while let Some(entry) = reading.next() {
-        let entry = entry?;
+        // A directory that may be entered but not listed was opened as a mere handle.
+        let entry = entry.map_err(|error| if error == Errno::BADF { Errno::ACCESS } else { error })?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
             each(name, kind(entry.file_type()));

@@ -46,9 +46,7 @@ impl Act<'_> {
                 }
             },
         };
-        if self.durability() == Durability::Full {
-            host::sync(&temp.file).map_err(refused)?;
-        }
+        self.sync_new(&temp.file)?;
         for _ in 0..TRIES {
             let held = self.hold(&[&spot])?;
             let there = self.file_at(&spot, put.expect)?;
@@ -72,9 +70,7 @@ impl Act<'_> {
         expect.check(Some(stat.tag()))?;
         let (edited, replaced) = edit.apply(&read_all(&file, &stat, EDIT_LIMIT)?)?;
         let mut temp = self.written(&edited)?;
-        if self.durability() == Durability::Full {
-            host::sync(&temp.file).map_err(refused)?;
-        }
+        self.sync_new(&temp.file)?;
         let outcome = self.put(&spot, &mut temp, Some(&stat), &Put::default())?;
         Ok(Outcome { replaced, ..outcome })
     }
@@ -362,9 +358,7 @@ impl Appended {
                 temp
             }
         };
-        if act.durability() == Durability::Full {
-            host::sync(&temp.file).map_err(refused)?;
-        }
+        act.sync_new(&temp.file)?;
         Ok(temp)
     }
 }

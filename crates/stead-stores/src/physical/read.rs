@@ -129,7 +129,10 @@ impl OpenContent for OpenFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
-        fill(&self.file, offset, buffer)
+        // An append goes to the same file; whoever opened it before sees it as it was.
+        let left = usize::try_from(self.attr.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let wanted = left.min(buffer.len());
+        fill(&self.file, offset, &mut buffer[..wanted])
     }
 }
 

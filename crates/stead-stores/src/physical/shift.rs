@@ -107,13 +107,14 @@ impl Act<'_> {
             expect.check(Some(found.tag()))?;
             return self.outcome(&source, false);
         }
-        let inside = found.is_dir() && is_at_or_below(&target.full, source.path());
-        let around = replace == Replace::Exchange && is_at_or_below(source.path(), &target.full);
+        // What lies on the way comes first: a symlink there may lead somewhere else altogether.
+        let parents = if replace == Replace::Exchange { Parents::Required } else { parents };
+        let mut sink = self.store.spot(to, Intent::Make, parents).map_err(at_to)?;
+        let inside = found.is_dir() && is_at_or_below(sink.path(), source.path());
+        let around = replace == Replace::Exchange && is_at_or_below(source.path(), sink.path());
         if inside || around {
             return Err(StoreError::IntoItself);
         }
-        let parents = if replace == Replace::Exchange { Parents::Required } else { parents };
-        let mut sink = self.store.spot(to, Intent::Make, parents).map_err(at_to)?;
         let there = self.store.look(&sink)?;
         if found.is_dir() {
             let dir = Dir::new(source.dir.open(source.name(), How::Directory).map_err(refused)?);
@@ -232,10 +233,10 @@ impl Act<'_> {
                 _ => StoreError::Invalid("it can't be copied onto itself".to_owned()),
             });
         }
-        if found.is_dir() && is_at_or_below(&target.full, source.path()) {
+        let sink = self.store.spot(to, Intent::Make, parents).map_err(at_to)?;
+        if found.is_dir() && is_at_or_below(sink.path(), source.path()) {
             return Err(StoreError::IntoItself);
         }
-        let sink = self.store.spot(to, Intent::Make, parents).map_err(at_to)?;
         self.may_replace(&found, self.store.look(&sink)?, replace)?;
         match found.kind {
             Kind::Directory => self.copy_dir(&source, &sink, spare),

@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use parking_lot::{Condvar, MappedMutexGuard, Mutex};
 use rusqlite::Connection;
@@ -15,6 +16,7 @@ const MOST: usize = 8;
 /// The readers of a database file.
 pub(super) struct Readers {
     path: PathBuf,
+    patience: Duration,
     state: Mutex<State>,
     returned: Condvar,
 }
@@ -26,8 +28,8 @@ struct State {
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Readers { path, state: Mutex::default(), returned: Condvar::new() }
+    pub(super) fn new(path: PathBuf, patience: Duration) -> Self {
+        Readers { path, patience, state: Mutex::default(), returned: Condvar::new() }
     }
 
     /// A connection; waits for one if all are in use.
@@ -48,7 +50,7 @@ impl Readers {
         // From here on the place that was taken is given back, also if connecting fails.
         let mut place = Reader::Pooled { readers: self, conn: None };
         if let Reader::Pooled { conn, .. } = &mut place {
-            *conn = Some(connect(&self.path, Role::Reader)?);
+            *conn = Some(connect(&self.path, Role::Reader, self.patience)?);
         }
         Ok(place)
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{OptionalExtension, params};
@@ -18,14 +19,22 @@ use super::fault::Result;
 use super::queue::{Queue, Weight};
 use super::row::DIRECTORY_MODE;
 use super::schema::{Role, connect, connect_memory, prepare};
-use super::turn::{PATIENCE, Turnstile};
+use super::turn::Turnstile;
 use crate::Durability;
 
 /// How a database is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatabaseOptions {
     /// What a power cut may take.
     pub durability: Durability,
+    /// How long a change waits for other processes before it is [`StoreError::Unavailable`].
+    pub patience: Duration,
+}
+
+impl Default for DatabaseOptions {
+    fn default() -> Self {
+        DatabaseOptions { durability: Durability::default(), patience: Duration::from_secs(30) }
+    }
 }
 
 /// A database with any number of volumes, each of them a Store. Clones are the same database.
@@ -34,7 +43,7 @@ pub struct Database(pub(super) Arc<Shared>);
 
 /// What all Stores on a database share.
 pub(super) struct Shared {
-    pub(super) durability: Durability,
+    pub(super) options: DatabaseOptions,
     pub(super) writer: Mutex<Writer>,
     /// `None` where the database lives in memory: then the writer reads, too.
     readers: Option<Readers>,
@@ -60,8 +69,9 @@ impl Database {
     pub fn open(path: impl Into<PathBuf>, options: DatabaseOptions) -> StoreResult<Self> {
         let path: PathBuf = path.into();
         let turnstile = Turnstile::open(&path)?;
-        let conn = open_file(&path, &turnstile, options.durability)?;
-        Ok(Database::new(conn, options.durability, Some(Readers::new(path)), Some(turnstile)))
+        let conn = open_file(&path, &turnstile, &options)?;
+        let readers = Readers::new(path, options.patience);
+        Ok(Database::new(conn, options, Some(readers), Some(turnstile)))
     }
 
     /// A new database in memory, gone when the last Store on it is.
@@ -69,17 +79,17 @@ impl Database {
         // Nothing of it depends on the machine but the memory, without which nothing else would go on either.
         let conn = connect_memory().expect("a database in memory can be opened");
         prepare(&conn).expect("an empty database takes the schema");
-        Database::new(conn, Durability::Fast, None, None)
+        Database::new(conn, DatabaseOptions::default(), None, None)
     }
 
     fn new(
         conn: rusqlite::Connection,
-        durability: Durability,
+        options: DatabaseOptions,
         readers: Option<Readers>,
         turnstile: Option<Turnstile>,
     ) -> Self {
         Database(Arc::new(Shared {
-            durability,
+            options,
             writer: Mutex::new(Writer::new(conn)),
             readers,
             turnstile,
@@ -135,7 +145,7 @@ impl fmt::Debug for Shared {
         let place = if self.is_in_memory() { "memory" } else { "file" };
         f.debug_struct("Database")
             .field("in", &place)
-            .field("durability", &self.durability)
+            .field("durability", &self.options.durability)
             .finish_non_exhaustive()
     }
 }
@@ -144,10 +154,10 @@ impl fmt::Debug for Shared {
 fn open_file(
     path: &Path,
     turnstile: &Turnstile,
-    durability: Durability,
+    options: &DatabaseOptions,
 ) -> StoreResult<rusqlite::Connection> {
-    let _turn = turnstile.take(PATIENCE)?;
-    let conn = connect(path, Role::Writer(durability))?;
+    let _turn = turnstile.take(options.patience)?;
+    let conn = connect(path, Role::Writer(options.durability), options.patience)?;
     prepare(&conn)?;
     Ok(conn)
 }

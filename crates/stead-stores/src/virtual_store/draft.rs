@@ -109,7 +109,7 @@ impl Draft for VirtualDraft {
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {
         self.intact()?;
-        let end = offset.checked_add(bytes.len() as u64).unwrap_or(u64::MAX);
+        let end = offset.saturating_add(bytes.len() as u64);
         if bytes.is_empty() {
             return Ok(());
         }

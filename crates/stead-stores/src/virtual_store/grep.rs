@@ -52,7 +52,7 @@ impl VirtualStore {
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut candidates = self.candidates(place, grep)?;
-        candidates.sort_by_key(|candidate| candidate.content);
+        candidates.sort_unstable_by_key(|candidate| candidate.content);
         let mut at = 0;
         let contents: Vec<_> = candidates
             .chunk_by(|one, other| one.content == other.content)

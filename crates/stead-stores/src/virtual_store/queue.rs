@@ -170,3 +170,53 @@ impl Drop for Batch<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Barrier;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::super::Database;
+    use super::*;
+
+    #[test]
+    fn a_panic_reaches_the_caller_whose_job_it_is_and_no_other() {
+        let database = Database::in_memory();
+        let barrier = Barrier::new(8);
+        thread::scope(|scope| {
+            for caller in 0..8 {
+                let (shared, barrier) = (&database.0, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    for _ in 0..50 {
+                        let job = move |_: &mut Writing<'_>| {
+                            // Long enough for the others to queue up behind it.
+                            thread::sleep(Duration::from_micros(50));
+                            assert!(caller != 3, "as asked for");
+                            if caller == 4 { Err(StoreError::Conflict.into()) } else { Ok(caller) }
+                        };
+                        let answer = catch_unwind(AssertUnwindSafe(|| shared.write(Weight::Change, job)));
+                        match (caller, answer) {
+                            (3, Err(_)) | (4, Ok(Err(StoreError::Conflict))) => {}
+                            (_, Ok(Ok(answered))) => assert_eq!(answered, caller),
+                            (_, other) => panic!("caller {caller}: {other:?}"),
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_leader_that_ends_early_leaves_nobody_waiting() {
+        let queue = Queue::default();
+        let dies = || queue.run(Weight::Change, |_| panic!("as asked for"), |_| Ok(()));
+        assert!(catch_unwind(AssertUnwindSafe(dies)).is_err());
+        // The lead is free again, and a batch whose leader says too little is answered all the same.
+        let unanswered = queue.run(Weight::Change, |_| Vec::new(), |_| Ok(()));
+        assert!(matches!(unanswered, Err(StoreError::Unavailable { .. })));
+    }
+}

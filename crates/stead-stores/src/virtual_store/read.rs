@@ -220,9 +220,9 @@ impl VirtualStore {
             let total = if page.after.is_none() && !more {
                 entries.len() as u64
             } else {
-                let count = tree.conn.prepare_cached(tree.pick(COUNT))?;
+                let mut statement = tree.conn.prepare_cached(tree.pick(COUNT))?;
                 let count: i64 =
-                    { count }.query_row(params![tree.vol, tree.as_of, directory], |row| row.get(0))?;
+                    statement.query_row(params![tree.vol, tree.as_of, directory], |row| row.get(0))?;
                 count.cast_unsigned()
             };
             Ok(Listing { entries, total, more })

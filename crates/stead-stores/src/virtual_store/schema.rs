@@ -21,8 +21,6 @@ const APPLICATION_ID: i32 = 0x5374_6564;
 const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
 /// Older ones can corrupt a database when its log is reset during a read.
 const OLDEST_SQLITE: i32 = 3_051_003;
-/// A net below the turnstile, for programs that know nothing of it.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Every statement there is, and room to grow.
 const STATEMENTS: usize = 128;
 
@@ -34,11 +32,13 @@ pub(super) enum Role {
 }
 
 /// Opens a connection to the file, which is made if it is missing.
-pub(super) fn connect(path: &Path, role: Role) -> Result<Connection> {
+pub(super) fn connect(path: &Path, role: Role, patience: Duration) -> Result<Connection> {
     // Without URI: a path is a path, also one that begins with `file:`.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let flags = if role == Role::Reader { flags } else { flags | OpenFlags::SQLITE_OPEN_CREATE };
     let conn = Connection::open_with_flags(path, flags)?;
+    // A net below the turnstile, for programs that know nothing of it.
+    conn.busy_timeout(patience)?;
     configure(&conn, role)?;
     Ok(conn)
 }
@@ -51,7 +51,6 @@ pub(super) fn connect_memory() -> Result<Connection> {
 }
 
 fn configure(conn: &Connection, role: Role) -> Result<()> {
-    conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     // Otherwise the planner looks at bound values, and plans a statement again whenever one has changed: ten times the
     // cost of the statement itself.
@@ -87,7 +86,11 @@ fn make_scratch(conn: &Connection) -> Result<()> {
 
 fn migrate(conn: &Connection) -> Result<()> {
     check(conn)?;
-    conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4000;")?;
+    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if !["wal", "memory"].contains(&&*mode) {
+        return Err(StoreError::Unsupported("a database can't be shared safely on this file system").into());
+    }
+    conn.execute_batch("PRAGMA wal_autocheckpoint = 4000")?;
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let migrated = check(conn).and_then(|format| {
         for migration in &MIGRATIONS[format..] {

@@ -13,8 +13,6 @@ use stead_core::{StoreError, StoreResult};
 
 use super::fault::of_host;
 
-/// How long a process waits for the others before it gives up.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The naps between two looks at a lock that someone else holds.
 const FIRST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_millis(1);
@@ -86,7 +84,7 @@ mod tests {
     fn a_turn_is_waited_for_and_not_forever() {
         let dir = tempfile::tempdir().unwrap();
         let [one, other] = [(); 2].map(|()| Turnstile::open(&dir.path().join("db")).unwrap());
-        let turn = one.take(PATIENCE).unwrap();
+        let turn = one.take(Duration::from_secs(5)).unwrap();
         assert!(matches!(other.take(Duration::from_millis(5)), Err(StoreError::Unavailable { .. })));
         drop(turn);
         drop(other.take(Duration::from_millis(5)).unwrap());

@@ -318,6 +318,7 @@ fn open_content_outlives_its_name() {
     let bench = Bench::new();
     write(&bench.store, "file", "first");
     let open = bench.store.open(&at("file")).unwrap();
+    apply(&bench.store, append_step("file", b" and more")).unwrap();
     write(&bench.store, "file", "second");
     apply(&bench.store, remove_step("file", Subtree::File)).unwrap();
     let mut buffer = [0; 10];
@@ -355,6 +356,13 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     apply(&bench.store, Step::Write { at: at("copy"), content, put: Put::default() }).unwrap();
     assert_eq!(std::fs::read(bench.host("copy")).unwrap(), b"012\0\0");
     assert_eq!(std::fs::read(bench.host("file")).unwrap(), bytes);
+    // Unless what it is a draft of is not there any more.
+    let mut draft = bench.store.draft(DraftOf::File(&at("file"))).unwrap();
+    draft.write_at(0, b"x").unwrap();
+    other.write_all(b"!").unwrap();
+    let content = Content::Sealed(draft.seal().unwrap());
+    let elsewhere = apply(&bench.store, Step::Write { at: at("copy"), content, put: Put::default() });
+    assert!(matches!(elsewhere, Err(StoreError::Conflict)), "{elsewhere:?}");
 }
 
 #[test]

@@ -61,7 +61,8 @@ pub(super) fn unload(
         let carried = carried(&mut entry).map_err(failed)?;
         match entry.header().entry_type() {
             EntryType::Directory => {
-                if importer.directory(&path)? && path != *to {
+                let entered = importer.directory(&path)?;
+                if entered && path != *to {
                     left.push((path, carried));
                 }
             }

@@ -123,7 +123,7 @@ pub fn export(
         Destination::Directory(path) => {
             exporter.run(&top.path, &mut IntoDirectory::open(&path, existing)?)?;
         }
-        Destination::Archive(path) => exporter.to_file(&top.path, &path, existing)?,
+        Destination::Archive(path) => exporter.run_to_file(&top.path, &path, existing)?,
         Destination::Stream(stream) => {
             exporter.run(&top.path, &mut IntoArchive::new(BufWriter::new(stream)))?;
         }
@@ -139,7 +139,7 @@ struct Exporter<'v, 'w> {
 
 impl Exporter<'_, '_> {
     /// Writes an archive beside its place, and puts it there when it is complete.
-    fn to_file(&mut self, from: &VfsPath, path: &Path, existing: Existing) -> Result<()> {
+    fn run_to_file(&mut self, from: &VfsPath, path: &Path, existing: Existing) -> Result<()> {
         let name = path.display();
         let failed = |cause| Error::host(format!("`{name}` can't be written"), cause);
         if existing == Existing::Refuse && path.symlink_metadata().is_ok() {

@@ -1,11 +1,12 @@
 //! Child processes: this very test program, started again for one task.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::places::Kind;
-use crate::{crash, crowd};
+use crate::{crash, crowd, memory, narrow};
 
 const TASK: &str = "STEAD_SOAK_TASK";
 
@@ -26,7 +27,26 @@ impl Task {
     /// Starts a process for it.
     pub(crate) fn start(&self) -> (Child, BufReader<ChildStdout>) {
         let Task { what, kind, directory, number } = self;
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let program = std::env::current_exe().unwrap();
+        let mut command = match (&**what, *number) {
+            // Limits and users are the shell's and the kernel's business.
+            ("narrow", 256) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\""]).arg(program);
+                shell
+            }
+            ("narrow", uid) => {
+                // The build directory may be closed to other users.
+                let copy = directory.join("program");
+                std::fs::copy(program, &copy).unwrap();
+                let mut other = Command::new(copy);
+                let id = u32::try_from(uid).unwrap();
+                other.uid(id).gid(id);
+                other
+            }
+            _ => Command::new(program),
+        };
+        let mut child = command
             .args(["--ignored", "--exact", "child::the_child_process", "--nocapture"])
             .env(TASK, format!("{what},{},{number},{}", kind.name(), directory.display()))
             .stdin(Stdio::null())
@@ -65,6 +85,8 @@ fn the_child_process() {
     match &*task.what {
         "crash" => crash::child(&task),
         "crowd" => crowd::child(&task),
+        "memory" => memory::child(&task),
+        "narrow" => narrow::child(&task),
         other => panic!("no such task: {other}"),
     }
 }

@@ -1,9 +1,14 @@
-//! Stores under load: killed at random, shared by many processes, raced by someone who swaps directories for symlinks.
+//! Stores under load: killed at random, shared by many processes, raced by someone who swaps directories for symlinks,
+//! and held to tight limits.
 //!
 //! The loops are short here and long with `cargo xtask test --long`.
+
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
 mod child;
 mod crash;
 mod crowd;
+mod memory;
+mod narrow;
 mod places;
 mod swap;

@@ -43,7 +43,7 @@ impl Kind {
             }
             Kind::Virtual => {
                 let options = DatabaseOptions { durability: Durability::Full, ..DatabaseOptions::default() };
-                let database = Database::open(&directory.join("stead.db"), options).unwrap();
+                let database = Database::open(directory.join("stead.db"), options).unwrap();
                 Arc::new(database.store(["soak"]).unwrap())
             }
         }

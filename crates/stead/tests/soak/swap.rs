@@ -156,7 +156,7 @@ fn nothing_lands_or_looks_outside_while_a_directory_is_swapped_for_a_symlink() {
                                 failed.fetch_add(1, Ordering::Relaxed);
                                 let message = error.to_string();
                                 assert!(
-                                    !message.contains(SECRET) && !message.contains(directory_name(&outside)),
+                                    !message.contains(SECRET) && !message.contains(directory_name(outside)),
                                     "{message}"
                                 );
                             }

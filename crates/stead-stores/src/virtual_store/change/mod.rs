@@ -11,6 +11,7 @@ mod subtree;
 pub(super) use subtree::SCRATCH;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
@@ -88,6 +89,8 @@ struct Changing<'a, 'c> {
     /// How many lines the change has in the log.
     logged: i64,
     learned: Paths,
+    /// Directories whose times tell of this change already.
+    touched: HashSet<i64>,
 }
 
 /// A name in a directory, and what has it.
@@ -118,7 +121,8 @@ impl Known for CacheInside<'_> {
 
 impl<'a, 'c> Changing<'a, 'c> {
     fn new(writing: &'a mut Writing<'c>, volume: &'a Arc<Volume>, operation: &'a Operation) -> Self {
-        Changing { writing, volume, operation, step: 0, version: None, logged: 0, learned: Paths::default() }
+        let (learned, touched) = (Paths::default(), HashSet::new());
+        Changing { writing, volume, operation, step: 0, version: None, logged: 0, learned, touched }
     }
 
     fn finish(self, outcomes: Vec<Outcome>) -> Applied {
@@ -277,6 +281,7 @@ impl<'a, 'c> Changing<'a, 'c> {
     /// Gives a node other attributes or another content, at the name that it has.
     fn update(&mut self, old: &Row, new: Row, what: ChangeKind, name: &[u8], keep: Keep) -> Result<Row> {
         self.retire(old, name, keep)?;
+        self.touched.remove(&old.node);
         let new = Row { since: self.version()?, changed: self.now(), ..new };
         self.conn()
             .prepare_cached(
@@ -342,6 +347,9 @@ impl<'a, 'c> Changing<'a, 'c> {
 
     /// A directory's times follow what happens to its names. That makes no state of its own, in history or in its tag.
     fn touch(&mut self, directory: i64) -> Result<()> {
+        if !self.touched.insert(directory) {
+            return Ok(());
+        }
         self.conn()
             .prepare_cached("UPDATE entry SET modified = ?3, changed = ?3 WHERE vol = ?1 AND node = ?2")?
             .execute([self.volume.id, directory, self.now()])?;

@@ -1,0 +1,561 @@
+//! What the Virtual Store promises beyond what every Store does: versions, namespaces, content kept once, several
+//! processes on one file.
+
+#![allow(clippy::unwrap_used)]
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use stead_core::store::{
+    Applied, Change, ChangeKind, Content, DraftOf, Expect, Keep, Missing, Outcome, Page, Parents, Place, Put,
+    Replace, Step, StorePath, Subtree, Version,
+};
+use stead_core::testkit::{model_run, snapshot_of};
+use stead_core::{Clock, Identity, Operation, OperationId, Store, StoreError, StoreResult, SystemClock};
+use stead_stores::{Database, DatabaseOptions, Durability, MemoryStore, VirtualStore};
+
+const CHUNK: usize = 256 * 1024;
+
+fn place(path: &str) -> Place {
+    Place::path(StorePath::from_checked(path))
+}
+
+fn apply(store: &dyn Store, steps: Vec<Step>) -> StoreResult<Applied> {
+    let at = SystemClock.now();
+    let identity = Arc::new(Identity::agent("coder").with_thread("t1"));
+    let operation = Operation { id: OperationId::fresh(at), identity, tool: Cow::Borrowed("test"), at };
+    store.apply(Change { operation, steps })
+}
+
+fn one(store: &dyn Store, step: Step) -> Outcome {
+    apply(store, vec![step]).unwrap().outcomes[0]
+}
+
+fn writing(path: &str, content: impl Into<Content>, keep: Keep) -> Step {
+    Step::Write { at: place(path), content: content.into(), put: Put { keep, ..Put::default() } }
+}
+
+/// Writes a file, and returns the version that made.
+fn write(store: &dyn Store, path: &str, bytes: impl AsRef<[u8]>) -> Version {
+    let step = writing(path, bytes.as_ref().to_vec(), Keep::History);
+    apply(store, vec![step]).unwrap().version.unwrap()
+}
+
+fn renaming(from: &str, to: &str) -> Step {
+    Step::Rename {
+        from: place(from),
+        to: place(to),
+        replace: Replace::Over,
+        parents: Parents::Create,
+        expect: Expect::Any,
+        spare: [None, None],
+    }
+}
+
+fn removing(path: &str) -> Step {
+    Step::Remove {
+        at: place(path),
+        subtree: Subtree::Any,
+        expect: Expect::Any,
+        missing: Missing::Fails,
+        spare: None,
+        keep: Keep::History,
+    }
+}
+
+fn read(store: &dyn Store, path: &str) -> StoreResult<Vec<u8>> {
+    store.read(&place(path), u64::MAX).map(|whole| whole.bytes)
+}
+
+fn names(store: &dyn Store, path: &str) -> Vec<String> {
+    let listed = store.list(&place(path), &Page::ALL).unwrap();
+    listed.entries.iter().map(|entry| entry.name.to_string()).collect()
+}
+
+fn open(path: &Path) -> Database {
+    Database::open(path, DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() })
+        .unwrap()
+}
+
+/// A number out of the database, as someone with an SQL shell would see it.
+fn count(path: &Path, sql: &str) -> i64 {
+    Connection::open(path).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn every_version_can_be_read_again() {
+    let store = MemoryStore::new();
+    let empty = store.version().unwrap();
+    let first = write(&*store, "a/file", "one");
+    let second = write(&*store, "a/file", "two");
+    let moved = apply(&*store, vec![renaming("a", "b/deep")]).unwrap().version.unwrap();
+    let gone = apply(&*store, vec![removing("b")]).unwrap().version.unwrap();
+    let back = write(&*store, "a", "a file now");
+
+    assert_eq!(names(&store.at(empty), ""), Vec::<String>::new());
+    assert_eq!(read(&store.at(first), "a/file").unwrap(), b"one");
+    assert_eq!(read(&store.at(second), "a/file").unwrap(), b"two");
+    assert!(matches!(read(&store.at(second), "b/deep/file"), Err(StoreError::NotFound)));
+    assert_eq!(read(&store.at(moved), "b/deep/file").unwrap(), b"two");
+    assert!(matches!(read(&store.at(moved), "a/file"), Err(StoreError::NotFound)));
+    assert_eq!(names(&store.at(gone), ""), Vec::<String>::new());
+    assert_eq!(read(&store.at(back), "a").unwrap(), b"a file now");
+
+    // By node as well, wherever it was then.
+    let node = store.at(first).stat(&place("a/file")).unwrap().node;
+    assert_eq!(store.at(moved).read(&Place::node(node), 9).unwrap().bytes, b"two");
+    assert!(matches!(store.at(gone).stat(&Place::node(node)), Err(StoreError::NotFound)));
+}
+
+#[test]
+fn a_view_of_the_past_can_be_neither_changed_nor_changed_under_it() {
+    let store = MemoryStore::new();
+    let then = write(&*store, "d/f", "then");
+    let view = store.at(then);
+    assert_eq!(read(&view, "d/f").unwrap(), b"then");
+    let refused = apply(&view, vec![writing("d/f", b"x".to_vec(), Keep::History)]);
+    assert!(matches!(refused, Err(StoreError::Unsupported(_))));
+    assert!(matches!(view.draft(DraftOf::Nothing), Err(StoreError::Unsupported(_))));
+    one(&*store, renaming("d", "e"));
+    assert_eq!(read(&view, "d/f").unwrap(), b"then");
+    assert_eq!(view.changes_since(Some(Version(0)), 10).unwrap().cursor, then);
+}
+
+#[test]
+fn a_change_makes_one_version_and_nothing_makes_none() {
+    let store = MemoryStore::new();
+    let step = |path| writing(path, b"x".to_vec(), Keep::History);
+    let made = apply(&*store, vec![step("a/b"), step("a/c"), step("a/b"), removing("a/c")])
+        .unwrap()
+        .version
+        .unwrap();
+    assert_eq!(made, store.version().unwrap());
+    let mkdir = Step::Mkdir { at: place("a"), parents: Parents::Create, mode: None };
+    let attr = store.stat(&place("a/b")).unwrap();
+    let same = Step::SetAttr { at: place("a/b"), mode: Some(attr.mode), modified: None };
+    assert_eq!(apply(&*store, vec![mkdir, same]).unwrap().version, None);
+    assert_eq!(store.version().unwrap(), made);
+    // What came and went inside one change was never there.
+    assert_eq!(names(&store.at(made), "a"), ["b"]);
+    assert_eq!(names(&store.at(Version(made.0 - 1)), ""), Vec::<String>::new());
+}
+
+#[test]
+fn scratch_leaves_no_history() {
+    let store = MemoryStore::new();
+    let old = write(&*store, "target/out", "old");
+    one(&*store, writing("target/out", b"new".to_vec(), Keep::Scratch));
+    assert!(matches!(read(&store.at(old), "target/out"), Err(StoreError::NotFound)));
+    assert_eq!(read(&*store, "target/out").unwrap(), b"new");
+}
+
+#[test]
+fn namespaces_never_see_each_other() {
+    let database = Database::in_memory();
+    let stores = [vec!["a"], vec!["a", "b"], vec!["a/b"]].map(|namespace| database.store(namespace).unwrap());
+    for (index, store) in stores.iter().enumerate() {
+        write(store, "b/f", index.to_string());
+    }
+    let node = stores[0].stat(&place("b/f")).unwrap().node;
+    for (index, store) in stores.iter().enumerate() {
+        assert_eq!(read(store, "b/f").unwrap(), index.to_string().as_bytes());
+        assert_eq!(store.changes_since(Some(Version(0)), 100).unwrap().changes.len(), 2);
+        assert_eq!(store.stat(&Place::node(node)).is_ok(), index == 0);
+    }
+    assert!(matches!(database.store::<&str>([]), Err(StoreError::Invalid(_))));
+    assert!(matches!(database.store(["a", ""]), Err(StoreError::Invalid(_))));
+    assert_eq!(read(&database.store(["a"]).unwrap(), "b/f").unwrap(), b"0");
+}
+
+#[test]
+fn people_can_query_files_by_namespace_and_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let database = open(&path);
+    write(&database.store(["workspaces", "coder"]).unwrap(), "project/docs/api.md", "hello");
+    write(&database.store(["workspaces"]).unwrap(), "x", "");
+    let conn = Connection::open(&path).unwrap();
+    let mut rows = conn.prepare("SELECT namespace, key, size FROM file ORDER BY key").unwrap();
+    let rows: Vec<(String, String, i64)> = rows
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    let expected = [(r#"["workspaces","coder"]"#, "project/docs/api.md", 5), (r#"["workspaces"]"#, "x", 0)];
+    assert_eq!(rows, expected.map(|(namespace, key, size)| (namespace.to_owned(), key.to_owned(), size)));
+}
+
+#[test]
+fn the_queries_in_the_documentation_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    drop(open(&path));
+    let page = include_str!("../../../docs/format.md");
+    let (_, queries) = page.split_once("```sql\n").unwrap();
+    let (queries, _) = queries.split_once("```").unwrap();
+    let conn = Connection::open(&path).unwrap();
+    assert_eq!(queries.matches("\n\n").count(), 3);
+    for query in queries.split("\n\n") {
+        conn.prepare(query).unwrap();
+    }
+}
+
+#[test]
+fn content_is_kept_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let database = open(&path);
+    let (one_store, other) = (database.store(["a"]).unwrap(), database.store(["b"]).unwrap());
+    let large: Vec<u8> = (0..3 * CHUNK + 5).map(|index| (index / 1_000) as u8).collect();
+    for name in ["x", "y"] {
+        for store in [&one_store, &other] {
+            write(store, name, "the same");
+            write(store, &format!("{name}-large"), &large);
+        }
+    }
+    let copy = Step::Copy {
+        from: place("x-large"),
+        to: place("z"),
+        replace: Replace::Refuse,
+        parents: Parents::Create,
+        spare: None,
+        keep: Keep::History,
+    };
+    one(&one_store, copy);
+    assert_eq!(read(&one_store, "z").unwrap(), large);
+    // The small one, and four chunks with their list.
+    assert_eq!(count(&path, "SELECT count(*) FROM content"), 6);
+    assert_eq!(database.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_large_file_is_touched_only_where_it_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = open(&path).store(["a"]).unwrap();
+    let mut large = vec![0; 5 * CHUNK + 100];
+    fastrand::Rng::with_seed(3).fill(&mut large);
+    write(&store, "f", &large);
+    let chunks = || count(&path, "SELECT count(*) FROM content WHERE data IS NOT NULL");
+    let before = chunks();
+
+    let append =
+        Step::Append { at: place("f"), content: Content::Bytes(b"tail".to_vec()), put: Put::default() };
+    let appended = one(&store, append).attr.unwrap();
+    large.extend_from_slice(b"tail");
+    assert_eq!(chunks(), before + 1);
+
+    let at = Place::node(appended.node);
+    let mut draft = store.draft(DraftOf::File(&at)).unwrap();
+    draft.write_at(2 * CHUNK as u64 + 7, b"patch").unwrap();
+    large[2 * CHUNK + 7..][..5].copy_from_slice(b"patch");
+    let content = Content::Sealed(draft.seal().unwrap());
+    let outcome = one(&store, Step::Write { at, content, put: Put::default() });
+    assert_eq!((outcome.attr.unwrap().node, outcome.created), (appended.node, false));
+    assert_eq!(chunks(), before + 2);
+    assert_eq!(read(&store, "f").unwrap(), large);
+}
+
+#[test]
+fn a_draft_is_protected_while_it_lasts_and_not_after() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = open(&path).store(["a"]).unwrap();
+    let pins = || count(&path, "SELECT count(*) FROM pin");
+    let mut dropped = store.draft(DraftOf::Nothing).unwrap();
+    let mut used = store.draft(DraftOf::Nothing).unwrap();
+    for index in 0..6 {
+        dropped.write_at(index * CHUNK as u64, &[index as u8; CHUNK]).unwrap();
+        used.write_at(index * CHUNK as u64, &[index as u8 + 10; CHUNK]).unwrap();
+    }
+    assert!(pins() >= 8);
+    drop(dropped);
+    one(&store, writing("f", Content::Sealed(used.seal().unwrap()), Keep::History));
+    // The next change takes the pins of both away.
+    write(&store, "g", "");
+    assert_eq!(pins(), 0);
+    let unused = store.verify(&mut |_| ()).unwrap().unreferenced;
+    assert!(unused >= 4 * CHUNK as u64, "{unused}");
+}
+
+#[test]
+fn zeros_cost_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = open(&path).store(["a"]).unwrap();
+    let mut draft = store.draft(DraftOf::Nothing).unwrap();
+    draft.set_size(1 << 30).unwrap();
+    draft.write_at((1 << 29) + 1, b"middle").unwrap();
+    one(&store, writing("sparse", Content::Sealed(draft.seal().unwrap()), Keep::History));
+    assert_eq!(count(&path, "SELECT count(*) FROM content WHERE data IS NOT NULL"), 2);
+    let file = store.open(&place("sparse")).unwrap();
+    let mut buffer = [9; 8];
+    assert_eq!(file.read_at(1 << 29, &mut buffer).unwrap(), 8);
+    assert_eq!(&buffer, b"\0middle\0");
+    assert!(matches!(store.read(&place("sparse"), 1 << 20), Err(StoreError::TooLarge { .. })));
+    let mut endless = store.draft(DraftOf::Nothing).unwrap();
+    assert!(matches!(endless.set_size(u64::MAX), Err(StoreError::TooLarge { .. })));
+}
+
+/// Two databases on one file share nothing but the file, as two processes do.
+#[test]
+fn another_process_sees_directories_move() {
+    let dir = tempfile::tempdir().unwrap();
+    let [one_store, other] = [(); 2].map(|()| open(&dir.path().join("db")).store(["a"]).unwrap());
+    write(&one_store, "a/b/f", "first");
+    assert_eq!(read(&other, "a/b/f").unwrap(), b"first");
+    for round in 0..20 {
+        let (mover, reader) = if round % 2 == 0 { (&one_store, &other) } else { (&other, &one_store) };
+        one(mover, renaming("a/b", "a/c"));
+        write(mover, "a/b/f", format!("new {round}"));
+        assert_eq!(read(reader, "a/b/f").unwrap(), format!("new {round}").as_bytes());
+        assert!(reader.stat(&place("a/c/f")).is_ok());
+        // A writer whose cache is old puts the file where the path leads now.
+        write(reader, "a/b/g", "beside");
+        assert_eq!(names(mover, "a/b"), ["f", "g"]);
+        one(mover, removing("a/c"));
+        assert!(matches!(reader.stat(&place("a/c/f")), Err(StoreError::NotFound)));
+    }
+    assert_eq!(one_store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+}
+
+/// As two processes would, each with a volume of its own.
+#[test]
+fn random_runs_side_by_side_agree_with_the_model_at_every_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |seed: u64| {
+        let store = Arc::new(open(&dir.path().join("db")).store([seed.to_string()]).unwrap());
+        let mut versions = BTreeMap::new();
+        model_run(Arc::clone(&store) as Arc<dyn Store>, seed, 150, |model| {
+            versions.insert(store.version().unwrap(), model.clone());
+        });
+        for (version, model) in versions {
+            assert_eq!(snapshot_of(&store.at(version)), model, "seed {seed}, version {version}");
+        }
+    };
+    thread::scope(|scope| {
+        for seed in [7, 8] {
+            let run = &run;
+            scope.spawn(move || run(seed));
+        }
+    });
+}
+
+#[test]
+fn a_cached_directory_is_not_believed_after_a_change_was_undone() {
+    let store = MemoryStore::new();
+    write(&*store, "d/f", "x");
+    // Makes `new/dir`, then fails: the directory it would have remembered never was.
+    let failing = vec![writing("new/dir/f", b"x".to_vec(), Keep::History), removing("missing")];
+    assert!(matches!(apply(&*store, failing), Err(StoreError::NotFound)));
+    assert!(matches!(store.stat(&place("new/dir")), Err(StoreError::NotFound)));
+    write(&*store, "new/dir/g", "y");
+    assert_eq!(names(&*store, "new/dir"), ["g"]);
+    // Moves `d` away, then fails: it is still there.
+    assert!(apply(&*store, vec![renaming("d", "e"), removing("missing")]).is_err());
+    assert_eq!(read(&*store, "d/f").unwrap(), b"x");
+}
+
+#[test]
+fn many_callers_are_committed_together_and_failures_are_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = [(); 2].map(|()| open(&dir.path().join("db")));
+    let stores = databases.each_ref().map(|database| database.store(["a"]).unwrap());
+    write(&stores[0], "taken", "");
+    let threads = 64;
+    let barrier = Barrier::new(threads);
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let (store, barrier) = (&stores[thread % 2], &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                for round in 0..20 {
+                    write(store, &format!("d{}/t{thread}-{round}", round % 3), thread.to_string());
+                    let exclusive = Put { expect: Expect::Absent, ..Put::default() };
+                    let content = Content::Bytes(Vec::new());
+                    let refused =
+                        apply(store, vec![Step::Write { at: place("taken"), content, put: exclusive }]);
+                    assert!(matches!(refused, Err(StoreError::AlreadyExists)));
+                }
+            });
+        }
+    });
+    let total: usize = (0..3).map(|index| names(&stores[0], &format!("d{index}")).len()).sum();
+    assert_eq!(total, threads * 20);
+    let feed = stores[1].changes_since(Some(Version(0)), usize::MAX).unwrap();
+    // Each change a version of its own, although they were committed together.
+    let versions: HashSet<_> = feed.changes.iter().map(|change| change.version).collect();
+    assert_eq!(versions.len(), threads * 20 + 1);
+    assert_eq!(databases[0].verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_database_is_made_once_however_many_open_it_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let barrier = Barrier::new(16);
+    thread::scope(|scope| {
+        for index in 0..16 {
+            let (path, barrier) = (&path, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                write(&open(path).store(["shared"]).unwrap(), &format!("f{index}"), "x");
+            });
+        }
+    });
+    assert_eq!(names(&open(&path).store(["shared"]).unwrap(), "").len(), 16);
+    assert_eq!(count(&path, "SELECT count(*) FROM volume"), 1);
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let open = || Database::open(&path, DatabaseOptions::default()).unwrap().store(["a"]).unwrap();
+    let version = write(&open(), "d/f", "kept");
+    let store = open();
+    assert_eq!(read(&store, "d/f").unwrap(), b"kept");
+    assert_eq!(store.version().unwrap(), version);
+    assert!(write(&store, "d/g", "new") > version);
+    let operation = count(
+        &path,
+        "SELECT count(*) FROM version WHERE agent = 'coder' AND thread = 't1' AND tool = 'test'",
+    );
+    assert_eq!(operation, 2);
+}
+
+#[test]
+fn a_newer_or_foreign_database_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("secret-name.db");
+    write(&open(&path).store(["a"]).unwrap(), "f", "x");
+    Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    let refused = Database::open(&path, DatabaseOptions::default()).unwrap_err();
+    assert!(matches!(&refused, StoreError::Unsupported(what) if what.contains("newer")), "{refused:?}");
+
+    let foreign = dir.path().join("foreign.db");
+    Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE t(x)").unwrap();
+    assert!(matches!(Database::open(&foreign, DatabaseOptions::default()), Err(StoreError::Invalid(_))));
+    assert_eq!(count(&foreign, "SELECT count(*) FROM sqlite_schema"), 1);
+
+    let text = dir.path().join("text");
+    std::fs::write(&text, "no database at all, but long enough to have a header ".repeat(100)).unwrap();
+    assert!(matches!(Database::open(&text, DatabaseOptions::default()), Err(StoreError::Corrupt(_))));
+
+    let nowhere = dir.path().join("missing/secret-name.db");
+    let refused = Database::open(nowhere, DatabaseOptions::default()).unwrap_err();
+    assert!(!format!("{refused} {refused:?}").contains("secret-name"), "{refused:?}");
+}
+
+#[test]
+fn another_programs_lock_is_unavailable_and_not_a_raw_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let options = DatabaseOptions { patience: Duration::from_millis(50), ..DatabaseOptions::default() };
+    let store = Database::open(&path, options).unwrap().store(["a"]).unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refused = apply(&store, vec![writing("f", b"x".to_vec(), Keep::History)]).unwrap_err();
+    assert!(matches!(refused, StoreError::Unavailable { .. }));
+    assert!(!refused.to_string().contains("locked"), "{refused}");
+    other.execute_batch("ROLLBACK").unwrap();
+    write(&store, "f", "x");
+}
+
+#[test]
+fn the_feed_tells_whole_versions() {
+    let store = MemoryStore::new();
+    let start = store.changes_since(None, 10).unwrap().cursor;
+    let step = |path| writing(path, b"x".to_vec(), Keep::History);
+    let first = apply(&*store, vec![step("a"), step("b")]).unwrap().version.unwrap();
+    let second = apply(&*store, vec![step("c"), step("d"), step("e")]).unwrap().version.unwrap();
+    let told = |cursor, limit| {
+        let feed = store.changes_since(Some(cursor), limit).unwrap();
+        (feed.changes.len(), feed.cursor, feed.more)
+    };
+    assert_eq!(told(start, 2), (2, first, true));
+    assert_eq!(told(start, 4), (2, first, true));
+    assert_eq!(told(start, 1), (2, first, true));
+    assert_eq!(told(first, 1), (3, second, false));
+    assert_eq!(told(start, 5), (5, second, false));
+    assert_eq!(told(second, 5), (0, second, false));
+
+    one(&*store, removing("a"));
+    apply(&*store, vec![step("d1/d2/f")]).unwrap();
+    let before = store.version().unwrap();
+    one(&*store, removing("d1"));
+    let kinds: Vec<_> = store.changes_since(Some(before), 10).unwrap().changes;
+    let kinds: Vec<_> = kinds.iter().map(|change| (change.what, &*change.name)).collect();
+    let removed = ChangeKind::Removed;
+    assert_eq!(kinds, [(removed, &b"f"[..]), (removed, b"d2"), (removed, b"d1")]);
+}
+
+#[test]
+fn verify_finds_what_is_wrong() {
+    let damage = |sql: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        let store = open(&path).store(["a"]).unwrap();
+        write(&store, "d/small", "small");
+        write(&store, "d/small", "smaller");
+        write(&store, "d/large", vec![7; 2 * CHUNK + 1]);
+        assert_eq!(store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+        assert!(Connection::open(&path).unwrap().execute(sql, []).unwrap() > 0, "{sql}");
+        let problems = store.verify(&mut |_| ()).unwrap().problems;
+        assert!(!problems.is_empty(), "{sql}");
+    };
+    damage("UPDATE content SET data = x'0000000000' WHERE size = 5");
+    damage("UPDATE content SET key = key + 1 WHERE size = 7");
+    damage("DELETE FROM content WHERE size = 7");
+    damage("DELETE FROM content WHERE size = 5");
+    damage("DELETE FROM content WHERE size = 1");
+    damage("UPDATE content SET parts = '[1,1,1]' WHERE parts IS NOT NULL");
+    damage("DELETE FROM entry WHERE name = CAST('d' AS BLOB)");
+    damage("DELETE FROM entry WHERE parent = 0");
+    damage("UPDATE entry SET size = size + 1 WHERE name = CAST('small' AS BLOB)");
+    damage("UPDATE entry_history SET until = until + 1");
+    damage("UPDATE entry SET since = 1000 WHERE name = CAST('d' AS BLOB)");
+    damage("UPDATE meta SET value = 1 WHERE name = 'next_node'");
+}
+
+#[test]
+fn a_visitor_may_call_the_store() {
+    for store in [(*MemoryStore::new()).clone(), Database::in_memory().store(["x"]).unwrap()] {
+        check_visitors(&store);
+    }
+}
+
+fn check_visitors(store: &VirtualStore) {
+    use std::ops::ControlFlow;
+    use stead_core::glob::PathGlobs;
+    use stead_core::search::{Grep, GrepQuery, Walk};
+
+    for index in 0..10 {
+        write(store, &format!("d/f{index}"), format!("needle {index}"));
+    }
+    let mut seen = 0;
+    store
+        .walk(&Place::root(), &Walk::default(), &mut |found| {
+            seen += 1;
+            assert_eq!(store.stat(&Place::path(found.path)).unwrap().node, found.attr.node);
+            write(store, &format!("seen/{seen}"), "x");
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(seen, 11);
+    let grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
+    let mut hits = 0;
+    store
+        .grep(&Place::root(), &grep, &mut |found| {
+            hits += 1;
+            one(store, removing(found.path.as_str().unwrap()));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!((hits, names(store, "d").len()), (10, 0));
+}

@@ -1,0 +1,162 @@
+//! Awkward trees in a process that may hold 256 files open, and a process that is not root: nothing hangs, nothing runs
+//! out, and no answer shows a path of the host.
+
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use stead_core::search::GrepQuery;
+use stead_core::vfs::{LineRange, ListPage, WalkQuery};
+use stead_core::{Error, ErrorKind, Store, Vfs};
+
+use crate::child::{Task, tell, told};
+use crate::places::{Kind, door, door_at, verified};
+
+const MANY: usize = 100_000;
+
+/// A directory with everything that trips file tools.
+fn awkward(root: &Path) {
+    let many = root.join("many");
+    std::fs::create_dir_all(&many).unwrap();
+    for n in 0..MANY {
+        std::fs::File::create(many.join(format!("f{n:06}"))).unwrap();
+    }
+    let deep = (0..60).fold(root.to_owned(), |path, _| path.join("d"));
+    std::fs::create_dir_all(&deep).unwrap();
+    std::fs::write(deep.join("bottom"), "needle\n").unwrap();
+    mknodat(CWD, root.join("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
+    symlink("loop-b", root.join("loop-a")).unwrap();
+    symlink("loop-a", root.join("loop-b")).unwrap();
+    std::fs::write(root.join("growing"), "line\n").unwrap();
+    std::fs::write(root.join("evil\n\u{1b}[2J\x07name"), "").unwrap();
+}
+
+/// What every call here has to keep to.
+fn kind(result: stead_core::Result<impl Sized>) -> ErrorKind {
+    let error: Error = result.err().expect("this can't succeed");
+    let message = error.to_string();
+    assert!(!message.contains("root") && !message.contains("tmp"), "a path of the host: {message}");
+    assert!(!message.chars().any(char::is_control), "{message:?}");
+    error.kind()
+}
+
+fn look_at_everything(vfs: &Vfs) {
+    let first = vfs.list("/w/many", &ListPage { cursor: None, limit: 10 }).unwrap();
+    assert_eq!((first.total, first.entries.len()), (MANY as u64, 10));
+    assert_eq!(vfs.list("/w/many", &ListPage::all()).unwrap().entries.len(), MANY);
+    let deep = format!("/w{}/bottom", "/d".repeat(60));
+    assert_eq!(vfs.read(&*deep).unwrap().bytes, b"needle\n");
+    let found = vfs.grep(&GrepQuery::new("needle"), "/w").unwrap();
+    assert_eq!(found.files.iter().map(|file| &*file.path).collect::<Vec<_>>(), [&*deep]);
+    let shown = vfs.list("/w", &ListPage::all()).unwrap().entries;
+    let shown: Vec<_> = shown.iter().map(|entry| format!("{} {}", entry.kind, entry.name)).collect();
+    assert!(shown.contains(&"fifo fifo".to_owned()), "{shown:?}");
+    assert!(shown.contains(&"file evil\\u{a}\\u{1b}[2J\\u{7}name".to_owned()), "{shown:?}");
+    let walked = vfs.walk("/w", &WalkQuery::default()).unwrap();
+    assert!(walked.len() > MANY && !walked.iter().any(|found| found.path.chars().any(char::is_control)));
+    let refused = "/w/fifo";
+    assert_eq!(kind(vfs.read(refused)), ErrorKind::Unsupported);
+    assert_eq!(kind(vfs.read_lines(refused, LineRange::default())), ErrorKind::Unsupported);
+    assert_eq!(kind(vfs.write(refused, "x")), ErrorKind::Unsupported);
+    assert_eq!(kind(vfs.append(refused, "x")), ErrorKind::Unsupported);
+    assert_eq!(
+        kind(vfs.copy(refused, "/w/copy", stead_core::vfs::Overwrite::Refuse)),
+        ErrorKind::Unsupported
+    );
+    assert_eq!(kind(vfs.read("/w/loop-a")), ErrorKind::Invalid);
+    assert_eq!(kind(vfs.write("/w/loop-b/x", "")), ErrorKind::Invalid);
+}
+
+/// Many threads at once, each with files, directories and locks of its own.
+fn all_at_once(store: &Arc<dyn Store>) {
+    std::thread::scope(|scope| {
+        for thread in 0..64 {
+            let vfs = door(Arc::clone(store), "many");
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let path = format!("/new/{thread}/{round}/file");
+                    vfs.write(&*path, "x").unwrap();
+                    vfs.append("/shared", "line\n").unwrap();
+                    assert_eq!(vfs.read(&*path).unwrap().bytes, b"x");
+                    vfs.grep(&GrepQuery::new("x"), format!("/new/{thread}")).unwrap();
+                }
+            });
+        }
+    });
+    let shared = door(Arc::clone(store), "many").read("/shared").unwrap();
+    assert_eq!(shared.bytes.len(), 64 * 20 * 5);
+}
+
+pub(crate) fn child(task: &Task) {
+    let store = task.kind.open(&task.directory);
+    let vfs = door_at("/w", Arc::clone(&store), "narrow");
+    if task.number == 256 {
+        look_at_everything(&vfs);
+        // A file that grows while it is read is read as far as it was when the reading began, or a little further.
+        let (growing, done) = (task.directory.join("root/growing"), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut file = std::fs::OpenOptions::new().append(true).open(growing).unwrap();
+                while !done.load(Ordering::Relaxed) {
+                    // It grows by 32 MiB, and again: the disk is not what is tested here.
+                    for _ in 0..(8 << 10) {
+                        file.write_all(&[b'x'; 4096]).unwrap();
+                    }
+                    file.set_len(0).unwrap();
+                }
+            });
+            for _ in 0..50 {
+                vfs.read("/w/growing").unwrap();
+                vfs.grep(&GrepQuery::new("nothing"), "/w/growing").unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        all_at_once(&store);
+    } else {
+        assert_eq!(kind(vfs.read("/w/secret")), ErrorKind::Denied);
+        assert_eq!(kind(vfs.write("/w/theirs/new", "x")), ErrorKind::Denied);
+        assert_eq!(kind(vfs.list("/w/closed", &ListPage::all())), ErrorKind::Denied);
+        vfs.write("/w/mine/file", "x").unwrap();
+        vfs.write("/w/mine/file", "y").unwrap();
+        assert_eq!(vfs.read("/w/mine/file").unwrap().bytes, b"y");
+        all_at_once(&store);
+    }
+    verified(&*store);
+    tell("done");
+}
+
+#[test]
+fn awkward_trees_exhaust_nothing_with_256_open_files() {
+    let directory = tempfile::tempdir().unwrap();
+    awkward(&directory.path().join("root"));
+    let (mut child, output) = Task::new("narrow", Kind::Physical, directory.path(), 256).start();
+    assert_eq!(told(output).collect::<Vec<_>>(), ["done"]);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_process_that_is_not_root_gets_what_the_host_allows() {
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        // The other tests run without root then.
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    for name in ["theirs", "closed", "mine"] {
+        std::fs::create_dir_all(root.join(name)).unwrap();
+    }
+    std::fs::write(root.join("secret"), "root's own").unwrap();
+    std::fs::set_permissions(root.join("secret"), PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::set_permissions(root.join("closed"), PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::create_dir(directory.path().join("state")).unwrap();
+    for place in ["", "root", "root/mine", "state"] {
+        chown(directory.path().join(place), Some(65_534), Some(65_534)).unwrap();
+    }
+    let (mut child, output) = Task::new("narrow", Kind::Physical, directory.path(), 65_534).start();
+    assert_eq!(told(output).collect::<Vec<_>>(), ["done"]);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(std::fs::read(root.join("secret")).unwrap(), b"root's own");
+}
