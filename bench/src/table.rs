@@ -89,6 +89,11 @@ fn shown(seconds: f64, unit: Unit) -> String {
     }
 }
 
+/// A count of things, thousands apart.
+pub fn count(things: usize) -> String {
+    if things < 1_000 { things.to_string() } else { digits(things as f64) }
+}
+
 /// A number with the digits that mean something: about three, thousands apart.
 fn digits(number: f64) -> String {
     match number {
@@ -117,6 +122,7 @@ mod tests {
             [1.234, 12.34, 123.4, 1234.4, 1234567.0].map(digits),
             ["1.23", "12.3", "123", "1,234", "1,234,567"]
         );
+        assert_eq!([7, 100, 20_000].map(count), ["7", "100", "20,000"]);
         assert_eq!(shown(0.000_012_34, Unit::Time), "12.3 µs");
         assert_eq!(shown(0.5, Unit::Throughput(64.0)), "128 MiB/s");
         assert_eq!(shown(0.001, Unit::Rate), "1,000/s");

@@ -7,7 +7,7 @@ use crate::case::Effort;
 use crate::contender::{Durability, PAIRS, Seat, field, labels};
 use crate::content::{SMALL, renumber, text};
 use crate::measure::{in_turns, timed};
-use crate::table::{Table, Unit};
+use crate::table::{Table, Unit, count};
 
 /// Files that are there to be read and overwritten, three components deep.
 const THERE: usize = 10_000;
@@ -32,15 +32,15 @@ fn path(number: usize) -> String {
     format!("there/{:03}/{number}", number / 100)
 }
 
-fn writing(title: &str, field: &[Seat], count: usize, effort: Effort) -> Result<Table> {
+fn writing(title: &str, field: &[Seat], files: usize, effort: Effort) -> Result<Table> {
     let mut table = Table::new(title, &labels(field), &PAIRS);
     let mut content = text(0, SMALL);
     let mut number = THERE;
     let created = in_turns(field, effort.rounds(), |seat, round| {
         let directory = format!("new{round}");
         seat.contender.make_directory(&directory)?;
-        let sample = timed(count, || {
-            for index in 0..count {
+        let sample = timed(files, || {
+            for index in 0..files {
                 number += 1;
                 renumber(&mut content, number);
                 seat.contender.create(&format!("{directory}/{index}"), &content)?;
@@ -52,8 +52,8 @@ fn writing(title: &str, field: &[Seat], count: usize, effort: Effort) -> Result<
     table.row("create", &created, Unit::Time);
     let mut random = fastrand::Rng::with_seed(1);
     let overwritten = in_turns(field, effort.rounds(), |seat, _| {
-        let sample = timed(count, || {
-            for _ in 0..count {
+        let sample = timed(files, || {
+            for _ in 0..files {
                 number += 1;
                 renumber(&mut content, number);
                 seat.contender.overwrite(&path(random.usize(..THERE)), &content)?;
@@ -106,7 +106,7 @@ fn reading(field: &[Seat], effort: Effort) -> Result<Table> {
             })?;
             Ok(Some(sample))
         })?;
-        table.row(format!("list {entries} with attributes"), &listed, Unit::Time);
+        table.row(format!("list {} with attributes", count(entries)), &listed, Unit::Time);
     }
     Ok(table)
 }

@@ -8,14 +8,17 @@ use crate::case::Effort;
 use crate::contender::{Contender, Disk, Way};
 use crate::content::{COMMON, RARE, SMALL, text};
 use crate::measure::{in_turns, timed};
-use crate::table::{Table, Unit};
+use crate::table::{Table, Unit, count};
 
 const FILES: usize = 10_000;
 
-/// Someone who searches: says how many files hold a text, and how many lines.
+/// How many files hold a text, and how many lines.
+type Found = (usize, usize);
+
+/// Someone who searches.
 struct Searcher {
     label: &'static str,
-    search: Box<dyn Fn(&str) -> Result<(usize, usize)>>,
+    search: Box<dyn Fn(&str) -> Result<Found>>,
 }
 
 /// One table.
@@ -23,7 +26,7 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     let searchers = searchers(data)?;
     let labels = searchers.iter().map(|searcher| searcher.label).collect::<Vec<_>>();
     let pairs = [("Virtual", "ripgrep"), ("Physical", "ripgrep")];
-    let mut table = Table::new(format!("{FILES} files of 4 KiB"), &labels, &pairs);
+    let mut table = Table::new(format!("{} files of 4 KiB", count(FILES)), &labels, &pairs);
     for (name, literal) in [("a rare literal", RARE), ("a common literal", COMMON)] {
         let expected = expected(literal);
         let summaries = in_turns(&searchers, effort.rounds(), |searcher, _| {
@@ -34,7 +37,11 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
             })?;
             Ok(Some(sample))
         })?;
-        table.row(format!("{name} ({} files, {} lines)", expected.0, expected.1), &summaries, Unit::Time);
+        table.row(
+            format!("{name} ({} files, {} lines)", count(expected.0), count(expected.1)),
+            &summaries,
+            Unit::Time,
+        );
     }
     Ok(vec![table])
 }
@@ -50,7 +57,7 @@ fn files() -> impl Iterator<Item = (String, Vec<u8>)> {
     })
 }
 
-fn expected(literal: &str) -> (usize, usize) {
+fn expected(literal: &str) -> Found {
     let lines = files().map(|(_, content)| {
         let content = String::from_utf8(content).expect("the content is text");
         content.lines().filter(|line| line.contains(literal)).count()
@@ -80,7 +87,7 @@ fn searchers(data: &Path) -> Result<Vec<Searcher>> {
     Ok(searchers)
 }
 
-fn in_store(store: &dyn stead_core::Store, literal: &str) -> Result<(usize, usize)> {
+fn in_store(store: &dyn stead_core::Store, literal: &str) -> Result<Found> {
     use stead_core::glob::PathGlobs;
     use stead_core::search::{Grep, GrepQuery, Output, Syntax};
     use stead_core::store::Place;
@@ -102,7 +109,7 @@ fn in_store(store: &dyn stead_core::Store, literal: &str) -> Result<(usize, usiz
 }
 
 /// Without ignore files, hidden files or any other reason to leave one out: the Stores leave none out either.
-fn with_ripgrep(root: &Path, literal: &str) -> Result<(usize, usize)> {
+fn with_ripgrep(root: &Path, literal: &str) -> Result<Found> {
     let mut command = Command::new("rg");
     command.args(["-uuu", "--no-messages", "--fixed-strings", "--count", literal]).current_dir(root);
     let output = command.output()?;

@@ -7,7 +7,7 @@ use crate::case::Effort;
 use crate::contender::{Durability, PAIRS, Seat, field, labels};
 use crate::content::{renumber, text};
 use crate::measure::{Summary, in_turns, timed};
-use crate::table::{Table, Unit};
+use crate::table::{Table, Unit, count};
 
 /// Files in a directory.
 const TOGETHER: usize = 100;
@@ -38,7 +38,7 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     }
     for (operation, summaries) in rows {
         for (files, summaries) in sizes.iter().zip(summaries) {
-            table.row(format!("{operation}, among {files}"), &summaries, Unit::Time);
+            table.row(format!("{operation}, among {}", count(*files)), &summaries, Unit::Time);
         }
     }
     Ok(vec![table])
