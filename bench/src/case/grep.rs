@@ -14,11 +14,12 @@ const FILES: usize = 10_000;
 
 /// How many files hold a text, and how many lines.
 type Found = (usize, usize);
+type Search = dyn Fn(&str) -> Result<Found>;
 
 /// Someone who searches.
 struct Searcher {
     label: &'static str,
-    search: Box<dyn Fn(&str) -> Result<Found>>,
+    search: Box<Search>,
 }
 
 /// One table.

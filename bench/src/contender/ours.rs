@@ -28,7 +28,7 @@ pub struct Ours {
 impl Ours {
     /// A Virtual Store, in a database in this directory.
     pub fn in_database(directory: &Path, durability: Durability) -> Result<Self> {
-        let options = DatabaseOptions { durability: durability.into() };
+        let options = DatabaseOptions { durability: durability.into(), ..DatabaseOptions::default() };
         let database = Database::open(directory.join("stead.db"), options)?;
         Ok(Ours::new(Arc::new(database.store(["bench"])?), None))
     }
