@@ -43,10 +43,14 @@ enum Unsynced {
     File(File),
 }
 
-/// A directory's new name, for the table of nodes.
+/// What the table of nodes was told, to be taken back with the change.
 enum Move {
+    /// A directory and all below it got another name.
     Renamed(Vec<u8>, Vec<u8>),
+    /// Two names changed places, with all below them.
     Exchanged(Vec<u8>, Vec<u8>),
+    /// A node had this name before.
+    Was(u64, Vec<u8>),
 }
 
 impl PhysicalStore {
@@ -300,6 +304,11 @@ impl<'s> Act<'s> {
         self.moves.push(Move::Renamed(from.to_vec(), to.to_vec()));
     }
 
+    /// Remembers where a node was, should the change be taken back.
+    pub(super) fn was(&mut self, ino: u64, path: &[u8]) {
+        self.moves.push(Move::Was(ino, path.to_vec()));
+    }
+
     pub(super) fn exchanged(&mut self, one: &[u8], other: &[u8]) {
         self.store.nodes.exchanged(one, other);
         self.moves.push(Move::Exchanged(one.to_vec(), other.to_vec()));
@@ -381,6 +390,7 @@ impl<'s> Act<'s> {
             match step {
                 Move::Renamed(from, to) => self.store.nodes.moved(to, from),
                 Move::Exchanged(one, other) => self.store.nodes.exchanged(one, other),
+                Move::Was(ino, path) => self.store.nodes.note(*ino, path),
             }
         }
         for action in &self.actions {

@@ -172,6 +172,7 @@ impl Act<'_> {
                 }
             }
         }
+        self.was(there.ino, sink.path());
         // Two names of one file: the host would call the rename done and leave both.
         let same_file = (moved.dev, moved.ino) == (there.dev, there.ino);
         if self.is_several() || same_file {
@@ -195,6 +196,8 @@ impl Act<'_> {
         if moved.is_dir() || there.is_dir() {
             self.exchanged(source.path(), sink.path());
         } else {
+            self.was(moved.ino, source.path());
+            self.was(there.ino, sink.path());
             self.store.nodes.note(moved.ino, sink.path());
             self.store.nodes.note(there.ino, source.path());
         }
@@ -205,6 +208,7 @@ impl Act<'_> {
         if moved.is_dir() {
             self.renamed(source.path(), sink.path());
         } else {
+            self.was(moved.ino, source.path());
             self.store.nodes.note(moved.ino, sink.path());
         }
     }

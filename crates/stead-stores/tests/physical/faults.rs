@@ -158,7 +158,9 @@ fn a_step_that_fails_takes_the_ones_before_it_back() {
     let bench = Bench::new();
     set_up(&bench);
     let before = tree(&bench.store);
-    let node = bench.store.stat(&at("dir/sub/b")).unwrap().node;
+    let nodes: Vec<_> = ["dir/sub/b", "dir", "file", "script", "empty"]
+        .map(|path| (path, bench.store.stat(&at(path)).unwrap().node))
+        .into();
     let failing = || remove_step("nothing", Subtree::Any);
     let firsts: Vec<fn() -> Step> = vec![
         || write_step("file", "new"),
@@ -176,12 +178,15 @@ fn a_step_that_fails_takes_the_ones_before_it_back() {
     ];
     for (index, first) in firsts.iter().enumerate() {
         assert!(bench.store.apply(change(vec![first(), failing()])).is_err());
+        for (path, node) in &nodes {
+            let found = bench.store.stat(&Place::node(*node)).map(|attr| attr.node);
+            assert_eq!(found.ok(), Some(*node), "{path} is found where it was, after step kind {index}");
+        }
         assert_eq!(tree(&bench.store), before, "after step kind {index}");
     }
     let all = firsts.iter().take(3).map(|first| first()).chain([failing()]).collect();
     assert!(bench.store.apply(change(all)).is_err());
     assert_eq!(tree(&bench.store), before);
-    assert_eq!(bench.store.stat(&Place::node(node)).unwrap().node, node, "the node is found where it was");
     let rooms: Vec<_> = std::fs::read_dir(bench.temp.path().join("state/physical")).unwrap().collect();
     assert_eq!(rooms.len(), 1);
     assert_eq!(workshop(bench.temp.path()), (1, 0));
