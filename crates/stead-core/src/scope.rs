@@ -82,7 +82,7 @@ impl Access {
         match self {
             Access::Read => "read",
             Access::Write => "write",
-            Access::Take => "move out of",
+            Access::Take => "move things",
             Access::History => "look into the history of",
             Access::Restore => "restore",
         }

@@ -9,7 +9,18 @@ use crate::store::{Place, Store, StorePath};
 
 /// What agents may not change by default, even where the scope is READ_WRITE: a planted hook would run outside every
 /// boundary when a person next uses git there.
-pub const DEFAULT_PROTECT: [&str; 2] = [".git/hooks/**", ".git/config"];
+///
+/// Besides hooks and configuration these are the files that make git look for either somewhere else.
+pub const DEFAULT_PROTECT: [&str; 8] = [
+    ".git/hooks/**",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/commondir",
+    ".git/modules/**/hooks/**",
+    ".git/modules/**/{config,config.worktree,commondir}",
+    ".git/worktrees/*/{config.worktree,commondir,gitdir}",
+    ".git/objects/info/alternates",
+];
 
 /// Where a Workspace's files are: a Store, and a path in it.
 #[derive(Debug, Clone)]

@@ -15,7 +15,7 @@ use crate::config::{Config, StoreConfig};
 use crate::error::{Error, Result};
 
 /// The files that SQLite and the queue of writers keep beside a database.
-const BESIDE_DATABASE: [&str; 5] = ["", "-wal", "-shm", "-turn", "-next"];
+const BESIDE_DATABASE: [&str; 6] = ["", "-wal", "-shm", "-journal", "-turn", "-next"];
 
 /// The Stores of a configuration: each is opened once, however many Workspaces or names it has.
 #[derive(Debug)]
@@ -120,10 +120,14 @@ impl<'c> Stores<'c> {
 /// widen its own scopes.
 fn masked(config: &Config) -> Vec<PathBuf> {
     let database = &config.database.path;
-    let beside = BESIDE_DATABASE.map(|suffix| {
-        let mut name = OsString::from(database);
-        name.push(suffix);
-        PathBuf::from(name)
+    // SQLite keeps its files beside the database itself, also where its name is a symlink.
+    let resolved = std::fs::canonicalize(database).unwrap_or_else(|_| database.clone());
+    let beside = [database, &resolved].into_iter().flat_map(|database| {
+        BESIDE_DATABASE.map(|suffix| {
+            let mut name = OsString::from(database);
+            name.push(suffix);
+            PathBuf::from(name)
+        })
     });
     [config.state_directory(), config.file().to_owned()].into_iter().chain(beside).collect()
 }

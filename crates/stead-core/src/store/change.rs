@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::edit::Edit;
 use crate::glob::PathGlobs;
 use crate::identity::Operation;
-use crate::store::{Attr, Place, Sealed, Version, VersionTag};
+use crate::store::{Attr, Kind, Place, Sealed, Side, Version, VersionTag};
 
 /// Steps that happen together.
 #[derive(Debug)]
@@ -227,21 +227,26 @@ pub enum Replace {
 pub struct Spare {
     /// The names, as globs below a Workspace's prefix.
     pub globs: Arc<PathGlobs>,
-    /// The path below the Workspace's prefix that the subtree's top has, or will have.
-    pub at: String,
+    /// The paths that the subtree's top has, or will have: below the Workspace's prefix, and in the Store.
+    pub at: Vec<String>,
+    /// Whether it leaves those paths, or arrives at them.
+    pub on: Side,
 }
 
 impl Spare {
-    /// Whether the entry at `below`, counted from the subtree's top, must be left alone.
-    pub fn covers(&self, below: &[u8]) -> bool {
-        let at = self.at.as_bytes();
-        let mut path = Vec::with_capacity(at.len() + below.len() + 1);
-        path.extend_from_slice(at);
-        if !path.is_empty() && !below.is_empty() {
-            path.push(b'/');
-        }
-        path.extend_from_slice(below);
-        self.globs.matches_bytes(&path)
+    /// Whether the entry at `below`, counted from the subtree's top, must be left alone: a glob covers it, or it would
+    /// arrive where it stands in for a directory that leads to what one covers.
+    pub fn covers(&self, below: &[u8], kind: Kind) -> bool {
+        let below = String::from_utf8_lossy(below);
+        self.at.iter().any(|at| {
+            let path = if at.is_empty() || below.is_empty() {
+                format!("{at}{below}")
+            } else {
+                format!("{at}/{below}")
+            };
+            self.globs.matches(&path)
+                || (self.on == Side::To && kind != Kind::Directory && self.globs.leads_to(&path))
+        })
     }
 }
 

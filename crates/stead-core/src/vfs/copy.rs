@@ -146,7 +146,7 @@ impl Vfs {
     ) -> Result<Copied> {
         let Ends { from, to } = ends;
         let mut expect = tag.map_or(Expect::Any, Expect::Tag);
-        if to.workspace.protect().leads_to(to.below()) {
+        if to.check_not_leading().is_err() {
             let attr = from.store().stat(&from.place).map_err(|cause| from.failed(cause))?;
             if attr.kind != Kind::Directory {
                 to.check_not_leading()?;
@@ -166,27 +166,36 @@ impl Vfs {
                 replace,
                 parents: Parents::Create,
                 expect,
-                spare: [from.spare(), to.spare()],
+                spare: [from.spare(Side::From), to.spare(Side::To)],
             },
             Act::Copy => Step::Copy {
                 from: from.place.clone(),
                 to: to.place.clone(),
                 replace,
                 parents: Parents::Create,
-                spare: to.spare(),
+                spare: to.spare(Side::To),
                 keep: to.keep(),
             },
         };
+        let mut steps = vec![step];
+        if let (Act::Move, Overwrite::Replace) = (act, over)
+            && let Ok(there) = to.store().stat(&to.place)
+            && there.kind == Kind::File
+            && from.path != to.path
+        {
+            // A script stays executable, also when something is moved over it.
+            steps.push(Step::SetAttr { at: to.place.clone(), mode: Some(there.mode), modified: None });
+        }
         let operation = self.act("copy");
         let id = operation.id;
-        let applied = from.store().apply(Change { operation, steps: vec![step] }).map_err(|cause| {
+        let applied = from.store().apply(Change { operation, steps }).map_err(|cause| {
             let about_target =
                 matches!(cause, StoreError::AlreadyExists | StoreError::NotEmpty | StoreError::Name(_))
                     || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
                         && over == Overwrite::Replace);
             if about_target { to.failed(cause) } else { from.failed(cause) }
         })?;
-        let tag = applied.outcomes.first().and_then(|outcome| outcome.attr).map(|attr| attr.tag);
+        let tag = applied.outcomes.last().and_then(|outcome| outcome.attr).map(|attr| attr.tag);
         let (from, to) = (from.path.clone(), to.path.clone());
         Ok(Copied { from, to, entries: None, tag, version: applied.version, operation: id })
     }
@@ -261,8 +270,8 @@ impl Vfs {
             Step::Remove { at, subtree, expect, missing, spare: None, keep }
         };
         if attr.kind == Kind::Directory
-            && let Some(spare) = from.spare()
-            && let Some(spared) = taken.iter().find(|taken| spare.covers(taken.below.as_bytes()))
+            && let Some(spare) = from.spare(Side::From)
+            && let Some(spared) = taken.iter().find(|taken| spare.covers(taken.below.as_bytes(), taken.kind))
         {
             return Err(from.failed(StoreError::Spared { path: spared.below.to_string() }));
         }
@@ -354,8 +363,8 @@ impl Load<'_> {
     fn entry(&mut self, below: &StorePath, attr: &Attr, over: Overwrite) -> Result<()> {
         let at = Place::path(self.to.place.path.join(below));
         let source = Place { from: self.from.place.from, path: self.from.place.path.join(below) };
-        if let Some(spare) = self.to.spare()
-            && spare.covers(below.as_bytes())
+        if let Some(spare) = self.to.spare(Side::To)
+            && spare.covers(below.as_bytes(), attr.kind)
         {
             return Err(self.to.failed(StoreError::Spared { path: below.to_string() }));
         }

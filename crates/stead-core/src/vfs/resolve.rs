@@ -29,6 +29,8 @@ pub(super) struct Spot<'a> {
     pub(super) workspace: &'a Workspace,
     /// The path, as far as symlinks have been resolved.
     pub(super) path: VfsPath,
+    /// The path as the caller may know it: where a symlink of a WRITE_ONLY Workspace leads is not told.
+    pub(super) shown: VfsPath,
     pub(super) place: Place,
 }
 
@@ -40,6 +42,11 @@ impl<'a> Spot<'a> {
     /// The path below the Workspace's prefix.
     pub(super) fn below(&self) -> &str {
         self.path.below(self.workspace.prefix()).expect("a spot lies in its Workspace")
+    }
+
+    /// The path in the Store, where the Mount begins further in: globs have to see what leads there, too.
+    pub(super) fn in_store(&self) -> Option<&str> {
+        if self.workspace.mount().path().is_here() { None } else { self.place.path.as_str() }
     }
 
     /// Whether this is the Workspace's own directory.
@@ -101,11 +108,18 @@ impl Vfs {
                 allowed: router.allowing(access),
             });
         }
+        let spot = Spot {
+            workspace,
+            path: path.clone(),
+            shown: path.clone(),
+            place: workspace.mount().place(below),
+        };
         let changes = matches!(access, Access::Write | Access::Take | Access::Restore);
-        if changes && workspace.protect().matches(below) {
+        let protect = workspace.protect();
+        if changes && (protect.matches(below) || spot.in_store().is_some_and(|path| protect.matches(path))) {
             return Err(Error::Protected { path: path.clone(), workspace: workspace.prefix().clone() });
         }
-        Ok(Lead::Spot(Spot { workspace, path: path.clone(), place: workspace.mount().place(below) }))
+        Ok(Lead::Spot(spot))
     }
 
     /// Routes a path into a Workspace and judges it.
@@ -128,7 +142,10 @@ impl Vfs {
     ) -> Result<(T, Spot<'_>)> {
         let mut links = Links::new(path);
         loop {
-            let spot = links.judged(self.enter(&links.path, access))?;
+            let mut spot = links.judged(self.enter(&links.path, access))?;
+            if links.is_secret {
+                spot.shown = links.asked.clone();
+            }
             match call(&spot).map_err(Into::into) {
                 Ok(value) => return Ok((value, spot)),
                 Err(Stop::Store(StoreError::Link(hit))) => links.follow(&spot, &hit)?,
@@ -181,11 +198,13 @@ pub(super) struct Links {
     asked: VfsPath,
     pub(super) path: VfsPath,
     hops: usize,
+    /// Whether it has led through a symlink that the caller may not read.
+    is_secret: bool,
 }
 
 impl Links {
     pub(super) fn new(path: &VfsPath) -> Self {
-        Links { asked: path.clone(), path: path.clone(), hops: 0 }
+        Links { asked: path.clone(), path: path.clone(), hops: 0, is_secret: false }
     }
 
     /// A refusal to go where a symlink leads says that, and not where it leads.
@@ -208,6 +227,7 @@ impl Links {
     /// Goes on where the symlink leads that a Store met on the way to `spot`.
     pub(super) fn follow(&mut self, spot: &Spot<'_>, hit: &LinkHit) -> Result<()> {
         self.hops += 1;
+        self.is_secret |= !spot.workspace.scope().allows(Access::Read);
         if self.hops > MAX_LINKS {
             return Err(Error::TooManyLinks { path: self.asked.clone() });
         }

@@ -204,6 +204,9 @@ mod scopes {
         assert_eq!(kind(vfs.stat("/in/log")), ErrorKind::Denied);
         assert_eq!(kind(vfs.exists("/in/log")), ErrorKind::Denied);
         vfs.append("/in/log", "more").unwrap();
+        store_link(&store, "/l", "hidden/name");
+        assert_eq!(vfs.write("/in/l", "x").unwrap().path, path("/in/l"));
+        assert_eq!(vfs.append("/in/l", "x").unwrap().path, path("/in/l"));
     }
 }
 
@@ -701,6 +704,52 @@ mod protection {
     }
 
     #[test]
+    fn a_tree_cannot_bring_a_stand_in_along() {
+        let (vfs, store) = repository();
+        let free =
+            Workspace::new(path("/"), ReadWrite, Mount::new(store.clone())).with_protect::<&str>([]).unwrap();
+        let free = door([free]);
+        free.symlink("/tree/x/hooks", "/evil/hooks").unwrap();
+        free.write("/file/.git", "gitdir: /evil").unwrap();
+        let other = store_with(&[]);
+        let both = door(vfs.workspaces().cloned().chain([workspace("/other", ReadWrite, &other)]));
+        for (from, to) in
+            [("/tree/x", "/tree/.git"), ("/tree/x", "/other/.git"), ("/file", "/copy"), ("/file", "/other/f")]
+        {
+            assert_eq!(kind(both.copy(from, to, Overwrite::Refuse)), ErrorKind::Denied, "copy {from} {to}");
+            assert_eq!(kind(both.rename(from, to, Overwrite::Refuse)), ErrorKind::Denied, "move {from} {to}");
+        }
+        // What is there may go.
+        let recursive = RemoveOptions { recursive: true, ..RemoveOptions::default() };
+        both.remove_directory("/file", recursive).unwrap();
+    }
+
+    #[test]
+    fn what_makes_git_look_elsewhere_is_protected_too() {
+        let (vfs, _) = repository();
+        for at in [
+            "commondir",
+            "config.worktree",
+            "modules/sub/hooks/post-checkout",
+            "modules/a/b/config",
+            "worktrees/w/commondir",
+        ] {
+            assert!(matches!(vfs.write(format!("/r/.git/{at}"), ""), Err(Error::Protected { .. })), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_mount_inside_a_repository_is_protected_as_well() {
+        let (_, store) = repository();
+        let inside = Workspace::new(path("/n"), ReadWrite, Mount::at(store, &path("/r/.git")));
+        let vfs = door([inside]);
+        assert!(matches!(vfs.write("/n/hooks/pre-commit", ""), Err(Error::Protected { .. })));
+        assert!(matches!(vfs.write("/n/config", ""), Err(Error::Protected { .. })));
+        assert!(matches!(vfs.symlink("/n/hooks", "x"), Err(Error::Protected { .. })));
+        vfs.write("/n/HEAD", "").unwrap();
+    }
+
+    #[test]
     fn it_holds_for_copies_from_another_store() {
         let (vfs, _) = repository();
         let target = store_with(&[]);
@@ -756,6 +805,21 @@ mod copying {
             assert!(!vfs.exists("/a/d").unwrap());
             assert_eq!(text(&vfs, &format!("{target}/moved/e/y")), "in y");
             assert_eq!(text(&vfs, &format!("{target}/moved/l")), "in x");
+        }
+    }
+
+    #[test]
+    fn a_script_stays_executable_when_something_is_put_over_it() {
+        for from in ["/a/f", "/b/f"] {
+            let (vfs, ..) = two();
+            vfs.copy("/a/f", "/b/f", Overwrite::Refuse).unwrap();
+            vfs.set_attributes("/a/d/x", Some(0o755), None).unwrap();
+            vfs.copy(from, "/a/d/x", Overwrite::Replace).unwrap();
+            assert_eq!(vfs.stat("/a/d/x").unwrap().mode, 0o755);
+            let moved = vfs.rename(from, "/a/d/x", Overwrite::Replace).unwrap();
+            let stat = vfs.stat("/a/d/x").unwrap();
+            assert_eq!((stat.mode, stat.tag), (0o755, moved.tag));
+            assert!(!vfs.exists(from).unwrap());
         }
     }
 

@@ -11,8 +11,8 @@ use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::store::{
-    Applied, Change, Content, DraftOf, Expect, Keep, Missing, Outcome, Parents, Put, Sealed, Spare, Step,
-    Store, StoreError, Subtree, Version, VersionTag,
+    Applied, Change, Content, DraftOf, Expect, Keep, Missing, Outcome, Parents, Put, Sealed, Side, Spare,
+    Step, Store, StoreError, Subtree, Version, VersionTag,
 };
 use crate::vfs::resolve::{Spot, Stop};
 use crate::vfs::{IntoPath, LostUpdates, Vfs};
@@ -112,15 +112,21 @@ impl Spot<'_> {
         if self.workspace.scratch().matches(self.below()) { Keep::Scratch } else { Keep::History }
     }
 
-    pub(super) fn spare(&self) -> Option<Spare> {
+    pub(super) fn spare(&self, on: Side) -> Option<Spare> {
         let globs = self.workspace.protect();
-        (!globs.is_empty()).then(|| Spare { globs: Arc::clone(globs), at: self.below().to_owned() })
+        if globs.is_empty() {
+            return None;
+        }
+        let mut at = vec![self.below().to_owned()];
+        at.extend(self.in_store().map(str::to_owned));
+        Some(Spare { globs: Arc::clone(globs), at, on })
     }
 
     /// Only a directory may take a name that leads to something protected: a file or a symlink there would stand in
     /// for it.
     pub(super) fn check_not_leading(&self) -> Result<()> {
-        if self.workspace.protect().leads_to(self.below()) {
+        let protect = self.workspace.protect();
+        if protect.leads_to(self.below()) || self.in_store().is_some_and(|path| protect.leads_to(path)) {
             return Err(Error::Protected {
                 path: self.path.clone(),
                 workspace: self.workspace.prefix().clone(),
@@ -376,12 +382,12 @@ impl Vfs {
                 subtree,
                 expect: options.if_match.map_or(Expect::Any, Expect::Tag),
                 missing: if options.force { Missing::Fine } else { Missing::Fails },
-                spare: spot.spare(),
+                spare: spot.spare(Side::From),
                 keep: spot.keep(),
             };
             Ok(self.change(spot, "remove", step)?.1)
         })?;
-        Ok(Removed { path: spot.path, version: written.version, operation: written.operation })
+        Ok(Removed { path: spot.shown, version: written.version, operation: written.operation })
     }
 
     /// A Workspace, and a directory that holds one, stay where they are.
@@ -412,7 +418,7 @@ impl Vfs {
         let id = operation.id;
         let applied = spot.store().apply(Change { operation, steps: vec![step] })?;
         let outcome = applied.outcomes.first().copied().unwrap_or_default();
-        Ok((outcome, written(spot.path.clone(), &outcome, &applied, id)))
+        Ok((outcome, written(spot.shown.clone(), &outcome, &applied, id)))
     }
 
     /// Starts a change of many steps in one Workspace's Store, done whole or not at all.
@@ -524,7 +530,7 @@ impl<'a> Batch<'a> {
             subtree: Subtree::File,
             expect: Expect::Any,
             missing: Missing::Fine,
-            spare: spot.spare(),
+            spare: spot.spare(Side::From),
             keep: spot.keep(),
         };
         self.push(&spot.path.clone(), step);

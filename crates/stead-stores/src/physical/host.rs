@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, StatxFlags,
@@ -350,14 +350,32 @@ pub(super) enum Lock {
     Free,
 }
 
-/// Waits for a lock.
+/// How long a lock is waited for: the process that has it may have been stopped.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The naps between two looks at a lock that someone else has.
+const FIRST_NAP: Duration = Duration::from_micros(20);
+const LONGEST_NAP: Duration = Duration::from_millis(1);
+
+/// Takes a lock, having waited for it, or gives one back. Waiting ends with [`Errno::TIMEDOUT`].
 pub(super) fn lock(fd: impl AsFd, lock: Lock) -> Host<()> {
     let operation = match lock {
-        Lock::Shared => FlockOperation::LockShared,
-        Lock::Exclusive => FlockOperation::LockExclusive,
+        Lock::Shared => FlockOperation::NonBlockingLockShared,
+        Lock::Exclusive => FlockOperation::NonBlockingLockExclusive,
         Lock::Free => FlockOperation::Unlock,
     };
-    rustix::io::retry_on_intr(|| rustix::fs::flock(fd.as_fd(), operation))
+    let mut nap = FIRST_NAP;
+    let mut until = None;
+    loop {
+        match rustix::io::retry_on_intr(|| rustix::fs::flock(fd.as_fd(), operation)) {
+            Err(Errno::WOULDBLOCK) => {}
+            result => return result,
+        }
+        if Instant::now() > *until.get_or_insert_with(|| Instant::now() + PATIENCE) {
+            return Err(Errno::TIMEDOUT);
+        }
+        std::thread::sleep(nap);
+        nap = (nap * 2).min(LONGEST_NAP);
+    }
 }
 
 /// Takes a lock if nobody has it.
@@ -432,6 +450,9 @@ pub(super) fn refused(errno: Errno) -> StoreError {
             StoreError::Unsupported("the host's kernel is too old for a Physical Store (Linux 5.6)")
         }
         Errno::MFILE | Errno::NFILE => StoreError::unavailable("the host has too many files open"),
+        Errno::TIMEDOUT => StoreError::unavailable(
+            "another process has been changing it for too long, or was stopped in the middle",
+        ),
         Errno::BUSY | Errno::TXTBSY => StoreError::unavailable("the host is using it"),
         Errno::LOOP | Errno::AGAIN => StoreError::unavailable("its path keeps changing"),
         other => StoreError::Unavailable {

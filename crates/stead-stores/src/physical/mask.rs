@@ -4,8 +4,13 @@ use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 
+/// Names that are Stead's own wherever they are: of a state directory, and of a configuration, with which an agent could
+/// widen its scopes at the next start.
+const RESERVED: [&[u8]; 2] = [STATE, b"stead.toml"];
 /// The name of every state directory.
 pub(super) const STATE: &[u8] = b".stead";
+/// What all of them hold: most paths need no closer look.
+const COMMON: &[u8] = b"stead";
 
 /// Paths below a root that are as if they were not there.
 #[derive(Debug, Clone, Default)]
@@ -23,19 +28,23 @@ impl Mask {
 
     /// Whether a path below the root is masked.
     pub(super) fn hides(&self, path: &[u8]) -> bool {
-        (memmem::find(path, STATE).is_some() && path.split(|&byte| byte == b'/').any(|name| name == STATE))
+        (memmem::find(path, COMMON).is_some() && path.split(|&byte| byte == b'/').any(is_reserved))
             || self.paths.iter().any(|masked| is_at_or_below(path, masked))
     }
 
     /// [`Mask::hides`] for a name in a directory that is not masked itself.
     pub(super) fn hides_entry(&self, dir: &[u8], name: &[u8]) -> bool {
-        name == STATE || (!self.paths.is_empty() && self.hides(&join(dir, name)))
+        is_reserved(name) || (!self.paths.is_empty() && self.hides(&join(dir, name)))
     }
 
-    /// The masked path, other than a state directory by name, that lies below `dir`, named from there.
+    /// The masked path, other than one by a reserved name, that lies below `dir`, named from there.
     pub(super) fn inside(&self, dir: &[u8]) -> Option<&[u8]> {
         self.paths.iter().find(|masked| is_at_or_below(masked, dir)).map(|masked| &masked[dir.len()..])
     }
+}
+
+fn is_reserved(name: &[u8]) -> bool {
+    RESERVED.contains(&name)
 }
 
 /// Whether `path` is `other` or lies below it.
@@ -69,10 +78,12 @@ mod tests {
     #[test]
     fn state_directories_and_given_paths_are_hidden() {
         let mask = Mask::new(Path::new("/r"), ["/r/db/stead.db".into(), "/elsewhere".into(), "/r".into()]);
-        for hidden in [".stead", "a/.stead/b", "db/stead.db", "db/stead.db/x"] {
+        for hidden in [".stead", "a/.stead/b", "stead.toml", "a/stead.toml", "db/stead.db", "db/stead.db/x"] {
             assert!(mask.hides(hidden.as_bytes()), "{hidden}");
         }
-        for shown in ["", "a.stead", ".steady", "db", "db/stead.db-old", "elsewhere"] {
+        for shown in
+            ["", "a.stead", ".steady", "stead.toml.md", "my-stead.toml", "db", "db/stead.db-old", "elsewhere"]
+        {
             assert!(!mask.hides(shown.as_bytes()), "{shown}");
         }
         assert!(mask.hides_entry(b"db", b"stead.db"));

@@ -15,7 +15,7 @@ use super::mask::is_at_or_below;
 use super::read::{is_empty, is_file_like};
 use super::root::Dir;
 use super::spot::{Intent, Spot, open_regular};
-use super::tree::{self, Dress, Inspection};
+use super::tree::{self, Dress, Inspection, Leaving};
 use super::undo::Undo;
 
 impl Act<'_> {
@@ -118,11 +118,11 @@ impl Act<'_> {
         let there = self.store.look(&sink)?;
         if found.is_dir() {
             let dir = Dir::new(source.dir.open(source.name(), How::Directory).map_err(refused)?);
-            self.inspect(&dir, &source, [spare[0].as_ref(), spare[1].as_ref()], Leaving::Whole)?;
+            self.inspect(&dir, &source, [spare[0].as_ref(), spare[1].as_ref()], Leaving::Moves)?;
         }
         if replace == Replace::Exchange && there.is_some_and(|there| there.is_dir()) {
             let dir = Dir::new(sink.dir.open(sink.name(), How::Directory).map_err(refused)?);
-            self.inspect(&dir, &sink, [None, None], Leaving::Whole)?;
+            self.inspect(&dir, &sink, [None, None], Leaving::Moves)?;
         }
         if !sink.has_parent() {
             self.becomes_several()?;
@@ -304,16 +304,7 @@ impl Act<'_> {
         spare: [Option<&Spare>; 2],
         leaving: Leaving,
     ) -> StoreResult<()> {
-        tree::inspect(
-            dir,
-            &Inspection {
-                mask: &self.store.mask,
-                at: spot.path(),
-                spare,
-                leaves_masked: leaving == Leaving::Copies,
-                refuses_special: leaving == Leaving::Copies,
-            },
-        )
+        tree::inspect(dir, &Inspection { mask: &self.store.mask, at: spot.path(), spare, leaving })
     }
 
     pub(super) fn set_attr(
@@ -356,13 +347,4 @@ impl Act<'_> {
         self.wrote(file)?;
         Ok(Outcome { before: Some(there.tag()), ..self.outcome(&spot, false)? })
     }
-}
-
-/// What happens to the rest of a directory that holds something masked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leaving {
-    /// All of it goes, so nothing may be masked.
-    Whole,
-    /// What is masked stays where it is.
-    Copies,
 }

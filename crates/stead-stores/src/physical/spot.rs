@@ -156,7 +156,7 @@ impl PhysicalStore {
         match intent {
             _ if !self.mask.hides(&located.full) => Ok(located),
             Intent::Find => Err(StoreError::NotFound),
-            Intent::Make => Err(StoreError::Name("it is reserved for Stead's own state (`.stead`)")),
+            Intent::Make => Err(StoreError::Name("`.stead`, `stead.toml` and Stead's database are reserved")),
         }
     }
 

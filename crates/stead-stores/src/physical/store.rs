@@ -47,7 +47,9 @@ impl PhysicalStore {
         if !root.stat.is_dir() {
             return Err(StoreError::NotADirectory);
         }
-        let masked = options.mask.iter().map(|path| resolved_as_far_as_it_goes(path)).chain([state.clone()]);
+        // A symlink on the way to Stead's own files is as much to be kept from agents as where it leads.
+        let masked = options.mask.iter().flat_map(|path| [resolved_as_far_as_it_goes(path), as_named(path)]);
+        let masked = masked.chain([state.clone(), as_named(&options.state)]);
         let mask = Mask::new(&resolved, masked);
         let life = Arc::new(Life::new(options.faults));
         let shop = match Workshop::open(&root, &state, life.clone()) {
@@ -60,6 +62,15 @@ impl PhysicalStore {
 
     pub(super) fn workshop(&self) -> StoreResult<&Arc<Workshop>> {
         self.shop.as_ref().ok_or_else(workshop::missing)
+    }
+}
+
+/// The path with its symlinks resolved, but for the last name.
+fn as_named(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => resolved_as_far_as_it_goes(parent).join(name),
+        _ => path,
     }
 }
 

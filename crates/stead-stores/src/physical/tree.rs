@@ -65,19 +65,30 @@ pub(super) struct Inspection<'a> {
     /// The directory's path below the root.
     pub(super) at: &'a [u8],
     pub(super) spare: [Option<&'a Spare>; 2],
-    /// Whether what is masked may stay behind, as it does in a copy.
-    pub(super) leaves_masked: bool,
-    /// Whether a special file is refused.
-    pub(super) refuses_special: bool,
+    pub(super) leaving: Leaving,
+}
+
+/// What happens to a directory that may hold something masked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leaving {
+    /// All of it goes, so nothing may be masked.
+    Whole,
+    /// It gets another name. What is masked by its own name still is; what is masked by its path may not move.
+    Moves,
+    /// It is copied: what is masked stays behind, and a special file can't be.
+    Copies,
 }
 
 /// Refuses a directory that holds something which the step must not touch.
 pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()> {
     let spared = |path: &[u8]| Err(StoreError::Spared { path: escaped(path).to_string() });
-    if !inspection.leaves_masked
+    if inspection.leaving != Leaving::Copies
         && let Some(masked) = inspection.mask.inside(inspection.at)
     {
         return spared(masked.strip_prefix(b"/").unwrap_or(masked));
+    }
+    if inspection.leaving == Leaving::Moves && inspection.spare.iter().all(Option::is_none) {
+        return Ok(());
     }
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {
@@ -89,17 +100,19 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
         for (name, kind) in names(&here).map_err(refused)? {
             let path = join(&path, &name);
             if inspection.mask.hides_entry(&join(inspection.at, super::mask::split(&path).0), &name) {
-                if inspection.leaves_masked {
-                    continue;
+                if inspection.leaving == Leaving::Whole {
+                    return spared(&path);
                 }
-                return spared(&path);
+                continue;
             }
-            if inspection.spare.iter().flatten().any(|spare| spare.covers(&path)) {
+            if inspection.spare.iter().flatten().any(|spare| spare.covers(&path, kind)) {
                 return spared(&path);
             }
             match kind {
                 Kind::Directory => open.push(path),
-                Kind::Special(_) if inspection.refuses_special => return Err(StoreError::Special(kind)),
+                Kind::Special(_) if inspection.leaving == Leaving::Copies => {
+                    return Err(StoreError::Special(kind));
+                }
                 Kind::File | Kind::Symlink | Kind::Special(_) => {}
             }
         }

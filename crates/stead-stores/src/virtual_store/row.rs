@@ -57,12 +57,23 @@ pub(super) enum EntryKind {
 }
 
 impl EntryKind {
-    fn of(code: i64) -> Result<Self> {
+    pub(super) fn of(code: i64) -> Result<Self> {
         match code {
             1 => Ok(EntryKind::File),
             2 => Ok(EntryKind::Directory),
             3 => Ok(EntryKind::Symlink),
             _ => Err(corrupt("an entry is of a kind that does not exist")),
+        }
+    }
+}
+
+impl EntryKind {
+    /// The kind as the port knows it.
+    pub(super) fn port(self) -> Kind {
+        match self {
+            EntryKind::File => Kind::File,
+            EntryKind::Directory => Kind::Directory,
+            EntryKind::Symlink => Kind::Symlink,
         }
     }
 }
@@ -94,11 +105,7 @@ impl Row {
     pub(super) fn attr(&self) -> Attr {
         Attr {
             node: NodeId(self.node.cast_unsigned()),
-            kind: match self.kind {
-                EntryKind::File => Kind::File,
-                EntryKind::Directory => Kind::Directory,
-                EntryKind::Symlink => Kind::Symlink,
-            },
+            kind: self.kind.port(),
             size: self.size.cast_unsigned(),
             mode: self.mode,
             created: Some(Timestamp(self.created)),

@@ -417,7 +417,7 @@ fn a_spared_name_keeps_its_directory_where_it_is() {
     let bench = Bench::new();
     write(&bench.store, "repo/.git/hooks/pre-commit", "x");
     let globs = Arc::new(PathGlobs::new([".git/hooks/**"], Anchor::AnyDirectory).unwrap());
-    let spare = Spare { globs, at: "repo".into() };
+    let spare = Spare { globs, at: vec!["repo".into()], on: Side::From };
     let remove = Step::Remove {
         at: at("repo"),
         subtree: Subtree::Any,

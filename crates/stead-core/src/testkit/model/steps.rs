@@ -276,7 +276,12 @@ impl Doing {
 
     pub(super) fn spare(&self, top: NodeId, spare: Option<&Spare>) -> StoreResult<()> {
         let Some(spare) = spare else { return Ok(()) };
-        match self.tree.below(top).into_iter().find(|(path, _)| spare.covers(path.as_bytes())) {
+        match self
+            .tree
+            .below(top)
+            .into_iter()
+            .find(|(path, id)| spare.covers(path.as_bytes(), self.tree.node(*id).body.kind()))
+        {
             Some((path, _)) => Err(StoreError::Spared { path: path.to_string() }),
             None => Ok(()),
         }

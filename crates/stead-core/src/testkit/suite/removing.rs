@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::subject::*;
 use crate::glob::{Anchor, PathGlobs};
 use crate::store::{
-    Expect, Keep, Missing, Outcome, Parents, Place, Replace, Spare, Step, StoreError, Subtree,
+    Expect, Keep, Missing, Outcome, Parents, Place, Replace, Side, Spare, Step, StoreError, Subtree,
 };
 
 pub fn a_file_is_removed(t: &Subject) {
@@ -79,7 +79,7 @@ pub fn the_root_stays(t: &Subject) {
 
 fn spare(at: &str) -> Option<Spare> {
     let globs = PathGlobs::new([".git/hooks/**", ".git/config"], Anchor::AnyDirectory).unwrap();
-    Some(Spare { globs: Arc::new(globs), at: at.to_owned() })
+    Some(Spare { globs: Arc::new(globs), at: vec![at.to_owned()], on: Side::From })
 }
 
 fn remove_sparing(path: &str) -> Step {

@@ -9,6 +9,7 @@ use stead_core::store::{ChangeKind, Keep, Spare};
 
 use super::super::fault::Result;
 use super::super::feed;
+use super::super::row::EntryKind;
 use super::Changing;
 
 /// The entries below node `?2`, a directory before what is in it. The joins' order is fixed: from the top downwards.
@@ -53,10 +54,11 @@ impl Changing<'_, '_> {
                 path.push(b'/');
             }
             path.extend_from_slice(row.get_ref(2)?.as_blob().unwrap_or_default());
-            if spare.covers(&path) {
+            let kind = EntryKind::of(kind)?;
+            if spare.covers(&path, kind.port()) {
                 return Err(StoreError::Spared { path: escaped(&path).to_string() }.into());
             }
-            if kind == 2 {
+            if kind == EntryKind::Directory {
                 directories.insert(node, path);
             }
         }
