@@ -250,11 +250,14 @@ fn a_hostile_archive_stays_where_it_is_put() {
         raw(tar, Regular, "file", "", "x");
         raw(tar, Regular, "file/below", "", "x");
         raw(tar, Link, "hard", "file", "");
+        raw(tar, Link, "stolen", "door/secret", "");
+        raw(tar, Link, "climbing", "../../all/secret", "");
         raw(tar, Char, "device", "", "");
         raw(tar, Regular, "tab\there", "", "x");
         raw(tar, Regular, "suid", "", "x");
         raw(tar, Regular, "file", "", "twice");
     });
+    stead.vfs().write("/all/secret", "secret").unwrap();
     let (totals, log) = bring(stead.vfs(), Source::stream(&*hostile, "-").unwrap(), Compare::Attributes);
     insta::assert_snapshot!(log.join("\n"), @r#"
     /etc/passwd: its path is absolute
@@ -264,7 +267,8 @@ fn a_hostile_archive_stays_where_it_is_put() {
     /in/tree/door: a symlink is there already
     /in/tree/door: a symlink is there already
     /in/tree/file: a file is there, and no directory
-    hard: it is a hard link, which a Workspace can't hold
+    /in/tree/stolen: it is a hard link to something that is not in the archive before it
+    climbing: its path climbs with `..`
     device: it is no file, directory or symlink
     tab\u{9}here: no path can hold this name
     "#);
@@ -273,8 +277,9 @@ fn a_hostile_archive_stays_where_it_is_put() {
         let listed = stead.vfs().list(path, &ListPage::all()).unwrap();
         listed.entries.iter().map(|entry| entry.name.to_string()).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(names("/all"), "tree");
-    assert_eq!(names("/in/tree"), "door file suid");
+    assert_eq!(names("/all"), "secret tree");
+    assert_eq!(names("/in/tree"), "door file hard suid");
+    assert_eq!(stead.vfs().read("/in/tree/hard").unwrap().bytes, b"x");
     assert_eq!(stead.vfs().read("/in/tree/file").unwrap().bytes, b"twice");
     assert_eq!(stead.vfs().stat("/in/tree/suid").unwrap().mode, 0o755);
 }
@@ -389,4 +394,41 @@ fn nested_workspaces_are_met_under_their_own_scope() {
     assert_eq!((totals.files, totals.skipped), (2, 1));
     assert!(log[0].contains("WRITE_ONLY: reading is not allowed there"), "{log:?}");
     assert!(!to.join("box/b").exists());
+}
+
+#[test]
+fn steads_own_names_stay_out_of_directories() {
+    let directory = tempfile::tempdir().unwrap();
+    let (root, out) = (directory.path().join("root"), directory.path().join("out"));
+    fs::create_dir(&root).unwrap();
+    let options = stead::PhysicalOptions::new(directory.path().join("state"));
+    let disk = Arc::new(stead::PhysicalStore::open(&root, options).unwrap());
+    let notes = Arc::new(MemoryStore::new());
+    let stead = Stead::builder("coder")
+        .workspace("/in", AccessScope::ReadWrite, &disk)
+        .workspace("/v", AccessScope::ReadWrite, &notes)
+        .build()
+        .unwrap();
+    let tar = archive(|tar| {
+        for name in ["a", ".stead/x", "sub/stead.toml", "z"] {
+            raw(tar, tar::EntryType::Regular, name, "", "x");
+        }
+    });
+    let (totals, log) = bring(stead.vfs(), Source::stream(&*tar, "-").unwrap(), Compare::Attributes);
+    assert_eq!((totals.files, totals.refused), (2, 2), "{log:?}");
+    assert!(root.join("tree/a").exists() && root.join("tree/z").exists());
+    assert!(!root.join("tree/.stead").exists() && !root.join("tree/sub/stead.toml").exists());
+
+    let vfs = stead.vfs();
+    for name in ["a", ".stead/stead.db", "stead.toml"] {
+        vfs.write(format!("/v/{name}"), "evil").unwrap();
+    }
+    fs::create_dir_all(out.join(".stead")).unwrap();
+    fs::write(out.join("stead.toml"), "mine").unwrap();
+    let mut log = Log::default();
+    let to = Destination::Directory(out.clone());
+    export(vfs, "/v", to, Existing::Replace, Compare::Attributes, &mut log).unwrap();
+    assert_eq!(log.0.len(), 2, "{:?}", log.0);
+    assert_eq!(fs::read_to_string(out.join("stead.toml")).unwrap(), "mine");
+    assert!(out.join("a").exists() && !out.join(".stead/stead.db").exists());
 }

@@ -325,3 +325,50 @@ fn a_person_can_import_what_is_protected_from_agents() {
     assert_eq!(place.stead(["cat", "/notes/r/.git/config"]).status.code(), Some(0));
     assert_eq!(place.stead(["write", "/notes/r/.git/config", "x"]).status.code(), Some(1));
 }
+
+#[test]
+fn an_agent_reaches_neither_configuration_nor_database_whatever_they_are_called() {
+    let place = Place::empty();
+    let toml = |path: &str| {
+        format!(
+            "[database]\nurl = \"sqlite:stead.db\"\n[stores.here]\nkind = \"physical\"\npath = \"{path}\"\n\
+             [stores.notes]\nkind = \"virtual\"\n[agents.a]\n\
+             [[agents.a.workspaces]]\nprefix = \"/p\"\nscope = \"rw\"\nstore = \"here\"\n\
+             [[agents.a.workspaces]]\nprefix = \"/n\"\nscope = \"rw\"\nstore = \"notes\"\n"
+        )
+    };
+    place.file("conf/real.toml", &toml(".."));
+    place.file("data/.keep", "");
+    std::os::unix::fs::symlink("conf/real.toml", place.path("stead.toml")).unwrap();
+    std::os::unix::fs::symlink("../data/real.db", place.path("conf/stead.db")).unwrap();
+    place.file("data/real.db", "");
+    assert!(place.stead(["--config", "conf/real.toml", "write", "/n/a", "x"]).status.success());
+    let code = |args: &[&str]| {
+        let all = ["--config", "conf/real.toml"].into_iter().chain(args.iter().copied());
+        place.stead(all).status.code().unwrap()
+    };
+    assert_eq!(code(&["write", "/p/fine", "x"]), 0);
+    for own in [
+        "stead.toml",
+        "conf/real.toml",
+        "conf/stead.toml",
+        "conf/stead.db",
+        "conf/stead.db-journal",
+        "data/real.db",
+        "data/real.db-wal",
+        "data/real.db-journal",
+        "data/real.db-shm",
+        ".stead/x",
+    ] {
+        let path = format!("/p/{own}");
+        assert_ne!(code(&["cat", &path]), 0, "cat {own}");
+        assert_ne!(code(&["write", &path, "evil"]), 0, "write {own}");
+        assert_ne!(code(&["rm", &path]), 0, "rm {own}");
+        assert_ne!(code(&["mv", "--overwrite", "/p/fine", &path]), 0, "mv {own}");
+    }
+    for parent in ["/p/conf", "/p/data"] {
+        assert_ne!(code(&["rm", "-r", parent]), 0, "rm -r {parent}");
+        assert_ne!(code(&["mv", parent, "/p/moved"]), 0, "mv {parent}");
+    }
+    assert_eq!(code(&["cat", "/n/a"]), 0);
+}

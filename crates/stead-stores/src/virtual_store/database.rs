@@ -18,7 +18,7 @@ use super::dirs::DirCache;
 use super::fault::Result;
 use super::queue::{Queue, Weight};
 use super::row::DIRECTORY_MODE;
-use super::schema::{Role, connect, connect_memory, prepare};
+use super::schema::{Role, connect, connect_memory, is_prepared, prepare};
 use super::turn::Turnstile;
 use crate::Durability;
 
@@ -163,14 +163,22 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Opens the connection that writes. The turn is taken first: several processes may make the same file at once.
+/// Opens the connection that writes. Where the database is not there yet, or has an older format, the turn is taken
+/// first: several processes may make the same file at once. Where it is, whoever only reads need not wait for anyone.
 fn open_file(
     path: &Path,
     turnstile: &Turnstile,
     options: &DatabaseOptions,
 ) -> StoreResult<rusqlite::Connection> {
+    let connect = || connect(path, Role::Writer(options.durability), options.patience);
+    if path.exists() {
+        let conn = connect()?;
+        if is_prepared(&conn)? {
+            return Ok(conn);
+        }
+    }
     let _turn = turnstile.take(options.patience)?;
-    let conn = connect(path, Role::Writer(options.durability), options.patience)?;
+    let conn = connect()?;
     prepare(&conn)?;
     Ok(conn)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use stead_core::{StoreError, StoreResult};
 
 use super::change::SCRATCH;
-use super::fault::Result;
+use super::fault::{Fault, Result};
 use crate::Durability;
 
 /// The row of `meta` that counts moved and removed directories.
@@ -19,6 +19,8 @@ pub(super) const NEXT_NODE: i64 = 2;
 const APPLICATION_ID: i32 = 0x5374_6564;
 /// What makes format n + 1 out of format n, from an empty database on. Only ever appended to.
 const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+/// How much a log grows before it is written back: 16 MiB.
+const CHECKPOINTS: &str = "PRAGMA wal_autocheckpoint = 4000";
 /// Older ones can corrupt a database when its log is reset during a read.
 const OLDEST_SQLITE: i32 = 3_051_003;
 /// Every statement there is, and room to grow.
@@ -68,15 +70,37 @@ fn configure(conn: &Connection, role: Role) -> Result<()> {
     Ok(())
 }
 
+/// Whether the database has the present format already; then this connection is ready for use.
+pub(super) fn is_prepared(conn: &Connection) -> StoreResult<bool> {
+    check_sqlite()?;
+    let ready = is_current(conn)?;
+    if ready {
+        conn.execute_batch(CHECKPOINTS).map_err(Fault::from)?;
+        make_scratch(conn)?;
+    }
+    Ok(ready)
+}
+
+/// Whether the format is the present one, in the mode that readers and a writer can share.
+fn is_current(conn: &Connection) -> Result<bool> {
+    let mode: String = conn.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
+    Ok(mode == "wal" && check(conn)? == MIGRATIONS.len())
+}
+
 /// Brings the database to the present format. The caller has the turn to write, if the database is a file.
 pub(super) fn prepare(conn: &Connection) -> StoreResult<()> {
+    check_sqlite()?;
+    migrate(conn)?;
+    Ok(make_scratch(conn)?)
+}
+
+fn check_sqlite() -> StoreResult<()> {
     if rusqlite::version_number() < OLDEST_SQLITE {
         return Err(StoreError::Unsupported(
             "the SQLite in use is older than 3.51.3 and can damage a database",
         ));
     }
-    migrate(conn)?;
-    Ok(make_scratch(conn)?)
+    Ok(())
 }
 
 fn make_scratch(conn: &Connection) -> Result<()> {
@@ -90,7 +114,7 @@ fn migrate(conn: &Connection) -> Result<()> {
     if !["wal", "memory"].contains(&&*mode) {
         return Err(StoreError::Unsupported("a database can't be shared safely on this file system").into());
     }
-    conn.execute_batch("PRAGMA wal_autocheckpoint = 4000")?;
+    conn.execute_batch(CHECKPOINTS)?;
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let migrated = check(conn).and_then(|format| {
         for migration in &MIGRATIONS[format..] {

@@ -73,9 +73,11 @@ pub(super) fn unload(
                 Some(target) => importer.symlink(&path, &target)?,
                 None => importer.tally.refuse(shown, "it is a symlink that leads nowhere"),
             },
-            EntryType::Link => {
-                importer.tally.refuse(shown, "it is a hard link, which a Workspace can't hold")
-            }
+            EntryType::Link => match entry.link_name_bytes().map(|first| inside(to, &first)) {
+                Some(Ok(first)) => importer.second_name(&path, &first)?,
+                Some(Err(reason)) => importer.tally.refuse(shown, reason),
+                None => importer.tally.refuse(shown, "it is a hard link that leads nowhere"),
+            },
             EntryType::Char | EntryType::Block | EntryType::Fifo => {
                 importer.tally.skip(shown, "it is no file, directory or symlink");
             }

@@ -118,7 +118,14 @@ pub fn export(
     if top.kind != Kind::Directory {
         return Err(Error::Invalid(format!("`{}` is a {}; export a directory", top.path, top.kind)));
     }
-    let mut exporter = Exporter { vfs, compare, tally: Tally { totals: Totals::default(), watch } };
+    // A tree that an agent made must not become the stead of the place where it arrives.
+    let withheld: &[&str] = match (&destination, existing) {
+        (Destination::Directory(_), Existing::Replace) => &[".stead", "stead.toml"],
+        (Destination::Directory(_), Existing::Refuse) => &[".stead"],
+        (Destination::Archive(_) | Destination::Stream(_), _) => &[],
+    };
+    let tally = Tally { totals: Totals::default(), watch };
+    let mut exporter = Exporter { vfs, compare, tally, withheld };
     match destination {
         Destination::Directory(path) => {
             exporter.run(&top.path, &mut IntoDirectory::open(&path, existing)?)?;
@@ -135,6 +142,8 @@ struct Exporter<'v, 'w> {
     vfs: &'v Vfs,
     compare: Compare,
     tally: Tally<'w>,
+    /// Names that do not go to this destination.
+    withheld: &'static [&'static str],
 }
 
 impl Exporter<'_, '_> {
@@ -191,6 +200,10 @@ impl Exporter<'_, '_> {
             self.tally.refuse(shown, "no path can hold this name");
             return Ok(());
         };
+        if self.withheld.contains(&name) {
+            self.tally.refuse(shown, "the name is reserved for Stead itself");
+            return Ok(());
+        }
         let path = match parent.join(name) {
             Ok(path) => path,
             Err(error) => {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 
 use stead_core::store::{Kind, Parents, StoreError};
-use stead_core::vfs::{Batch, IntoPath, Stat, WriteOptions};
+use stead_core::vfs::{Batch, IntoPath, Overwrite, Stat, WriteOptions};
 use stead_core::{ErrorKind, Timestamp, Vfs, VfsPath};
 
 use super::host::MODE_BITS;
@@ -104,6 +104,9 @@ impl Importer<'_, '_> {
         if self.directories.contains(path) {
             return Ok(true);
         }
+        if self.is_reserved(path) {
+            return Ok(false);
+        }
         if !self.parents(path)? {
             return Ok(false);
         }
@@ -149,7 +152,7 @@ impl Importer<'_, '_> {
 
     /// Puts a file.
     pub(super) fn file(&mut self, path: &VfsPath, carried: Carried, body: &mut dyn Body) -> Result<()> {
-        if !self.parents(path)? {
+        if !self.parents(path)? || self.is_reserved(path) {
             return Ok(());
         }
         let there = match self.there(path)? {
@@ -234,7 +237,7 @@ impl Importer<'_, '_> {
 
     /// Puts a symlink, wherever it leads: that is judged when it is followed.
     pub(super) fn symlink(&mut self, path: &VfsPath, target: &[u8]) -> Result<()> {
-        if !self.parents(path)? {
+        if !self.parents(path)? || self.is_reserved(path) {
             return Ok(());
         }
         match self.there(path)? {
@@ -288,6 +291,50 @@ impl Importer<'_, '_> {
             Err(error) if error.kind() == ErrorKind::Denied => Ok(There::Unknown),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Puts a file that has arrived already under a second name: a Workspace has no hard links, so it is a copy.
+    pub(super) fn second_name(&mut self, path: &VfsPath, first: &VfsPath) -> Result<()> {
+        if !self.parents(path)? || self.is_reserved(path) {
+            return Ok(());
+        }
+        self.flush()?;
+        // Only what this import has put there itself, through no symlink.
+        let arrived = first.parent().is_some_and(|parent| self.directories.contains(&parent));
+        let size = match self.vfs.stat_link(first) {
+            Ok(stat) if arrived && stat.kind == Kind::File => stat.size,
+            _ => {
+                self.tally
+                    .refuse(path, "it is a hard link to something that is not in the archive before it");
+                return Ok(());
+            }
+        };
+        match self.vfs.copy(first, path, Overwrite::Replace) {
+            Ok(_) => {
+                self.touched.extend(path.parent());
+                self.tally.count(|totals| {
+                    totals.files += 1;
+                    totals.bytes += size;
+                });
+            }
+            Err(error) if error.kind() == ErrorKind::Denied => self.tally.refuse(path, error),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Leaves out what a Physical Store keeps for Stead itself: one such name would stop a whole batch.
+    fn is_reserved(&mut self, path: &VfsPath) -> bool {
+        let physical = self
+            .vfs
+            .router()
+            .route(path)
+            .is_some_and(|route| route.workspace.mount().store().about().kind == "physical");
+        let reserved = physical && matches!(path.name(), Some(".stead" | "stead.toml"));
+        if reserved {
+            self.tally.refuse(path, "the name is reserved for Stead itself");
+        }
+        reserved
     }
 
     /// Adds a step to the batch; says whether the door allows it.
