@@ -72,6 +72,7 @@ impl<'c> Stores<'c> {
                 let options = PhysicalOptions {
                     durability: self.config.database.durability,
                     mask: masked(self.config),
+                    hold: held(self.config),
                     ..PhysicalOptions::new(self.config.state_directory())
                 };
                 Arc::new(PhysicalStore::open(path, options)?)
@@ -114,6 +115,15 @@ impl<'c> Stores<'c> {
         }
         Ok(verified)
     }
+}
+
+/// Directories that Physical Stores stand on: through a Store around one of them, it could be swapped for a symlink.
+fn held(config: &Config) -> Vec<PathBuf> {
+    let directory = |store: &StoreConfig| match store {
+        StoreConfig::Physical { path } => Some(path.clone()),
+        StoreConfig::Virtual { .. } | StoreConfig::Memory => None,
+    };
+    config.stores.values().filter_map(directory).collect()
 }
 
 /// Host paths that no Physical Store may show: Stead's own state, and the configuration, with which an agent could

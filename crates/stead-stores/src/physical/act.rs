@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use stead_core::name::escaped;
 use stead_core::store::{Applied, Change, LinkHit, Outcome, Step, StoreError, StoreResult};
 use stead_core::{Clock, SystemClock, Timestamp};
 
@@ -196,9 +197,22 @@ impl<'s> Act<'s> {
         self.touched(&spot.dir)
     }
 
+    /// Refuses to take away what Stead needs where it is, or a directory that holds such a thing.
+    pub(super) fn stays(&self, spot: &Spot) -> StoreResult<()> {
+        match self.store.mask.inside(spot.path()) {
+            Some(b"") => Err(StoreError::Spared { path: ".".to_owned() }),
+            Some(kept) => {
+                let kept = kept.strip_prefix(b"/").unwrap_or(kept);
+                Err(StoreError::Spared { path: escaped(kept).to_string() })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Puts something from the workshop in place of what is there, unless another program has changed it since it was
     /// seen: then both contents stay.
     pub(super) fn swap(&mut self, scrap: &mut Scrap, ours: u64, spot: &Spot, seen: &Stat) -> StoreResult<()> {
+        self.stays(spot)?;
         let stash = scrap.name().to_owned();
         let how = Undo::Swapped { at: spot.path().to_vec(), stash: stash.clone(), ours, theirs: seen.ino };
         let room = self.shop.room();

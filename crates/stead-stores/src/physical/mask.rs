@@ -16,14 +16,19 @@ const COMMON: &[u8] = b"stead";
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mask {
     paths: Vec<Vec<u8>>,
+    /// Paths that can be reached, and stay where they are.
+    held: Vec<Vec<u8>>,
 }
 
 impl Mask {
     /// Masks those of the host paths that lie below the root; all of them are absolute and resolved.
     pub(super) fn new(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        use std::os::unix::ffi::OsStrExt;
-        let below = |path: PathBuf| Some(path.strip_prefix(root).ok()?.as_os_str().as_bytes().to_vec());
-        Mask { paths: paths.into_iter().filter_map(below).filter(|path| !path.is_empty()).collect() }
+        Mask { paths: below(root, paths), held: Vec::new() }
+    }
+
+    /// Holds those of the host paths that lie below the root where they are.
+    pub(super) fn holding(self, root: &Path, held: impl IntoIterator<Item = PathBuf>) -> Self {
+        Mask { held: below(root, held), ..self }
     }
 
     /// Whether a path below the root is masked.
@@ -37,10 +42,18 @@ impl Mask {
         is_reserved(name) || (!self.paths.is_empty() && self.hides(&join(dir, name)))
     }
 
-    /// The masked path, other than one by a reserved name, that lies below `dir`, named from there.
+    /// The masked or held path, other than one by a reserved name, that is `dir` or lies below it, named from there.
     pub(super) fn inside(&self, dir: &[u8]) -> Option<&[u8]> {
-        self.paths.iter().find(|masked| is_at_or_below(masked, dir)).map(|masked| &masked[dir.len()..])
+        let mut kept = self.paths.iter().chain(&self.held);
+        kept.find(|kept| is_at_or_below(kept, dir)).map(|kept| &kept[dir.len()..])
     }
+}
+
+/// Those of the paths that lie below the root, counted from there.
+fn below(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Vec<Vec<u8>> {
+    use std::os::unix::ffi::OsStrExt;
+    let below = |path: PathBuf| Some(path.strip_prefix(root).ok()?.as_os_str().as_bytes().to_vec());
+    paths.into_iter().filter_map(below).filter(|path| !path.is_empty()).collect()
 }
 
 fn is_reserved(name: &[u8]) -> bool {

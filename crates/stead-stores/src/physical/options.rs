@@ -16,6 +16,8 @@ pub struct PhysicalOptions {
     pub durability: Durability,
     /// Files and directories of Stead's own that are out of reach where they lie inside the root.
     pub mask: Vec<PathBuf>,
+    /// Directories that stay where they are, where they lie inside the root: other Stores stand on them.
+    pub hold: Vec<PathBuf>,
     /// For tests: stops the Store right before an action, as if the process had been killed there.
     pub faults: Option<Faults>,
 }
@@ -27,6 +29,7 @@ impl PhysicalOptions {
             state: state.into(),
             durability: Durability::default(),
             mask: Vec::new(),
+            hold: Vec::new(),
             faults: None,
         }
     }
@@ -38,6 +41,7 @@ impl fmt::Debug for PhysicalOptions {
             .field("state", &self.state)
             .field("durability", &self.durability)
             .field("mask", &self.mask)
+            .field("hold", &self.hold)
             .finish_non_exhaustive()
     }
 }

@@ -39,6 +39,7 @@ impl Act<'_> {
             Ok(None) | Err(StoreError::NotFound) => return gone(missing),
             result => result?.expect("matched above"),
         };
+        self.stays(&spot)?;
         match (subtree, found.is_dir()) {
             (Subtree::File, true) => return Err(StoreError::IsADirectory),
             (Subtree::EmptyDirectory | Subtree::Directory, false) => return Err(StoreError::NotADirectory),
@@ -116,6 +117,10 @@ impl Act<'_> {
             return Err(StoreError::IntoItself);
         }
         let there = self.store.look(&sink)?;
+        self.stays(&source)?;
+        if there.is_some() {
+            self.stays(&sink)?;
+        }
         if found.is_dir() {
             let dir = Dir::new(source.dir.open(source.name(), How::Directory).map_err(refused)?);
             self.inspect(&dir, &source, [spare[0].as_ref(), spare[1].as_ref()], Leaving::Moves)?;

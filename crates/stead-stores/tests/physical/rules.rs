@@ -510,3 +510,23 @@ fn a_directory_that_may_only_be_read_is_a_store_all_the_same() {
     assert!(store.list(&Place::root(), &Page::ALL).unwrap().total > 0);
     assert!(matches!(apply(&store, write_step("x", "x")), Err(StoreError::HostDenied)));
 }
+
+#[test]
+fn a_directory_that_another_store_stands_on_stays_where_it_is() {
+    let temp = TempDir::new().unwrap();
+    let root = temp.path().join("root");
+    std::fs::create_dir_all(root.join("a/held/sub")).unwrap();
+    std::fs::create_dir(root.join("other")).unwrap();
+    symlink("a/held", root.join("link")).unwrap();
+    let store = open(temp.path(), |options| options.hold = vec![root.join("a/held"), root.join("link")]);
+    write(&store, "a/held/sub/file", "x");
+    let spared = |step| matches!(apply(&store, step), Err(StoreError::Spared { .. }));
+    for held in ["a", "a/held", "link"] {
+        assert!(spared(remove_step(held, Subtree::Any)), "{held}");
+        assert!(spared(rename_step(held, "moved", Replace::Refuse)), "{held}");
+        assert!(spared(rename_step("other", held, Replace::Exchange)), "{held}");
+    }
+    apply(&store, remove_step("a/held/sub", Subtree::Directory)).unwrap();
+    assert!(spared(rename_step("other", "a/held", Replace::Over)));
+    assert!(spared(remove_step("a/held", Subtree::EmptyDirectory)));
+}
