@@ -354,7 +354,7 @@ pub(super) enum Lock {
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The naps between two looks at a lock that someone else has.
 const FIRST_NAP: Duration = Duration::from_micros(20);
-const LONGEST_NAP: Duration = Duration::from_millis(1);
+const LONGEST_NAP: Duration = Duration::from_micros(150);
 
 /// Takes a lock, having waited for it, or gives one back. Waiting ends with [`Errno::TIMEDOUT`].
 pub(super) fn lock(fd: impl AsFd, lock: Lock) -> Host<()> {

@@ -15,7 +15,7 @@ use super::fault::of_host;
 
 /// The naps between two looks at a lock that someone else holds.
 const FIRST_NAP: Duration = Duration::from_micros(20);
-const LONGEST_NAP: Duration = Duration::from_millis(1);
+const LONGEST_NAP: Duration = Duration::from_micros(150);
 
 /// The two lock files beside a database.
 #[derive(Debug)]
