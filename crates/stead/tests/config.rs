@@ -211,3 +211,15 @@ store = "notes"
 fn an_empty_file_is_a_configuration_without_agents() {
     assert_eq!(check(""), "fine\n");
 }
+
+#[test]
+fn a_database_is_named_by_its_file() {
+    let directory = tempfile::tempdir().unwrap();
+    for url in ["sqlite://x.db", "sqlite:file:x.db", "sqlite:x.db?mode=memory", "sqlite:.", "sqlite:", "x.db"]
+    {
+        let file = directory.path().join("stead.toml");
+        std::fs::write(&file, format!("[database]\nurl = \"{url}\"\n")).unwrap();
+        let error = stead::Config::load(&file).unwrap_err().to_string();
+        assert!(error.contains("2:7") && error.contains("sqlite:"), "{url}: {error}");
+    }
+}

@@ -18,6 +18,9 @@ pub(super) fn database(top: &mut Section<'_>, directory: &Path) -> DatabaseConfi
     let Some(mut section) = top.table("database") else { return database };
     if let Some(url) = section.text("url") {
         match sqlite_file(url.value) {
+            Ok(file) if directory.join(file).is_dir() => {
+                section.wrong(&url, "a directory is there; write \"sqlite:\" and a file");
+            }
             Ok(file) => database.path = directory.join(file),
             Err(message) => section.wrong(&url, message),
         }
@@ -43,6 +46,13 @@ fn sqlite_file(url: &str) -> Result<&str, String> {
         }
         Some("") | None => {
             Err(format!("`{}` names no database; write \"sqlite:\" and a file", url.escape_debug()))
+        }
+        // As other programs write it, these would be names of files here.
+        Some(file) if file.starts_with("//") || file.starts_with("file:") || file.contains('?') => {
+            let url = url.escape_debug();
+            Err(format!(
+                "`{url}` is not understood; write \"sqlite:\" and then the file's path, as in \"sqlite:stead.db\""
+            ))
         }
         Some(file) => Ok(file),
     }
