@@ -60,19 +60,19 @@ mod tests {
         std::os::unix::fs::symlink("code", host.path().join("alias")).unwrap();
         let path = |text: &str| VfsPath::parse(text).unwrap();
         let mut on_host = OnHost::default();
-        on_host.add(&path("/work/project"), &host.path().join("code"), &path("/app"));
+        on_host.add(&path("/desk/project"), &host.path().join("code"), &path("/app"));
 
         let inside = |place: &str, from: &str| on_host.is_inside(&host.path().join(place), &path(from));
-        assert!(inside("code/app/out", "/work/project"));
+        assert!(inside("code/app/out", "/desk/project"));
         assert!(inside("alias/app/out/deeper", "/work"));
-        assert!(inside("code/app/src/out", "/work/project/src"));
-        assert!(!inside("code/app/out", "/work/project/src"));
-        assert!(!inside("code/out", "/work/project"));
+        assert!(inside("code/app/src/out", "/desk/project/src"));
+        assert!(!inside("code/app/out", "/desk/project/src"));
+        assert!(!inside("code/out", "/desk/project"));
         assert!(!inside("code/app/out", "/elsewhere"));
 
         let holds = |place: &str, to: &str| on_host.holds(&host.path().join(place), &path(to));
-        assert!(holds("alias", "/work/project/copy"));
-        assert!(holds("code/app", "/work/project"));
-        assert!(!holds("code/app/src", "/work/project/copy"));
+        assert!(holds("alias", "/desk/project/copy"));
+        assert!(holds("code/app", "/desk/project"));
+        assert!(!holds("code/app/src", "/desk/project/copy"));
     }
 }

@@ -3,6 +3,7 @@
 //! A path is resolved, routed to a Workspace and judged by its Access Scope before any Store is called. A symlink that
 //! a Store reports is resolved here, and routed and judged again.
 
+mod batch;
 mod copy;
 mod list;
 mod open;
@@ -15,13 +16,14 @@ mod tests;
 mod write;
 
 pub use crate::lines::{LineRange, Rest};
+pub use batch::Batch;
 pub use copy::{Copied, Overwrite};
 pub use list::{DirEntry, Directory, ListPage, WalkQuery, Walked};
 pub use open::{OpenFile, OpenOptions};
 pub use read::{FileReader, Range, Stat, TextRead, WholeRead};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobResult, GrepResult};
-pub use write::{Batch, Edited, RemoveOptions, Removed, WriteOptions, Written};
+pub use write::{Edited, RemoveOptions, Removed, WriteOptions, Written};
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::new_without_default, missing_docs)]
 
 mod faults;
-mod measure;
 mod races;
 mod rules;
 

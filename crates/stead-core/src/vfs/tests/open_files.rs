@@ -1,0 +1,71 @@
+//! Files that stay open.
+
+use super::*;
+
+fn whole(file: &OpenFile) -> String {
+    let mut buffer = vec![0; usize::try_from(file.size()).unwrap()];
+    assert_eq!(file.read_at(0, &mut buffer).unwrap(), buffer.len());
+    String::from_utf8(buffer).unwrap()
+}
+
+#[test]
+fn what_is_written_becomes_one_change_at_sync_and_close() {
+    let (vfs, store) = open_door();
+    vfs.write("/a", "0123456789").unwrap();
+    let cursor = store.changes_since(None, 0).unwrap().cursor;
+    let file = vfs.open("/a", OpenOptions::read_write()).unwrap();
+    let other = vfs.open("/a", OpenOptions::read()).unwrap();
+    file.write_at(2, b"ab").unwrap();
+    file.write_at(4, b"cd").unwrap();
+    file.set_size(8).unwrap();
+    assert_eq!(whole(&other), "01abcd67");
+    assert_eq!(text(&vfs, "/a"), "0123456789");
+    assert!(store.changes_since(Some(cursor), 9).unwrap().changes.is_empty());
+    file.sync().unwrap();
+    assert_eq!(text(&vfs, "/a"), "01abcd67");
+    assert_eq!(store.changes_since(Some(cursor), 9).unwrap().changes.len(), 1);
+    file.write_at(0, b"X").unwrap();
+    drop(file);
+    assert_eq!(whole(&other), "X1abcd67");
+    drop(other);
+    assert_eq!(text(&vfs, "/a"), "X1abcd67");
+}
+
+#[test]
+fn an_open_file_outlives_its_name() {
+    let (vfs, _) = open_door();
+    vfs.write("/a", "old").unwrap();
+    vfs.write("/b", "other").unwrap();
+    let file = vfs.open("/a", OpenOptions::read_write()).unwrap();
+    vfs.rename("/b", "/a", Overwrite::Replace).unwrap();
+    file.write_at(3, b"er").unwrap();
+    file.sync().unwrap();
+    assert_eq!(whole(&file), "older");
+    assert_eq!(text(&vfs, "/a"), "other");
+    file.close().unwrap();
+    assert_eq!(text(&vfs, "/a"), "other");
+    let file = vfs.open("/a", OpenOptions::read_write()).unwrap();
+    vfs.rename("/a", "/c", Overwrite::Refuse).unwrap();
+    file.write_at(0, b"OTHER").unwrap();
+    file.close().unwrap();
+    assert_eq!(text(&vfs, "/c"), "OTHER");
+    assert!(!vfs.exists("/a").unwrap());
+}
+
+#[test]
+fn opening_creates_truncates_and_keeps_to_what_was_asked() {
+    let (vfs, _) = open_door();
+    assert_eq!(kind(vfs.open("/a", OpenOptions::write())), ErrorKind::NotFound);
+    let file = vfs.open("/a", OpenOptions::write().create()).unwrap();
+    file.write_at(2, b"x").unwrap();
+    assert_eq!(kind(file.read_at(0, &mut [0])), ErrorKind::Invalid);
+    file.close().unwrap();
+    assert_eq!(vfs.read("/a").unwrap().bytes, b"\0\0x");
+    let file = vfs.open("/a", OpenOptions::read_write().truncate()).unwrap();
+    assert_eq!(file.size(), 0);
+    file.close().unwrap();
+    assert_eq!(vfs.read("/a").unwrap().bytes, b"");
+    assert_eq!(kind(vfs.open("/a", OpenOptions::read()).unwrap().write_at(0, b"x")), ErrorKind::Invalid);
+    assert_eq!(kind(vfs.open("/a", OpenOptions::default())), ErrorKind::Invalid);
+    assert_eq!(kind(vfs.open("/", OpenOptions::read())), ErrorKind::Invalid);
+}

@@ -1,0 +1,167 @@
+//! Which Workspace a path belongs to, and what listings and searches make of several.
+
+use super::*;
+
+#[test]
+fn an_override_opens_part_of_a_read_only_workspace() {
+    let (home, src) = (store_with(&[("/b", "b")]), store_with(&[]));
+    let vfs = door([workspace("/home", ReadOnly, &home), workspace("/home/src", ReadWrite, &src)]);
+    vfs.write("/home/src/a", "a").unwrap();
+    assert_eq!(kind(vfs.write("/home/b", "x")), ErrorKind::Denied);
+    assert_eq!(text(&vfs, "/home/src/a"), "a");
+    assert_eq!(text(&vfs, "/home/b"), "b");
+}
+
+#[test]
+fn listing_shows_nested_workspaces_and_hides_what_they_shadow() {
+    let parent = store_with(&[("/src/shadowed", "x"), ("/a", ""), ("/z", ""), ("/way/own", "")]);
+    let (nested, deep) = (store_with(&[("/mine", "")]), store_with(&[("/deep", "")]));
+    let vfs = door([
+        workspace("/home", ReadOnly, &parent),
+        workspace("/home/src", ReadWrite, &nested),
+        workspace("/home/way/to/it", ReadWrite, &deep),
+        workspace("/home/new/one", WriteOnly, &deep),
+    ]);
+    assert_eq!(names(&vfs, "/"), "home");
+    assert_eq!(names(&vfs, "/home"), "a new src way z");
+    assert_eq!(names(&vfs, "/home/src"), "mine");
+    assert_eq!(names(&vfs, "/home/way"), "own to");
+    assert_eq!(names(&vfs, "/home/way/to"), "it");
+    assert_eq!(names(&vfs, "/home/new"), "one");
+    assert_eq!(kind(vfs.read("/home/src/shadowed")), ErrorKind::NotFound);
+    assert_eq!(vfs.stat("/home/way/to").unwrap().kind, Kind::Directory);
+    let entry = vfs.list("/home", &ListPage::all()).unwrap().entries.remove(2);
+    assert_eq!((entry.name.to_string().as_str(), entry.workspace), ("src", Some(ReadWrite)));
+}
+
+#[test]
+fn a_listing_with_nested_workspaces_is_paged_without_loss() {
+    let files: Vec<_> = (0..20).map(|n| format!("/f{n:02}")).collect();
+    let files: Vec<_> = files.iter().map(|name| (name.as_str(), "")).collect();
+    let other = store_with(&[]);
+    let nested = ["/a", "/f05", "/f07x", "/zz"].map(|prefix| workspace(prefix, ReadWrite, &other));
+    let vfs = door(nested.into_iter().chain([workspace("/", ReadOnly, &store_with(&files))]));
+    let whole = names(&vfs, "/");
+    assert_eq!(whole.split(' ').count(), 23);
+    for limit in 1..25 {
+        let mut page = ListPage { cursor: None, limit };
+        let mut seen = Vec::new();
+        loop {
+            let directory = vfs.list("/", &page).unwrap();
+            assert!(directory.entries.len() <= limit);
+            assert_eq!(directory.total, 23);
+            seen.extend(directory.entries.iter().map(|entry| entry.name.to_string()));
+            match directory.cursor {
+                Some(cursor) => page.cursor = Some(cursor),
+                None => break,
+            }
+        }
+        assert_eq!(seen.join(" "), whole, "pages of {limit}");
+    }
+    assert_eq!(kind(vfs.list("/", &ListPage { cursor: Some("zz".into()), limit: 1 })), ErrorKind::Invalid);
+}
+
+#[test]
+fn synthetic_levels_show_only_prefixes_and_take_no_changes() {
+    let vfs = door([workspace("/home/src", ReadWrite, &store_with(&[]))]);
+    assert_eq!(names(&vfs, "/"), "home");
+    assert_eq!(names(&vfs, "/home"), "src");
+    assert_eq!(vfs.stat("/home").unwrap().tag, None);
+    assert_eq!(kind(vfs.write("/home", "x")), ErrorKind::Denied);
+    assert_eq!(kind(vfs.write("/home/x", "x")), ErrorKind::Denied);
+    assert_eq!(kind(vfs.read("/home")), ErrorKind::Invalid);
+    assert_eq!(
+        kind(vfs.remove_directory("/home", RemoveOptions { recursive: true, ..Default::default() })),
+        ErrorKind::Denied
+    );
+}
+
+#[test]
+fn a_mount_reaches_nothing_outside_its_path() {
+    let store = store_with(&[("/agents/marcus/a", "mine"), ("/agents/julia/b", "hers"), ("/top", "t")]);
+    store_link(&store, "/agents/marcus/up", "../../top");
+    store_link(&store, "/agents/marcus/abs", "/agents/julia/b");
+    let vfs = door([Workspace::new(path("/w"), ReadWrite, Mount::at(store, &path("/agents/marcus")))]);
+    assert_eq!(text(&vfs, "/w/a"), "mine");
+    assert_eq!(names(&vfs, "/w"), "a abs up");
+    for at in ["/w/up", "/w/abs", "/w/../agents/julia/b"] {
+        assert_eq!(kind(vfs.read(at)), ErrorKind::Denied, "{at}");
+    }
+}
+
+#[test]
+fn a_mount_whose_path_is_a_symlink_leads_nowhere() {
+    let store = store_with(&[("/real/a", "x")]);
+    store_link(&store, "/way", "real");
+    let vfs = door([Workspace::new(path("/w"), ReadWrite, Mount::at(store, &path("/way")))]);
+    assert_eq!(kind(vfs.read("/w/a")), ErrorKind::Denied);
+    assert_eq!(kind(vfs.write("/w/b", "x")), ErrorKind::Denied);
+}
+
+#[test]
+fn an_empty_mount_lists_as_an_empty_directory() {
+    let vfs = door([Workspace::new(path("/w"), ReadWrite, Mount::at(store_with(&[]), &path("/not/yet")))]);
+    assert_eq!(names(&vfs, "/w"), "");
+    assert_eq!(vfs.stat("/w").unwrap().kind, Kind::Directory);
+    vfs.write("/w/a", "x").unwrap();
+    assert_eq!(names(&vfs, "/w"), "a");
+}
+
+#[test]
+fn recursive_operations_meet_nested_workspaces() {
+    let (home, nested, hidden) = (
+        store_with(&[("/d/a", "hit"), ("/d/n/shadow", "hit")]),
+        store_with(&[("/b", "hit")]),
+        store_with(&[("/c", "hit")]),
+    );
+    let vfs = door([
+        workspace("/home", ReadWrite, &home),
+        workspace("/home/d/n", ReadOnly, &nested),
+        workspace("/home/d/w", WriteOnly, &hidden),
+    ]);
+    let walked: Vec<_> =
+        vfs.walk("/home", &WalkQuery::default()).unwrap().into_iter().map(|found| found.path).collect();
+    assert_eq!(walked, ["/home/d", "/home/d/a", "/home/d/n", "/home/d/n/b"]);
+    let glob = |pattern: &str| {
+        let found = vfs.glob(pattern, "/home", 99).unwrap().found;
+        found.into_iter().map(|found| found.path).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(glob("**/b"), "/home/d/n/b");
+    assert_eq!(glob("d/*"), "/home/d/a /home/d/n");
+    assert_eq!(glob("/home/d/n/*"), "/home/d/n/b");
+    for climbing in ["../x/*", "/../*", "d/../../*"] {
+        assert_eq!(glob(climbing), "", "{climbing}");
+    }
+    let files = |at: &str| {
+        let found = vfs.grep(&GrepQuery::new("hit"), at).unwrap().files;
+        found.into_iter().map(|file| file.path).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(files("/"), "/home/d/a /home/d/n/b");
+    assert_eq!(files("/home/d/n"), "/home/d/n/b");
+    assert_eq!(files("/home/d/a"), "/home/d/a");
+    assert_eq!(kind(vfs.grep(&GrepQuery::new("hit"), "/home/d/w")), ErrorKind::Denied);
+
+    let recursive = RemoveOptions { recursive: true, ..RemoveOptions::default() };
+    let refused = vfs.remove_directory("/home/d", recursive).unwrap_err();
+    assert!(
+        matches!(&refused, Error::HoldsWorkspace { nested, .. } if *nested == path("/home/d/n")),
+        "{refused}"
+    );
+    assert!(matches!(vfs.rename("/home/d", "/home/e", Overwrite::Refuse), Err(Error::HoldsWorkspace { .. })));
+    assert!(matches!(vfs.remove_directory("/home/d/n", recursive), Err(Error::Scope { .. })));
+    assert!(matches!(vfs.remove_directory("/home", recursive), Err(Error::IsWorkspace { .. })));
+    assert_eq!(text(&vfs, "/home/d/a"), "hit");
+}
+
+#[test]
+fn walks_are_limited_by_depth_extension_and_number() {
+    let store = store_with(&[("/a/b/c.rs", ""), ("/a/d.md", ""), ("/e.rs", ""), ("/.rs", "")]);
+    let vfs = door([workspace("/", ReadOnly, &store)]);
+    let walk = |query: WalkQuery| {
+        let found = vfs.walk("/", &query).unwrap();
+        found.into_iter().map(|found| found.path).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(walk(WalkQuery { depth: 1, ..Default::default() }), "/.rs /a /e.rs");
+    assert_eq!(walk(WalkQuery { extensions: vec!["rs".into()], ..Default::default() }), "/a/b/c.rs /e.rs");
+    assert_eq!(walk(WalkQuery { limit: 2, ..Default::default() }), "/.rs /a");
+}

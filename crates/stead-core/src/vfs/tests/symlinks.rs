@@ -1,0 +1,86 @@
+//! Symlinks: resolved by the door, judged where they lead.
+
+use super::*;
+
+#[test]
+fn links_are_followed_within_and_across_workspaces_and_judged_where_they_lead() {
+    let (ro, rw) = (store_with(&[("/a", "ro a"), ("/d/x", "ro x")]), store_with(&[("/b", "rw b")]));
+    store_link(&rw, "/near", "b");
+    store_link(&rw, "/far", "../ro/a");
+    store_link(&rw, "/abs", "/ro/d");
+    store_link(&ro, "/out", "/rw/b");
+    store_link(&rw, "/chain", "near");
+    let vfs = door([workspace("/ro", ReadOnly, &ro), workspace("/rw", ReadWrite, &rw)]);
+    assert_eq!(text(&vfs, "/rw/near"), "rw b");
+    assert_eq!(text(&vfs, "/rw/chain"), "rw b");
+    assert_eq!(text(&vfs, "/rw/far"), "ro a");
+    assert_eq!(text(&vfs, "/rw/abs/x"), "ro x");
+    assert_eq!(vfs.read("/rw/abs/x").unwrap().path, path("/ro/d/x"));
+    // Written in READ_WRITE, but it leads into READ_ONLY.
+    assert_eq!(kind(vfs.write("/rw/far", "no")), ErrorKind::Denied);
+    assert_eq!(kind(vfs.write("/rw/abs/y", "no")), ErrorKind::Denied);
+    assert_eq!(kind(vfs.edit("/rw/abs/x", "ro", "no", Occurrences::One)), ErrorKind::Denied);
+    // The other way round a refusal comes first: to find out where a path in READ_ONLY leads, its Store would have
+    // to be called for a write.
+    assert_eq!(text(&vfs, "/ro/out"), "rw b");
+    assert_eq!(kind(vfs.write("/ro/out", "no")), ErrorKind::Denied);
+    assert_eq!(text(&vfs, "/rw/b"), "rw b");
+    // A removal takes the symlink, not what it leads to.
+    vfs.remove_file("/rw/near", RemoveOptions::default()).unwrap();
+    assert_eq!(text(&vfs, "/rw/b"), "rw b");
+    assert_eq!(kind(vfs.read("/rw/chain")), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_link_cannot_carry_an_operation_past_a_nested_workspace() {
+    let (outer, inner) = (store_with(&[("/n/hidden", "outer")]), store_with(&[("/f", "inner")]));
+    store_link(&outer, "/shortcut", "n");
+    let vfs = door([workspace("/o", ReadWrite, &outer), workspace("/o/n", ReadOnly, &inner)]);
+    assert_eq!(kind(vfs.read("/o/shortcut/hidden")), ErrorKind::NotFound);
+    assert_eq!(text(&vfs, "/o/shortcut/f"), "inner");
+    assert_eq!(kind(vfs.write("/o/shortcut/f", "x")), ErrorKind::Denied);
+    assert_eq!(kind(vfs.rename("/o/shortcut/f", "/o/g", Overwrite::Refuse)), ErrorKind::Denied);
+}
+
+#[test]
+fn a_link_that_leads_nowhere_the_agent_may_go_says_so() {
+    let store = store_with(&[]);
+    for (at, target) in
+        [("/up", "../../etc"), ("/abs", "/etc/passwd"), ("/none", "../other/x"), ("/ctl", "a\u{7}b")]
+    {
+        store_link(&store, at, target);
+    }
+    let vfs = door([workspace("/w", ReadWrite, &store)]);
+    for at in ["/w/up", "/w/abs", "/w/none", "/w/ctl", "/w/up/deeper"] {
+        let error = vfs.read(at).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{at}");
+        assert!(error.to_string().contains("leads outside your Workspaces"), "{error}");
+        assert!(!error.to_string().contains("etc"), "{error}");
+        assert_eq!(kind(vfs.write(at, "x")), ErrorKind::Denied, "{at}");
+    }
+}
+
+#[test]
+fn circles_end() {
+    let store = store_with(&[]);
+    store_link(&store, "/a", "b");
+    store_link(&store, "/b", "a");
+    store_link(&store, "/self", "self/x");
+    let vfs = door([workspace("/", ReadWrite, &store)]);
+    for at in ["/a", "/self", "/a/x/y"] {
+        assert!(matches!(vfs.read(at), Err(Error::TooManyLinks { .. })), "{at}");
+        assert!(matches!(vfs.write(at, "x"), Err(Error::TooManyLinks { .. })), "{at}");
+        assert!(matches!(vfs.grep(&GrepQuery::new("x"), at), Err(Error::TooManyLinks { .. })), "{at}");
+    }
+}
+
+#[test]
+fn a_dangling_link_is_written_through() {
+    let (vfs, _) = open_door();
+    vfs.symlink("/l", "made/here").unwrap();
+    vfs.write("/l", "x").unwrap();
+    assert_eq!(text(&vfs, "/made/here"), "x");
+    assert_eq!(vfs.read_link("/l").unwrap(), "made/here");
+    assert_eq!(vfs.stat_link("/l").unwrap().kind, Kind::Symlink);
+    assert_eq!(vfs.stat("/l").unwrap().kind, Kind::File);
+}

@@ -1,0 +1,150 @@
+//! Changing files.
+
+use super::*;
+
+#[test]
+fn preconditions_hold_or_change_nothing() {
+    let (vfs, _) = open_door();
+    let first = vfs.write("/a", "1").unwrap();
+    assert!(first.created);
+    assert_eq!(kind(vfs.write_with("/a", "2", &WriteOptions::new().create_only())), ErrorKind::AlreadyExists);
+    let second = vfs.write("/a", "2").unwrap();
+    let old = WriteOptions::new().if_match(first.tag.unwrap());
+    assert_eq!(kind(vfs.write_with("/a", "3", &old)), ErrorKind::Conflict);
+    assert_eq!(kind(vfs.append_with("/a", "3", &old)), ErrorKind::Conflict);
+    assert_eq!(kind(vfs.edit_with("/a", "2", "3", Occurrences::One, first.tag)), ErrorKind::Conflict);
+    let stale = RemoveOptions { if_match: first.tag, ..RemoveOptions::default() };
+    assert_eq!(kind(vfs.remove_file("/a", stale)), ErrorKind::Conflict);
+    assert_eq!(kind(vfs.rename_if("/a", "/b", Overwrite::Refuse, first.tag.unwrap())), ErrorKind::Conflict);
+    assert_eq!(text(&vfs, "/a"), "2");
+    vfs.write_with("/a", "3", &WriteOptions::new().if_match(second.tag.unwrap())).unwrap();
+    assert_eq!(text(&vfs, "/a"), "3");
+}
+
+#[test]
+fn a_write_over_a_version_that_was_not_read_is_refused() {
+    let store = store_with(&[("/a", "1")]);
+    let (one, other) = (door([workspace("/", ReadWrite, &store)]), door([workspace("/", ReadWrite, &store)]));
+    one.read("/a").unwrap();
+    other.write("/a", "2").unwrap();
+    let refused = one.write("/a", "3").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert!(refused.to_string().contains("read it again"), "{refused}");
+    assert_eq!(text(&other, "/a"), "2");
+    one.read("/a").unwrap();
+    one.write("/a", "3").unwrap();
+    one.write("/a", "4").unwrap();
+    // Its own edits don't stand in its way; an edit on top of another's change does not hide that change.
+    one.edit("/a", "4", "5", Occurrences::One).unwrap();
+    one.append("/a", "!").unwrap();
+    one.write("/a", "6").unwrap();
+    other.read("/a").unwrap();
+    one.write("/a", "67").unwrap();
+    other.edit("/a", "7", "8", Occurrences::One).unwrap();
+    assert_eq!(kind(other.write("/a", "x")), ErrorKind::Conflict);
+    // What it put there by other means is its own, too.
+    one.read("/a").unwrap();
+    one.write("/b", "moved").unwrap();
+    one.rename("/b", "/a", Overwrite::Replace).unwrap();
+    one.write("/a", "over it").unwrap();
+    let file = one.open("/a", OpenOptions::write()).unwrap();
+    file.write_at(0, b"OVER").unwrap();
+    file.close().unwrap();
+    one.write("/a", "and again").unwrap();
+    let mut batch = one.batch();
+    batch.write("/a", "batch", &WriteOptions::new()).unwrap();
+    batch.apply().unwrap();
+    one.write("/a", "last").unwrap();
+    one.set_attributes("/a", Some(0o600), None).unwrap();
+    one.write("/a", "very last").unwrap();
+    // What it never read may be overwritten, and so may what is gone.
+    one.remove_file("/a", RemoveOptions::default()).unwrap();
+    other.write("/a", "again").unwrap();
+    let builder = Vfs::builder(Identity::agent("careless")).lost_updates(LostUpdates::Allow);
+    let careless = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
+    careless.read("/a").unwrap();
+    other.write("/a", "1").unwrap();
+    careless.write("/a", "2").unwrap();
+}
+
+#[test]
+fn edits_say_what_is_wrong() {
+    let (vfs, _) = open_door();
+    vfs.write("/a", "x y y").unwrap();
+    let message = |old, new| vfs.edit("/a", old, new, Occurrences::One).unwrap_err().to_string();
+    assert!(message("z", "q").contains("does not hold the text"));
+    assert!(message("y", "q").contains("2 times"));
+    assert!(message("", "q").contains("empty"));
+    assert!(message("x", "x").contains("equal"));
+    assert_eq!(vfs.edit("/a", "y", "z", Occurrences::All).unwrap().replaced, 2);
+    assert_eq!(text(&vfs, "/a"), "x z z");
+    assert_eq!(kind(vfs.edit("/none", "a", "b", Occurrences::One)), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_size_limit_is_kept_before_memory_is_taken() {
+    let store = store_with(&[("/large", "0123456789")]);
+    let limits = Limits { whole_read: 9, file_size: 4 };
+    let builder = Vfs::builder(Identity::agent("tester")).limits(limits);
+    let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
+    assert_eq!(kind(vfs.read("/large")), ErrorKind::TooLarge);
+    assert_eq!(vfs.read_range("/large", Range { offset: 8, length: u64::MAX }).unwrap().bytes, b"89");
+    assert_eq!(kind(vfs.write("/new", "12345")), ErrorKind::TooLarge);
+    assert_eq!(
+        kind(vfs.write_from("/new", &mut std::io::repeat(0), &WriteOptions::new())),
+        ErrorKind::TooLarge
+    );
+    assert_eq!(
+        kind(vfs.open("/large", OpenOptions::read_write()).unwrap().write_at(3, b"xx")),
+        ErrorKind::TooLarge
+    );
+    assert!(!vfs.exists("/new").unwrap());
+}
+
+#[test]
+fn removal_says_what_it_needs() {
+    let (vfs, _) = open_door();
+    vfs.write("/d/a", "x").unwrap();
+    let with = |recursive, force| RemoveOptions { recursive, force, if_match: None };
+    assert_eq!(kind(vfs.remove_directory("/d", with(false, false))), ErrorKind::AlreadyExists);
+    assert_eq!(kind(vfs.remove_file("/d", with(false, false))), ErrorKind::Invalid);
+    assert_eq!(kind(vfs.remove_file("/none", with(false, false))), ErrorKind::NotFound);
+    vfs.remove_file("/none", with(false, true)).unwrap();
+    vfs.remove_directory("/d", with(true, false)).unwrap();
+    assert!(!vfs.exists("/d/a").unwrap());
+}
+
+#[test]
+fn a_batch_happens_whole_or_not_at_all() {
+    let (vfs, store) = open_door();
+    let mut batch = vfs.batch();
+    batch.mkdir("/d", None).unwrap();
+    batch.write("/d/a", "1", &WriteOptions::new()).unwrap();
+    batch.symlink("/l", b"d/a").unwrap();
+    batch.write_from("/d/b", &mut &b"22"[..], &WriteOptions::new()).unwrap();
+    assert_eq!(batch.apply().unwrap().len(), 4);
+    assert_eq!(text(&vfs, "/l"), "1");
+    let mut batch = vfs.batch();
+    batch.remove_file("/d/a").unwrap();
+    batch.write("/d/b", "", &WriteOptions::new().create_only()).unwrap();
+    assert_eq!(kind(batch.apply()), ErrorKind::AlreadyExists);
+    assert_eq!(text(&vfs, "/d/a"), "1");
+    let two = door([workspace("/x", ReadWrite, &store), workspace("/y", ReadWrite, &store_with(&[]))]);
+    let mut batch = two.batch();
+    batch.write("/x/a", "", &WriteOptions::new()).unwrap();
+    assert_eq!(kind(batch.write("/y/a", "", &WriteOptions::new())), ErrorKind::Invalid);
+    assert!(vfs.batch().apply().unwrap().is_empty());
+}
+
+#[test]
+fn a_batch_resolves_symlinks_on_the_way() {
+    let (rw, ro) = (store_with(&[]), store_with(&[]));
+    store_link(&rw, "/in", "real");
+    store_link(&rw, "/out", "/ro");
+    let vfs = door([workspace("/rw", ReadWrite, &rw), workspace("/ro", ReadOnly, &ro)]);
+    let mut batch = vfs.batch();
+    batch.write("/rw/in/a", "x", &WriteOptions::new()).unwrap();
+    assert_eq!(kind(batch.write("/rw/out/a", "x", &WriteOptions::new())), ErrorKind::Denied);
+    batch.apply().unwrap();
+    assert_eq!(text(&vfs, "/rw/real/a"), "x");
+}
