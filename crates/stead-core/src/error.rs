@@ -159,7 +159,7 @@ pub enum Error {
     #[error(transparent)]
     Glob(#[from] GlobError),
     /// There is no such line.
-    #[error("`{path}` has {lines} lines; line {offset} is past its end")]
+    #[error("`{path}` has {lines} {}; line {offset} is past its end", if *lines == 1 { "line" } else { "lines" })]
     PastTheEnd {
         /// The path.
         path: VfsPath,

@@ -79,7 +79,7 @@ impl VfsPath {
             });
         }
         if text.contains('\\') {
-            return Err(PathError::Backslash(text.to_owned()));
+            return Err(PathError::Backslash(escaped(text.as_bytes()).to_string()));
         }
         VfsPath::root().climb(text)
     }
@@ -105,7 +105,7 @@ impl VfsPath {
                 "" | "." => {}
                 ".." => match canonical.rfind('/') {
                     Some(cut) => canonical.truncate(cut),
-                    None => return Err(PathError::ClimbsAboveRoot(text.to_owned())),
+                    None => return Err(PathError::ClimbsAboveRoot(escaped(text.as_bytes()).to_string())),
                 },
                 name if name.len() > MAX_COMPONENT => {
                     return Err(PathError::ComponentTooLong { length: name.len() });
@@ -277,6 +277,9 @@ mod tests {
             assert!(!error.to_string().chars().any(char::is_control));
         }
         assert!(matches!(VfsPath::parse("a\\b"), Err(PathError::Backslash(_))));
+        for text in ["a\\\u{202e}b", "../\u{202e}b"] {
+            assert!(!VfsPath::parse(text).unwrap_err().to_string().contains('\u{202e}'));
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use grep_searcher::{
 };
 
 use crate::glob::PathGlobs;
+use crate::name::escaped;
 use crate::store::{Attr, StorePath};
 
 /// The longest line of a hit that is handed out; the rest is cut.
@@ -131,6 +132,14 @@ impl GrepQuery {
 #[error("the pattern can't be used: {0}")]
 pub struct PatternError(String);
 
+impl PatternError {
+    /// What the engine says, line by line, with whatever else is in the pattern escaped.
+    fn told(message: &str) -> Self {
+        let lines: Vec<_> = message.lines().map(|line| escaped(line.as_bytes()).to_string()).collect();
+        PatternError(lines.join("\n"))
+    }
+}
+
 /// A content search, compiled: Stores run it.
 #[derive(Debug, Clone)]
 pub struct Grep {
@@ -166,7 +175,7 @@ impl Grep {
             .size_limit(16 << 20)
             .dfa_size_limit(16 << 20)
             .build(&query.pattern)
-            .map_err(|error| PatternError(error.to_string()))?;
+            .map_err(|error| PatternError::told(&error.to_string()))?;
         let lines_per_file = query.max_results.min(MAX_LINES_PER_FILE);
         Ok(Grep {
             matcher,
@@ -370,6 +379,9 @@ mod tests {
     fn a_pathological_pattern_is_refused_or_quick() {
         let query = GrepQuery::new("(((a{1000}){1000}){1000})");
         assert!(Grep::new(&query, None, PathGlobs::none()).is_err());
+        let forging = GrepQuery::new("(\u{1b}[2J");
+        let told = Grep::new(&forging, None, PathGlobs::none()).unwrap_err().to_string();
+        assert!(!told.contains('\u{1b}') && told.contains("unclosed"), "{told}");
         let slow_elsewhere = grep(|query| query.pattern = "(a*)*b".into());
         assert_eq!(slow_elsewhere.searcher().search("a".repeat(100_000).as_bytes()), None);
     }
