@@ -9,6 +9,9 @@ use crate::Result;
 use crate::host::{cargo, show};
 use crate::{boundary, needs};
 
+/// The examples that the README and the guides show: they have to run, too.
+const EXAMPLES: [(&str, &str); 1] = [("stead", "first")];
+
 /// How often loops repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
@@ -31,7 +34,12 @@ pub(crate) fn run(length: Length) -> Result {
         show(&mut command)
     };
     let loops = loops(&boundary::metadata()?);
-    let mut outcomes = vec![test(&["--workspace", "--no-fail-fast"])];
+    let mut outcomes = Vec::new();
+    for (package, example) in EXAMPLES {
+        println!("The example {example}:");
+        outcomes.push(show(cargo().args(["run", "--quiet", "--package", package, "--example", example])));
+    }
+    outcomes.push(test(&["--workspace", "--no-fail-fast"]));
     for (package, target) in &loops {
         outcomes.push(test(&["--release", "--package", package, "--test", target]));
     }
