@@ -64,7 +64,7 @@ mod tests {
 
         let inside = |place: &str, from: &str| on_host.is_inside(&host.path().join(place), &path(from));
         assert!(inside("code/app/out", "/desk/project"));
-        assert!(inside("alias/app/out/deeper", "/work"));
+        assert!(inside("alias/app/out/deeper", "/desk"));
         assert!(inside("code/app/src/out", "/desk/project/src"));
         assert!(!inside("code/app/out", "/desk/project/src"));
         assert!(!inside("code/out", "/desk/project"));

@@ -38,7 +38,7 @@ impl Stripe {
 #[derive(Debug)]
 pub(super) struct Locks {
     dir: OwnedFd,
-    stripes: Vec<Mutex<Option<File>>>,
+    stripes: Vec<Mutex<Option<Pair>>>,
     inside: RwLock<()>,
     crowd: Mutex<Crowd>,
     empty: Condvar,
@@ -46,6 +46,14 @@ pub(super) struct Locks {
     tree: File,
     working: Mutex<usize>,
     free: Condvar,
+}
+
+/// The two files of a stripe. Whoever waits for the name holds `next`, so that the process which gives the name back
+/// can't take it again before the one that waited.
+#[derive(Debug)]
+struct Pair {
+    next: File,
+    name: File,
 }
 
 /// This process's threads that hold the tree shared.
@@ -96,9 +104,15 @@ impl Locks {
     fn stripe(&self, Stripe(index): Stripe) -> Host<HeldStripe<'_>> {
         let mut slot = self.stripes[index].lock();
         if slot.is_none() {
-            *slot = Some(host::open_or_create(self.dir.as_fd(), &format!("{index:02}"))?);
+            let open = |name: &str| host::open_or_create(self.dir.as_fd(), name);
+            *slot =
+                Some(Pair { next: open(&format!("{index:02}-next"))?, name: open(&format!("{index:02}"))? });
         }
-        host::lock(slot.as_ref().expect("opened above"), Lock::Exclusive)?;
+        let Pair { next, name } = slot.as_ref().expect("opened above");
+        host::lock(next, Lock::Exclusive)?;
+        let taken = host::lock(name, Lock::Exclusive);
+        host::lock(next, Lock::Free)?;
+        taken?;
         Ok(HeldStripe(Some(slot)))
     }
 
@@ -153,14 +167,14 @@ pub(super) struct Held<'a> {
 }
 
 #[derive(Debug)]
-struct HeldStripe<'a>(Option<MutexGuard<'a, Option<File>>>);
+struct HeldStripe<'a>(Option<MutexGuard<'a, Option<Pair>>>);
 
 impl Drop for HeldStripe<'_> {
     fn drop(&mut self) {
         let Some(slot) = self.0.take() else { return };
-        if let Some(file) = &*slot {
+        if let Some(pair) = &*slot {
             // Closing the file would free it, too; there is nothing to do about a failure.
-            let _ = host::lock(file, Lock::Free);
+            let _ = host::lock(&pair.name, Lock::Free);
         }
         MutexGuard::unlock_fair(slot);
     }

@@ -7,8 +7,8 @@ use parking_lot::RwLock;
 
 use super::batch::Paths;
 
-/// When so many are remembered, it starts anew: about a megabyte for paths of usual length.
-const MOST: usize = 8_192;
+/// When so many are remembered, it starts anew: about four megabytes for paths of usual length.
+const MOST: usize = 32_768;
 
 /// The directories of one volume by path.
 #[derive(Debug, Default)]
