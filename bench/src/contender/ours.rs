@@ -55,7 +55,7 @@ impl Ours {
         let at = SystemClock.now();
         let identity = self.identity.clone();
         let operation = Operation { id: OperationId::fresh(at), identity, tool: "bench".into(), at };
-        self.store.apply(Change { operation, steps })?;
+        self.store.apply(Change::new(operation, steps))?;
         Ok(())
     }
 

@@ -284,6 +284,7 @@ fn about(path: &VfsPath, cause: &StoreError) -> String {
             format!("the host does not let Stead reach `{path}`; its owner has to allow it")
         }
         StoreError::NoSpace => format!("`{path}` was not written: no space is left where it is stored"),
+        StoreError::OverQuota { .. } => format!("`{path}` was not written: {cause}"),
         StoreError::Corrupt(what) => {
             format!("what is stored for `{path}` is damaged: {what}; run `stead verify`")
         }

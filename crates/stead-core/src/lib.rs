@@ -4,6 +4,7 @@
 //! surface goes through [`Vfs`], which resolves the path, routes it to a Workspace, asks the scope, and only then
 //! calls the Store behind it. Nothing in this crate knows a disk, a database, a network or a process.
 
+pub mod audit;
 pub mod clock;
 pub mod edit;
 mod error;
@@ -21,6 +22,7 @@ pub mod testkit;
 pub mod vfs;
 pub mod workspace;
 
+pub use audit::{AuditLog, AuditOutcome, AuditRecord, LogId};
 pub use clock::{Clock, FixedClock, SystemClock, Timestamp};
 pub use edit::{Edit, EditError, Occurrences};
 pub use error::{Error, ErrorKind, Result};

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use stead_core::store::Version;
+use stead_core::store::{Change, QuotaLimits, QuotaRoot, StorePath, Usage, Version};
 use stead_core::testkit::{Snapshot, model_run, snapshot_of};
-use stead_core::{Store, store_suite};
+use stead_core::{Identity, Operation, OperationId, Store, Timestamp, store_suite};
 use stead_stores::{
     Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, VirtualStore,
 };
@@ -35,6 +35,22 @@ store_suite!(memory, || Arc::new(MemoryStore::new()));
 store_suite!(on_sqlite, virtual_store);
 store_suite!(on_disk, physical_store);
 
+/// Has everything counted from now on, so that `verify` can compare.
+fn count(store: &dyn Store) {
+    let operation = Operation {
+        id: OperationId::fresh(Timestamp(0)),
+        identity: Arc::new(Identity::agent("suite")),
+        tool: "count".into(),
+        at: Timestamp(0),
+    };
+    let all = QuotaRoot {
+        at: StorePath::here(),
+        limits: QuotaLimits { bytes: Some(1 << 40), ..QuotaLimits::default() },
+        elsewhere: Usage::default(),
+    };
+    store.apply(Change { quotas: vec![all], ..Change::new(operation, Vec::new()) }).unwrap();
+}
+
 /// How many runs there are, and how many steps each has.
 fn effort() -> (u64, usize) {
     if std::env::var_os("STEAD_TEST_LONG").is_some() { (40, 3_000) } else { (3, 400) }
@@ -62,6 +78,7 @@ fn sqlite_agrees_with_the_model_and_every_earlier_version_reads_as_it_was() {
     let (runs, steps) = effort();
     for seed in 100..100 + runs {
         let (store, _directory) = virtual_store();
+        count(&*store);
         let mut earlier: Vec<(Version, Snapshot)> = Vec::new();
         model_run(Arc::clone(&store) as Arc<dyn Store>, seed, steps, |now| {
             earlier.push((store.version().unwrap(), now.clone()));
@@ -69,6 +86,7 @@ fn sqlite_agrees_with_the_model_and_every_earlier_version_reads_as_it_was() {
             let (version, then) = &earlier[earlier.len() * 7 % 11 % earlier.len()];
             assert_eq!(snapshot_of(&store.at(*version)), *then, "version {version} of the run {seed}");
         });
+        assert_eq!(store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
         for (version, then) in &earlier {
             assert_eq!(snapshot_of(&store.at(*version)), *then, "version {version} of the run {seed}");
         }

@@ -29,7 +29,7 @@ fn apply(store: &dyn Store, steps: Vec<Step>) -> StoreResult<Applied> {
     let at = SystemClock.now();
     let identity = Arc::new(Identity::agent("coder").with_thread("t1"));
     let operation = Operation { id: OperationId::fresh(at), identity, tool: Cow::Borrowed("test"), at };
-    store.apply(Change { operation, steps })
+    store.apply(Change::new(operation, steps))
 }
 
 fn one(store: &dyn Store, step: Step) -> Outcome {

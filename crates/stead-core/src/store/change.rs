@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::audit::AuditRecord;
 use crate::clock::Timestamp;
 use crate::edit::Edit;
 use crate::glob::PathGlobs;
 use crate::identity::Operation;
-use crate::store::{Attr, Kind, Place, Sealed, Side, Version, VersionTag};
+use crate::store::{Attr, Kind, Past, Place, QuotaRoot, Sealed, Side, Version, VersionTag};
 
 /// Steps that happen together.
 #[derive(Debug)]
@@ -16,6 +17,24 @@ pub struct Change {
     pub operation: Operation,
     /// What to do, in order. Each step sees what the ones before it did.
     pub steps: Vec<Step>,
+    /// What it counts against. Over one of them, nothing happens.
+    pub quotas: Vec<QuotaRoot>,
+    /// What is written down along with it. Where that can't be done, nothing happens.
+    pub records: Vec<Record>,
+}
+
+impl Change {
+    /// A change that counts against nothing and leaves no record beside its own.
+    pub fn new(operation: Operation, steps: Vec<Step>) -> Self {
+        Change { operation, steps, quotas: Vec::new(), records: Vec::new() }
+    }
+}
+
+/// What is written down along with a change.
+#[derive(Debug, Clone)]
+pub enum Record {
+    /// A line of the audit. The Store adds the version that the change makes, and how long it took.
+    Audit(Box<AuditRecord>),
 }
 
 /// One step of a change.
@@ -256,6 +275,8 @@ pub enum Content {
     Bytes(Vec<u8>),
     /// A draft that this Store made and that is complete.
     Sealed(Sealed),
+    /// What this Store has kept.
+    Past(Past),
 }
 
 impl Content {
@@ -264,6 +285,7 @@ impl Content {
         match self {
             Content::Bytes(bytes) => bytes.len() as u64,
             Content::Sealed(sealed) => sealed.size(),
+            Content::Past(past) => past.size(),
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::error::ErrorKind;
+use crate::store::QuotaOn;
 
 /// A Store's result.
 pub type StoreResult<T> = Result<T, StoreError>;
@@ -59,6 +60,21 @@ pub enum StoreError {
         /// The limit.
         limit: u64,
     },
+    /// A quota does not allow it.
+    #[error(
+        "it would take {wanted} {on}, and {allowed} are allowed{}. Remove something, or ask for more",
+        in_use(*used)
+    )]
+    OverQuota {
+        /// What there would be too much of.
+        on: QuotaOn,
+        /// How much is in use.
+        used: u64,
+        /// How much would be.
+        wanted: u64,
+        /// How much may be.
+        allowed: u64,
+    },
     /// The Store can't hold that name.
     #[error("this Store can't hold such a name: {0}")]
     Name(&'static str),
@@ -111,11 +127,15 @@ impl StoreError {
             StoreError::Special(_) | StoreError::Unsupported(_) => ErrorKind::Unsupported,
             StoreError::Spared { .. } | StoreError::HostDenied => ErrorKind::Denied,
             StoreError::TooLarge { .. } => ErrorKind::TooLarge,
-            StoreError::NoSpace => ErrorKind::Quota,
+            StoreError::NoSpace | StoreError::OverQuota { .. } => ErrorKind::Quota,
             StoreError::Unavailable { .. } => ErrorKind::Unavailable,
             StoreError::Corrupt(_) => ErrorKind::Corrupt,
         }
     }
+}
+
+fn in_use(used: u64) -> String {
+    if used == 0 { String::new() } else { format!("; {used} are in use") }
 }
 
 /// Where a Store met a symlink.

@@ -8,20 +8,27 @@ mod attr;
 mod change;
 mod draft;
 mod error;
+mod history;
 mod place;
+mod quota;
 
 pub use attr::{Attr, Entry, Found, Kind, Listing, NodeId, Page, Special, Version, VersionTag, Whole};
 pub use change::{
-    Applied, Change, Content, Expect, Keep, Missing, Outcome, Parents, Put, Replace, Spare, Step, Subtree,
+    Applied, Change, Content, Expect, Keep, Missing, Outcome, Parents, Put, Record, Replace, Spare, Step,
+    Subtree,
 };
 pub use draft::{Draft, DraftOf, OpenContent, Sealed};
 pub use error::{LinkHit, Side, StoreError, StoreResult};
+pub use history::{Deed, DeedQuery, Deeds, Line, Now, Past, PastIdentity, State};
 pub use place::{Place, StorePath};
+pub use quota::{QuotaLimits, QuotaOn, QuotaRoot, Usage};
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::audit::LogId;
+use crate::clock::Timestamp;
 use crate::search::{FileHits, Grep, Walk};
 
 /// A place that holds files.
@@ -95,6 +102,49 @@ pub trait Store: Debug + Send + Sync {
         Err(StoreError::Unsupported("this Store keeps no history"))
     }
 
+    /// The newest version: what the Store holds now.
+    fn version(&self) -> StoreResult<Version> {
+        Err(StoreError::Unsupported("this Store keeps no history"))
+    }
+
+    /// The version that was the newest at that time.
+    fn version_at(&self, _time: Timestamp) -> StoreResult<Version> {
+        Err(StoreError::Unsupported("this Store keeps no history"))
+    }
+
+    /// What has been done to this Store, newest first, with what was there before and after.
+    fn deeds(&self, _query: &DeedQuery) -> StoreResult<Deeds> {
+        Err(StoreError::Unsupported("this Store keeps no history"))
+    }
+
+    /// Opens content that [`Store::deeds`] told of.
+    fn open_past(&self, _past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+        Err(StoreError::Unsupported("this Store keeps no history"))
+    }
+
+    /// How much lies below a directory; 0 where nothing is there.
+    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        let mut usage = Usage::default();
+        let count = &mut |found: Found| {
+            if found.attr.kind != Kind::Directory {
+                usage.files += 1;
+            }
+            if found.attr.kind == Kind::File {
+                usage.bytes += found.attr.size;
+            }
+            ControlFlow::Continue(())
+        };
+        match self.walk(&Place::path(at.clone()), &Walk::default(), count) {
+            Err(StoreError::NotFound) => Ok(Usage::default()),
+            walked => walked.map(|()| usage),
+        }
+    }
+
+    /// Ends the Store: removes all that Stead keeps for it. Files that are the host's own stay.
+    fn destroy(&self) -> StoreResult<()> {
+        Err(StoreError::Unsupported("this Store can't be destroyed"))
+    }
+
     /// Says that the caller holds no [`NodeId`] of this node any more. A Store that remembers nodes may forget it.
     fn forget(&self, _node: NodeId) {}
 
@@ -111,6 +161,8 @@ pub struct About {
     pub history: bool,
     /// Whether [`Store::changes_since`] answers.
     pub feed: bool,
+    /// The log that it writes the records of its changes into; a change with a record is refused where there is none.
+    pub records: Option<LogId>,
 }
 
 /// A stretch of a Store's changes.

@@ -4,10 +4,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::clock::Timestamp;
 use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
-    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, NodeId, OpenContent, Page, Place,
-    Sealed, Store, StoreError, StoreResult, Verified, Version, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, NodeId,
+    OpenContent, Page, Past, Place, Sealed, Store, StoreError, StorePath, StoreResult, Usage, Verified,
+    Version, Whole,
 };
 
 /// What goes wrong. Calls are counted from 1, those of drafts and open contents included.
@@ -133,6 +135,30 @@ impl Store for Faulty {
 
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
         self.line.call(|| self.store.changes_since(cursor, limit))
+    }
+
+    fn version(&self) -> StoreResult<Version> {
+        self.line.call(|| self.store.version())
+    }
+
+    fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+        self.line.call(|| self.store.version_at(time))
+    }
+
+    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+        self.line.call(|| self.store.deeds(query))
+    }
+
+    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+        self.line.call(|| self.store.open_past(past))
+    }
+
+    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        self.line.call(|| self.store.usage(at))
+    }
+
+    fn destroy(&self) -> StoreResult<()> {
+        self.line.call(|| self.store.destroy())
     }
 
     fn forget(&self, node: NodeId) {

@@ -10,8 +10,9 @@ use super::model::{Body, Bytes, Tree};
 use crate::name::Name;
 use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
-    About, Applied, Attr, Change, Changed, Draft, DraftOf, Entry, Feed, Found, Listing, OpenContent, Page,
-    Place, Sealed, Store, StoreError, StorePath, StoreResult, Verified, Version, Whole,
+    About, Applied, Attr, Change, Changed, Draft, DraftOf, Entry, Feed, Found, Kind, Listing, OpenContent,
+    Page, Place, QuotaRoot, Sealed, Store, StoreError, StorePath, StoreResult, Usage, Verified, Version,
+    Whole,
 };
 
 /// A Store for tests: every rule of the port, with nothing behind it.
@@ -50,7 +51,7 @@ impl Default for ModelStore {
 
 impl Store for ModelStore {
     fn about(&self) -> About {
-        About { kind: "model", history: false, feed: true }
+        About { kind: "model", history: false, feed: true, records: None }
     }
 
     fn stat(&self, at: &Place) -> StoreResult<Attr> {
@@ -153,8 +154,18 @@ impl Store for ModelStore {
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         let mut state = self.state.lock();
+        if !change.records.is_empty() {
+            return Err(StoreError::Unsupported("this Store writes nothing down"));
+        }
         let version = Version(state.version.0 + 1);
+        let before = (!change.quotas.is_empty()).then(|| state.tree.clone());
         let done = state.tree.apply(change.steps, change.operation.at, version)?;
+        if let Some(before) = before
+            && let Err(over) = judge(&change.quotas, &before, &state.tree)
+        {
+            state.tree = before;
+            return Err(over);
+        }
         if !done.changes.is_empty() {
             state.version = version;
             state.changes.extend(done.changes);
@@ -179,6 +190,26 @@ impl Store for ModelStore {
         progress(entries);
         Ok(Verified { entries, problems: tree.problems(), ..Verified::default() })
     }
+}
+
+/// Judges a change by what lies below each quota root before and after it.
+fn judge(quotas: &[QuotaRoot], before: &Tree, after: &Tree) -> StoreResult<()> {
+    for quota in quotas {
+        let files = |tree: &Tree| match tree.directory(&Place::path(quota.at.clone())) {
+            Ok((top, _)) => tree.below(top).into_iter().map(|(path, id)| (path, tree.attr(id))).collect(),
+            Err(_) => Vec::new(),
+        };
+        let usage = |files: &[(StorePath, Attr)]| Usage {
+            bytes: files.iter().filter(|(_, attr)| attr.kind == Kind::File).map(|(_, attr)| attr.size).sum(),
+            files: files.iter().filter(|(_, attr)| attr.kind != Kind::Directory).count() as u64,
+        };
+        let (before, after) = (files(before), files(after));
+        quota.check(usage(&before), usage(&after))?;
+        for file in after.iter().filter(|file| file.1.kind == Kind::File && !before.contains(file)) {
+            quota.limits.check_file(file.1.size)?;
+        }
+    }
+    Ok(())
 }
 
 fn is_left_out(path: &StorePath, skip: &[StorePath]) -> bool {

@@ -1,11 +1,13 @@
 //! A Store that must not be called: a refusal has to happen before it.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use crate::clock::Timestamp;
 use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
-    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page, Place, Store,
-    StoreResult, Verified, Version, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page,
+    Past, Place, Store, StorePath, StoreResult, Usage, Verified, Version, Whole,
 };
 
 /// Panics whatever is asked of it.
@@ -45,6 +47,27 @@ impl Store for Untouchable {
     }
     fn changes_since(&self, _: Option<Version>, _: usize) -> StoreResult<Feed> {
         panic!("the Store was touched: changes_since")
+    }
+    fn as_of(&self, _: Version) -> StoreResult<Arc<dyn Store>> {
+        panic!("the Store was touched: as_of")
+    }
+    fn version(&self) -> StoreResult<Version> {
+        panic!("the Store was touched: version")
+    }
+    fn version_at(&self, _: Timestamp) -> StoreResult<Version> {
+        panic!("the Store was touched: version_at")
+    }
+    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+        panic!("the Store was touched: deeds {query:?}")
+    }
+    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+        panic!("the Store was touched: open_past {past:?}")
+    }
+    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        panic!("the Store was touched: usage {at}")
+    }
+    fn destroy(&self) -> StoreResult<()> {
+        panic!("the Store was touched: destroy")
     }
     fn verify(&self, _: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
         panic!("the Store was touched: verify")

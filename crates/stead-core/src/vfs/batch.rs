@@ -133,7 +133,7 @@ impl<'a> Batch<'a> {
         let operation = self.vfs.act("batch");
         let id = operation.id;
         let first = self.paths[0].clone();
-        let applied = store.apply(Change { operation, steps: self.steps }).map_err(|cause| {
+        let applied = store.apply(Change::new(operation, self.steps)).map_err(|cause| {
             // A Store tells the step only of a symlink; other failures are about the batch.
             let path = match &cause {
                 StoreError::Link(hit) => self.paths.get(hit.step).cloned().unwrap_or(first),

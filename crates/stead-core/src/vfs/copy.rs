@@ -188,7 +188,7 @@ impl Vfs {
         }
         let operation = self.act("copy");
         let id = operation.id;
-        let applied = from.store().apply(Change { operation, steps }).map_err(|cause| {
+        let applied = from.store().apply(Change::new(operation, steps)).map_err(|cause| {
             let about_target =
                 matches!(cause, StoreError::AlreadyExists | StoreError::NotEmpty | StoreError::Name(_))
                     || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
@@ -233,7 +233,7 @@ impl Vfs {
         let Load { steps, taken, .. } = load;
         let operation = self.act("copy");
         let id = operation.id;
-        let applied = to.store().apply(Change { operation, steps }).map_err(|cause| to.failed(cause))?;
+        let applied = to.store().apply(Change::new(operation, steps)).map_err(|cause| to.failed(cause))?;
         if act == Act::Move {
             let arrived = taken.iter().all(|taken| taken.arrived(to));
             let garbled = || Err(Error::Garbled { path: to.path.clone() });
@@ -277,7 +277,7 @@ impl Vfs {
         }
         // Deepest first: a directory comes before its entries in what was taken.
         let steps = taken.iter().rev().map(remove).collect();
-        let removed = from.store().apply(Change { operation: self.act("move"), steps });
+        let removed = from.store().apply(Change::new(self.act("move"), steps));
         match removed {
             Ok(_) => Ok(()),
             Err(StoreError::NotEmpty | StoreError::NotFound) => Err(from.failed(StoreError::Conflict)),

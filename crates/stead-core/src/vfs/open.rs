@@ -256,7 +256,7 @@ impl OpenFile {
             let content = Content::Sealed(draft.seal()?);
             let step = Step::Write { at: at.clone(), content, put: self.put.clone() };
             let operation = self.vfs.act("open");
-            self.node.store.apply(Change { operation, steps: vec![step] })?;
+            self.node.store.apply(Change::new(operation, vec![step]))?;
             state.content = self.node.store.open(&at)?;
             self.vfs.shared.seen.forget(&self.path);
             Ok(())

@@ -410,7 +410,7 @@ impl Vfs {
     ) -> Result<(Outcome, Written), StoreError> {
         let operation = self.act(call);
         let id = operation.id;
-        let applied = spot.store().apply(Change { operation, steps: vec![step] })?;
+        let applied = spot.store().apply(Change::new(operation, vec![step]))?;
         let outcome = applied.outcomes.first().copied().unwrap_or_default();
         Ok((outcome, written(spot.shown.clone(), &outcome, &applied, id)))
     }

@@ -15,6 +15,7 @@ use super::PhysicalStore;
 use super::host::{self, At, Errno, Host, Stat, refused};
 use super::journal::Journal;
 use super::lock::{Alone, Held};
+use super::quota::Counted;
 use super::root::Dir;
 use super::spot::Spot;
 use super::undo::{Moment, Site, Undo, undo};
@@ -57,11 +58,15 @@ enum Move {
 impl PhysicalStore {
     pub(super) fn carry_out(&self, change: Change) -> StoreResult<Applied> {
         let shop = self.workshop()?;
+        if !change.records.is_empty() {
+            return Err(StoreError::Unsupported("this Store writes no records along with its changes"));
+        }
         let _room = shop.locks.enter();
         let mut act = Act::new(self, shop);
-        if change.steps.len() > 1 {
+        if change.steps.len() > 1 || !change.quotas.is_empty() {
             act.becomes_several()?;
         }
+        let counted = Counted::before(self, &change.quotas)?;
         let mut outcomes = Vec::with_capacity(change.steps.len());
         for (index, step) in change.steps.into_iter().enumerate() {
             match act.step(step) {
@@ -71,6 +76,9 @@ impl PhysicalStore {
                 }
                 Err(error) => return Err(act.roll_back(error)),
             }
+        }
+        if let Err(over) = counted.judge(self) {
+            return Err(act.roll_back(over));
         }
         act.finish()?;
         Ok(Applied { version: None, outcomes })

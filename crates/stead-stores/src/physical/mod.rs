@@ -31,6 +31,7 @@ mod options;
 mod patch;
 #[cfg(target_os = "linux")]
 mod put;
+mod quota;
 #[cfg(target_os = "linux")]
 mod read;
 #[cfg(target_os = "linux")]

@@ -32,6 +32,7 @@ impl Act<'_> {
         let there = if little { None } else { self.file_at(&spot, put.expect)? };
         let mut temp = match content {
             Content::Bytes(bytes) => self.written(&bytes)?,
+            Content::Past(_) => return Err(kept_nothing()),
             Content::Sealed(sealed) => match drafted(sealed)? {
                 Drafted::Whole(temp) => temp,
                 Drafted::Changes(draft) => {
@@ -78,6 +79,7 @@ impl Act<'_> {
     pub(super) fn append(&mut self, at: &Place, content: Content, put: &Put) -> StoreResult<Outcome> {
         let content = match content {
             Content::Bytes(bytes) => Appended::Bytes(bytes),
+            Content::Past(_) => return Err(kept_nothing()),
             Content::Sealed(sealed) => Appended::File(match drafted(sealed)? {
                 Drafted::Whole(temp) => temp,
                 Drafted::Changes(draft) => draft.whole()?,
@@ -361,6 +363,10 @@ impl Appended {
         act.sync_new(&temp.file)?;
         Ok(temp)
     }
+}
+
+fn kept_nothing() -> StoreError {
+    StoreError::Unsupported("a Physical Store keeps nothing yet")
 }
 
 fn drafted(sealed: stead_core::store::Sealed) -> StoreResult<Drafted> {

@@ -89,7 +89,7 @@ fn resolved_as_far_as_it_goes(path: &Path) -> PathBuf {
 
 impl Store for PhysicalStore {
     fn about(&self) -> About {
-        About { kind: "physical", history: false, feed: false }
+        About { kind: "physical", history: false, feed: false, records: None }
     }
 
     fn stat(&self, at: &Place) -> StoreResult<Attr> {

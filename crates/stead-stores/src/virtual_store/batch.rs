@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use stead_core::{StoreError, StoreResult};
+use stead_core::{AuditRecord, StoreError, StoreResult};
 
 use super::database::{Shared, Volume};
 use super::fault::{Fault, Result};
@@ -83,6 +83,11 @@ impl Writing<'_> {
         self.learned.clear();
         self.conn.prepare_cached("UPDATE meta SET value = value + 1 WHERE id = ?1")?.execute([DIR_EPOCH])?;
         Ok(())
+    }
+
+    /// Writes down a line of the audit along with what the job changes.
+    pub(super) fn record(&mut self, _record: AuditRecord) -> Result<()> {
+        Err(StoreError::Unsupported("no audit is kept in this database").into())
     }
 
     /// Hands over directories that a job came by, for everyone to know once the transaction has committed.

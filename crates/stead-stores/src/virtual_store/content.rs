@@ -6,6 +6,8 @@ use blake3::Hash;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use stead_core::StoreError;
+
 use super::draft::Pins;
 use super::fault::{Result, corrupt};
 
@@ -37,6 +39,11 @@ pub(super) enum Prepared {
         /// What keeps those that were staged from being cleared away.
         _pins: Option<Pins>,
     },
+    /// Content that the database has had for long; `None` for no bytes.
+    Known {
+        id: Option<i64>,
+        size: i64,
+    },
 }
 
 impl Prepared {
@@ -59,7 +66,7 @@ impl Prepared {
         match self {
             Prepared::Empty => 0,
             Prepared::Plain { bytes, .. } => bytes.len() as i64,
-            Prepared::Listed { size, .. } => *size,
+            Prepared::Listed { size, .. } | Prepared::Known { size, .. } => *size,
         }
     }
 
@@ -71,6 +78,8 @@ impl Prepared {
             // One chunk is a plain content.
             Prepared::Listed { chunks, .. } if chunks.len() == 1 => Ok(Some(chunks[0].id)),
             Prepared::Listed { chunks, size, .. } => put_list(conn, chunks, *size).map(Some),
+            Prepared::Known { id: None, .. } => Ok(None),
+            Prepared::Known { id: Some(id), .. } => reuse(conn, *id).map(Some),
         }
     }
 }
@@ -116,6 +125,16 @@ pub(super) fn list_hash(hashes: impl Iterator<Item = Hash>) -> Hash {
 pub(super) fn key(hash: Hash) -> i64 {
     let (start, _) = hash.as_bytes().split_first_chunk().expect("a hash has 32 bytes");
     i64::from_be_bytes(*start)
+}
+
+/// Uses content again that may have been about to be cleared away; it is gone where it was.
+fn reuse(conn: &Connection, id: i64) -> Result<i64> {
+    let reused =
+        conn.prepare_cached("UPDATE content SET condemned_at = NULL WHERE id = ?1")?.execute([id])?;
+    if reused == 0 {
+        return Err(StoreError::NotFound.into());
+    }
+    Ok(id)
 }
 
 /// The content with that hash. One that was about to be cleared away is kept.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{OptionalExtension, params};
 use stead_core::store::{Verified, Version};
-use stead_core::{Clock, StoreError, StoreResult, SystemClock};
+use stead_core::{Clock, LogId, StoreError, StoreResult, SystemClock};
 
 use super::VirtualStore;
 use super::batch::{Writer, Writing, commit};
@@ -125,7 +125,7 @@ impl Database {
         let id = volume.id;
         self.0.volumes.lock().retain(|_, known| known.id != id);
         self.0.write(Weight::Change, move |writing| {
-            for table in ["entry", "entry_history", "change"] {
+            for table in ["entry", "entry_history", "change", "quota"] {
                 writing.conn.execute(&format!("DELETE FROM {table} WHERE vol = ?1"), [id])?;
             }
             writing.conn.execute("DELETE FROM volume WHERE id = ?1", [id])?;
@@ -199,6 +199,11 @@ impl Shared {
             Some(readers) => readers.take(),
             None => Ok(Reader::Only(MutexGuard::map(self.writer.lock(), |writer| &mut writer.conn))),
         }
+    }
+
+    /// The log that records of changes go to.
+    pub(super) fn log(&self) -> Option<LogId> {
+        None
     }
 
     /// Whether there is no file: then only one caller at a time can read.

@@ -19,7 +19,8 @@ pub(super) fn code(what: ChangeKind) -> i64 {
     }
 }
 
-fn kind(code: i64) -> Result<ChangeKind> {
+/// What a code of the log means.
+pub(super) fn kind(code: i64) -> Result<ChangeKind> {
     Ok(match code {
         1 => ChangeKind::Created,
         2 => ChangeKind::Written,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
-    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page, Place, Verified,
-    Version, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page,
+    Past, Place, StorePath, Usage, Verified, Version, Whole,
 };
-use stead_core::{Store, StoreResult};
+use stead_core::{Store, StoreResult, Timestamp};
 
 use super::{Database, VirtualStore};
 
@@ -94,6 +94,30 @@ impl Store for MemoryStore {
 
     fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
         (**self).as_of(version)
+    }
+
+    fn version(&self) -> StoreResult<Version> {
+        self.0.version()
+    }
+
+    fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+        self.0.version_at(time)
+    }
+
+    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+        self.0.deeds(query)
+    }
+
+    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+        self.0.open_past(past)
+    }
+
+    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        self.0.usage(at)
+    }
+
+    fn destroy(&self) -> StoreResult<()> {
+        self.0.destroy()
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {

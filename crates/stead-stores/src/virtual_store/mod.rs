@@ -18,6 +18,7 @@ mod draft;
 mod fault;
 mod feed;
 mod grep;
+mod history;
 mod memory;
 mod open;
 mod queue;
@@ -34,10 +35,10 @@ use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
-    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page, Place, Verified,
-    Version, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page,
+    Past, Place, StorePath, Usage, Verified, Version, Whole,
 };
-use stead_core::{Store, StoreError, StoreResult};
+use stead_core::{Store, StoreError, StoreResult, Timestamp};
 
 pub use database::{Database, DatabaseOptions};
 pub use memory::MemoryStore;
@@ -66,18 +67,6 @@ impl VirtualStore {
         VirtualStore { as_of: Some(version.0), dirs: Arc::default(), ..self.clone() }
     }
 
-    /// The newest version of the database: what this volume and every other one holds now.
-    pub fn version(&self) -> StoreResult<Version> {
-        self.database.version()
-    }
-
-    /// Removes the volume with all that it holds and ever held, and nothing else. Its namespace is free again.
-    ///
-    /// Whoever still has it open finds nothing there.
-    pub fn destroy(self) -> StoreResult<()> {
-        self.database.destroy(&self.volume)
-    }
-
     fn shared(&self) -> &Arc<Shared> {
         &self.database.0
     }
@@ -86,7 +75,7 @@ impl VirtualStore {
 impl Store for VirtualStore {
     fn about(&self) -> About {
         let kind = if self.shared().is_in_memory() { "memory" } else { "virtual" };
-        About { kind, history: true, feed: true }
+        About { kind, history: true, feed: true, records: self.shared().log() }
     }
 
     fn stat(&self, at: &Place) -> StoreResult<Attr> {
@@ -146,6 +135,35 @@ impl Store for VirtualStore {
             return Err(StoreError::NotFound);
         }
         Ok(Arc::new(self.at(version)))
+    }
+
+    /// The newest version of the database: what this volume and every other one holds now.
+    fn version(&self) -> StoreResult<Version> {
+        self.database.version()
+    }
+
+    fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+        Ok(self.version_before(time)?)
+    }
+
+    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+        Ok(self.deeds_of(query)?)
+    }
+
+    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+        self.open_kept(past)
+    }
+
+    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        Ok(self.usage_at(at)?)
+    }
+
+    /// Removes the volume with all that it holds and ever held, and nothing else. Its namespace is free again.
+    ///
+    /// Whoever still has it open finds nothing there.
+    fn destroy(&self) -> StoreResult<()> {
+        self.changeable()?;
+        self.database.destroy(&self.volume)
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stead_core::StoreResult;
-use stead_core::store::{Attr, OpenContent, Place};
+use stead_core::store::{Attr, Kind, NodeId, OpenContent, Place, VersionTag};
+use stead_core::{StoreResult, Timestamp};
 
 use super::VirtualStore;
 use super::content::{self, CHUNK};
 use super::database::Shared;
 use super::fault::{Result, corrupt};
+use super::row::FILE_MODE;
 
 /// A file's content by chunk.
 pub(super) struct OpenFile {
@@ -32,6 +33,24 @@ impl VirtualStore {
                 last: Mutex::new(None),
             })
         })
+    }
+}
+
+impl VirtualStore {
+    /// Content that no entry need hold any more.
+    pub(super) fn open_content(&self, content: Option<i64>, size: i64) -> Result<OpenFile> {
+        let chunks = content::chunk_ids(&*self.shared().reader()?, content, size)?;
+        let attr = Attr {
+            node: NodeId(0),
+            kind: Kind::File,
+            size: size.cast_unsigned(),
+            mode: FILE_MODE,
+            created: None,
+            modified: Timestamp(0),
+            changed: Timestamp(0),
+            tag: VersionTag(0),
+        };
+        Ok(OpenFile { shared: Arc::clone(self.shared()), attr, chunks, last: Mutex::new(None) })
     }
 }
 

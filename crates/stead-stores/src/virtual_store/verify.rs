@@ -16,7 +16,7 @@ const MOST_PROBLEMS: usize = 100;
 const ROWS_PER_WORD: u64 = 1_024;
 
 /// Rules that no row may break: a query for those that do, and what is wrong with them.
-const RULES: [(&str, &str); 10] = [
+const RULES: [(&str, &str); 11] = [
     (
         "SELECT e.node FROM entry e WHERE e.parent <> 0
            AND NOT EXISTS (SELECT 1 FROM entry p WHERE p.node = e.parent AND p.vol = e.vol AND p.kind = 2)",
@@ -60,6 +60,16 @@ const RULES: [(&str, &str); 10] = [
         "SELECT node FROM entry WHERE node >= (SELECT value FROM meta WHERE id = 2)
            OR since > (SELECT ifnull(max(id), 0) FROM version)",
         "is newer than the database itself",
+    ),
+    (
+        "SELECT q.node FROM quota q WHERE (q.bytes, q.files) <> (
+           WITH RECURSIVE below(node, kind, size) AS (
+             SELECT node, kind, size FROM entry WHERE vol = q.vol AND parent = q.node
+             UNION ALL
+             SELECT e.node, e.kind, e.size FROM below b CROSS JOIN entry e ON e.vol = q.vol AND e.parent = b.node
+             WHERE b.kind = 2)
+           SELECT ifnull(sum(iif(kind = 1, size, 0)), 0), count(*) FILTER (WHERE kind <> 2) FROM below)",
+        "holds something else than its quota counts",
     ),
 ];
 

@@ -64,7 +64,7 @@ pub fn change(steps: Vec<Step>) -> Change {
         tool: "test".into(),
         at: Timestamp::from_secs(1),
     };
-    Change { operation, steps }
+    Change::new(operation, steps)
 }
 
 pub fn apply(store: &dyn Store, step: Step) -> StoreResult<Outcome> {

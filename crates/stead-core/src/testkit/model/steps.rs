@@ -76,6 +76,7 @@ impl Doing {
                 let foreign = || StoreError::Invalid("the draft is none of this Store's".to_owned());
                 sealed.into_inner::<Bytes>().ok_or_else(foreign)?.0
             }
+            Content::Past(_) => return Err(StoreError::Unsupported("this Store keeps nothing")),
         };
         let (id, before) = match self.tree.spot(at)? {
             Spot::There(_) => {

@@ -10,6 +10,7 @@ pub mod expecting;
 pub mod feed;
 pub mod links;
 pub mod nodes;
+pub mod quotas;
 pub mod racing;
 pub mod refusing;
 pub mod removing;
@@ -193,6 +194,19 @@ macro_rules! store_suite {
                     a_feed_is_in_order_and_comes_in_pieces
                     a_refused_change_is_not_in_the_feed
                 ;
+                quotas:
+                    usage_counts_files_and_their_bytes
+                    a_quota_may_be_reached_and_not_passed
+                    an_overwrite_counts_the_difference
+                    a_quota_counts_what_was_there_before
+                    a_quota_begins_with_its_directory
+                    a_quota_counts_what_others_do
+                    what_is_moved_or_copied_counts_where_it_arrives
+                    steps_count_together
+                    one_file_may_be_so_large
+                    quotas_may_lie_in_each_other
+                    writers_at_once_do_not_pass_a_quota
+                ;
             }
         }
     };
@@ -232,6 +246,7 @@ mod tests {
             ("searching", include_str!("searching.rs")),
             ("racing", include_str!("racing.rs")),
             ("feed", include_str!("feed.rs")),
+            ("quotas", include_str!("quotas.rs")),
         ];
         for (theme, source) in themes {
             for line in source.lines().filter(|line| line.ends_with("(t: &Subject) {")) {

@@ -199,7 +199,7 @@ pub(crate) fn change(steps: Vec<Step>) -> Change {
     let identity = Arc::new(Identity::agent("suite"));
     let operation =
         Operation { id: OperationId::fresh(now), identity, tool: Cow::Borrowed("suite"), at: now };
-    Change { operation, steps }
+    Change::new(operation, steps)
 }
 
 /// The place that this text names from the root.

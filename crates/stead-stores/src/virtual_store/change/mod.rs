@@ -6,6 +6,7 @@
 
 mod names;
 mod put;
+pub(super) mod quota;
 mod subtree;
 
 pub(super) use subtree::SCRATCH;
@@ -16,9 +17,9 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 use stead_core::store::{
-    Applied, Change, ChangeKind, Content, Keep, Outcome, Parents, Place, Side, Step, Version,
+    Applied, Change, ChangeKind, Content, Keep, Outcome, Parents, Place, Record, Side, Step, Version,
 };
-use stead_core::{Operation, StoreError, StoreResult};
+use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
 
 use super::VirtualStore;
 use super::batch::{Paths, Writing};
@@ -28,23 +29,28 @@ use super::dirs::DirCache;
 use super::draft::SealedDraft;
 use super::fault::{Fault, Result};
 use super::feed;
+use super::history::Kept;
 use super::queue::Weight;
 use super::row::{DIRECTORY_MODE, EntryKind, Row};
 use super::tree::{Known, Tree};
+use quota::{Amount, Tally};
 
 impl VirtualStore {
     /// Content is hashed, and staged if it is large, on the caller's own thread; the rest is one job in the queue.
     pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
-        let Change { operation, steps } = change;
+        let Change { operation, steps, quotas, records } = change;
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
         let volume = Arc::clone(&self.volume);
         self.shared().write(Weight::Change, move |writing| {
             let mut changing = Changing::new(writing, &volume, &operation);
+            changing.begin_counting(&quotas)?;
             let mut outcomes = Vec::with_capacity(steps.len());
             for (index, (step, content)) in steps.into_iter().enumerate() {
                 changing.step = index;
                 outcomes.push(changing.make(step, content)?);
             }
+            changing.finish_counting(&quotas)?;
+            changing.record(records)?;
             Ok(changing.finish(outcomes))
         })
     }
@@ -73,6 +79,12 @@ impl VirtualStore {
                 Some(draft) if Arc::ptr_eq(&draft.shared, self.shared()) => Ok(draft.prepared),
                 _ => Err(StoreError::Invalid("the draft was made by another Store".into())),
             },
+            Content::Past(past) => match past.inner::<Kept>() {
+                Some(kept) if Arc::ptr_eq(&kept.shared, self.shared()) => {
+                    Ok(Prepared::Known { id: kept.content, size: kept.size })
+                }
+                _ => Err(StoreError::Invalid("the content was kept by another Store".into())),
+            },
         }
     }
 }
@@ -91,6 +103,7 @@ struct Changing<'a, 'c> {
     learned: Paths,
     /// Directories whose times tell of this change already.
     touched: HashSet<i64>,
+    tally: Tally,
 }
 
 /// A name in a directory, and what has it.
@@ -122,7 +135,17 @@ impl Known for CacheInside<'_> {
 impl<'a, 'c> Changing<'a, 'c> {
     fn new(writing: &'a mut Writing<'c>, volume: &'a Arc<Volume>, operation: &'a Operation) -> Self {
         let (learned, touched) = (Paths::default(), HashSet::new());
-        Changing { writing, volume, operation, step: 0, version: None, logged: 0, learned, touched }
+        let tally = Tally::default();
+        Changing { writing, volume, operation, step: 0, version: None, logged: 0, learned, touched, tally }
+    }
+
+    /// Has what is to be written down along with the change written down.
+    fn record(&mut self, records: Vec<Record>) -> Result<()> {
+        for Record::Audit(record) in records {
+            let version = self.version.map(Version);
+            self.writing.record(AuditRecord { version, ..*record })?;
+        }
+        Ok(())
     }
 
     fn finish(self, outcomes: Vec<Outcome>) -> Applied {
@@ -275,6 +298,7 @@ impl<'a, 'c> Changing<'a, 'c> {
             ])?;
         self.log(ChangeKind::Created, row.node, parent, name)?;
         self.touch(parent)?;
+        self.arrives(parent, Amount::of(&row))?;
         Ok(row)
     }
 
@@ -300,14 +324,20 @@ impl<'a, 'c> Changing<'a, 'c> {
                 new.since
             ])?;
         self.log(what, new.node, new.parent, name)?;
+        if old.size != new.size {
+            self.leaves(old.parent, Amount::of(old))?;
+            self.arrives(new.parent, Amount::of(&new))?;
+        }
         Ok(new)
     }
 
     /// Takes a node away from its name; a directory has to be empty by now.
     fn delete(&mut self, row: &Row, name: &[u8], keep: Keep) -> Result<()> {
         self.retire(row, name, keep)?;
+        self.leaves(row.parent, Amount::of(row))?;
         if row.is_directory() {
             self.move_directories()?;
+            self.forget_root(row.node)?;
         }
         self.conn()
             .prepare_cached("DELETE FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3")?
@@ -359,6 +389,7 @@ impl<'a, 'c> Changing<'a, 'c> {
     /// Forgets what is known of paths, here and everywhere.
     fn move_directories(&mut self) -> Result<()> {
         self.learned.clear();
+        self.forget_above();
         self.writing.move_directories()
     }
 }

@@ -8,6 +8,7 @@ use stead_core::store::{
 
 use super::super::fault::{Fault, Result};
 use super::super::row::Row;
+use super::quota::Amount;
 use super::{Changing, Spot, there};
 
 impl Changing<'_, '_> {
@@ -132,19 +133,26 @@ impl Changing<'_, '_> {
         }
         let new = self.new_row(row.kind, row.mode)?;
         let new = Row { size: row.size, content: row.content, modified: row.modified, ..new };
+        let mut amount = Amount::default();
         if row.is_directory() {
+            amount = self.amount(&row)?;
             self.copy_below(row.node, new.node)?;
         }
-        Ok(there(&self.create(to.parent, &to.name, new)?, true))
+        let new = self.create(to.parent, &to.name, new)?;
+        self.arrives(to.parent, amount)?;
+        Ok(there(&new, true))
     }
 
     /// Gives a node another name.
     fn relocate(&mut self, row: &Row, from: &Spot<'_>, to: &Spot<'_>) -> Result<Row> {
         self.retire(row, &from.name, Keep::History)?;
+        let amount = self.amount(row)?;
+        self.leaves(from.parent, amount)?;
         if row.is_directory() {
             self.move_directories()?;
         }
         let moved = self.place(row, to)?;
+        self.arrives(to.parent, amount)?;
         self.log(ChangeKind::MovedFrom, row.node, from.parent, &from.name)?;
         self.log(ChangeKind::MovedTo, row.node, to.parent, &to.name)?;
         self.touch(from.parent)?;
@@ -156,6 +164,9 @@ impl Changing<'_, '_> {
     fn exchange(&mut self, from: &Spot<'_>, row: &Row, to: &Spot<'_>, other: &Row) -> Result<Outcome> {
         self.retire(row, &from.name, Keep::History)?;
         self.retire(other, &to.name, Keep::History)?;
+        let (ours, theirs) = (self.amount(row)?, self.amount(other)?);
+        self.leaves(from.parent, ours)?;
+        self.leaves(to.parent, theirs)?;
         if row.is_directory() || other.is_directory() {
             self.move_directories()?;
         }
@@ -165,6 +176,8 @@ impl Changing<'_, '_> {
             .execute([self.volume.id, row.node])?;
         self.place(other, from)?;
         let moved = self.place(row, to)?;
+        self.arrives(to.parent, ours)?;
+        self.arrives(from.parent, theirs)?;
         for (node, old, new) in [(row.node, from, to), (other.node, to, from)] {
             self.log(ChangeKind::MovedFrom, node, old.parent, &old.name)?;
             self.log(ChangeKind::MovedTo, node, new.parent, &new.name)?;

@@ -10,7 +10,7 @@ use stead_core::store::{ChangeKind, Keep, Spare};
 use super::super::fault::Result;
 use super::super::feed;
 use super::super::row::EntryKind;
-use super::Changing;
+use super::{Changing, quota};
 
 /// The entries below node `?2`, a directory before what is in it. The joins' order is fixed: from the top downwards.
 macro_rules! below {
@@ -69,6 +69,7 @@ impl Changing<'_, '_> {
     pub(super) fn delete_below(&mut self, top: i64, keep: Keep) -> Result<()> {
         let (conn, vol, version) = (self.conn(), self.volume.id, self.version()?);
         let count = self.collect(top)?;
+        self.uncount(top)?;
         if keep == Keep::History {
             conn.prepare_cached(
                 "INSERT INTO entry_history
@@ -88,6 +89,24 @@ impl Changing<'_, '_> {
         conn.prepare_cached("DELETE FROM entry WHERE vol = ?1 AND node IN (SELECT node FROM temp.subtree)")?
             .execute([vol])?;
         self.scatter()
+    }
+
+    /// What was collected below a directory leaves it.
+    fn uncount(&mut self, top: i64) -> Result<()> {
+        let roots = self.counted_roots();
+        if roots.is_empty() {
+            return Ok(());
+        }
+        let amount = quota::total(self.conn(), self.volume.id, top)?;
+        self.leaves(top, amount)?;
+        for root in roots {
+            let inside =
+                self.conn().prepare_cached("SELECT 1 FROM temp.subtree WHERE node = ?1")?.exists([root])?;
+            if inside {
+                self.forget_root(root)?;
+            }
+        }
+        Ok(())
     }
 
     /// Copies everything below one directory into another, which is new.

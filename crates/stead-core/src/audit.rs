@@ -1,0 +1,100 @@
+//! What is written down of every operation: who did what, where, and how it went. Never content, never a secret.
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::error::ErrorKind;
+use crate::identity::{Identity, OperationId};
+use crate::path::VfsPath;
+use crate::scope::AccessScope;
+use crate::store::{StoreResult, Version};
+
+/// One line of the audit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditRecord {
+    /// When it began.
+    pub at: Timestamp,
+    /// Who asked for it.
+    pub identity: Arc<Identity>,
+    /// The tool, or the call.
+    pub call: Cow<'static, str>,
+    /// The paths that were asked for: one, or the two ends of a copy or a move. A batch names the directory that
+    /// holds all of its paths.
+    pub paths: Vec<VfsPath>,
+    /// What the Workspace of the first path allows; `None` where it lies in none.
+    pub scope: Option<AccessScope>,
+    /// How it went.
+    pub outcome: AuditOutcome,
+    /// How many bytes were read or written, where that is known.
+    pub bytes: Option<u64>,
+    /// How long it took.
+    pub took: Duration,
+    /// The operation that a change belongs to.
+    pub operation: Option<OperationId>,
+    /// The version that a change made.
+    pub version: Option<Version>,
+}
+
+/// How an operation went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AuditOutcome {
+    /// It happened.
+    Ok,
+    /// It was refused by the rules.
+    Denied,
+    /// It could not be done.
+    Failed(ErrorKind),
+    /// It is about to happen, in a Store that can't write down its own changes; another record tells how it went.
+    Begun,
+}
+
+impl AuditOutcome {
+    /// How an operation went that ended with an error of this kind.
+    pub fn of(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Denied => AuditOutcome::Denied,
+            other => AuditOutcome::Failed(other),
+        }
+    }
+
+    /// The outcome in a word: `ok`, `denied`, `failed`, `begun`.
+    pub fn word(self) -> &'static str {
+        match self {
+            AuditOutcome::Ok => "ok",
+            AuditOutcome::Denied => "denied",
+            AuditOutcome::Failed(_) => "failed",
+            AuditOutcome::Begun => "begun",
+        }
+    }
+
+    /// The error's code, where there was one.
+    pub fn code(self) -> Option<&'static str> {
+        match self {
+            AuditOutcome::Ok | AuditOutcome::Begun => None,
+            AuditOutcome::Denied => Some(ErrorKind::Denied.code()),
+            AuditOutcome::Failed(kind) => Some(kind.code()),
+        }
+    }
+}
+
+/// Names a log, so that a Store can say whether it writes into the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LogId(pub u64);
+
+/// Where records go.
+///
+/// A record of a change goes with the change ([`crate::store::Record`]) where the Store writes into this log; all
+/// others come through here.
+pub trait AuditLog: Debug + Send + Sync {
+    /// Which log it is.
+    fn id(&self) -> LogId;
+
+    /// Writes down what changed nothing, or what was changed elsewhere. When it returns, the record survives the end
+    /// of the process.
+    fn note(&self, record: AuditRecord) -> StoreResult<()>;
+}

@@ -1,0 +1,160 @@
+//! What was, and who made it what it is: the deeds of a Store.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::clock::Timestamp;
+use crate::identity::{Operation, OperationId};
+use crate::store::{Kind, NodeId, Place, StorePath, Version, VersionTag};
+
+/// Which deeds are wanted. All conditions hold together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeedQuery {
+    /// Only versions after this one.
+    pub after: Version,
+    /// Only versions up to this one.
+    pub upto: Version,
+    /// Only of this agent.
+    pub agent: Option<String>,
+    /// Only of this operation.
+    pub operation: Option<OperationId>,
+    /// Only those that began at this moment or later.
+    pub since: Option<Timestamp>,
+    /// Only what happened to this, or below it: by what it is now, not by the names it had.
+    pub at: Option<Place>,
+    /// At most so many deeds, the newest ones.
+    pub limit: usize,
+}
+
+impl DeedQuery {
+    /// Everything.
+    pub fn all() -> Self {
+        DeedQuery {
+            after: Version(0),
+            upto: Version(i64::MAX),
+            agent: None,
+            operation: None,
+            since: None,
+            at: None,
+            limit: usize::MAX,
+        }
+    }
+
+    /// Everything between two versions: what made the second out of the first.
+    pub fn between(after: Version, upto: Version) -> Self {
+        DeedQuery { after, upto, ..DeedQuery::all() }
+    }
+}
+
+/// Deeds, and what has become of what they were done to.
+#[derive(Debug, Clone, Default)]
+pub struct Deeds {
+    /// The deeds, newest first.
+    pub deeds: Vec<Deed>,
+    /// Every node that a line names, itself or as a parent, as far as it is there now.
+    pub now: HashMap<NodeId, Now>,
+}
+
+/// One change that was made.
+#[derive(Debug, Clone)]
+pub struct Deed {
+    /// The version it made.
+    pub version: Version,
+    /// The operation it belongs to.
+    pub operation: Operation,
+    /// What it did: one line per node, in no particular order.
+    pub lines: Vec<Line>,
+}
+
+/// What a change did to one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Which node.
+    pub node: NodeId,
+    /// What it was just before; `None` where it was not there.
+    pub before: Option<State>,
+    /// What it was just after; `None` where it was gone.
+    pub after: Option<State>,
+}
+
+/// What a node was at some time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// The directory it was in.
+    pub parent: NodeId,
+    /// Its name there.
+    pub name: Vec<u8>,
+    /// What it was.
+    pub kind: Kind,
+    /// Permission bits.
+    pub mode: u32,
+    /// When it was last modified.
+    pub modified: Timestamp,
+    /// Bytes in a file, or of a symlink's target.
+    pub size: u64,
+    /// What it held: a file's bytes, or a symlink's target. `None` where that is no longer known.
+    pub content: Option<Past>,
+}
+
+/// What a node is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Now {
+    /// Its path from the Store's root.
+    pub path: StorePath,
+    /// Its state; `None` for the root.
+    pub state: Option<State>,
+    /// Tells this state from every other.
+    pub tag: VersionTag,
+}
+
+/// Content that a Store has kept. Two are equal if their bytes are.
+#[derive(Clone)]
+pub struct Past {
+    identity: PastIdentity,
+    size: u64,
+    inner: Arc<dyn Any + Send + Sync>,
+}
+
+/// What tells one content from another within a Store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PastIdentity {
+    /// No bytes.
+    Empty,
+    /// The Store's own number for these bytes.
+    Number(i64),
+    /// Their BLAKE3 hash.
+    Hash([u8; 32]),
+}
+
+impl Past {
+    /// Content that the Store finds again by `inner`.
+    pub fn new(identity: PastIdentity, size: u64, inner: impl Any + Send + Sync) -> Self {
+        Past { identity, size, inner: Arc::new(inner) }
+    }
+
+    /// How many bytes it has.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// What the Store gave, if it is this Store's.
+    pub fn inner<T: Any>(&self) -> Option<&T> {
+        self.inner.downcast_ref()
+    }
+}
+
+impl PartialEq for Past {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+}
+
+impl Eq for Past {}
+
+impl fmt::Debug for Past {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Past({:?}, {} bytes)", self.identity, self.size)
+    }
+}

@@ -1,0 +1,68 @@
+//! What lies below quota roots, counted on the disk before and after a change.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use stead_core::search::Walk;
+use stead_core::store::{
+    Found, Kind, Place, QuotaRoot, StoreError, StorePath, StoreResult, Usage, VersionTag,
+};
+
+use super::PhysicalStore;
+
+/// What the quota roots of a change held before it. Nobody else changes anything meanwhile.
+pub(super) struct Counted<'q> {
+    roots: Vec<(&'q QuotaRoot, Held)>,
+}
+
+#[derive(Default)]
+struct Held {
+    usage: Usage,
+    /// The files that were there, where a limit asks for what is new.
+    files: HashMap<StorePath, VersionTag>,
+}
+
+impl<'q> Counted<'q> {
+    pub(super) fn before(store: &PhysicalStore, quotas: &'q [QuotaRoot]) -> StoreResult<Self> {
+        let mut roots = Vec::with_capacity(quotas.len());
+        for quota in quotas {
+            roots.push((quota, held(store, quota)?.0));
+        }
+        Ok(Counted { roots })
+    }
+
+    /// Judges what is there now.
+    pub(super) fn judge(&self, store: &PhysicalStore) -> StoreResult<()> {
+        for (quota, before) in &self.roots {
+            let (after, sizes) = held(store, quota)?;
+            quota.check(before.usage, after.usage)?;
+            for (path, size) in sizes {
+                if before.files.get(&path) != after.files.get(&path) {
+                    quota.limits.check_file(size)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn held(store: &PhysicalStore, quota: &QuotaRoot) -> StoreResult<(Held, Vec<(StorePath, u64)>)> {
+    let (mut held, mut sizes) = (Held::default(), Vec::new());
+    let count = &mut |found: Found| {
+        if found.attr.kind != Kind::Directory {
+            held.usage.files += 1;
+        }
+        if found.attr.kind == Kind::File {
+            held.usage.bytes += found.attr.size;
+            if quota.limits.file_bytes.is_some() {
+                held.files.insert(found.path.clone(), found.attr.tag);
+                sizes.push((found.path, found.attr.size));
+            }
+        }
+        ControlFlow::Continue(())
+    };
+    match store.walk_below(&Place::path(quota.at.clone()), &Walk::default(), count) {
+        Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(Default::default()),
+        walked => walked.map(|()| (held, sizes)),
+    }
+}

@@ -1,0 +1,254 @@
+//! What lies below quota roots: counted as a change goes along, judged at its end.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use stead_core::StoreError;
+use stead_core::store::{QuotaRoot, StorePath, Usage};
+
+use super::super::fault::{Fault, Result, corrupt};
+use super::super::row::{EntryKind, Row};
+use super::super::tree::{Known, Tree};
+use super::Changing;
+
+/// The entries below node `?2` of volume `?1`.
+const TOTAL: &str = "WITH RECURSIVE below(node, kind, size) AS (
+       SELECT node, kind, size FROM entry WHERE vol = ?1 AND parent = ?2
+       UNION ALL
+       SELECT e.node, e.kind, e.size FROM below b CROSS JOIN entry e ON e.vol = ?1 AND e.parent = b.node
+       WHERE b.kind = 2
+     )
+     SELECT ifnull(sum(iif(kind = 1, size, 0)), 0), count(*) FILTER (WHERE kind <> 2),
+            ifnull(max(iif(kind = 1, size, 0)), 0)
+     FROM below";
+
+/// What a change adds to a place, or takes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in super::super) struct Amount {
+    pub(super) bytes: i64,
+    pub(super) files: i64,
+    /// The largest file in it.
+    pub(super) largest: i64,
+}
+
+impl Amount {
+    /// What one entry counts.
+    pub(super) fn of(row: &Row) -> Self {
+        match row.kind {
+            EntryKind::File => Amount { bytes: row.size, files: 1, largest: row.size },
+            EntryKind::Symlink => Amount { files: 1, ..Amount::default() },
+            EntryKind::Directory => Amount::default(),
+        }
+    }
+
+    fn usage(self) -> Usage {
+        let positive = |count: i64| u64::try_from(count).unwrap_or(0);
+        Usage { bytes: positive(self.bytes), files: positive(self.files) }
+    }
+}
+
+/// What is counted during a change.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// What each quota root of the volume held before, and holds now.
+    roots: HashMap<i64, (Amount, Amount)>,
+    /// The roots at or above a directory.
+    above: HashMap<i64, Vec<i64>>,
+    /// Files that came to be or grew, with their directories, where some limit asks for it.
+    grown: Option<Vec<(i64, i64)>>,
+}
+
+/// Nothing is known of directories, and nothing is remembered.
+struct Unknown;
+
+impl Known for Unknown {
+    fn get(&self, _: &[u8]) -> Option<i64> {
+        None
+    }
+
+    fn learn(&mut self, _: &[u8], _: i64) {}
+}
+
+/// The directory of a quota root, if there is one at its path.
+pub(in super::super) fn root_node(tree: &Tree<'_>, path: &StorePath) -> Result<Option<i64>> {
+    match tree.follow(&mut Unknown, tree.root, path.as_bytes()) {
+        Ok(reached) => Ok((reached.done == path.as_bytes().len()).then_some(reached.node)),
+        Err(Fault::Store(StoreError::NotADirectory | StoreError::Link(_))) => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// What a quota root is known to hold.
+pub(in super::super) fn counted(conn: &Connection, vol: i64, node: i64) -> Result<Option<Usage>> {
+    let counted = conn
+        .prepare_cached("SELECT bytes, files FROM quota WHERE vol = ?1 AND node = ?2")?
+        .query_row([vol, node], |row| Ok(Amount { bytes: row.get(0)?, files: row.get(1)?, largest: 0 }))
+        .optional()?;
+    Ok(counted.map(Amount::usage))
+}
+
+/// What lies below a directory, counted now.
+pub(in super::super) fn total(conn: &Connection, vol: i64, node: i64) -> Result<Amount> {
+    let total = conn.prepare_cached(TOTAL)?.query_row([vol, node], |row| {
+        Ok(Amount { bytes: row.get(0)?, files: row.get(1)?, largest: row.get(2)? })
+    })?;
+    Ok(total)
+}
+
+impl Changing<'_, '_> {
+    /// Begins to count: what the volume's quota roots hold, and those that this change names for the first time.
+    pub(super) fn begin_counting(&mut self, quotas: &[QuotaRoot]) -> Result<()> {
+        let vol = self.volume.id;
+        let mut statement =
+            self.conn().prepare_cached("SELECT node, bytes, files FROM quota WHERE vol = ?1")?;
+        let mut rows = statement.query([vol])?;
+        while let Some(row) = rows.next()? {
+            let held = Amount { bytes: row.get(1)?, files: row.get(2)?, largest: 0 };
+            self.tally.roots.insert(row.get(0)?, (held, held));
+        }
+        for quota in quotas {
+            if let Some(node) = root_node(&self.tree(), &quota.at)? {
+                self.begin_root(node)?;
+            }
+        }
+        if quotas.iter().any(|quota| quota.limits.file_bytes.is_some()) {
+            self.tally.grown = Some(Vec::new());
+        }
+        Ok(())
+    }
+
+    fn begin_root(&mut self, node: i64) -> Result<()> {
+        if self.tally.roots.contains_key(&node) {
+            return Ok(());
+        }
+        let held = total(self.conn(), self.volume.id, node)?;
+        self.conn()
+            .prepare_cached("INSERT INTO quota(vol, node, bytes, files) VALUES (?1, ?2, ?3, ?4)")?
+            .execute([self.volume.id, node, held.bytes, held.files])?;
+        self.tally.roots.insert(node, (held, held));
+        self.tally.above.clear();
+        Ok(())
+    }
+
+    /// Something arrives in a directory.
+    pub(super) fn arrives(&mut self, parent: i64, amount: Amount) -> Result<()> {
+        if let Some(grown) = &mut self.tally.grown
+            && amount.largest > 0
+        {
+            grown.push((parent, amount.largest));
+        }
+        self.count(parent, amount.bytes, amount.files)
+    }
+
+    /// Something leaves a directory.
+    pub(super) fn leaves(&mut self, parent: i64, amount: Amount) -> Result<()> {
+        self.count(parent, -amount.bytes, -amount.files)
+    }
+
+    fn count(&mut self, parent: i64, bytes: i64, files: i64) -> Result<()> {
+        if self.tally.roots.is_empty() || (bytes, files) == (0, 0) {
+            return Ok(());
+        }
+        for root in self.roots_above(parent)? {
+            if let Some((_, now)) = self.tally.roots.get_mut(&root) {
+                now.bytes += bytes;
+                now.files += files;
+            }
+        }
+        Ok(())
+    }
+
+    /// What an entry holds, with all below it; nothing is counted where nobody asks.
+    pub(super) fn amount(&self, row: &Row) -> Result<Amount> {
+        if !row.is_directory() {
+            return Ok(Amount::of(row));
+        }
+        if self.tally.roots.is_empty() && self.tally.grown.is_none() {
+            return Ok(Amount::default());
+        }
+        total(self.conn(), self.volume.id, row.node)
+    }
+
+    /// A directory goes: what was counted below it is no one's any more.
+    pub(super) fn forget_root(&mut self, node: i64) -> Result<()> {
+        if self.tally.roots.remove(&node).is_some() {
+            self.conn()
+                .prepare_cached("DELETE FROM quota WHERE vol = ?1 AND node = ?2")?
+                .execute([self.volume.id, node])?;
+        }
+        Ok(())
+    }
+
+    /// The quota roots that a change counts, for those who remove many directories at once.
+    pub(super) fn counted_roots(&self) -> Vec<i64> {
+        self.tally.roots.keys().copied().collect()
+    }
+
+    /// Directories have moved: what lies above what is to be looked up again.
+    pub(super) fn forget_above(&mut self) {
+        self.tally.above.clear();
+    }
+
+    fn roots_above(&mut self, directory: i64) -> Result<Vec<i64>> {
+        if let Some(known) = self.tally.above.get(&directory) {
+            return Ok(known.clone());
+        }
+        let tree = self.tree();
+        let (mut roots, mut node) = (Vec::new(), directory);
+        loop {
+            if self.tally.roots.contains_key(&node) {
+                roots.push(node);
+            }
+            if node == tree.root {
+                break;
+            }
+            node = tree.node(node)?.ok_or_else(|| corrupt("a directory has no parent"))?.parent;
+        }
+        self.tally.above.insert(directory, roots.clone());
+        Ok(roots)
+    }
+
+    /// Judges what the change has come to, and writes the counters.
+    pub(super) fn finish_counting(&mut self, quotas: &[QuotaRoot]) -> Result<()> {
+        for quota in quotas {
+            let Some(node) = root_node(&self.tree(), &quota.at)? else { continue };
+            let (before, after) = match self.tally.roots.get(&node) {
+                Some(&counted) => counted,
+                // It came to be with this change.
+                None => {
+                    self.begin_root(node)?;
+                    (Amount::default(), self.tally.roots[&node].1)
+                }
+            };
+            quota.check(before.usage(), after.usage())?;
+            for &(directory, size) in self.tally.grown.iter().flatten() {
+                // A directory that has gone since holds nothing.
+                if self.tree().is_at_or_below(directory, node).unwrap_or(false) {
+                    quota.limits.check_file(size.cast_unsigned())?;
+                }
+            }
+        }
+        for (node, (before, after)) in &self.tally.roots {
+            if before != after {
+                self.conn()
+                    .prepare_cached("UPDATE quota SET bytes = ?3, files = ?4 WHERE vol = ?1 AND node = ?2")?
+                    .execute(params![self.volume.id, node, after.bytes, after.files])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl super::super::VirtualStore {
+    /// How much lies below a directory, by the counter if there is one.
+    pub(in super::super) fn usage_at(&self, at: &StorePath) -> Result<Usage> {
+        self.snapshot(|snapshot| {
+            let tree = snapshot.tree;
+            let Some(node) = root_node(&tree, at)? else { return Ok(Usage::default()) };
+            match counted(tree.conn, tree.vol, node)? {
+                Some(usage) => Ok(usage),
+                None => Ok(total(tree.conn, tree.vol, node)?.usage()),
+            }
+        })
+    }
+}

@@ -1,0 +1,335 @@
+//! Who did what: the deeds of a volume, out of the log of changes and the rows of history.
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use rusqlite::{OptionalExtension, params};
+use stead_core::store::{
+    ChangeKind, Deed, DeedQuery, Deeds, Line, NodeId, Now, OpenContent, Past, PastIdentity, Place, State,
+    StorePath, Version,
+};
+use stead_core::{Identity, Operation, OperationId, StoreError, StoreResult, Timestamp};
+
+use super::VirtualStore;
+use super::database::Shared;
+use super::fault::{Result, corrupt};
+use super::feed;
+use super::read::Snapshot;
+use super::row::{EntryKind, Row};
+use super::tree::Tree;
+
+/// What [`Past`] holds for this kind of Store.
+pub(super) struct Kept {
+    pub(super) shared: Arc<Shared>,
+    pub(super) content: Option<i64>,
+    pub(super) size: i64,
+}
+
+/// What the log says that a version did to a node.
+struct Logged {
+    node: i64,
+    /// The last thing that it did.
+    what: ChangeKind,
+    /// Whether it made the node.
+    created: bool,
+    parent: i64,
+    name: Vec<u8>,
+}
+
+impl VirtualStore {
+    pub(super) fn version_before(&self, time: Timestamp) -> Result<Version> {
+        let reader = self.shared().reader()?;
+        let version = reader
+            .prepare_cached("SELECT id FROM version WHERE at <= ?1 ORDER BY id DESC LIMIT 1")?
+            .query_row([time.0], |row| row.get(0))
+            .optional()?;
+        Ok(Version(version.unwrap_or(0)))
+    }
+
+    pub(super) fn deeds_of(&self, query: &DeedQuery) -> Result<Deeds> {
+        self.snapshot(|snapshot| {
+            let top = match &query.at {
+                Some(place) => Some(snapshot.find_ever(place)?),
+                None => None,
+            };
+            let looking = Looking { store: self, tree: snapshot.tree, query, top };
+            looking.deeds()
+        })
+    }
+
+    pub(super) fn open_kept(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+        let kept = past
+            .inner::<Kept>()
+            .filter(|kept| Arc::ptr_eq(&kept.shared, self.shared()))
+            .ok_or_else(|| StoreError::Invalid("the content was kept by another Store".into()))?;
+        Ok(Box::new(self.open_content(kept.content, kept.size)?))
+    }
+}
+
+impl Snapshot<'_> {
+    /// What lies at a place, or lay there last.
+    fn find_ever(&mut self, place: &Place) -> Result<i64> {
+        let tree = self.tree;
+        let mut node = tree.id(place.from);
+        for name in place.path.components() {
+            let live = tree.child(node, name)?.map(|row| row.node);
+            let gone = || {
+                tree.conn
+                    .prepare_cached(
+                        "SELECT node FROM entry_history WHERE vol = ?1 AND parent = ?2 AND name = ?3
+                         ORDER BY since DESC LIMIT 1",
+                    )?
+                    .query_row(params![tree.vol, node, name], |row| row.get(0))
+                    .optional()
+            };
+            node = match live {
+                Some(node) => node,
+                None => gone()?.ok_or(StoreError::NotFound)?,
+            };
+        }
+        Ok(node)
+    }
+}
+
+struct Looking<'a> {
+    store: &'a VirtualStore,
+    tree: Tree<'a>,
+    query: &'a DeedQuery,
+    top: Option<i64>,
+}
+
+impl Looking<'_> {
+    fn deeds(&self) -> Result<Deeds> {
+        let mut found = Deeds::default();
+        for version in self.versions()? {
+            if found.deeds.len() >= self.query.limit {
+                break;
+            }
+            let Some(operation) = self.operation(version)? else { continue };
+            let mut lines = Vec::new();
+            for logged in self.logged(version)? {
+                let line = self.line(version, &logged)?;
+                if self.is_wanted(version, &line)? {
+                    lines.push(line);
+                }
+            }
+            if !lines.is_empty() {
+                found.deeds.push(Deed { version: Version(version), operation, lines });
+            }
+        }
+        self.describe_now(&mut found)?;
+        Ok(found)
+    }
+
+    /// The versions that may hold a wanted line, newest first.
+    fn versions(&self) -> Result<Vec<i64>> {
+        let upto = self.query.upto.0.min(self.tree.as_of.unwrap_or(i64::MAX));
+        let bounds = params![self.tree.vol, self.query.after.0, upto, self.top];
+        let by_node = match self.top {
+            Some(top) => !self.ever_directory(top)?,
+            None => false,
+        };
+        let sql = if by_node {
+            // A file's own rows name the versions that changed it: the log need not be searched.
+            "SELECT ver FROM (SELECT since AS ver FROM entry_history WHERE vol = ?1 AND node = ?4
+                              UNION SELECT until FROM entry_history WHERE vol = ?1 AND node = ?4
+                              UNION SELECT since FROM entry WHERE vol = ?1 AND node = ?4)
+             WHERE ver > ?2 AND ver <= ?3 ORDER BY ver DESC"
+        } else {
+            "SELECT DISTINCT ver FROM change WHERE vol = ?1 AND ver > ?2 AND ver <= ?3 AND ?4 IS ?4 ORDER BY ver DESC"
+        };
+        let mut statement = self.tree.conn.prepare_cached(sql)?;
+        let versions = statement.query_map(bounds, |row| row.get(0))?;
+        Ok(versions.collect::<rusqlite::Result<_>>()?)
+    }
+
+    fn ever_directory(&self, node: i64) -> Result<bool> {
+        if let Some(row) = self.tree.node(node)? {
+            return Ok(row.is_directory());
+        }
+        let kind = self
+            .tree
+            .conn
+            .prepare_cached("SELECT kind FROM entry_history WHERE vol = ?1 AND node = ?2 LIMIT 1")?
+            .query_row([self.tree.vol, node], |row| row.get::<_, i64>(0))
+            .optional()?;
+        Ok(kind == Some(EntryKind::Directory as i64))
+    }
+
+    /// The operation of a version, if it is a wanted one.
+    fn operation(&self, version: i64) -> Result<Option<Operation>> {
+        let operation = self
+            .tree
+            .conn
+            .prepare_cached(
+                "SELECT operation, agent, thread, organization, team, tool, at FROM version WHERE id = ?1",
+            )?
+            .query_row([version], |row| {
+                let identity = Identity {
+                    agent: row.get(1)?,
+                    thread: row.get(2)?,
+                    organization: row.get(3)?,
+                    team: row.get(4)?,
+                };
+                Ok(Operation {
+                    id: OperationId::from_bytes(row.get(0)?),
+                    identity: Arc::new(identity),
+                    tool: Cow::Owned(row.get(5)?),
+                    at: Timestamp(row.get(6)?),
+                })
+            })
+            .optional()?;
+        let wanted = |operation: &Operation| {
+            self.query.agent.as_ref().is_none_or(|agent| *agent == operation.identity.agent)
+                && self.query.operation.is_none_or(|id| id == operation.id)
+                && self.query.since.is_none_or(|since| operation.at >= since)
+        };
+        Ok(operation.filter(wanted))
+    }
+
+    /// What the log says of a version, once per node.
+    fn logged(&self, version: i64) -> Result<Vec<Logged>> {
+        let mut statement = self.tree.conn.prepare_cached(
+            "SELECT what, node, parent, name FROM change WHERE vol = ?1 AND ver = ?2 ORDER BY seq",
+        )?;
+        let mut rows = statement.query([self.tree.vol, version])?;
+        let mut logged: Vec<Logged> = Vec::new();
+        let mut place: HashMap<i64, usize> = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let (what, node) = (feed::kind(row.get(0)?)?, row.get(1)?);
+            let (parent, name) = (row.get(2)?, row.get(3)?);
+            match place.get(&node) {
+                Some(&at) => {
+                    logged[at] = Logged { what, parent, name, ..Logged { name: Vec::new(), ..logged[at] } }
+                }
+                None => {
+                    place.insert(node, logged.len());
+                    logged.push(Logged { node, what, created: what == ChangeKind::Created, parent, name });
+                }
+            }
+        }
+        Ok(logged)
+    }
+
+    fn line(&self, version: i64, logged: &Logged) -> Result<Line> {
+        let before = self.state(logged.node, Some(version - 1))?;
+        let after = self.state(logged.node, Some(version))?;
+        // A state that was kept without history is known to have been there, and nothing more.
+        let unknown = || State {
+            parent: node_id(logged.parent),
+            name: logged.name.clone(),
+            kind: stead_core::store::Kind::File,
+            mode: 0,
+            modified: Timestamp(0),
+            size: 0,
+            content: None,
+        };
+        let before = match before {
+            None if !logged.created => Some(unknown()),
+            before => before,
+        };
+        let after = match after {
+            None if logged.what != ChangeKind::Removed => Some(unknown()),
+            after => after,
+        };
+        Ok(Line { node: node_id(logged.node), before, after })
+    }
+
+    fn at(&self, version: Option<i64>) -> Tree<'_> {
+        Tree { as_of: version, ..self.tree }
+    }
+
+    fn state(&self, node: i64, version: Option<i64>) -> Result<Option<State>> {
+        let tree = self.at(version);
+        let Some(row) = tree.node(node)? else { return Ok(None) };
+        Ok(Some(self.described(&row, tree.name_of(node)?)))
+    }
+
+    fn described(&self, row: &Row, name: Vec<u8>) -> State {
+        let content = (!row.is_directory()).then(|| {
+            let identity = row.content.map_or(PastIdentity::Empty, PastIdentity::Number);
+            let kept = Kept { shared: Arc::clone(self.store.shared()), content: row.content, size: row.size };
+            Past::new(identity, row.size.cast_unsigned(), kept)
+        });
+        State {
+            parent: node_id(row.parent),
+            name,
+            kind: row.kind.port(),
+            mode: row.mode,
+            modified: Timestamp(row.modified),
+            size: row.size.cast_unsigned(),
+            content,
+        }
+    }
+
+    /// Whether a line is about what the query asks for, or about something below it.
+    fn is_wanted(&self, version: i64, line: &Line) -> Result<bool> {
+        let Some(top) = self.top else { return Ok(true) };
+        if line.node == node_id(top) {
+            return Ok(true);
+        }
+        for (state, version) in [(&line.before, version - 1), (&line.after, version)] {
+            if let Some(state) = state
+                && self.lay_below(state.parent, version, top)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn lay_below(&self, parent: NodeId, version: i64, top: i64) -> Result<bool> {
+        let tree = self.at(Some(version));
+        let mut node = tree.id(parent);
+        while node != top {
+            match tree.node(node)? {
+                Some(row) if node != tree.root => node = row.parent,
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Says where everything that the deeds name is now.
+    fn describe_now(&self, found: &mut Deeds) -> Result<()> {
+        let lines = found.deeds.iter().flat_map(|deed| &deed.lines);
+        let mut named: BTreeSet<NodeId> = BTreeSet::new();
+        for line in lines {
+            named.insert(line.node);
+            named.extend([&line.before, &line.after].into_iter().flatten().map(|state| state.parent));
+        }
+        for id in named {
+            let node = self.tree.id(id);
+            let Some(row) = self.tree.node(node)? else { continue };
+            let Some(path) = path_of(&self.tree, node)? else { continue };
+            let state = if node == self.tree.root {
+                None
+            } else {
+                Some(self.described(&row, self.tree.name_of(node)?))
+            };
+            found.now.insert(id, Now { path, state, tag: row.tag() });
+        }
+        Ok(())
+    }
+}
+
+/// The path of a node from the root.
+pub(super) fn path_of(tree: &Tree<'_>, mut node: i64) -> Result<Option<StorePath>> {
+    let mut names = Vec::new();
+    let mut passed = HashSet::new();
+    while node != tree.root {
+        if !passed.insert(node) {
+            return Err(corrupt("a directory lies in itself"));
+        }
+        let Some(row) = tree.node(node)? else { return Ok(None) };
+        names.push(tree.name_of(node)?);
+        node = row.parent;
+    }
+    names.reverse();
+    Ok(Some(StorePath::from_checked(names.join(&b'/'))))
+}
+
+fn node_id(node: i64) -> NodeId {
+    NodeId(node.cast_unsigned())
+}
