@@ -174,6 +174,9 @@ pub enum Error {
         /// The path.
         path: VfsPath,
     },
+    /// The history holds no such thing.
+    #[error("there is no {0} in the history")]
+    NoHistory(String),
     /// An argument makes no sense.
     #[error("{0}")]
     Invalid(String),
@@ -215,6 +218,7 @@ impl Error {
             | Error::IsWorkspace { .. }
             | Error::OnlyLeadsThere { .. } => ErrorKind::Denied,
             Error::ReadAgain { .. } => ErrorKind::Conflict,
+            Error::NoHistory(_) => ErrorKind::NotFound,
             Error::Binary { .. } => ErrorKind::Unsupported,
             Error::Garbled { .. } => ErrorKind::Corrupt,
             Error::Store { cause, .. } => cause.kind(),

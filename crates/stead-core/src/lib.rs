@@ -9,6 +9,7 @@ pub mod clock;
 pub mod edit;
 mod error;
 pub mod glob;
+pub mod history;
 pub mod identity;
 mod lines;
 pub mod name;

@@ -5,8 +5,10 @@
 
 mod batch;
 mod copy;
+mod history;
 mod list;
 mod open;
+mod quota;
 mod read;
 mod resolve;
 mod search;
@@ -18,6 +20,10 @@ mod write;
 pub use crate::lines::{LineRange, Rest};
 pub use batch::Batch;
 pub use copy::{Copied, Overwrite};
+pub use history::{
+    Blamed, Did, DiffOptions, Difference, Differs, LogChange, LogEntry, LogQuery, OnConflict, PathChange,
+    PathConflict, Restore, Undo, UndoOptions, Undone,
+};
 pub use list::{DirEntry, Directory, ListPage, WalkQuery, Walked};
 pub use open::{OpenFile, OpenOptions};
 pub use read::{FileReader, Range, Stat, TextRead, WholeRead};
@@ -33,7 +39,7 @@ use crate::error::{Error, Result};
 use crate::identity::{Identity, Operation, OperationId};
 use crate::router::{DuplicatePrefix, Router};
 use crate::scope::Access;
-use crate::store::{StoreError, Version};
+use crate::store::{QuotaLimits, StoreError, Version};
 use crate::workspace::Workspace;
 
 /// How much one call may take.
@@ -78,6 +84,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     limits: Limits,
     lost_updates: LostUpdates,
+    quota: QuotaLimits,
     seen: seen::Seen,
     open: open::OpenNodes,
 }
@@ -90,6 +97,7 @@ pub struct VfsBuilder {
     clock: Arc<dyn Clock>,
     limits: Limits,
     lost_updates: LostUpdates,
+    quota: QuotaLimits,
 }
 
 impl VfsBuilder {
@@ -114,6 +122,11 @@ impl VfsBuilder {
         VfsBuilder { lost_updates, ..self }
     }
 
+    /// Limits all of its Workspaces together.
+    pub fn quota(self, quota: QuotaLimits) -> Self {
+        VfsBuilder { quota, ..self }
+    }
+
     /// Opens the door. Two Workspaces with one prefix are refused.
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
         let shared = Shared {
@@ -122,6 +135,7 @@ impl VfsBuilder {
             clock: self.clock,
             limits: self.limits,
             lost_updates: self.lost_updates,
+            quota: self.quota,
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
@@ -138,6 +152,7 @@ impl Vfs {
             clock: Arc::new(SystemClock),
             limits: Limits::default(),
             lost_updates: LostUpdates::default(),
+            quota: QuotaLimits::default(),
         }
     }
 
@@ -176,13 +191,14 @@ impl Vfs {
             workspaces.push(workspace.clone().looking_back(past));
         }
         let router = Router::new(workspaces).expect("prefixes that differ go on to differ");
-        let Shared { identity, clock, limits, lost_updates, .. } = &*self.shared;
+        let Shared { identity, clock, limits, lost_updates, quota, .. } = &*self.shared;
         let shared = Shared {
             router,
             identity: Arc::clone(identity),
             clock: Arc::clone(clock),
             limits: *limits,
             lost_updates: *lost_updates,
+            quota: *quota,
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };

@@ -10,8 +10,8 @@ use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::store::{
-    Applied, Change, Content, DraftOf, Expect, Keep, Missing, Outcome, Parents, Put, Sealed, Side, Spare,
-    Step, Store, StoreError, Subtree, Version, VersionTag,
+    Applied, Content, DraftOf, Expect, Keep, Missing, Outcome, Parents, Put, Sealed, Side, Spare, Step,
+    Store, StoreError, Subtree, Version, VersionTag,
 };
 use crate::vfs::resolve::{Spot, Stop};
 use crate::vfs::{IntoPath, LostUpdates, Vfs};
@@ -410,7 +410,8 @@ impl Vfs {
     ) -> Result<(Outcome, Written), StoreError> {
         let operation = self.act(call);
         let id = operation.id;
-        let applied = spot.store().apply(Change::new(operation, vec![step]))?;
+        let change = self.change_of(spot.store(), operation, vec![step])?;
+        let applied = spot.store().apply(change)?;
         let outcome = applied.outcomes.first().copied().unwrap_or_default();
         Ok((outcome, written(spot.shown.clone(), &outcome, &applied, id)))
     }
