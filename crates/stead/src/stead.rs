@@ -45,7 +45,10 @@ impl Stead {
         }
     }
 
-    /// Opens the stead of an agent as it is configured, and of the Stores only those that it uses.
+    /// Opens the stead of an agent as it is configured.
+    ///
+    /// Each Store is opened when it is first used, so one that can't be opened is in nobody else's way; what stands on it
+    /// is unavailable, until it can.
     pub fn open(config: &Config, agent: &str) -> Result<Stead> {
         let known = config.agents.get(agent).ok_or_else(|| Error::UnknownAgent {
             name: agent.to_owned(),
@@ -114,7 +117,7 @@ impl Stead {
     }
 }
 
-fn mounted(config: &WorkspaceConfig, stores: &mut Stores<'_>) -> Result<Workspace> {
+fn mounted(config: &WorkspaceConfig, stores: &mut Stores) -> Result<Workspace> {
     let mount = Mount::at(stores.get(&config.store)?, &config.path);
     let mut workspace = Workspace::new(config.prefix.clone(), config.scope, mount);
     if let Some(description) = &config.description {
