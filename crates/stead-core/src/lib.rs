@@ -23,7 +23,7 @@ pub mod workspace;
 
 pub use clock::{Clock, FixedClock, SystemClock, Timestamp};
 pub use edit::{Edit, EditError, Occurrences};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, Sight};
 pub use identity::{Identity, Operation, OperationId};
 pub use name::Name;
 pub use path::{PathError, VfsPath};

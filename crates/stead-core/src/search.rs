@@ -11,7 +11,7 @@ use grep_searcher::{
 };
 
 use crate::glob::PathGlobs;
-use crate::name::escaped;
+use crate::name::harmless;
 use crate::store::{Attr, StorePath};
 
 /// The longest line of a hit that is handed out; the rest is cut.
@@ -135,7 +135,7 @@ pub struct PatternError(String);
 impl PatternError {
     /// What the engine says, line by line, with whatever else is in the pattern escaped.
     fn told(message: &str) -> Self {
-        let lines: Vec<_> = message.lines().map(|line| escaped(line.as_bytes()).to_string()).collect();
+        let lines: Vec<_> = message.lines().map(|line| harmless(line).to_string()).collect();
         PatternError(lines.join("\n"))
     }
 }

@@ -302,11 +302,11 @@ impl Vfs {
                 Lead::Spot(spot) => match spot.store().stat(&spot.place) {
                     Ok(attr) if attr.kind == Kind::Symlink => match link_at(&spot) {
                         Ok(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
-                        Ok(other) | Err(other) => return Err(links.failed(other)),
+                        Ok(other) | Err(other) => return Err(links.failed(&spot, other)),
                     },
                     Err(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
                     Err(StoreError::NotFound) if self.is_level(&spot) => break spot.path,
-                    Err(cause) => return Err(links.failed(cause)),
+                    Err(cause) => return Err(links.failed(&spot, cause)),
                     Ok(_) => {
                         let path = spot.path.clone();
                         let skip =
