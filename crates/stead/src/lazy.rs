@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use stead_core::name::escaped;
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
     About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, NodeId, OpenContent, Page, Place,
@@ -67,7 +68,7 @@ impl Lazy {
             Error::Open { .. } => StoreError::unavailable(error),
             other => StoreError::unavailable(format_args!(
                 "the Store `{}` can't be opened: {other}",
-                self.name.escape_debug()
+                escaped(self.name.as_bytes())
             )),
         }
     }
@@ -198,7 +199,10 @@ mod tests {
         });
         lazy.about();
         lazy.forget(NodeId(7));
-        assert_eq!((count.load(Ordering::SeqCst), format!("{lazy:?}")), (0, "Lazy { name: \"x\", .. }".into()));
+        assert_eq!(
+            (count.load(Ordering::SeqCst), format!("{lazy:?}")),
+            (0, "Lazy { name: \"x\", .. }".into())
+        );
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| assert_eq!(lazy.stat(&Place::root()).unwrap().kind, Kind::Directory));

@@ -47,7 +47,7 @@ impl Stores {
         Ok(self.lazy(name)?)
     }
 
-    fn lazy(&mut self, name: &str) -> Result<Arc<Lazy>> {
+    pub(crate) fn lazy(&mut self, name: &str) -> Result<Arc<Lazy>> {
         let found = self.opener.config.stores.get(name);
         let config = found
             .ok_or_else(|| Error::Invalid(format!("there is no Store `{}`", name.escape_debug())))?

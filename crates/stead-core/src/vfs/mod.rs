@@ -18,7 +18,7 @@ mod write;
 pub use crate::lines::{LineRange, Rest};
 pub use batch::Batch;
 pub use copy::{Copied, Overwrite};
-pub use list::{DirEntry, Directory, ListPage, WalkQuery, Walked};
+pub use list::{DirEntry, Directory, ListPage, Unreadable, WalkQuery, WalkResult, Walked};
 pub use open::{OpenFile, OpenOptions};
 pub use read::{FileReader, Range, Stat, TextRead, WholeRead};
 pub use resolve::IntoPath;

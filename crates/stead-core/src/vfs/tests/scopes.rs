@@ -150,7 +150,8 @@ fn write_only_reveals_nothing() {
 #[test]
 fn nobody_is_advised_to_read_what_may_only_be_written() {
     let store = store_with(&[("/log", "a a\n"), ("/d/x", "")]);
-    let (vfs, other) = (door([workspace("/in", WriteOnly, &store)]), door([workspace("/", ReadWrite, &store)]));
+    let (vfs, other) =
+        (door([workspace("/in", WriteOnly, &store)]), door([workspace("/", ReadWrite, &store)]));
     store_link(&store, "/l", "log");
     let missing = RemoveOptions::default();
     let stale = WriteOptions::new().if_match(crate::store::VersionTag(1));
