@@ -205,3 +205,45 @@ fn make_private_file(file: &Path) -> io::Result<()> {
     }
     std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(file).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::symlink;
+
+    use crate::{Config, Stead};
+
+    #[test]
+    fn a_database_that_is_made_later_behind_a_symlink_is_out_of_reach_too() {
+        let host = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(host.path().join("data/deep")).unwrap();
+        symlink("data/second", host.path().join("stead.db")).unwrap();
+        symlink("deep/real.db", host.path().join("data/second")).unwrap();
+        let text = r#"
+            [database]
+            url = "sqlite:stead.db"
+            [stores.here]
+            kind = "physical"
+            path = "data"
+            [stores.notes]
+            kind = "virtual"
+            [[agents.a.workspaces]]
+            prefix = "/here"
+            scope = "rw"
+            store = "here"
+            [[agents.a.workspaces]]
+            prefix = "/notes"
+            scope = "rw"
+            store = "notes"
+        "#;
+        let config = Config::parse(text, &host.path().join("stead.toml")).unwrap();
+        let stead = Stead::open(&config, "a").unwrap();
+        stead.vfs().write("/here/fine", "x").unwrap();
+        stead.vfs().write("/notes/secret", "x").unwrap();
+        assert!(host.path().join("data/deep/real.db").is_file());
+        assert!(stead.vfs().write("/here/deep/real.db", "").is_err());
+        for path in ["/here/deep/real.db", "/here/deep/real.db-wal", "/here/second"] {
+            assert!(stead.vfs().read(path).is_err(), "{path}");
+        }
+    }
+}
