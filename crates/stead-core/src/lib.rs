@@ -26,7 +26,7 @@ pub mod workspace;
 pub use audit::{AuditLog, AuditOutcome, AuditRecord, LogId};
 pub use clock::{Clock, FixedClock, SystemClock, Timestamp};
 pub use edit::{Edit, EditError, Occurrences};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, Sight};
 pub use identity::{Identity, Operation, OperationId};
 pub use name::Name;
 pub use path::{PathError, VfsPath};

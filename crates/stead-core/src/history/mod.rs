@@ -12,4 +12,4 @@ mod undo;
 pub use steps::Fate;
 pub use undo::{Arrangement, Conflict, Desired, How, Substance, Target, plan};
 
-pub(crate) use steps::{Sight, Steps, ordered};
+pub(crate) use steps::{Steps, Survey, ordered};

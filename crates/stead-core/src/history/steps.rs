@@ -12,7 +12,7 @@ use crate::store::{
 };
 
 /// What a plan needs to see of a Store as it is now.
-pub(crate) trait Sight {
+pub(crate) trait Survey {
     /// What has a path, if something has.
     fn at(&mut self, path: &StorePath) -> StoreResult<Option<Attr>>;
     /// The names in a directory.
@@ -61,7 +61,7 @@ pub(crate) fn ordered(
     arrangement: Arrangement,
     deeds: &Deeds,
     aside: &StorePath,
-    sight: &mut dyn Sight,
+    sight: &mut dyn Survey,
 ) -> StoreResult<Steps> {
     let Arrangement { targets, conflicts } = arrangement;
     let mut ordering = Ordering { targets, conflicts, deeds, stand_ins: HashMap::new(), movers: Vec::new() };
@@ -151,7 +151,7 @@ impl Ordering<'_> {
     }
 
     /// Takes out of the arrangement what can't be done; whether something was.
-    fn settle(&mut self, sight: &mut dyn Sight) -> StoreResult<bool> {
+    fn settle(&mut self, sight: &mut dyn Survey) -> StoreResult<bool> {
         let nodes: Vec<NodeId> = self.targets.keys().copied().collect();
         self.movers.clear();
         // The paths that become free.
@@ -217,7 +217,7 @@ impl Ordering<'_> {
         node: NodeId,
         path: &StorePath,
         leaves: Option<NodeId>,
-        sight: &mut dyn Sight,
+        sight: &mut dyn Survey,
     ) -> StoreResult<bool> {
         let Some(there) = sight.at(path)? else { return Ok(true) };
         let comes = self.targets.get(&node).and_then(|target| target.to.as_ref()).map(|to| to.kind);
@@ -244,7 +244,7 @@ impl Ordering<'_> {
         &self,
         directory: NodeId,
         leaving: &HashMap<StorePath, NodeId>,
-        sight: &mut dyn Sight,
+        sight: &mut dyn Survey,
     ) -> StoreResult<bool> {
         let Some(now) = self.now(directory) else { return Ok(false) };
         let arrives = self.targets.keys().any(|&node| {
@@ -255,7 +255,7 @@ impl Ordering<'_> {
         Ok(arrives || names.iter().any(|name| !leaving.contains_key(&now.path.child(name))))
     }
 
-    fn steps(self, aside: &StorePath, sight: &mut dyn Sight) -> StoreResult<Steps> {
+    fn steps(self, aside: &StorePath, sight: &mut dyn Survey) -> StoreResult<Steps> {
         let mut steps = Steps { conflicts: self.conflicts.clone(), ..Steps::default() };
         let nodes: Vec<NodeId> = self.targets.keys().copied().collect();
         let depth_now = |node: &NodeId| self.now(*node).map_or(0, |now| now.path.depth());
@@ -357,7 +357,7 @@ impl Ordering<'_> {
         rewrites: bool,
         path: StorePath,
         steps: &mut Steps,
-        sight: &mut dyn Sight,
+        sight: &mut dyn Survey,
     ) -> StoreResult<()> {
         let at = Place::path(path.clone());
         let now = self.now(node);

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{Content, Expect, Missing, Parents, Side, Step, Store, StoreError, Subtree};
@@ -141,7 +141,9 @@ impl<'a> Batch<'a> {
                 _ if self.paths.len() == 1 => first,
                 _ => common(&self.paths),
             };
-            Error::Store { path, cause }
+            let route = self.vfs.shared.router.route(&path);
+            let sight = route.map_or(Sight::Sees, |route| Sight::of(route.workspace.scope()));
+            Error::Store { path, sight, cause }
         })?;
         for path in &self.paths {
             self.vfs.shared.seen.forget(path);

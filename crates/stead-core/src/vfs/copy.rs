@@ -343,11 +343,16 @@ impl Load<'_> {
 
     fn directory(&mut self, attr: &Attr) -> Result<()> {
         let mut found = Vec::new();
-        let walked = self.from.store().walk(&self.from.place, &Walk::default(), &mut |entry| {
+        let walk = Walk::default();
+        let walked = self.from.store().walk(&self.from.place, &walk, &mut |entry| {
             found.push(entry);
             ControlFlow::Continue(())
         });
         walked.map_err(|cause| self.from.failed(cause))?;
+        // Half of a tree is no copy of it.
+        if let Some((_, cause)) = walk.unread.take().into_iter().next() {
+            return Err(self.from.failed(cause));
+        }
         let at = self.to.place.clone();
         if let Some((parent, _)) = at.path.split()
             && !parent.is_empty()

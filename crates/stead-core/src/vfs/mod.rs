@@ -24,7 +24,7 @@ pub use history::{
     Blamed, Did, DiffOptions, Difference, Differs, LogChange, LogEntry, LogQuery, OnConflict, PathChange,
     PathConflict, Restore, Undo, UndoOptions, Undone,
 };
-pub use list::{DirEntry, Directory, ListPage, WalkQuery, Walked};
+pub use list::{DirEntry, Directory, ListPage, Unreadable, WalkQuery, WalkResult, Walked};
 pub use open::{OpenFile, OpenOptions};
 pub use read::{FileReader, Range, Stat, TextRead, WholeRead};
 pub use resolve::IntoPath;
@@ -35,7 +35,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::identity::{Identity, Operation, OperationId};
 use crate::router::{DuplicatePrefix, Router};
 use crate::scope::Access;
@@ -186,7 +186,10 @@ impl Vfs {
             let mount = workspace.mount();
             let past = match mount.store().as_of(version) {
                 Err(StoreError::Unsupported(_)) => continue,
-                past => past.map_err(|cause| Error::Store { path: workspace.prefix().clone(), cause })?,
+                past => past.map_err(|cause| {
+                    let sight = Sight::of(workspace.scope());
+                    Error::Store { path: workspace.prefix().clone(), sight, cause }
+                })?,
             };
             workspaces.push(workspace.clone().looking_back(past));
         }

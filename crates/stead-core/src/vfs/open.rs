@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
@@ -271,7 +271,8 @@ impl OpenFile {
     }
 
     fn failed(&self, cause: StoreError) -> Error {
-        Error::Store { path: self.path.clone(), cause }
+        let sight = if self.options.read { Sight::Sees } else { Sight::Blind };
+        Error::Store { path: self.path.clone(), sight, cause }
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
-use stead_core::search::{FileHits, Grep, GrepSearcher, Walk};
+use stead_core::search::{FileHits, Grep, GrepSearcher, Unread, Walk};
 use stead_core::store::{Found, Kind, Place, StoreError, StorePath, StoreResult};
 
 use super::PhysicalStore;
@@ -34,11 +34,13 @@ fn too_long() -> StoreError {
 }
 
 /// A directory below the place of a walk, or `None` if the walk goes on without it: it vanished, became something else,
-/// lies on another mount, or the host lets nobody in.
-fn enter(top: &Dir, path: &[u8]) -> StoreResult<Option<Dir>> {
+/// or, which is noted, lies on another mount, or the host lets nobody in.
+fn enter(top: &Dir, path: &[u8], unread: &Unread) -> StoreResult<Option<Dir>> {
     match top.open(path, How::Directory) {
         Ok(fd) => Ok(Some(Dir::new(fd))),
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::ACCESS | Errno::PERM) => {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(error @ (Errno::XDEV | Errno::ACCESS | Errno::PERM)) => {
+            unread.note(StorePath::from_checked(path), refused(error));
             Ok(None)
         }
         Err(error) => Err(refused(error)),
@@ -68,7 +70,7 @@ impl PhysicalStore {
                 return Ok(());
             }
             if enters {
-                let Some(dir) = enter(&top, path.as_bytes())? else { continue };
+                let Some(dir) = enter(&top, path.as_bytes(), &walk.unread)? else { continue };
                 waiting.extend(self.level(&dir, &located.full, path.as_bytes(), walk)?.into_iter().rev());
             }
         }
@@ -167,7 +169,7 @@ impl PhysicalStore {
         buffer: &mut Vec<u8>,
         found: &SyncSender<FileHits>,
     ) -> StoreResult<()> {
-        let Some(dir) = enter(top, path)? else { return Ok(()) };
+        let Some(dir) = enter(top, path, &grep.unread)? else { return Ok(()) };
         let here = join(base, path);
         for (name, kind) in tree::names(&dir).map_err(refused)? {
             if work.is_stopped() {
@@ -186,7 +188,14 @@ impl PhysicalStore {
             match kind {
                 Kind::Directory => work.add(path.as_bytes().to_vec()),
                 Kind::File if grep.wants(&path) => {
-                    let Ok(fd) = dir.open(&name, How::Read) else { continue };
+                    let fd = match dir.open(&name, How::Read) {
+                        Ok(fd) => fd,
+                        Err(error @ (Errno::ACCESS | Errno::PERM)) => {
+                            grep.unread.note(path, refused(error));
+                            continue;
+                        }
+                        Err(_) => continue,
+                    };
                     if let Some(hits) = search(&File::from(fd), &path, grep, searcher, buffer)
                         && found.send(hits).is_err()
                     {

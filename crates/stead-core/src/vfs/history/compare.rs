@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::history::blame;
 use crate::history::diff::{ContentDiff, LARGEST_TEXT, compare};
 use crate::identity::Operation;
@@ -94,7 +94,7 @@ impl Vfs {
         let prefix = prefix.into_path()?;
         let spot = self.enter(&prefix, Access::History)?;
         let store = spot.workspace.mount().store();
-        let failed = |cause| Error::Store { path: prefix.clone(), cause };
+        let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
         let (older, newer) = (from.min(to), from.max(to));
         let deeds = store.deeds(&DeedQuery::between(older, newer)).map_err(failed)?;
         // Deeds come newest first: the first line of a node tells its end, the last one its beginning.
@@ -183,7 +183,7 @@ impl Vfs {
         let path = path.into_path()?;
         let (_, spot) = self.resolve(&path, Access::History)?;
         let store = &**spot.workspace.mount().store();
-        let failed = |cause| Error::Store { path: path.clone(), cause };
+        let failed = |cause| Error::Store { path: path.clone(), sight: Sight::Sees, cause };
         let attr = store.stat(&spot.place).map_err(failed)?;
         if attr.kind == Kind::Directory {
             return Err(failed(StoreError::IsADirectory));

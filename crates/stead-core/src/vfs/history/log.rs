@@ -1,7 +1,7 @@
 //! Who did what, in logical paths.
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::identity::{Operation, OperationId};
 use crate::path::VfsPath;
 use crate::scope::Access;
@@ -116,7 +116,7 @@ impl Vfs {
                 let store = spot.workspace.mount().store();
                 if !store.about().history {
                     let cause = StoreError::Unsupported("this Store keeps no history");
-                    return Err(Error::Store { path: path.clone(), cause });
+                    return Err(Error::Store { path: path.clone(), sight: Sight::Sees, cause });
                 }
                 let ground = Ground { store, workspaces: vec![spot.workspace] };
                 let at = Some(spot.place.clone());
@@ -149,8 +149,11 @@ impl Vfs {
             limit: query.limit,
             ..DeedQuery::all()
         };
-        let deeds =
-            ground.store.deeds(&wanted).map_err(|cause| Error::Store { path: asked.clone(), cause })?;
+        let deeds = ground.store.deeds(&wanted).map_err(|cause| Error::Store {
+            path: asked.clone(),
+            sight: Sight::Sees,
+            cause,
+        })?;
         for deed in deeds.deeds {
             let mut changes: Vec<LogChange> =
                 deed.lines.iter().filter_map(|line| self.log_change(ground, line)).collect();

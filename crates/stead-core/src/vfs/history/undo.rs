@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
-use crate::history::{Arrangement, Conflict, Fate, How, Sight, Steps, ordered, plan};
+use crate::error::{Error, Result, Sight};
+use crate::history::{Arrangement, Conflict, Fate, How, Steps, Survey, ordered, plan};
 use crate::identity::{Operation, OperationId};
 use crate::name::escaped;
 use crate::path::VfsPath;
@@ -139,7 +139,7 @@ impl Vfs {
             }
         }
         let store = spot.workspace.mount().store();
-        let failed = |cause| Error::Store { path: prefix.clone(), cause };
+        let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
         if version > store.version().map_err(failed)? {
             return Err(unknown(format!("version {version}")));
         }
@@ -153,7 +153,8 @@ impl Vfs {
     /// Deeds of this agent, as many as it takes to choose from.
     fn own_deeds(&self, ground: &Ground<'_>, what: Undo) -> Result<Deeds> {
         let own = DeedQuery { agent: Some(self.shared.identity.agent.clone()), ..DeedQuery::all() };
-        let failed = |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), cause };
+        let failed =
+            |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), sight: Sight::Sees, cause };
         match what {
             Undo::Operation(id) => {
                 ground.store.deeds(&DeedQuery { operation: Some(id), ..own }).map_err(failed)
@@ -220,7 +221,8 @@ impl Vfs {
 
     fn planned(&self, ground: &Ground<'_>, deeds: &Deeds, how: How) -> Result<Steps> {
         let store = &**ground.store;
-        let failed = |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), cause };
+        let failed =
+            |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), sight: Sight::Sees, cause };
         let arrangement: Arrangement =
             plan(deeds, how, &mut |past| read_past(store, past)).map_err(failed)?;
         let aside = ground.workspaces[0].mount().path();
@@ -264,7 +266,8 @@ impl Vfs {
         records: &[Record],
     ) -> Result<()> {
         let Planned { ground, mut deeds, how, mut steps } = part;
-        let failed = |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), cause };
+        let failed =
+            |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), sight: Sight::Sees, cause };
         for _ in 0..TRIES {
             let mut change =
                 self.change_of(&**ground.store, operation.clone(), steps.steps).map_err(failed)?;
@@ -352,7 +355,7 @@ fn effective(deeds: &[&Deed]) -> Vec<Operation> {
 /// A Store as a plan looks at it.
 struct Looking<'s>(&'s dyn Store);
 
-impl Sight for Looking<'_> {
+impl Survey for Looking<'_> {
     fn at(&mut self, path: &StorePath) -> StoreResult<Option<Attr>> {
         match self.0.stat(&Place::path(path.clone())) {
             Ok(attr) => Ok(Some(attr)),
