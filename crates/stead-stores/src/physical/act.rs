@@ -123,6 +123,7 @@ impl<'s> Act<'s> {
     /// From now on it has more than one action: nobody else changes anything, and each goes through the journal.
     pub(super) fn becomes_several(&mut self) -> StoreResult<()> {
         self.several = true;
+        self.open_journal()?;
         self.hold_alone()
     }
 
@@ -167,11 +168,17 @@ impl<'s> Act<'s> {
         if self.several { self.write_down(how) } else { Ok(how) }
     }
 
-    fn write_down(&mut self, how: Undo) -> StoreResult<Undo> {
+    /// Opens the journal, if that has not happened yet: best before anyone has to wait for this change.
+    pub(super) fn open_journal(&mut self) -> StoreResult<()> {
         if self.journal.is_none() {
             self.shop.life.pass("journal")?;
-            self.journal = Some(self.shop.journal()?);
+            self.journal = Some(self.shop.journal(self.durability())?);
         }
+        Ok(())
+    }
+
+    fn write_down(&mut self, how: Undo) -> StoreResult<Undo> {
+        self.open_journal()?;
         let durability = self.durability();
         self.journal.as_mut().expect("opened above").intend(how, durability)
     }
@@ -268,6 +275,11 @@ impl<'s> Act<'s> {
         self.touched(&spot.dir)
     }
 
+    /// What was done so far stays, even if the change fails later.
+    pub(super) fn stands(&mut self) {
+        self.actions.clear();
+    }
+
     /// What a change has displaced, in the workshop: thrown away when the change is done.
     pub(super) fn displaced(&mut self, stash: String) {
         self.trash.push(stash);
@@ -336,6 +348,10 @@ impl<'s> Act<'s> {
 
     fn finish(mut self) -> StoreResult<()> {
         let unsynced = std::mem::take(&mut self.unsynced);
+        if !self.several {
+            // One action can't be seen in part: others go on while this caller waits for the disk.
+            self.alone = None;
+        }
         if let Err(error) = self.commit(&unsynced) {
             return Err(self.roll_back(error));
         }

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use stead_core::Edit;
-use stead_core::store::{Content, Expect, Kind, Outcome, Parents, Place, Put, StoreError, StoreResult};
+use stead_core::store::{Attr, Content, Expect, Kind, Outcome, Parents, Place, Put, StoreError, StoreResult};
 
 use super::act::Act;
 use super::draft::Drafted;
@@ -12,6 +12,7 @@ use super::host::{self, How, Stat, failed, refused};
 use super::patch::{Extent, Looks, Plan, Source};
 use super::read::read_all;
 use super::spot::{Intent, Spot, open_regular};
+use super::together::{Edited, Leader, Made, Part};
 use super::undo::Undo;
 use super::workshop::{Scrap, Temp};
 use crate::Durability;
@@ -64,15 +65,59 @@ impl Act<'_> {
 
     pub(super) fn edit(&mut self, at: &Place, edit: &Edit, expect: Expect) -> StoreResult<Outcome> {
         let spot = self.file_spot(at, Intent::Find, Parents::Required)?;
-        let _held = self.hold(&[&spot])?;
-        self.file_at(&spot, Expect::Any)?.ok_or(StoreError::NotFound)?;
+        if expect == Expect::Any && !self.is_several() && !spot.place.is_node() {
+            let shop = self.shop;
+            match shop.edits.join((spot.dir_stat.ino, spot.name().to_vec()), edit) {
+                Part::Leads(leader) => return self.edit_together(&spot, edit, expect, Some(leader)),
+                Part::Waits(answer) => {
+                    if let Ok(result) = answer.recv() {
+                        let outcome = result?;
+                        self.touched(&spot.dir)?;
+                        return Ok(outcome);
+                    }
+                }
+            }
+        }
+        self.edit_together(&spot, edit, expect, None)
+    }
+
+    /// Makes an edit, and those that others of this process have left for the same file.
+    fn edit_together(
+        &mut self,
+        spot: &Spot,
+        edit: &Edit,
+        expect: Expect,
+        leader: Option<Leader<'_>>,
+    ) -> StoreResult<Outcome> {
+        let _held = self.hold(&[spot])?;
+        self.file_at(spot, Expect::Any)?.ok_or(StoreError::NotFound)?;
         let (file, stat) = open_regular(&spot.dir, spot.name(), How::Read)?;
         expect.check(Some(stat.tag()))?;
-        let (edited, replaced) = edit.apply(&read_all(&file, &stat, EDIT_LIMIT)?)?;
-        let mut temp = self.written(&edited)?;
-        self.sync_new(&temp.file)?;
-        let outcome = self.put(&spot, &mut temp, Some(&stat), &Put::default())?;
-        Ok(Outcome { replaced, ..outcome })
+        let content = read_all(&file, &stat, EDIT_LIMIT)?;
+        let left = leader.map_or_else(Vec::new, Leader::close);
+        let mut edited = Edited::new(content, stat.tag());
+        let mine = edited.make(edit);
+        let theirs: Vec<_> = left.into_iter().map(|left| (edited.make(&left.edit), left)).collect();
+        let whole = if edited.changed {
+            let mut temp = self.written(&edited.content)?;
+            self.sync_new(&temp.file)?;
+            self.put(spot, &mut temp, Some(&stat), &Put::default())?
+        } else {
+            Outcome::default()
+        };
+        let last = edited.tag;
+        let outcome = |made: StoreResult<Made>| {
+            let Made { before, after, size, replaced } = made?;
+            let tag = |attr: Attr| if after == last { attr.tag } else { after };
+            let attr = whole.attr.map(|attr| Attr { size, tag: tag(attr), ..attr });
+            Ok(Outcome { attr, before: Some(before), created: false, replaced })
+        };
+        if !theirs.is_empty() {
+            // Others are told of this content, too: it stays, even should the disk fail to say that it has its name.
+            self.stands();
+        }
+        theirs.into_iter().for_each(|(made, left)| left.answer(outcome(made)));
+        outcome(mine)
     }
 
     pub(super) fn append(&mut self, at: &Place, content: Content, put: &Put) -> StoreResult<Outcome> {
@@ -85,6 +130,9 @@ impl Act<'_> {
         };
         for _ in 0..TRIES {
             let spot = self.file_spot(at, Intent::Make, put.parents)?;
+            if self.file_at(&spot, put.expect)?.is_some() {
+                self.open_journal()?;
+            }
             let _held = self.hold(&[&spot])?;
             if self.file_at(&spot, put.expect)?.is_some() {
                 let length = content.size()?;

@@ -43,6 +43,11 @@ impl Located {
         self.full.is_empty()
     }
 
+    /// Whether the place is a node itself.
+    pub(super) fn is_node(&self) -> bool {
+        self.node.is_some()
+    }
+
     /// A node that is not where it was is not found, whatever is in its place.
     fn judge(&self, error: StoreError) -> StoreError {
         match error {

@@ -26,17 +26,20 @@ use super::life::Life;
 use super::lock::Locks;
 use super::mask::STATE;
 use super::root::{Dir, Root};
+use super::together::Together;
 use super::tree;
+use crate::Durability;
 
 /// How long content is kept that lost against another program's.
 const KEPT_FOR_SECONDS: i64 = 14 * 24 * 3600;
 /// How many journals stay open for the next change.
-const SPARE_JOURNALS: usize = 4;
+const SPARE_JOURNALS: usize = 8;
 
 /// One Store's part of the workshop.
 #[derive(Debug)]
 pub(super) struct Workshop {
     pub(super) locks: Locks,
+    pub(super) edits: Together,
     pub(super) life: Arc<Life>,
     /// Who this process is to the host.
     pub(super) uid: u32,
@@ -84,6 +87,7 @@ impl Workshop {
         prune(&kept);
         Ok(Arc::new(Workshop {
             locks,
+            edits: Together::default(),
             life,
             uid,
             rooms,
@@ -121,13 +125,12 @@ impl Workshop {
     }
 
     /// A journal to write to.
-    pub(super) fn journal(&self) -> StoreResult<Journal> {
+    pub(super) fn journal(&self, durability: Durability) -> StoreResult<Journal> {
         if let Some(journal) = self.journals.lock().pop() {
             return Ok(journal);
         }
         let name = format!("j{}", self.next.fetch_add(1, Ordering::Relaxed));
-        let file = host::create(self.room(), name.as_bytes()).map_err(refused)?;
-        Ok(Journal::new(file, name))
+        Journal::create(self.room(), name, durability)
     }
 
     /// Takes back a journal that has been cleared.

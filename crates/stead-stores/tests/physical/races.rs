@@ -118,6 +118,42 @@ fn appends_and_edits_from_many_threads_and_stores_are_all_there() {
 }
 
 #[test]
+fn edits_that_were_made_together_answer_as_if_one_had_followed_the_other() {
+    let bench = Bench::with(|options| options.durability = stead_stores::Durability::Full);
+    let first = write(&bench.store, "file", &(0..16).map(|line| format!("{line:02}.\n")).collect::<String>());
+    let answers = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for thread in 0..16 {
+            let (store, answers) = (&bench.store, &answers);
+            scope.spawn(move || {
+                for round in 0..6 {
+                    let (old, new) = ("x".repeat(round), "x".repeat(round + 1));
+                    let line = |mark: &str| format!("{thread:02}.{mark}\n");
+                    let edit = |old: String| Step::Edit {
+                        at: at("file"),
+                        edit: Edit::new(old, line(&new), Occurrences::One).unwrap(),
+                        expect: Expect::Any,
+                        keep: Keep::History,
+                    };
+                    let outcome = apply(store, edit(line(&old))).unwrap();
+                    answers.lock().unwrap().push((outcome.before.unwrap(), outcome.attr.unwrap().tag));
+                    let missing = apply(store, edit("nowhere".to_owned()));
+                    assert!(matches!(missing, Err(StoreError::NoMatch)), "{missing:?}");
+                }
+            });
+        }
+    });
+    let next: std::collections::HashMap<_, _> = answers.into_inner().unwrap().into_iter().collect();
+    let (mut state, mut steps) = (first.tag, 0);
+    while let Some(after) = next.get(&state) {
+        (state, steps) = (*after, steps + 1);
+    }
+    assert_eq!(steps, 16 * 6, "each edit follows another");
+    assert_eq!(bench.store.stat(&at("file")).unwrap().tag, state);
+    assert!(read(&bench.store, "file").lines().all(|line| line.ends_with(".xxxxxx")));
+}
+
+#[test]
 fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins() {
     let bench = Bench::new();
     let second = open(bench.temp.path(), |_| ());
