@@ -14,6 +14,8 @@ mod act;
 #[cfg(target_os = "linux")]
 mod build;
 #[cfg(target_os = "linux")]
+mod confine;
+#[cfg(target_os = "linux")]
 mod draft;
 #[cfg(target_os = "linux")]
 mod host;
@@ -55,7 +57,7 @@ mod walk;
 mod workshop;
 
 pub use life::Faults;
-pub use options::PhysicalOptions;
+pub use options::{Confinement, PhysicalOptions};
 #[cfg(target_os = "linux")]
 pub use store::PhysicalStore;
 #[cfg(not(target_os = "linux"))]

@@ -6,18 +6,26 @@ use std::sync::Arc;
 
 use stead_core::store::{Kind, LinkHit, StoreError, StoreResult};
 
+use super::confine::Opener;
 use super::host::{self, Errno, Host, How, Stat, refused};
+use super::options::Confinement;
 
 /// How often a path is walked again that changed under our feet.
 const TRIES: usize = 64;
 
 /// An open directory.
 #[derive(Debug, Clone)]
-pub(super) struct Dir(Arc<OwnedFd>);
+pub(super) struct Dir {
+    fd: Arc<OwnedFd>,
+    opener: Opener,
+}
 
 impl Dir {
-    pub(super) fn new(fd: OwnedFd) -> Self {
-        Dir(Arc::new(fd))
+    /// Opens a directory of the host, wherever it is.
+    pub(super) fn open_ambient(path: &Path, confinement: Confinement) -> Host<Self> {
+        let fd = host::open_ambient(path)?;
+        let opener = Opener::choose(fd.as_fd(), confinement)?;
+        Ok(Dir { fd: Arc::new(fd), opener })
     }
 
     pub(super) fn stat_at(&self, name: &[u8]) -> Host<Stat> {
@@ -25,13 +33,18 @@ impl Dir {
     }
 
     pub(super) fn open(&self, path: &[u8], how: How) -> Host<OwnedFd> {
-        host::open(self.as_fd(), path, how)
+        self.opener.open(self.as_fd(), path, how)
+    }
+
+    /// [`Dir::open`] for a directory.
+    pub(super) fn enter(&self, path: &[u8], how: How) -> Host<Dir> {
+        Ok(Dir { fd: Arc::new(self.open(path, how)?), opener: self.opener })
     }
 }
 
 impl AsFd for Dir {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
@@ -43,10 +56,8 @@ pub(super) struct Root {
 }
 
 impl Root {
-    pub(super) fn open(path: &Path) -> StoreResult<Self> {
-        let dir = Dir::new(host::open_ambient(path).map_err(refused)?);
-        // The first confined call shows whether the kernel can confine at all.
-        dir.open(b"", How::Base).map_err(refused)?;
+    pub(super) fn open(path: &Path, confinement: Confinement) -> StoreResult<Self> {
+        let dir = Dir::open_ambient(path, confinement).map_err(refused)?;
         let stat = host::stat(&dir).map_err(refused)?;
         Ok(Root { dir, stat })
     }
@@ -70,8 +81,8 @@ pub(super) fn enter(base: &Dir, path: &[u8], how: How) -> StoreResult<Dir> {
     if path.is_empty() && how == How::Base {
         return Ok(base.clone());
     }
-    match base.open(path, how) {
-        Ok(fd) => Ok(Dir::new(fd)),
+    match base.enter(path, how) {
+        Ok(dir) => Ok(dir),
         // What can't be listed can still be entered.
         Err(Errno::ACCESS) if how == How::Directory => enter(base, path, How::Base),
         Err(Errno::LOOP | Errno::NOTDIR) => match follow(base, path, how)? {
@@ -116,8 +127,8 @@ fn follow_once(base: &Dir, path: &[u8], how: How) -> StoreResult<Option<Way>> {
                 Kind::File | Kind::Special(_) => return Err(StoreError::NotADirectory),
             },
         }
-        match here.open(name, How::Base) {
-            Ok(fd) => here = Dir::new(fd),
+        match here.enter(name, How::Base) {
+            Ok(dir) => here = dir,
             Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => return Ok(None),
             Err(error) => return Err(refused(error)),
         }

@@ -1,7 +1,7 @@
 //! Whole trees, worked through with few descriptors however deep they are.
 
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use stead_core::name::escaped;
 use stead_core::store::{Kind, Spare, StoreError, StoreResult};
@@ -23,20 +23,20 @@ pub(super) fn names(dir: &Dir) -> Host<Vec<(Box<[u8]>, Kind)>> {
 }
 
 /// Removes a name and, if it is a directory, everything below it.
-pub(super) fn remove(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
-    match host::unlink(dir, name) {
+pub(super) fn remove(dir: &Dir, name: &[u8]) -> Host<()> {
+    match host::unlink(dir.as_fd(), name) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(error) => return Err(error),
     }
     // Directories are emptied from the top down and removed from the bottom up; each is open only while it is emptied.
-    let top = Dir::new(host::open(dir, name, How::Base)?);
+    let top = dir.enter(name, How::Base)?;
     let mut found: Vec<Vec<u8>> = vec![Vec::new()];
     let mut next = 0;
     while next < found.len() {
         let path = found[next].clone();
         next += 1;
-        let here = Dir::new(top.open(&path, How::Directory)?);
+        let here = top.enter(&path, How::Directory)?;
         for (name, kind) in names(&here)? {
             if kind == Kind::Directory {
                 found.push(join(&path, &name));
@@ -49,12 +49,12 @@ pub(super) fn remove(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
         let (parent, name) = super::mask::split(path);
         host::remove_dir(top.open(parent, How::Base)?.as_fd(), name)?;
     }
-    host::remove_dir(dir, name)
+    host::remove_dir(dir.as_fd(), name)
 }
 
 /// How many bytes the files in a directory of Stead's own have.
 pub(super) fn size(dir: &Dir) -> u64 {
-    let Ok(view) = dir.open(b"", How::Directory).map(Dir::new) else { return 0 };
+    let Ok(view) = dir.enter(b"", How::Directory) else { return 0 };
     let Ok(names) = names(&view) else { return 0 };
     names.iter().filter_map(|(name, _)| view.stat_at(name).ok()).map(|stat| stat.size).sum()
 }
@@ -92,8 +92,8 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
     }
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {
-        let here = match top.open(&path, How::Directory) {
-            Ok(fd) => Dir::new(fd),
+        let here = match top.enter(&path, How::Directory) {
+            Ok(dir) => dir,
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(refused(error)),
         };
@@ -126,8 +126,8 @@ pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir, dress: &Dress) 
     // Times are set from the bottom up, when nothing is put into a directory any more.
     let mut made = Vec::new();
     while let Some(path) = open.pop() {
-        let source = Dir::new(from.open(&path, How::Directory).map_err(refused)?);
-        let sink = Dir::new(to.open(&path, How::Directory).map_err(refused)?);
+        let source = from.enter(&path, How::Directory).map_err(refused)?;
+        let sink = to.enter(&path, How::Directory).map_err(refused)?;
         made.push((path.clone(), host::stat(&source).map_err(refused)?));
         for (name, kind) in names(&source).map_err(refused)? {
             if mask.hides_entry(&join(at, &path), &name) {

@@ -36,8 +36,8 @@ fn too_long() -> StoreError {
 /// A directory below the place of a walk, or `None` if the walk goes on without it: it vanished, became something else,
 /// lies on another mount, or the host lets nobody in.
 fn enter(top: &Dir, path: &[u8]) -> StoreResult<Option<Dir>> {
-    match top.open(path, How::Directory) {
-        Ok(fd) => Ok(Some(Dir::new(fd))),
+    match top.enter(path, How::Directory) {
+        Ok(dir) => Ok(Some(dir)),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::ACCESS | Errno::PERM) => {
             Ok(None)
         }

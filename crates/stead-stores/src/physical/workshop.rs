@@ -25,6 +25,7 @@ use super::journal::{Journal, repair};
 use super::life::Life;
 use super::lock::Locks;
 use super::mask::STATE;
+use super::options::Confinement;
 use super::root::{Dir, Root};
 use super::together::Together;
 use super::tree;
@@ -54,8 +55,13 @@ pub(super) struct Workshop {
 
 impl Workshop {
     /// Opens the workshop, and repairs what others have left behind.
-    pub(super) fn open(root: &Root, state: &Path, life: Arc<Life>) -> StoreResult<Arc<Self>> {
-        let top = find(root, state)?;
+    pub(super) fn open(
+        root: &Root,
+        state: &Path,
+        confinement: Confinement,
+        life: Arc<Life>,
+    ) -> StoreResult<Arc<Self>> {
+        let top = find(root, state, confinement)?;
         let locks =
             Locks::new(own_dir(&top, "locks").map_err(refused)?.open(b"", How::Directory).map_err(refused)?)
                 .map_err(refused)?;
@@ -81,7 +87,7 @@ impl Workshop {
 
         for room in &dead {
             // Nothing in it matters any more; what can't be removed now is tried again by the next one.
-            let _ = tree::remove(rooms.as_fd(), room.name.as_bytes());
+            let _ = tree::remove(&rooms, room.name.as_bytes());
         }
         drop(dead);
         prune(&kept);
@@ -149,7 +155,7 @@ impl Workshop {
             return;
         }
         if let Err(Errno::ISDIR | Errno::PERM) = host::unlink(self.room(), name.as_bytes()) {
-            let _ = tree::remove(self.room(), name.as_bytes());
+            let _ = tree::remove(&self.room, name.as_bytes());
         }
     }
 
@@ -168,7 +174,7 @@ impl Workshop {
 impl Drop for Workshop {
     fn drop(&mut self) {
         if !self.life.is_over() {
-            let _ = tree::remove(self.rooms.as_fd(), self.name.as_bytes());
+            let _ = tree::remove(&self.rooms, self.name.as_bytes());
         }
     }
 }
@@ -222,12 +228,11 @@ pub(super) struct Temp {
 }
 
 /// The workshop for a root: in the state directory if that is on the same mount, else in the root itself, masked.
-fn find(root: &Root, state: &Path) -> StoreResult<Dir> {
+fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<Dir> {
     let id = blake3::hash(&[root.stat.dev.to_le_bytes(), root.stat.ino.to_le_bytes()].concat()).to_hex();
     let state = std::fs::create_dir_all(state)
         .ok()
-        .and_then(|()| host::open_ambient(state).ok())
-        .map(Dir::new)
+        .and_then(|()| Dir::open_ambient(state, confinement).ok())
         .filter(|dir| {
             // A rename needs the same mount, and on some file systems the same volume as well.
             host::stat(dir).is_ok_and(|stat| (stat.mount, stat.dev) == (root.stat.mount, root.stat.dev))
@@ -246,7 +251,7 @@ fn own_dir(parent: &Dir, name: &str) -> Host<Dir> {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error),
     }
-    parent.open(name.as_bytes(), How::Directory).map(Dir::new)
+    parent.enter(name.as_bytes(), How::Directory)
 }
 
 struct DeadRoom {
@@ -261,8 +266,7 @@ fn dead_rooms(rooms: &Dir) -> Host<Vec<DeadRoom>> {
     host::entries(own_view(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
     let mut dead = Vec::new();
     for name in names {
-        let Ok(fd) = rooms.open(name.as_bytes(), How::Directory) else { continue };
-        let dir = Dir::new(fd);
+        let Ok(dir) = rooms.enter(name.as_bytes(), How::Directory) else { continue };
         let lock = match dir.open(b"lock", How::Change) {
             Ok(fd) => Some(File::from(fd)),
             Err(Errno::NOENT) => None,
@@ -294,7 +298,7 @@ fn prune(kept: &Dir) {
     });
     if listed.is_ok() {
         for name in old {
-            let _ = tree::remove(kept.as_fd(), &name);
+            let _ = tree::remove(kept, &name);
         }
     }
 }

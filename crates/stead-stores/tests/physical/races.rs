@@ -11,10 +11,18 @@ use stead_core::{Edit, Occurrences};
 
 use super::*;
 
+both_ways! {
+    a_directory_swapped_for_a_symlink_never_leads_outside,
+    appends_and_edits_from_many_threads_and_stores_are_all_there,
+    edits_that_were_made_together_answer_as_if_one_had_followed_the_other,
+    a_reader_sees_the_old_content_or_the_new_and_one_creator_wins,
+    a_file_that_grows_while_it_is_read_or_searched_ends,
+    directories_move_about_while_others_write_into_them,
+}
+
 /// V53: nothing lands or looks outside while a directory is swapped for a symlink in a loop.
-#[test]
-fn a_directory_swapped_for_a_symlink_never_leads_outside() {
-    let bench = Bench::new();
+fn a_directory_swapped_for_a_symlink_never_leads_outside(confinement: Confinement) {
+    let bench = Bench::by(confinement);
     let outside = bench.temp.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("secret"), "outside").unwrap();
@@ -92,10 +100,9 @@ fn a_directory_swapped_for_a_symlink_never_leads_outside() {
     assert!(calls > 1_000);
 }
 
-#[test]
-fn appends_and_edits_from_many_threads_and_stores_are_all_there() {
-    let bench = Bench::new();
-    let second = open(bench.temp.path(), |_| ());
+fn appends_and_edits_from_many_threads_and_stores_are_all_there(confinement: Confinement) {
+    let bench = Bench::by(confinement);
+    let second = bench.second(confinement);
     write(&bench.store, "lines", &(0..20).map(|line| format!("line {line:02}.\n")).collect::<String>());
     std::thread::scope(|scope| {
         for thread in 0..20 {
@@ -117,9 +124,10 @@ fn appends_and_edits_from_many_threads_and_stores_are_all_there() {
     assert_eq!(read(&bench.store, "lines"), "done\n".repeat(20));
 }
 
-#[test]
-fn edits_that_were_made_together_answer_as_if_one_had_followed_the_other() {
-    let bench = Bench::with(|options| options.durability = stead_stores::Durability::Full);
+fn edits_that_were_made_together_answer_as_if_one_had_followed_the_other(confinement: Confinement) {
+    let bench = Bench::with(|options| {
+        (options.confinement, options.durability) = (confinement, Durability::Full);
+    });
     let first = write(&bench.store, "file", &(0..16).map(|line| format!("{line:02}.\n")).collect::<String>());
     let answers = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -153,10 +161,9 @@ fn edits_that_were_made_together_answer_as_if_one_had_followed_the_other() {
     assert!(read(&bench.store, "file").lines().all(|line| line.ends_with(".xxxxxx")));
 }
 
-#[test]
-fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins() {
-    let bench = Bench::new();
-    let second = open(bench.temp.path(), |_| ());
+fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins(confinement: Confinement) {
+    let bench = Bench::by(confinement);
+    let second = bench.second(confinement);
     write(&bench.store, "file", &"a".repeat(100_000));
     let winners = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -183,9 +190,8 @@ fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins() {
     assert_eq!(workshop(bench.temp.path()), (2, 0));
 }
 
-#[test]
-fn a_file_that_grows_while_it_is_read_or_searched_ends() {
-    let bench = Bench::new();
+fn a_file_that_grows_while_it_is_read_or_searched_ends(confinement: Confinement) {
+    let bench = Bench::by(confinement);
     write(&bench.store, "grows", "needle\n");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -212,10 +218,9 @@ fn a_file_that_grows_while_it_is_read_or_searched_ends() {
     });
 }
 
-#[test]
-fn directories_move_about_while_others_write_into_them() {
-    let bench = Bench::new();
-    let second = open(bench.temp.path(), |_| ());
+fn directories_move_about_while_others_write_into_them(confinement: Confinement) {
+    let bench = Bench::by(confinement);
+    let second = bench.second(confinement);
     write(&bench.store, "a/seed", "x");
     let worst = AtomicU64::new(0);
     std::thread::scope(|scope| {
