@@ -305,6 +305,15 @@ impl<'s> Act<'s> {
         Ok(())
     }
 
+    /// [`Act::wrote`] where it is not known any more which file it was.
+    pub(super) fn wrote_somewhere(&mut self) -> StoreResult<()> {
+        if self.durability() == Durability::Full {
+            host::sync_all(&self.store.root.dir).map_err(refused)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Has new content reach the disk before it gets its name.
     ///
     /// Among several actions nothing has to, but the journal: a change that is cut short is taken back whole. All of it

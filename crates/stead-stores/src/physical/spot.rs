@@ -10,6 +10,7 @@ use super::host::{self, At, Errno, How, Stat, refused};
 use super::lock::Stripe;
 use super::mask::{join, split};
 use super::root::{self, Dir, Way};
+use super::together::Key;
 
 /// What a caller wants with a place: what is masked can't be found, and can't be made either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +114,11 @@ impl Spot {
 
     pub(super) fn at(&self) -> At<'_> {
         (self.dir.as_fd(), self.top())
+    }
+
+    /// What tells this name from any other.
+    pub(super) fn key(&self) -> Key {
+        (self.dir_stat.ino, self.top().to_vec())
     }
 
     pub(super) fn stripe(&self) -> Stripe {

@@ -1,49 +1,57 @@
-//! Edits of one file that wait for their turn together are made together.
+//! Edits of one file, or appends to it, that wait for their turn together are made together.
 //!
-//! An edit has to be on the disk before its file may be edited again, so with many callers at one file each would wait
-//! for the syncs of all before it. Instead, the first of a process's callers waits for the name, and those who come
-//! meanwhile leave their edits with it: it makes them one after the other, and the disk is waited for once.
+//! Whoever has a file's name waits for the disk before it lets go, so with many callers at one file each would wait for
+//! the disk as often as there are others before it. Instead, the first of a process's callers waits for the name, and
+//! those who come meanwhile leave what they want with it: it does that one after the other, and waits for the disk once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use parking_lot::Mutex;
-use stead_core::Edit;
-use stead_core::store::{Outcome, StoreResult, VersionTag};
+use stead_core::store::{Attr, Outcome, StoreResult, VersionTag};
 
 /// A name in a directory.
 pub(super) type Key = (u64, Vec<u8>);
 
-/// The edits that wait, by the file's name.
-#[derive(Debug, Default)]
-pub(super) struct Together(Mutex<HashMap<Key, Vec<Left>>>);
-
-/// An edit left with whoever waits for the name.
+/// What waits, by the file's name.
 #[derive(Debug)]
-pub(super) struct Left {
-    pub(super) edit: Edit,
+pub(super) struct Together<T>(Mutex<HashMap<Key, Vec<Left<T>>>>);
+
+impl<T> Default for Together<T> {
+    fn default() -> Self {
+        Together(Mutex::default())
+    }
+}
+
+/// What a caller has left with whoever waits for the name.
+#[derive(Debug)]
+pub(super) struct Left<T> {
+    pub(super) wanted: T,
     answer: SyncSender<StoreResult<Outcome>>,
 }
 
-impl Left {
-    /// Tells how it went. One that is dropped without an answer was not made; its caller tries on its own.
+impl<T> Left<T> {
+    /// Tells how it went. Without an answer nothing was done, and the caller tries on its own.
     pub(super) fn answer(self, result: StoreResult<Outcome>) {
         // Nobody listens any more if the caller's thread is gone.
         let _ = self.answer.send(result);
     }
 }
 
-/// What a caller does with its edit.
-pub(super) enum Part<'a> {
-    /// It waits for the name, and makes the others' edits after its own.
-    Leads(Leader<'a>),
-    /// Someone else makes it. Nothing is received if that one could not.
+/// What a caller does.
+pub(super) enum Part<'a, T> {
+    /// It waits for the name, and does what the others want after its own.
+    Leads(Leader<'a, T>),
+    /// Someone else does it. Nothing is received if that one could not.
     Waits(Receiver<StoreResult<Outcome>>),
 }
 
-impl Together {
-    pub(super) fn join(&self, key: Key, edit: &Edit) -> Part<'_> {
+impl<T> Together<T> {
+    pub(super) fn join(&self, key: Key, wanted: &T) -> Part<'_, T>
+    where
+        T: Clone,
+    {
         match self.0.lock().entry(key) {
             Entry::Vacant(vacant) => {
                 let key = vacant.key().clone();
@@ -52,33 +60,33 @@ impl Together {
             }
             Entry::Occupied(mut line) => {
                 let (answer, receiver) = sync_channel(1);
-                line.get_mut().push(Left { edit: edit.clone(), answer });
+                line.get_mut().push(Left { wanted: wanted.clone(), answer });
                 Part::Waits(receiver)
             }
         }
     }
 
-    fn close(&self, key: &Key) -> Vec<Left> {
+    fn close(&self, key: &Key) -> Vec<Left<T>> {
         self.0.lock().remove(key).unwrap_or_default()
     }
 }
 
 /// Whoever waits for a name on behalf of others. Dropped before it has its turn, it leaves them to themselves.
 #[derive(Debug)]
-pub(super) struct Leader<'a> {
-    together: &'a Together,
+pub(super) struct Leader<'a, T> {
+    together: &'a Together<T>,
     key: Option<Key>,
 }
 
-impl Leader<'_> {
+impl<T> Leader<'_, T> {
     /// Takes what was left until now; whoever comes later leads or waits anew.
-    pub(super) fn close(mut self) -> Vec<Left> {
+    pub(super) fn close(mut self) -> Vec<Left<T>> {
         let key = self.key.take().expect("closed once");
         self.together.close(&key)
     }
 }
 
-impl Drop for Leader<'_> {
+impl<T> Drop for Leader<'_, T> {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
             drop(self.together.close(&key));
@@ -86,59 +94,64 @@ impl Drop for Leader<'_> {
     }
 }
 
-/// A file's content while edits are made, one after the other.
-pub(super) struct Edited {
-    pub(super) content: Vec<u8>,
-    pub(super) tag: VersionTag,
-    pub(super) changed: bool,
+/// A file's states while one thing after the other is done to it.
+pub(super) struct States {
+    first: VersionTag,
+    last: VersionTag,
 }
 
-/// What one edit did.
+/// What one of them did.
+#[derive(Debug)]
 pub(super) struct Made {
-    pub(super) before: VersionTag,
-    pub(super) after: VersionTag,
-    pub(super) size: u64,
-    pub(super) replaced: usize,
+    before: VersionTag,
+    after: VersionTag,
+    size: u64,
+    replaced: usize,
 }
 
-impl Edited {
-    pub(super) fn new(content: Vec<u8>, tag: VersionTag) -> Self {
-        Edited { content, tag, changed: false }
+impl States {
+    pub(super) fn new(tag: VersionTag) -> Self {
+        States { first: tag, last: tag }
     }
 
-    /// One that fails leaves the content to the next as it was.
-    pub(super) fn make(&mut self, edit: &Edit) -> StoreResult<Made> {
-        let (content, replaced) = edit.apply(&self.content)?;
-        let before = self.tag;
-        // No file is ever seen in the states between two edits. Their tags match nothing: whoever builds on one of them
-        // has not seen the edits that followed, and is told so.
-        self.tag = VersionTag(fastrand::u128(..));
-        self.content = content;
-        self.changed = true;
-        Ok(Made { before, after: self.tag, size: self.content.len() as u64, replaced })
+    pub(super) fn is_changed(&self) -> bool {
+        self.first != self.last
+    }
+
+    /// From the last state to the next.
+    pub(super) fn next(&mut self, size: u64, replaced: usize) -> Made {
+        // No file is ever seen in a state between two of these. Its tag matches nothing: whoever builds on it has not
+        // seen what followed, and is told so.
+        let after = VersionTag(fastrand::u128(..));
+        Made { before: std::mem::replace(&mut self.last, after), after, size, replaced }
+    }
+
+    /// What the caller is told, given how the file was left in the end.
+    pub(super) fn outcome(&self, made: Made, left: Option<Attr>) -> Outcome {
+        let Made { before, after, size, replaced } = made;
+        let attr =
+            left.map(|attr| Attr { size, tag: if after == self.last { attr.tag } else { after }, ..attr });
+        Outcome { attr, before: Some(before), created: false, replaced }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use stead_core::Occurrences;
-
     use super::*;
 
-    fn edit() -> Edit {
-        Edit::new("a", "b", Occurrences::One).unwrap()
+    fn key() -> Key {
+        (7, b"file".to_vec())
     }
 
     #[test]
     fn the_first_leads_and_answers_the_others() {
         let together = Together::default();
-        let key = || (7, b"file".to_vec());
-        let Part::Leads(leader) = together.join(key(), &edit()) else { panic!("nobody else was there") };
-        let Part::Waits(answer) = together.join(key(), &edit()) else { panic!("someone leads") };
-        assert!(matches!(together.join((8, b"file".to_vec()), &edit()), Part::Leads(_)));
+        let Part::Leads(leader) = together.join(key(), &1) else { panic!("nobody else was there") };
+        let Part::Waits(answer) = together.join(key(), &2) else { panic!("someone leads") };
+        assert!(matches!(together.join((8, b"file".to_vec()), &3), Part::Leads(_)));
         let left = leader.close();
-        assert!(matches!(together.join(key(), &edit()), Part::Leads(_)), "those who come later start anew");
-        assert_eq!(left.len(), 1);
+        assert!(matches!(together.join(key(), &4), Part::Leads(_)), "those who come later start anew");
+        assert_eq!(left.iter().map(|left| left.wanted).collect::<Vec<_>>(), [2]);
         left.into_iter().for_each(|left| left.answer(Ok(Outcome { replaced: 3, ..Outcome::default() })));
         assert_eq!(answer.recv().unwrap().unwrap().replaced, 3);
     }
@@ -146,24 +159,22 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_leader_that_failed() {
         let together = Together::default();
-        let key = || (7, b"file".to_vec());
-        let leader = together.join(key(), &edit());
-        let Part::Waits(answer) = together.join(key(), &edit()) else { panic!("someone leads") };
+        let leader = together.join(key(), &1);
+        let Part::Waits(answer) = together.join(key(), &2) else { panic!("someone leads") };
         drop(leader);
         assert!(answer.recv().is_err());
-        assert!(matches!(together.join(key(), &edit()), Part::Leads(_)));
+        assert!(matches!(together.join(key(), &3), Part::Leads(_)));
     }
 
     #[test]
-    fn edits_build_on_each_other_and_a_failed_one_changes_nothing() {
-        let edit = |old: &str, new: &str| Edit::new(old, new, Occurrences::One).unwrap();
-        let mut edited = Edited::new(b"one two".to_vec(), VersionTag(1));
-        let first = edited.make(&edit("one", "three")).unwrap();
-        assert!(edited.make(&edit("one", "four")).is_err());
-        let second = edited.make(&edit("three two", "done")).unwrap();
-        assert_eq!(edited.content, b"done");
-        assert_eq!((first.before, first.size), (VersionTag(1), 9));
-        assert_eq!((second.before, second.size), (first.after, 4));
+    fn states_follow_one_another() {
+        let mut states = States::new(VersionTag(1));
+        assert!(!states.is_changed());
+        let (first, second) = (states.next(9, 1), states.next(4, 2));
+        assert!(states.is_changed());
+        assert_eq!((first.before, second.before), (VersionTag(1), first.after));
         assert_ne!(first.after, second.after);
+        let between = states.outcome(first, None);
+        assert_eq!((between.before, between.replaced), (Some(VersionTag(1)), 1));
     }
 }

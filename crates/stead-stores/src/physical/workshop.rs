@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use stead_core::store::{StoreError, StoreResult};
-use stead_core::{Clock, SystemClock, Timestamp};
+use stead_core::{Clock, Edit, SystemClock, Timestamp};
 
 use super::host::{self, Errno, Host, How, Lock, refused};
 use super::journal::{Journal, repair};
@@ -40,7 +40,8 @@ const SPARE_JOURNALS: usize = 8;
 #[derive(Debug)]
 pub(super) struct Workshop {
     pub(super) locks: Locks,
-    pub(super) edits: Together,
+    pub(super) edits: Together<Edit>,
+    pub(super) appends: Together<Vec<u8>>,
     pub(super) life: Arc<Life>,
     /// Who this process is to the host.
     pub(super) uid: u32,
@@ -94,6 +95,7 @@ impl Workshop {
         Ok(Arc::new(Workshop {
             locks,
             edits: Together::default(),
+            appends: Together::default(),
             life,
             uid,
             rooms,

@@ -14,7 +14,7 @@ use super::*;
 both_ways! {
     a_directory_swapped_for_a_symlink_never_leads_outside,
     appends_and_edits_from_many_threads_and_stores_are_all_there,
-    edits_that_were_made_together_answer_as_if_one_had_followed_the_other,
+    what_was_done_together_is_answered_as_if_one_had_followed_the_other,
     a_reader_sees_the_old_content_or_the_new_and_one_creator_wins,
     a_file_that_grows_while_it_is_read_or_searched_ends,
     directories_move_about_while_others_write_into_them,
@@ -124,41 +124,51 @@ fn appends_and_edits_from_many_threads_and_stores_are_all_there(confinement: Con
     assert_eq!(read(&bench.store, "lines"), "done\n".repeat(20));
 }
 
-fn edits_that_were_made_together_answer_as_if_one_had_followed_the_other(confinement: Confinement) {
+fn what_was_done_together_is_answered_as_if_one_had_followed_the_other(confinement: Confinement) {
+    const THREADS: usize = 16;
+    const ROUNDS: usize = 6;
     let bench = Bench::with(|options| {
         (options.confinement, options.durability) = (confinement, Durability::Full);
     });
-    let first = write(&bench.store, "file", &(0..16).map(|line| format!("{line:02}.\n")).collect::<String>());
-    let answers = std::sync::Mutex::new(Vec::new());
+    let lines = (0..THREADS).map(|line| format!("{line:02}.\n")).collect::<String>();
+    let states = ["edited", "appended"].map(|name| write(&bench.store, name, &lines).tag);
+    let answers = std::sync::Mutex::new(std::collections::HashMap::new());
     std::thread::scope(|scope| {
-        for thread in 0..16 {
+        for thread in 0..THREADS {
             let (store, answers) = (&bench.store, &answers);
             scope.spawn(move || {
-                for round in 0..6 {
-                    let (old, new) = ("x".repeat(round), "x".repeat(round + 1));
-                    let line = |mark: &str| format!("{thread:02}.{mark}\n");
+                for round in 0..ROUNDS {
+                    let line = |round: usize| format!("{thread:02}.{}\n", "x".repeat(round));
                     let edit = |old: String| Step::Edit {
-                        at: at("file"),
-                        edit: Edit::new(old, line(&new), Occurrences::One).unwrap(),
+                        at: at("edited"),
+                        edit: Edit::new(old, line(round + 1), Occurrences::One).unwrap(),
                         expect: Expect::Any,
                         keep: Keep::History,
                     };
-                    let outcome = apply(store, edit(line(&old))).unwrap();
-                    answers.lock().unwrap().push((outcome.before.unwrap(), outcome.attr.unwrap().tag));
+                    for step in [edit(line(round)), append_step("appended", line(round).as_bytes())] {
+                        let outcome = apply(store, step).unwrap();
+                        let (before, after) = (outcome.before.unwrap(), outcome.attr.unwrap());
+                        assert!(answers.lock().unwrap().insert(before, after).is_none());
+                    }
                     let missing = apply(store, edit("nowhere".to_owned()));
                     assert!(matches!(missing, Err(StoreError::NoMatch)), "{missing:?}");
                 }
             });
         }
     });
-    let next: std::collections::HashMap<_, _> = answers.into_inner().unwrap().into_iter().collect();
-    let (mut state, mut steps) = (first.tag, 0);
-    while let Some(after) = next.get(&state) {
-        (state, steps) = (*after, steps + 1);
+    let answers = answers.into_inner().unwrap();
+    for (name, first) in ["edited", "appended"].into_iter().zip(states) {
+        let (mut state, mut size, mut steps) = (first, lines.len() as u64, 0);
+        while let Some(attr) = answers.get(&state) {
+            assert!(attr.size > size, "each adds something");
+            (state, size, steps) = (attr.tag, attr.size, steps + 1);
+        }
+        assert_eq!(steps, THREADS * ROUNDS, "{name}: each follows another");
+        let now = bench.store.stat(&at(name)).unwrap();
+        assert_eq!((now.tag, now.size), (state, size), "{name}");
     }
-    assert_eq!(steps, 16 * 6, "each edit follows another");
-    assert_eq!(bench.store.stat(&at("file")).unwrap().tag, state);
-    assert!(read(&bench.store, "file").lines().all(|line| line.ends_with(".xxxxxx")));
+    assert!(read(&bench.store, "edited").lines().all(|line| line.ends_with(".xxxxxx")));
+    assert_eq!(read(&bench.store, "appended").lines().count(), THREADS * (ROUNDS + 1));
 }
 
 fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins(confinement: Confinement) {
