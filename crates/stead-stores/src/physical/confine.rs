@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::ResolveFlags;
 
-use super::host::{self, Errno, Host, How};
+use super::host::{self, Errno, Host, How, Stat};
 use super::options::Confinement;
 
 const CONFINED: ResolveFlags = ResolveFlags::BENEATH
@@ -41,11 +41,18 @@ impl Opener {
         }
     }
 
-    /// Opens a path below a directory; what it opens lies below it, on the same mount, with no symlink on the way.
-    pub(super) fn open(self, below: BorrowedFd<'_>, path: &[u8], how: How) -> Host<OwnedFd> {
+    /// Opens a path below a directory; what it opens lies below it, on the same mount, with no symlink on the way. A walk
+    /// also asks about everything on it whether it is hidden.
+    pub(super) fn open(
+        self,
+        below: BorrowedFd<'_>,
+        path: &[u8],
+        how: How,
+        hidden: &dyn Fn(&Stat) -> bool,
+    ) -> Host<OwnedFd> {
         match self {
             Opener::Kernel => resolve_in_pieces(below, path, how),
-            Opener::Walk => walk(below, path, how),
+            Opener::Walk => walk(below, path, how, hidden),
         }
     }
 }
@@ -68,7 +75,7 @@ fn resolve(below: BorrowedFd<'_>, path: &[u8], how: How) -> Host<OwnedFd> {
     host::patiently(|| rustix::fs::openat2(below, path, flags, mode, CONFINED))
 }
 
-fn walk(below: BorrowedFd<'_>, path: &[u8], how: How) -> Host<OwnedFd> {
+fn walk(below: BorrowedFd<'_>, path: &[u8], how: How, hidden: &dyn Fn(&Stat) -> bool) -> Host<OwnedFd> {
     if path.is_empty() || path == b"." {
         return host::open_name(below, b".", how);
     }
@@ -83,8 +90,12 @@ fn walk(below: BorrowedFd<'_>, path: &[u8], how: How) -> Host<OwnedFd> {
         let here = at.as_ref().map_or(below, |fd| fd.as_fd());
         let how = if names.peek().is_some() { How::Base } else { how };
         let opened = host::open_name(here, name, how)?;
-        if host::stat(&opened)?.mount != mount {
+        let stat = host::stat(&opened)?;
+        if stat.mount != mount {
             return Err(Errno::XDEV);
+        }
+        if hidden(&stat) {
+            return Err(Errno::NOENT);
         }
         at = Some(opened);
     }
@@ -109,7 +120,7 @@ mod tests {
         let root = host::open_ambient(dir.path()).unwrap();
         for wanted in BOTH {
             let opener = Opener::choose(root.as_fd(), wanted).unwrap();
-            let open = |path: &[u8], how| opener.open(root.as_fd(), path, how);
+            let open = |path: &[u8], how| opener.open(root.as_fd(), path, how, &|_| false);
             for path in [&b""[..], b"in", b"in/deep"] {
                 assert!(open(path, How::Directory).is_ok(), "{}", path.escape_ascii());
             }
@@ -138,7 +149,7 @@ mod tests {
         let name = path.file_name().unwrap().as_encoded_bytes();
         for wanted in BOTH {
             let opener = Opener::choose(parent.as_fd(), wanted).unwrap();
-            let entered = opener.open(parent.as_fd(), name, How::Base);
+            let entered = opener.open(parent.as_fd(), name, How::Base, &|_| false);
             assert_eq!(entered.map(drop), Err(Errno::XDEV), "{opener:?}");
         }
     }

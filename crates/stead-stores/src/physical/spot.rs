@@ -228,7 +228,13 @@ impl PhysicalStore {
             host::stat(&located.base).map_err(refused)?
         } else if path.contains(&b'/') {
             match located.base.open(path, How::Handle) {
-                Ok(fd) => host::stat(fd).map_err(refused)?,
+                Ok(fd) => {
+                    let stat = host::stat(fd).map_err(refused)?;
+                    if located.base.hides(&stat) {
+                        return Err(StoreError::NotFound);
+                    }
+                    stat
+                }
                 Err(Errno::LOOP | Errno::NOTDIR) => {
                     let (dir, name) = self.parent(located)?;
                     dir.stat_at(name).map_err(refused)?
@@ -290,6 +296,7 @@ pub(super) fn open_regular(dir: &Dir, name: &[u8], how: How) -> StoreResult<(std
     let fd = dir.open(name, how).map_err(refused)?;
     let stat = host::stat(&fd).map_err(refused)?;
     match stat.kind {
+        _ if dir.hides(&stat) => Err(StoreError::NotFound),
         Kind::File => Ok((fd.into(), stat)),
         Kind::Directory => Err(StoreError::IsADirectory),
         Kind::Symlink | Kind::Special(_) => Err(StoreError::Special(stat.kind)),

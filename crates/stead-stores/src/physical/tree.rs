@@ -146,9 +146,17 @@ pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir, dress: &Dress) 
                     host::set_link_owner(sink.as_fd(), &name, stat.uid, stat.gid).map_err(refused)?;
                 }
                 Kind::File => {
-                    let source = File::from(source.open(&name, How::Read).map_err(refused)?);
+                    let from = match source.open(&name, How::Read) {
+                        Ok(fd) => File::from(fd),
+                        // It vanished meanwhile, or is masked.
+                        Err(Errno::NOENT) => continue,
+                        Err(error) => return Err(refused(error)),
+                    };
+                    if source.hides(&host::stat(&from).map_err(refused)?) {
+                        continue;
+                    }
                     let sink = host::create(sink.as_fd(), &name).map_err(refused)?;
-                    copy_file(&source, &sink, dress)?;
+                    copy_file(&from, &sink, dress)?;
                 }
                 Kind::Special(_) => return Err(StoreError::Special(kind)),
             }

@@ -18,10 +18,10 @@ use stead_core::store::{Found, Kind, Place, StoreError, StorePath, StoreResult};
 
 use super::PhysicalStore;
 use super::draft::fill;
-use super::host::{self, Errno, How, refused};
+use super::host::{Errno, How, Stat, refused};
 use super::mask::join;
 use super::root::Dir;
-use super::spot::Intent;
+use super::spot::{Intent, open_regular};
 use super::tree;
 
 /// Files up to this size are searched in memory.
@@ -108,9 +108,9 @@ impl PhysicalStore {
         let top = match self.open_directory(&located) {
             Ok(dir) => dir,
             Err(StoreError::NotADirectory) => {
-                let (file, _) = self.open_file(&located)?;
+                let (file, stat) = self.open_file(&located)?;
                 if let Some(hits) =
-                    search(&file, &StorePath::here(), grep, &mut grep.searcher(), &mut Vec::new())
+                    search(&file, &stat, &StorePath::here(), grep, &mut grep.searcher(), &mut Vec::new())
                 {
                     let _ = visit(hits);
                 }
@@ -186,8 +186,8 @@ impl PhysicalStore {
             match kind {
                 Kind::Directory => work.add(path.as_bytes().to_vec()),
                 Kind::File if grep.wants(&path) => {
-                    let Ok(fd) = dir.open(&name, How::Read) else { continue };
-                    if let Some(hits) = search(&File::from(fd), &path, grep, searcher, buffer)
+                    let Ok((file, stat)) = open_regular(&dir, &name, How::Read) else { continue };
+                    if let Some(hits) = search(&file, &stat, &path, grep, searcher, buffer)
                         && found.send(hits).is_err()
                     {
                         return Ok(());
@@ -200,18 +200,15 @@ impl PhysicalStore {
     }
 }
 
-/// Searches one open file, if it is a regular one.
+/// Searches one open file.
 fn search(
     file: &File,
+    stat: &Stat,
     path: &StorePath,
     grep: &Grep,
     searcher: &mut GrepSearcher<'_>,
     buffer: &mut Vec<u8>,
 ) -> Option<FileHits> {
-    let stat = host::stat(file).ok()?;
-    if stat.kind != Kind::File {
-        return None;
-    }
     let hits = if stat.size > IN_MEMORY {
         searcher.search_reader(Slice { file, at: 0, end: stat.size, grep })
     } else {

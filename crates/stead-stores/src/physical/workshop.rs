@@ -241,7 +241,7 @@ fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<Dir>
         });
     let state = match state {
         Some(dir) => dir,
-        None => own_dir(&root.dir, std::str::from_utf8(STATE).expect("ASCII")).map_err(refused)?,
+        None => own_dir(&root.dir, STATE).map_err(refused)?,
     };
     let all = own_dir(&state, "physical").map_err(refused)?;
     own_dir(&all, &id[..32]).map_err(refused)

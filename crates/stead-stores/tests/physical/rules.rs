@@ -266,6 +266,44 @@ fn a_state_directory_on_another_mount_leaves_the_workshop_in_the_root_and_masked
 }
 
 #[test]
+fn second_names_of_what_is_masked_lead_nowhere() {
+    let temp = TempDir::new().unwrap();
+    let root = temp.path().join("root");
+    std::fs::create_dir_all(root.join("sub")).unwrap();
+    std::fs::write(root.join("secret.db"), "needle").unwrap();
+    std::fs::hard_link(root.join("secret.db"), root.join("sub/second")).unwrap();
+    for confinement in [Confinement::Automatic, Confinement::Walk] {
+        let store = open(temp.path(), |options| {
+            (options.confinement, options.mask) = (confinement, vec![root.join("secret.db")]);
+        });
+        let second = at("sub/second");
+        assert!(matches!(store.stat(&second), Err(StoreError::NotFound)));
+        assert!(matches!(store.read(&second, 100), Err(StoreError::NotFound)));
+        assert!(store.open(&second).is_err());
+        assert!(store.draft(DraftOf::File(&second)).is_err());
+        for step in [
+            write_step("sub/second", "x"),
+            append_step("sub/second", b"x"),
+            remove_step("sub/second", Subtree::Any),
+            rename_step("sub/second", "moved", Replace::Refuse),
+            copy_step("sub/second", "copied", Replace::Refuse),
+        ] {
+            assert!(apply(&store, step).is_err());
+        }
+        assert_eq!(tree(&store).into_keys().collect::<Vec<_>>(), ["sub"]);
+        let grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
+        store.grep(&Place::root(), &grep, &mut |found| panic!("{found:?}")).unwrap();
+        apply(&store, copy_step("sub", "copy", Replace::Refuse)).unwrap();
+        assert!(!root.join("copy/second").exists());
+        apply(&store, remove_step("copy", Subtree::Directory)).unwrap();
+        for name in [".STEAD", "Stead.toml", ".\u{17f}tead"] {
+            assert!(matches!(apply(&store, write_step(name, "x")), Err(StoreError::Name(_))), "{name}");
+        }
+    }
+    assert_eq!(std::fs::read(root.join("secret.db")).unwrap(), b"needle");
+}
+
+#[test]
 fn names_are_bytes() {
     let bench = Bench::new();
     let odd: [&[u8]; 4] = [b"line\nbreak", b"\xff\xfe", b"\x1b[31m", "caf\u{e9}".as_bytes()];
