@@ -325,6 +325,14 @@ impl<'s> Act<'s> {
         }
     }
 
+    /// [`Act::sync_new`] for a directory with all that it holds: one wait, however many files there are.
+    pub(super) fn sync_new_tree(&self) -> StoreResult<()> {
+        match self.durability() {
+            Durability::Full if !self.several => host::sync_all(&self.store.root.dir).map_err(refused),
+            Durability::Full | Durability::Fast => Ok(()),
+        }
+    }
+
     fn sync_dir(&self, dir: &Dir) -> StoreResult<()> {
         match host::sync(dir) {
             // A directory that may be entered but not listed has a handle that can't be synced.

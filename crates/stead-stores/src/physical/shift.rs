@@ -15,7 +15,7 @@ use super::mask::is_at_or_below;
 use super::read::{is_empty, is_file_like};
 use super::root::Dir;
 use super::spot::{Intent, Spot, open_regular};
-use super::tree::{self, Dress, Inspection, Leaving};
+use super::tree::{self, Inspection, Leaving};
 use super::undo::Undo;
 
 impl Act<'_> {
@@ -251,7 +251,8 @@ impl Act<'_> {
             Kind::File => {
                 let (file, _) = open_regular(&source.dir, source.name(), How::Read)?;
                 let mut temp = self.shop.temp()?;
-                let stat = tree::copy_file(&file, &temp.file, &self.copied())?;
+                let stat = tree::copy_file(&file, &temp.file)?;
+                self.sync_new(&temp.file)?;
                 let _held = self.hold(&[&sink])?;
                 let there = self.store.look(&sink)?;
                 self.may_replace(&found, there, replace)?;
@@ -279,15 +280,12 @@ impl Act<'_> {
         self.inspect(&dir, source, [spare, None], Leaving::Copies)?;
         let (mut scrap, made) = self.new_dir(None, sink)?;
         let dir = source.dir.enter(source.name(), How::Directory).map_err(refused)?;
-        tree::copy(&dir, source.path(), &self.store.mask, &made, &self.copied())?;
+        tree::copy(&dir, source.path(), &self.store.mask, &made)?;
+        self.sync_new_tree()?;
         let _held = self.hold(&[sink])?;
         let ino = host::stat(&made).map_err(refused)?.ino;
         self.place_wrapped(&mut scrap, ino, sink)?;
         self.outcome(sink, true)
-    }
-
-    fn copied(&self) -> Dress {
-        Dress { durability: self.durability() }
     }
 
     fn may_replace(&self, found: &Stat, there: Option<Stat>, replace: Replace) -> StoreResult<()> {

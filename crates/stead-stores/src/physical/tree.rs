@@ -9,7 +9,6 @@ use stead_core::store::{Kind, Spare, StoreError, StoreResult};
 use super::host::{self, Errno, Host, How, Stat, failed, refused};
 use super::mask::{Mask, join};
 use super::root::Dir;
-use crate::Durability;
 
 /// The names in a directory, with their kinds, in no order.
 pub(super) fn names(dir: &Dir) -> Host<Vec<(Box<[u8]>, Kind)>> {
@@ -120,8 +119,8 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
     Ok(())
 }
 
-/// Copies what a directory holds into an empty one of the workshop; what is masked stays behind.
-pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir, dress: &Dress) -> StoreResult<()> {
+/// Copies what a directory holds into an empty one of the workshop; what is masked stays behind. Nothing is synced.
+pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir) -> StoreResult<()> {
     let mut open = vec![Vec::new()];
     // Times are set from the bottom up, when nothing is put into a directory any more.
     let mut made = Vec::new();
@@ -156,7 +155,7 @@ pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir, dress: &Dress) 
                         continue;
                     }
                     let sink = host::create(sink.as_fd(), &name).map_err(refused)?;
-                    copy_file(&from, &sink, dress)?;
+                    copy_file(&from, &sink)?;
                 }
                 Kind::Special(_) => return Err(StoreError::Special(kind)),
             }
@@ -164,40 +163,27 @@ pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir, dress: &Dress) 
     }
     for (path, stat) in made.iter().rev() {
         let dir = to.open(path, How::Directory).map_err(refused)?;
-        dress.on(&dir, stat)?;
-        if dress.durability == Durability::Full {
-            host::sync(&dir).map_err(refused)?;
-        }
+        dress(&dir, stat)?;
     }
     Ok(())
 }
 
 /// Copies a file's content and what it looks like, and returns the attributes it had.
-pub(super) fn copy_file(from: &File, to: &File, dress: &Dress) -> StoreResult<Stat> {
+pub(super) fn copy_file(from: &File, to: &File) -> StoreResult<Stat> {
     let stat = host::stat(from).map_err(refused)?;
     if stat.kind != Kind::File {
         return Err(StoreError::Special(stat.kind));
     }
     // No more than was there: a file that grows while it is copied would otherwise never end.
     host::copy(from, 0, to, 0, stat.size).map_err(failed)?;
-    dress.on(to, &stat)?;
-    if dress.durability == Durability::Full {
-        host::sync(to).map_err(refused)?;
-    }
+    dress(to, &stat)?;
     Ok(stat)
 }
 
-/// What a copy looks like from outside.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Dress {
-    pub(super) durability: Durability,
-}
-
-impl Dress {
-    fn on(&self, fd: impl AsFd, stat: &Stat) -> StoreResult<()> {
-        // Owned by whom the original belongs to, as far as the host allows.
-        host::set_owner(fd.as_fd(), Some(stat.uid), Some(stat.gid)).map_err(refused)?;
-        host::set_mode(fd.as_fd(), stat.mode & 0o1777).map_err(refused)?;
-        host::set_modified(fd, stat.modified).map_err(refused)
-    }
+/// Has a copy look like the original from outside.
+fn dress(fd: impl AsFd, stat: &Stat) -> StoreResult<()> {
+    // Owned by whom the original belongs to, as far as the host allows.
+    host::set_owner(fd.as_fd(), Some(stat.uid), Some(stat.gid)).map_err(refused)?;
+    host::set_mode(fd.as_fd(), stat.mode & 0o1777).map_err(refused)?;
+    host::set_modified(fd, stat.modified).map_err(refused)
 }
