@@ -57,7 +57,7 @@ enum Move {
 impl PhysicalStore {
     pub(super) fn carry_out(&self, change: Change) -> StoreResult<Applied> {
         let shop = self.workshop()?;
-        let _room = shop.locks.enter();
+        let _room = shop.locks.enter()?;
         let mut act = Act::new(self, shop);
         if change.steps.len() > 1 {
             act.becomes_several()?;

@@ -326,35 +326,35 @@ pub(super) fn sync_all(fd: impl AsFd) -> Host<()> {
 pub(super) enum Lock {
     Shared,
     Exclusive,
-    Free,
 }
 
-/// How long a lock is waited for: the process that has it may have been stopped.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// The naps between two looks at a lock that someone else has.
 const FIRST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_micros(150);
 
-/// Takes a lock, having waited for it, or gives one back. Waiting ends with [`Errno::TIMEDOUT`].
-pub(super) fn lock(fd: impl AsFd, lock: Lock) -> Host<()> {
+/// Takes a lock, having waited for it; after some time with [`Errno::TIMEDOUT`].
+pub(super) fn lock(fd: impl AsFd, lock: Lock, until: Instant) -> Host<()> {
     let operation = match lock {
         Lock::Shared => FlockOperation::NonBlockingLockShared,
         Lock::Exclusive => FlockOperation::NonBlockingLockExclusive,
-        Lock::Free => FlockOperation::Unlock,
     };
     let mut nap = FIRST_NAP;
-    let mut until = None;
     loop {
         match rustix::io::retry_on_intr(|| rustix::fs::flock(fd.as_fd(), operation)) {
             Err(Errno::WOULDBLOCK) => {}
             result => return result,
         }
-        if Instant::now() > *until.get_or_insert_with(|| Instant::now() + PATIENCE) {
+        if Instant::now() > until {
             return Err(Errno::TIMEDOUT);
         }
         std::thread::sleep(nap);
         nap = (nap * 2).min(LONGEST_NAP);
     }
+}
+
+/// Gives a lock back.
+pub(super) fn unlock(fd: impl AsFd) -> Host<()> {
+    rustix::io::retry_on_intr(|| rustix::fs::flock(fd.as_fd(), FlockOperation::Unlock))
 }
 
 /// Takes a lock if nobody has it.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::life::Faults;
 use crate::Durability;
@@ -20,6 +21,8 @@ pub struct PhysicalOptions {
     pub hold: Vec<PathBuf>,
     /// Who keeps a path below the root.
     pub confinement: Confinement,
+    /// How long a change waits for other processes; after that it is refused, having changed nothing.
+    pub patience: Duration,
     /// For tests: stops the Store right before an action, as if the process had been killed there.
     pub faults: Option<Faults>,
 }
@@ -43,6 +46,7 @@ impl PhysicalOptions {
             mask: Vec::new(),
             hold: Vec::new(),
             confinement: Confinement::default(),
+            patience: Duration::from_secs(30),
             faults: None,
         }
     }
@@ -56,6 +60,7 @@ impl fmt::Debug for PhysicalOptions {
             .field("mask", &self.mask)
             .field("hold", &self.hold)
             .field("confinement", &self.confinement)
+            .field("patience", &self.patience)
             .finish_non_exhaustive()
     }
 }

@@ -53,8 +53,8 @@ impl PhysicalStore {
         let held = options.hold.iter().flat_map(|path| [resolved_as_far_as_it_goes(path), as_named(path)]);
         let mask = Mask::new(&resolved, masked).holding(&resolved, held);
         let root = root.masking(&mask);
-        let life = Arc::new(Life::new(options.faults));
-        let shop = match Workshop::open(&root, &state, options.confinement, life.clone()) {
+        let life = Arc::new(Life::new(options.faults.clone()));
+        let shop = match Workshop::open(&root, &state, &options, life.clone()) {
             Ok(shop) => Some(shop),
             Err(StoreError::HostDenied) => None,
             Err(error) => return Err(error),

@@ -25,7 +25,7 @@ use super::journal::{Journal, repair};
 use super::life::Life;
 use super::lock::Locks;
 use super::mask::STATE;
-use super::options::Confinement;
+use super::options::{Confinement, PhysicalOptions};
 use super::root::{Dir, Root};
 use super::together::Together;
 use super::tree;
@@ -59,19 +59,18 @@ impl Workshop {
     pub(super) fn open(
         root: &Root,
         state: &Path,
-        confinement: Confinement,
+        options: &PhysicalOptions,
         life: Arc<Life>,
     ) -> StoreResult<Arc<Self>> {
-        let top = find(root, state, confinement)?;
-        let locks =
-            Locks::new(own_dir(&top, "locks").map_err(refused)?.open(b"", How::Directory).map_err(refused)?)
-                .map_err(refused)?;
+        let top = find(root, state, options.confinement)?;
+        let locks = own_dir(&top, "locks").and_then(|dir| dir.open(b"", How::Directory)).map_err(refused)?;
+        let locks = Locks::new(locks, options.patience).map_err(refused)?;
         let rooms = own_dir(&top, "rooms").map_err(refused)?;
         let kept = own_dir(&top, "kept").map_err(refused)?;
 
         // One at a time: a room without a lock is a dead one, and nobody may see ours before it is locked.
         let opening = host::open_or_create(top.as_fd(), "opening").map_err(refused)?;
-        host::lock(&opening, Lock::Exclusive).map_err(refused)?;
+        host::lock(&opening, Lock::Exclusive, locks.until()).map_err(refused)?;
         let dead = dead_rooms(&rooms).map_err(refused)?;
         if !dead.is_empty() {
             let _alone = locks.alone()?;
@@ -82,7 +81,7 @@ impl Workshop {
         let name = format!("{:016x}", fastrand::u64(..));
         let room = own_dir(&rooms, &name).map_err(refused)?;
         let lock = host::open_or_create(room.as_fd(), "lock").map_err(refused)?;
-        host::lock(&lock, Lock::Exclusive).map_err(refused)?;
+        host::lock(&lock, Lock::Exclusive, locks.until()).map_err(refused)?;
         let uid = host::stat(&lock).map_err(refused)?.uid;
         drop(opening);
 

@@ -22,6 +22,7 @@ macro_rules! both_ways {
 }
 
 mod faults;
+mod patience;
 mod races;
 mod rules;
 
