@@ -7,12 +7,15 @@
 //! written into a `journal` first, so that whoever opens the directory next can take it back.
 //!
 //! Reads take no lock. They see every file whole; of a change with several steps, or one that writes into a file where
-//! it is, they may see a part while it is being made.
+//! it is, they may see a part while it is being made. A lock for them would cost two system calls a read, and make changes
+//! wait for readers.
 
 #[cfg(target_os = "linux")]
 mod act;
 #[cfg(target_os = "linux")]
 mod build;
+#[cfg(target_os = "linux")]
+mod confine;
 #[cfg(target_os = "linux")]
 mod draft;
 #[cfg(target_os = "linux")]
@@ -43,6 +46,8 @@ mod spot;
 #[cfg(target_os = "linux")]
 mod store;
 #[cfg(target_os = "linux")]
+mod together;
+#[cfg(target_os = "linux")]
 mod tree;
 #[cfg(target_os = "linux")]
 mod undo;
@@ -54,7 +59,7 @@ mod walk;
 mod workshop;
 
 pub use life::Faults;
-pub use options::PhysicalOptions;
+pub use options::{Confinement, PhysicalOptions};
 #[cfg(target_os = "linux")]
 pub use store::PhysicalStore;
 #[cfg(not(target_os = "linux"))]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::life::Faults;
 use crate::Durability;
@@ -18,8 +19,22 @@ pub struct PhysicalOptions {
     pub mask: Vec<PathBuf>,
     /// Directories that stay where they are, where they lie inside the root: other Stores stand on them.
     pub hold: Vec<PathBuf>,
+    /// Who keeps a path below the root.
+    pub confinement: Confinement,
+    /// How long a change waits for other processes; after that it is refused, having changed nothing.
+    pub patience: Duration,
     /// For tests: stops the Store right before an action, as if the process had been killed there.
     pub faults: Option<Faults>,
+}
+
+/// Who keeps a path below the root of a Physical Store. It is kept there either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Confinement {
+    /// The kernel where it can (`openat2`), and else the Store.
+    #[default]
+    Automatic,
+    /// The Store, which opens each name on the way by itself. Slower, and there on every Linux.
+    Walk,
 }
 
 impl PhysicalOptions {
@@ -30,6 +45,8 @@ impl PhysicalOptions {
             durability: Durability::default(),
             mask: Vec::new(),
             hold: Vec::new(),
+            confinement: Confinement::default(),
+            patience: Duration::from_secs(30),
             faults: None,
         }
     }
@@ -42,6 +59,8 @@ impl fmt::Debug for PhysicalOptions {
             .field("durability", &self.durability)
             .field("mask", &self.mask)
             .field("hold", &self.hold)
+            .field("confinement", &self.confinement)
+            .field("patience", &self.patience)
             .finish_non_exhaustive()
     }
 }

@@ -43,7 +43,7 @@ impl PhysicalStore {
                 "the directory lies inside Stead's own state directory; mount another one".to_owned(),
             ));
         }
-        let root = Root::open(&resolved)?;
+        let root = Root::open(&resolved, options.confinement)?;
         if !root.stat.is_dir() {
             return Err(StoreError::NotADirectory);
         }
@@ -52,8 +52,9 @@ impl PhysicalStore {
         let masked = masked.chain([state.clone(), as_named(&options.state)]);
         let held = options.hold.iter().flat_map(|path| [resolved_as_far_as_it_goes(path), as_named(path)]);
         let mask = Mask::new(&resolved, masked).holding(&resolved, held);
-        let life = Arc::new(Life::new(options.faults));
-        let shop = match Workshop::open(&root, &state, life.clone()) {
+        let root = root.masking(&mask);
+        let life = Arc::new(Life::new(options.faults.clone()));
+        let shop = match Workshop::open(&root, &state, &options, life.clone()) {
             Ok(shop) => Some(shop),
             Err(StoreError::HostDenied) => None,
             Err(error) => return Err(error),

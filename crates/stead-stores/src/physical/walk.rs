@@ -18,10 +18,10 @@ use stead_core::store::{Found, Kind, Place, StoreError, StorePath, StoreResult};
 
 use super::PhysicalStore;
 use super::draft::fill;
-use super::host::{self, Errno, How, refused};
+use super::host::{Errno, How, Stat, refused};
 use super::mask::join;
 use super::root::Dir;
-use super::spot::Intent;
+use super::spot::{Intent, open_regular};
 use super::tree;
 
 /// Files up to this size are searched in memory.
@@ -36,8 +36,8 @@ fn too_long() -> StoreError {
 /// A directory below the place of a walk, or `None` if the walk goes on without it: it vanished, became something else,
 /// or, which is noted, lies on another mount, or the host lets nobody in.
 fn enter(top: &Dir, path: &[u8], unread: &Unread) -> StoreResult<Option<Dir>> {
-    match top.open(path, How::Directory) {
-        Ok(fd) => Ok(Some(Dir::new(fd))),
+    match top.enter(path, How::Directory) {
+        Ok(dir) => Ok(Some(dir)),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
         Err(error @ (Errno::XDEV | Errno::ACCESS | Errno::PERM)) => {
             unread.note(StorePath::from_checked(path), refused(error));
@@ -110,9 +110,9 @@ impl PhysicalStore {
         let top = match self.open_directory(&located) {
             Ok(dir) => dir,
             Err(StoreError::NotADirectory) => {
-                let (file, _) = self.open_file(&located)?;
+                let (file, stat) = self.open_file(&located)?;
                 if let Some(hits) =
-                    search(&file, &StorePath::here(), grep, &mut grep.searcher(), &mut Vec::new())
+                    search(&file, &stat, &StorePath::here(), grep, &mut grep.searcher(), &mut Vec::new())
                 {
                     let _ = visit(hits);
                 }
@@ -188,15 +188,15 @@ impl PhysicalStore {
             match kind {
                 Kind::Directory => work.add(path.as_bytes().to_vec()),
                 Kind::File if grep.wants(&path) => {
-                    let fd = match dir.open(&name, How::Read) {
-                        Ok(fd) => fd,
-                        Err(error @ (Errno::ACCESS | Errno::PERM)) => {
-                            grep.unread.note(path, refused(error));
+                    let (file, stat) = match open_regular(&dir, &name, How::Read) {
+                        Ok(opened) => opened,
+                        Err(StoreError::HostDenied) => {
+                            grep.unread.note(path, StoreError::HostDenied);
                             continue;
                         }
                         Err(_) => continue,
                     };
-                    if let Some(hits) = search(&File::from(fd), &path, grep, searcher, buffer)
+                    if let Some(hits) = search(&file, &stat, &path, grep, searcher, buffer)
                         && found.send(hits).is_err()
                     {
                         return Ok(());
@@ -209,18 +209,15 @@ impl PhysicalStore {
     }
 }
 
-/// Searches one open file, if it is a regular one.
+/// Searches one open file.
 fn search(
     file: &File,
+    stat: &Stat,
     path: &StorePath,
     grep: &Grep,
     searcher: &mut GrepSearcher<'_>,
     buffer: &mut Vec<u8>,
 ) -> Option<FileHits> {
-    let stat = host::stat(file).ok()?;
-    if stat.kind != Kind::File {
-        return None;
-    }
     let hits = if stat.size > IN_MEMORY {
         searcher.search_reader(Slice { file, at: 0, end: stat.size, grep })
     } else {
