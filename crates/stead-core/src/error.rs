@@ -340,6 +340,7 @@ fn seen(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::Link(_) => format!("`{path}` is a symlink"),
         StoreError::Invalid(what) => format!("`{path}`: {what}"),
         StoreError::Unsupported(what) => format!("`{path}`: {what}"),
+        StoreError::Expired(what) => format!("`{path}`: {what}"),
         StoreError::Unavailable { what, .. } => {
             format!("`{path}` can't be reached right now: {what}; try again")
         }

@@ -139,6 +139,17 @@ impl Database {
         Ok(Version(newest(&reader)?))
     }
 
+    /// Works on the database while nobody else writes, outside of any transaction.
+    pub(super) fn alone<T>(
+        &self,
+        work: impl FnOnce(&mut rusqlite::Connection) -> Result<T>,
+    ) -> StoreResult<T> {
+        let patience = self.0.options.patience;
+        let _turn = self.0.turnstile.as_ref().map(|turnstile| turnstile.take(patience)).transpose()?;
+        let mut writer = self.0.writer.lock();
+        Ok(work(&mut writer.conn)?)
+    }
+
     /// Checks all volumes and all content, and says what is wrong.
     pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
         let reader = self.0.reader()?;
@@ -199,6 +210,16 @@ impl Shared {
             Some(readers) => readers.take(),
             None => Ok(Reader::Only(MutexGuard::map(self.writer.lock(), |writer| &mut writer.conn))),
         }
+    }
+
+    /// The directory of the database's file.
+    pub(super) fn directory(&self) -> Option<PathBuf> {
+        self.readers.as_ref().and_then(|readers| readers.path().parent().map(Path::to_owned))
+    }
+
+    /// Looks volumes up again when they are next opened.
+    pub(super) fn forget_volumes(&self) {
+        self.volumes.lock().clear();
     }
 
     /// The log that records of changes go to.

@@ -295,7 +295,8 @@ impl Looking<'_> {
     }
 
     fn described(&self, row: &Row, path: StorePath) -> State {
-        let content = (!row.is_directory()).then(|| {
+        let is_kept = row.content.is_some() || row.size == 0;
+        let content = (!row.is_directory() && is_kept).then(|| {
             let identity = row.content.map_or(PastIdentity::Empty, PastIdentity::Number);
             let kept = Kept { shared: Arc::clone(self.store.shared()), content: row.content, size: row.size };
             Past::new(identity, row.size.cast_unsigned(), kept)

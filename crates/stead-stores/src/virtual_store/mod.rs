@@ -9,6 +9,7 @@
 //! the `queue`, whose `batch`es take their `turn` among processes. `tree` resolves paths, `dirs` remembers them.
 
 mod batch;
+pub mod care;
 mod change;
 mod connections;
 mod content;
@@ -40,6 +41,7 @@ use stead_core::store::{
 };
 use stead_core::{Store, StoreError, StoreResult, Timestamp};
 
+pub use care::{BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot};
 pub use database::{Database, DatabaseOptions};
 pub use memory::MemoryStore;
 
@@ -133,6 +135,10 @@ impl Store for VirtualStore {
     fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
         if version.0 < 0 || version > self.version()? {
             return Err(StoreError::NotFound);
+        }
+        let reader = self.shared().reader()?;
+        if !care::readable(&reader, version.0)? {
+            return Err(StoreError::Expired(format!("version {version} is no longer kept")));
         }
         Ok(Arc::new(self.at(version)))
     }

@@ -15,6 +15,9 @@ pub(super) const DIR_EPOCH: i64 = 1;
 /// The row of `meta` that holds the next free node.
 pub(super) const NEXT_NODE: i64 = 2;
 
+/// The row of `meta` that holds the oldest version that can be read without a pin.
+pub(super) const HISTORY_FROM: i64 = 3;
+
 /// "Sted" in the database's header: the file is ours.
 const APPLICATION_ID: i32 = 0x5374_6564;
 /// What makes format n + 1 out of format n, from an empty database on. Only ever appended to.
@@ -128,6 +131,19 @@ fn migrate(conn: &Connection) -> Result<()> {
     });
     conn.execute_batch(if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     migrated
+}
+
+/// Refuses a copy that is no database of ours.
+pub(super) fn check_copy(conn: &Connection) -> Result<()> {
+    if check(conn)? == 0 {
+        return Err(StoreError::Invalid("the file is no backup of Stead's".into()).into());
+    }
+    Ok(())
+}
+
+/// Brings a copy that nobody else uses to the present format.
+pub(super) fn migrate_copy(conn: &Connection) -> Result<()> {
+    migrate(conn)
 }
 
 /// The format of the database, if it is ours and not newer than we are.

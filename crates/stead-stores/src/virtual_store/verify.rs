@@ -42,7 +42,7 @@ const RULES: [(&str, &str); 11] = [
     ),
     (
         "SELECT h.node FROM entry_history h LEFT JOIN content c ON c.id = h.content
-         WHERE h.kind <> 2 AND h.size <> ifnull(c.size, 0)",
+         WHERE h.kind <> 2 AND h.content IS NOT NULL AND h.size <> ifnull(c.size, -1)",
         "had a content that is missing or has another length",
     ),
     ("SELECT h.node FROM entry_history h WHERE h.since >= h.until", "has a time in history that ends before it begins"),
