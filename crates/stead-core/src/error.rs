@@ -185,6 +185,9 @@ pub enum Error {
         /// The destination.
         path: VfsPath,
     },
+    /// The call can't be written down in the audit, so it was not made.
+    #[error("nothing was done, because it can't be written down in the audit: {0}; try again")]
+    Unrecorded(#[source] StoreError),
     /// What a Store said of a path.
     #[error("{}", about(path, cause))]
     Store {
@@ -217,6 +220,7 @@ impl Error {
             Error::ReadAgain { .. } => ErrorKind::Conflict,
             Error::Binary { .. } => ErrorKind::Unsupported,
             Error::Garbled { .. } => ErrorKind::Corrupt,
+            Error::Unrecorded(_) => ErrorKind::Unavailable,
             Error::Store { cause, .. } => cause.kind(),
         }
     }

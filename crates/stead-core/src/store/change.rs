@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::audit::AuditRecord;
 use crate::clock::Timestamp;
@@ -33,8 +34,21 @@ impl Change {
 /// What is written down along with a change.
 #[derive(Debug, Clone)]
 pub enum Record {
-    /// A line of the audit. The Store adds the version that the change makes, and how long it took.
-    Audit(Box<AuditRecord>),
+    /// A line of the audit.
+    Audit {
+        /// The line, but for what is known only when the change is made.
+        record: Box<AuditRecord>,
+        /// When the call began.
+        began: Instant,
+    },
+}
+
+impl Record {
+    /// The line of the audit for a change that makes this version and ends now.
+    pub fn completed(self, version: Option<Version>) -> AuditRecord {
+        let Record::Audit { record, began } = self;
+        AuditRecord { version, took: began.elapsed(), ..*record }
+    }
 }
 
 /// One step of a change.

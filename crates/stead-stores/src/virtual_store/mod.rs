@@ -6,8 +6,10 @@
 //! the tables.
 //!
 //! From the outside in: `read`, `walk`, `grep`, `open`, `feed` and `verify` look; `draft` and `change` change, through
-//! the `queue`, whose `batch`es take their `turn` among processes. `tree` resolves paths, `dirs` remembers them.
+//! the `queue`, whose `batch`es take their `turn` among processes. `tree` resolves paths, `dirs` remembers them. `audit`
+//! is what is written down of all that goes through a door.
 
+mod audit;
 mod batch;
 mod change;
 mod connections;
@@ -40,6 +42,9 @@ use stead_core::store::{
 };
 use stead_core::{Store, StoreError, StoreResult, Timestamp};
 
+pub use audit::{
+    Archived, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified, verify_archive,
+};
 pub use database::{Database, DatabaseOptions};
 pub use memory::MemoryStore;
 

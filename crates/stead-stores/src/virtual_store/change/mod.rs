@@ -19,7 +19,7 @@ use rusqlite::{Connection, params};
 use stead_core::store::{
     Applied, Change, ChangeKind, Content, Keep, Outcome, Parents, Place, Record, Side, Step, Version,
 };
-use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
+use stead_core::{Operation, StoreError, StoreResult};
 
 use super::VirtualStore;
 use super::batch::{Paths, Writing};
@@ -141,9 +141,8 @@ impl<'a, 'c> Changing<'a, 'c> {
 
     /// Has what is to be written down along with the change written down.
     fn record(&mut self, records: Vec<Record>) -> Result<()> {
-        for Record::Audit(record) in records {
-            let version = self.version.map(Version);
-            self.writing.record(AuditRecord { version, ..*record })?;
+        for record in records {
+            self.writing.record(&record.completed(self.version.map(Version)))?;
         }
         Ok(())
     }
