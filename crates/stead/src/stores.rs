@@ -7,9 +7,11 @@ use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stead_core::Store;
 use stead_core::store::Verified;
-use stead_stores::{Database, DatabaseOptions, MemoryStore, PhysicalOptions, PhysicalStore};
+use stead_core::{AuditLog, Store};
+use stead_stores::{
+    Audit, AuditAccess, Database, DatabaseOptions, MemoryStore, PhysicalOptions, PhysicalStore,
+};
 
 use crate::config::{Config, StoreConfig};
 use crate::error::{Error, Result};
@@ -22,6 +24,7 @@ const BESIDE_DATABASE: [&str; 6] = ["", "-wal", "-shm", "-journal", "-turn", "-n
 pub struct Stores<'c> {
     config: &'c Config,
     database: Option<Database>,
+    audit: Option<Arc<Audit>>,
     open: BTreeMap<Key<'c>, Arc<dyn Store>>,
 }
 
@@ -37,7 +40,7 @@ enum Key<'c> {
 impl<'c> Stores<'c> {
     /// The Stores of this configuration, none of them open yet.
     pub fn of(config: &'c Config) -> Self {
-        Stores { config, database: None, open: BTreeMap::new() }
+        Stores { config, database: None, audit: None, open: BTreeMap::new() }
     }
 
     /// The Store of this name.
@@ -91,6 +94,33 @@ impl<'c> Stores<'c> {
             self.database = Some(Database::open(&database.path, options)?);
         }
         Ok(self.database.as_ref().expect("it was opened just now"))
+    }
+
+    /// The log of everything that is done, unless it is turned off.
+    pub fn audit(&mut self) -> Result<Option<Arc<dyn AuditLog>>> {
+        if !self.config.audit.enabled {
+            return Ok(None);
+        }
+        if self.audit.is_none() {
+            let opened = self.open_audit().map_err(|cause| Error::Audit { cause: Box::new(cause) })?;
+            self.audit = Some(opened);
+        }
+        Ok(self.audit.clone().map(|audit| audit as Arc<dyn AuditLog>))
+    }
+
+    fn open_audit(&mut self) -> Result<Arc<Audit>> {
+        self.make_state().map_err(no_state)?;
+        let directory = self.config.audit_directory();
+        Ok(Audit::open(self.database()?, &directory)?)
+    }
+
+    /// What the log holds, to be looked at; `None` where nothing was ever written down.
+    pub fn audited(&mut self) -> Result<Option<AuditAccess>> {
+        if !self.config.database.path.exists() {
+            return Ok(None);
+        }
+        let directory = self.config.audit_directory();
+        Ok(Some(AuditAccess::open(self.database()?, &directory)?))
     }
 
     /// Makes the state directory if it is missing. Only its owner may look into it.

@@ -43,7 +43,8 @@ use stead_core::store::{
 use stead_core::{Store, StoreError, StoreResult, Timestamp};
 
 pub use audit::{
-    Archived, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified, verify_archive,
+    Archived, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified,
+    verify_archive,
 };
 pub use database::{Database, DatabaseOptions};
 pub use memory::MemoryStore;

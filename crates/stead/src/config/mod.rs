@@ -20,7 +20,7 @@ use toml::de::DeTable;
 
 pub use problem::{ConfigError, Problem, Problems};
 
-use section::Document;
+use section::{Document, Section};
 
 /// The name of the configuration file.
 pub const FILE_NAME: &str = "stead.toml";
@@ -38,6 +38,8 @@ pub struct Config {
     pub stores: BTreeMap<String, StoreConfig>,
     /// The agents, by name.
     pub agents: BTreeMap<String, AgentConfig>,
+    /// What is written down of what agents do.
+    pub audit: AuditConfig,
     notes: Vec<Problem>,
 }
 
@@ -48,6 +50,13 @@ pub struct DatabaseConfig {
     pub path: PathBuf,
     /// What an acknowledged change survives.
     pub durability: Durability,
+}
+
+/// `[audit]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditConfig {
+    /// Whether every call is written down.
+    pub enabled: bool,
 }
 
 /// `[stores.NAME]`
@@ -129,8 +138,8 @@ impl Config {
         let parts = errors.is_empty().then(|| read(&document, table.get_ref(), directory_of(file)));
         let (problems, notes) = document.finish();
         match parts {
-            Some((database, stores, agents)) if problems.is_empty() => {
-                Ok(Config { file: file.to_owned(), database, stores, agents, notes })
+            Some((database, stores, agents, audit)) if problems.is_empty() => {
+                Ok(Config { file: file.to_owned(), database, stores, agents, audit, notes })
             }
             _ => Err(ConfigError::Wrong(Problems { file: file.to_owned(), problems })),
         }
@@ -139,6 +148,11 @@ impl Config {
     /// The file it was read from.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// The directory of what belongs to the audit and is not in the database.
+    pub fn audit_directory(&self) -> PathBuf {
+        self.state_directory().join("audit")
     }
 
     /// The directory of what Stead keeps for itself.
@@ -167,14 +181,22 @@ fn directory_of(file: &Path) -> &Path {
     }
 }
 
-type Parts = (DatabaseConfig, BTreeMap<String, StoreConfig>, BTreeMap<String, AgentConfig>);
+type Parts = (DatabaseConfig, BTreeMap<String, StoreConfig>, BTreeMap<String, AgentConfig>, AuditConfig);
 
 fn read(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> Parts {
     let mut top = document.top(table);
     let database = stores::database(&mut top, directory);
     let stores = stores::stores(&mut top, directory);
     let agents = agents::agents(document, &mut top, &stores.names);
+    let audit = audit(&mut top);
     later::parts(&mut top);
     top.finish();
-    (database, stores.usable, agents)
+    (database, stores.usable, agents, audit)
+}
+
+fn audit(top: &mut Section<'_>) -> AuditConfig {
+    let Some(mut section) = top.table("audit") else { return AuditConfig { enabled: true } };
+    let enabled = section.flag("enabled").is_none_or(|enabled| enabled.value);
+    section.finish();
+    AuditConfig { enabled }
 }

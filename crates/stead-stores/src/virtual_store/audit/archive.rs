@@ -94,7 +94,9 @@ pub(super) fn archive(shared: &Arc<Shared>, before: Timestamp, directory: &Path)
                 let Segment { first, head, .. } = segment;
                 writing
                     .conn
-                    .prepare_cached("INSERT INTO audit_segment(instance, first, last, file) VALUES (?1, ?2, ?3, ?4)")?
+                    .prepare_cached(
+                        "INSERT INTO audit_segment(instance, first, last, file) VALUES (?1, ?2, ?3, ?4)",
+                    )?
                     .execute(params![row, first, head.seq, file])?;
                 writing
                     .conn
@@ -280,7 +282,9 @@ pub fn verify_archive(file: &Path) -> io::Result<(AuditVerified, Vec<String>)> {
             continue;
         };
         let Some(walk) = walks.get_mut(&entry.instance) else {
-            verified.problem(format!("line {number} holds a record of an instance that the file does not tell of"));
+            verified.problem(format!(
+                "line {number} holds a record of an instance that the file does not tell of"
+            ));
             continue;
         };
         verified.records += 1;

@@ -76,7 +76,12 @@ pub(in super::super) struct Appending {
 
 impl Appending {
     /// Puts a record at the end of a chain. The chain's own row is saved by whoever ends the transaction.
-    pub(in super::super) fn append(&mut self, conn: &Connection, chain: &mut Chain, facts: &Facts) -> Result<()> {
+    pub(in super::super) fn append(
+        &mut self,
+        conn: &Connection,
+        chain: &mut Chain,
+        facts: &Facts,
+    ) -> Result<()> {
         let newest = match self.newest {
             Some(newest) => newest,
             None => conn

@@ -80,7 +80,14 @@ impl Head {
             "INSERT OR REPLACE INTO audit_head(instance, seq, hash, at, key, signature)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute(params![row, self.seq, self.hash, self.at, hex::text(&self.key), self.signature])?;
+        .execute(params![
+            row,
+            self.seq,
+            self.hash,
+            self.at,
+            hex::text(&self.key),
+            self.signature
+        ])?;
         Ok(())
     }
 
@@ -125,7 +132,8 @@ pub(super) mod hex {
         deserializer: D,
     ) -> Result<[u8; N], D::Error> {
         let text = String::deserialize(deserializer)?;
-        bytes(&text).ok_or_else(|| serde::de::Error::custom("not as many hexadecimal digits as there have to be"))
+        bytes(&text)
+            .ok_or_else(|| serde::de::Error::custom("not as many hexadecimal digits as there have to be"))
     }
 }
 

@@ -137,7 +137,8 @@ impl Keeper {
     fn drain(&self) -> StoreResult<bool> {
         let Some(bin) = self.inner.spool.fetch() else { return Ok(false) };
         let entries = bin.entries();
-        let drained = self.inner.shared.write(Weight::Staging, move |writing| writing.append_spooled(&entries));
+        let drained =
+            self.inner.shared.write(Weight::Staging, move |writing| writing.append_spooled(&entries));
         let emptied = if drained.is_ok() { Emptied::Yes } else { Emptied::No };
         self.inner.spool.give_back(bin, emptied);
         drained.map(|()| true)

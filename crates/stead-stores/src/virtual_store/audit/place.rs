@@ -97,10 +97,8 @@ impl Place {
     pub(super) fn begin(&self) -> StoreResult<Running> {
         let begin = || -> io::Result<Running> {
             let uuid = Uuid::now_v7();
-            let (unfinished, directory) = (
-                self.running().join(format!("{UNFINISHED}{uuid}")),
-                self.running().join(uuid.to_string()),
-            );
+            let (unfinished, directory) =
+                (self.running().join(format!("{UNFINISHED}{uuid}")), self.running().join(uuid.to_string()));
             DirBuilder::new().mode(0o700).create(&unfinished)?;
             let lock = File::create_new(unfinished.join("lock"))?;
             lock.lock()?;
@@ -141,8 +139,11 @@ impl Place {
     pub(super) fn end(&self, running: Running, head: Option<&Head>) -> StoreResult<()> {
         let end = || -> io::Result<()> {
             if let Some(head) = head {
-                let mut heads =
-                    OpenOptions::new().append(true).create(true).mode(0o600).open(self.directory.join("heads"))?;
+                let mut heads = OpenOptions::new()
+                    .append(true)
+                    .create(true)
+                    .mode(0o600)
+                    .open(self.directory.join("heads"))?;
                 // The newline before it ends a line that a power cut may have torn.
                 heads.write_all(format!("\n{}\n", line(head)).as_bytes())?;
                 heads.sync_all()?;
@@ -177,7 +178,8 @@ impl Running {
     pub(super) fn keep(&self, head: &Head) -> StoreResult<()> {
         let keep = || -> io::Result<()> {
             let (new, kept) = (self.directory.join("head-new"), self.directory.join("head"));
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            let mut file =
+                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(line(head).as_bytes())?;
             file.sync_all()?;
             fs::rename(new, kept)

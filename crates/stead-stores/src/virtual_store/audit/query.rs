@@ -145,7 +145,8 @@ impl AuditQuery {
         let mut body = conn.prepare_cached("SELECT body FROM audit WHERE id = ?1")?;
         let mut entry = |id: i64| {
             let body: String = body.query_row([id], |row| row.get(0))?;
-            AuditEntry::parse(id, &body).map_err(|_| corrupt("a record of the audit is none; run `stead audit verify`"))
+            AuditEntry::parse(id, &body)
+                .map_err(|_| corrupt("a record of the audit is none; run `stead audit verify`"))
         };
         ids.into_iter().map(&mut entry).collect()
     }
@@ -246,7 +247,5 @@ impl<'a> AuditFollower<'a> {
 }
 
 fn newest(conn: &Connection) -> Result<i64> {
-    Ok(conn
-        .prepare_cached("SELECT ifnull(max(id), 0) FROM audit")?
-        .query_row([], |row| row.get(0))?)
+    Ok(conn.prepare_cached("SELECT ifnull(max(id), 0) FROM audit")?.query_row([], |row| row.get(0))?)
 }

@@ -97,7 +97,11 @@ impl Walk {
             before
         } else if let Some(at) = self.gaps.iter().position(|gap| (gap.first..=gap.last).contains(&seq)) {
             // It was thought to be missing, and stands behind one that came after it.
-            problems.push(format!("{} is not where it was: it stands behind record {}", name(), self.next - 1));
+            problems.push(format!(
+                "{} is not where it was: it stands behind record {}",
+                name(),
+                self.next - 1
+            ));
             let gap = self.gaps.remove(at);
             let before = if seq == gap.first { gap.before } else { None };
             let rest = [
@@ -142,7 +146,11 @@ impl Walk {
         let end = self.next - 1;
         match signed {
             Some((seq, head)) if seq > end => {
-                let more = format!("{}: record {seq} was signed as the last one at {}", missing(end + 1, seq), head.at);
+                let more = format!(
+                    "{}: record {seq} was signed as the last one at {}",
+                    missing(end + 1, seq),
+                    head.at
+                );
                 problems.push(more);
             }
             _ if told > end => problems.push(missing(end + 1, told)),
@@ -223,15 +231,17 @@ fn check(
         }
     }
     verified.instances = rows.len() as u64;
-    let mut statement =
-        conn.prepare("SELECT seq, hash, at, key, signature, instance FROM audit_head ORDER BY instance, seq")?;
+    let mut statement = conn
+        .prepare("SELECT seq, hash, at, key, signature, instance FROM audit_head ORDER BY instance, seq")?;
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
         if let Some(&uuid) = rows.get(&row.get(5)?) {
             judge.weigh(Head::from_row(uuid, row)?, known.entry(uuid).or_default(), verified);
         }
     }
-    for (head, over) in running.into_iter().map(|head| (head, false)).chain(ended.into_iter().map(|head| (head, true))) {
+    for (head, over) in
+        running.into_iter().map(|head| (head, false)).chain(ended.into_iter().map(|head| (head, true)))
+    {
         let known = known.entry(head.instance).or_default();
         if over {
             known.ended = known.ended.max(Some(head.seq));
@@ -300,7 +310,8 @@ fn walk(
             verified.problem(problem);
         }
         if known.ended.is_some_and(|ended| seq > ended) {
-            verified.problem(format!("{} was added after its instance had ended", named(walk.uuid, seq, body)));
+            verified
+                .problem(format!("{} was added after its instance had ended", named(walk.uuid, seq, body)));
         }
         let signed = known.heads.last_key_value().map_or(0, |(seq, _)| *seq);
         verified.unsigned += u64::from(seq > signed && !known.foreign);
