@@ -270,9 +270,11 @@ fn a_backup_is_one_moment_and_can_be_restored() {
     assert_eq!(door.stat("/w/d/f").unwrap().tag, tag);
     door.write("/w/new", "goes on").unwrap();
     sound(&database);
-    assert!(std::fs::read_dir(dir.path()).unwrap().all(|entry| {
-        !entry.unwrap().file_name().to_string_lossy().starts_with("restoring")
-    }));
+    assert!(
+        std::fs::read_dir(dir.path())
+            .unwrap()
+            .all(|entry| { !entry.unwrap().file_name().to_string_lossy().starts_with("restoring") })
+    );
 }
 
 #[test]

@@ -41,6 +41,16 @@ pub enum Error {
         #[source]
         cause: StoreError,
     },
+    /// The audit can't be opened, so nothing is done.
+    #[error(
+        "everything is to be written down in the audit, and it can't be opened: {cause}; make the state directory \
+         `.stead` and the database writable, or turn the audit off: `enabled = false` under [audit]"
+    )]
+    Audit {
+        /// What is in the way.
+        #[source]
+        cause: Box<Error>,
+    },
     /// A Store said no, outside of the door.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -72,6 +82,7 @@ impl Error {
             // A Store that is not where the configuration says is the configuration's mistake.
             Error::Open { cause: StoreError::NotFound | StoreError::NotADirectory, .. } => ErrorKind::Invalid,
             Error::Open { cause, .. } | Error::Store(cause) => cause.kind(),
+            Error::Audit { cause } => cause.kind(),
             Error::Host { cause, .. } => host_kind(cause),
             Error::InTheWay(_) => ErrorKind::AlreadyExists,
         }

@@ -20,9 +20,10 @@ pub use crate::stores::Stores;
 pub use stead_core::Error as DoorError;
 pub use stead_core::store::{Kind, VersionTag};
 pub use stead_core::{
-    Access, AccessScope, Clock, ErrorKind, Identity, Mount, Name, Occurrences, PathError, Store, StoreError,
-    Timestamp, Vfs, VfsPath, Workspace, name, search, store, vfs,
+    Access, AccessScope, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity, Mount, Name,
+    Occurrences, PathError, Store, StoreError, Timestamp, Vfs, VfsPath, Workspace, name, search, store, vfs,
 };
 pub use stead_stores::{
-    Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, VirtualStore,
+    Archived, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified, Database,
+    DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, VirtualStore, verify_archive,
 };

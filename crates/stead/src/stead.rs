@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stead_core::store::Version;
 use stead_core::vfs::{IntoPath, Limits, LostUpdates};
-use stead_core::{AccessScope, Clock, Identity, Mount, Vfs, Workspace};
+use stead_core::{AccessScope, AuditLog, Clock, Identity, Mount, Vfs, Workspace};
 
 use crate::config::{Config, StoreConfig, WorkspaceConfig};
 use crate::error::{Error, Result, shown};
@@ -42,6 +42,7 @@ impl Stead {
             clock: None,
             limits: Limits::default(),
             lost_updates: LostUpdates::default(),
+            audit: None,
         }
     }
 
@@ -49,6 +50,8 @@ impl Stead {
     ///
     /// Each Store is opened when it is first used, so one that can't be opened is in nobody else's way; what stands on it
     /// is unavailable, until it can.
+    ///
+    /// What it does is written down in the audit, unless the configuration turns that off.
     pub fn open(config: &Config, agent: &str) -> Result<Stead> {
         let known = config.agents.get(agent).ok_or_else(|| Error::UnknownAgent {
             name: agent.to_owned(),
@@ -56,6 +59,9 @@ impl Stead {
         })?;
         let mut stores = Stores::of(config);
         let mut builder = Stead::builder(agent);
+        if let Some(log) = stores.audit()? {
+            builder = builder.audit(log);
+        }
         let mut on_host = OnHost::default();
         for workspace in &known.workspaces {
             builder = builder.mount(mounted(workspace, &mut stores)?);
@@ -139,6 +145,7 @@ pub struct SteadBuilder {
     clock: Option<Arc<dyn Clock>>,
     limits: Limits,
     lost_updates: LostUpdates,
+    audit: Option<Arc<dyn AuditLog>>,
 }
 
 impl SteadBuilder {
@@ -179,6 +186,11 @@ impl SteadBuilder {
         SteadBuilder { lost_updates, ..self }
     }
 
+    /// Writes everything that is done down in this log. A call that can't be written down is not made.
+    pub fn audit(self, log: Arc<dyn AuditLog>) -> Self {
+        SteadBuilder { audit: Some(log), ..self }
+    }
+
     /// Puts it together. What is no path, and two Workspaces with one prefix, are refused here.
     pub fn build(self) -> Result<Stead> {
         if let Some(error) = self.wrong {
@@ -187,6 +199,9 @@ impl SteadBuilder {
         let mut builder = Vfs::builder(self.identity).limits(self.limits).lost_updates(self.lost_updates);
         if let Some(clock) = self.clock {
             builder = builder.clock(clock);
+        }
+        if let Some(log) = self.audit {
+            builder = builder.audit(log);
         }
         let vfs =
             self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
@@ -254,6 +269,8 @@ mod tests {
     fn a_store_that_cannot_be_opened_is_in_nobody_elses_way_and_heals() {
         let host = tempfile::tempdir().unwrap();
         let text = r#"
+            [audit]
+            enabled = false
             [stores.gone]
             kind = "physical"
             path = "gone"

@@ -7,9 +7,11 @@ use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stead_core::Store;
 use stead_core::store::{About, Verified};
-use stead_stores::{Database, DatabaseOptions, MemoryStore, PhysicalOptions, PhysicalStore};
+use stead_core::{AuditLog, LogId, Store};
+use stead_stores::{
+    Audit, AuditAccess, Database, DatabaseOptions, MemoryStore, PhysicalOptions, PhysicalStore,
+};
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
 use crate::error::{Error, Result};
@@ -38,7 +40,7 @@ enum Key {
 impl Stores {
     /// The Stores of this configuration.
     pub fn of(config: &Config) -> Self {
-        let opener = Opener { config: config.clone(), database: Mutex::default() };
+        let opener = Opener { config: config.clone(), database: Mutex::default(), audit: Mutex::default() };
         Stores { opener: Arc::new(opener), lazy: BTreeMap::new() }
     }
 
@@ -58,10 +60,26 @@ impl Stores {
         };
         let opener = &self.opener;
         let lazy = self.lazy.entry(key).or_insert_with(|| {
-            let (about, opener) = (about(&config), Arc::clone(opener));
+            // Where there is a log, it is in the database, and what is kept there writes down its own changes.
+            let log = opener.audit().ok().flatten().map(|log| log.id());
+            let (about, opener) = (about(&config, log), Arc::clone(opener));
             Arc::new(Lazy::new(name, about, move || opener.open(&config)))
         });
         Ok(Arc::clone(lazy))
+    }
+
+    /// The log of everything that is done, unless it is turned off.
+    pub fn audit(&mut self) -> Result<Option<Arc<dyn AuditLog>>> {
+        Ok(self.opener.audit()?.map(|audit| audit as Arc<dyn AuditLog>))
+    }
+
+    /// What the log holds, to be looked at; `None` where nothing was ever written down.
+    pub fn audited(&mut self) -> Result<Option<AuditAccess>> {
+        if !self.opener.config.database.path.exists() {
+            return Ok(None);
+        }
+        let directory = self.opener.config.audit_directory();
+        Ok(Some(AuditAccess::open(&self.opener.database()?, &directory)?))
     }
 
     /// Checks everything that can be checked: the database as a whole, and each Physical Store.
@@ -85,12 +103,12 @@ impl Stores {
 }
 
 /// What a Store says of itself, which its kind decides.
-fn about(config: &StoreConfig) -> About {
+fn about(config: &StoreConfig, log: Option<LogId>) -> About {
     match config {
         StoreConfig::Physical { .. } => {
             About { kind: "physical", history: false, feed: false, records: None }
         }
-        StoreConfig::Virtual { .. } => About { kind: "virtual", history: true, feed: true, records: None },
+        StoreConfig::Virtual { .. } => About { kind: "virtual", history: true, feed: true, records: log },
         StoreConfig::Memory => About { kind: "memory", history: true, feed: true, records: None },
     }
 }
@@ -101,6 +119,7 @@ struct Opener {
     config: Config,
     /// One for all Stores that are kept in it.
     database: Mutex<Option<Database>>,
+    audit: Mutex<Option<Arc<Audit>>>,
 }
 
 impl Opener {
@@ -139,6 +158,25 @@ impl Opener {
         make_private_file(path).map_err(|cause| Error::host("the database can't be made", cause))?;
         let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
         Ok(open.insert(Database::open(path, options)?).clone())
+    }
+
+    /// The log of everything that is done, unless it is turned off.
+    fn audit(&self) -> Result<Option<Arc<Audit>>> {
+        if !self.config.audit.enabled {
+            return Ok(None);
+        }
+        let mut open = self.audit.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.is_none() {
+            let opened = self.open_audit().map_err(|cause| Error::Audit { cause: Box::new(cause) })?;
+            *open = Some(opened);
+        }
+        Ok(open.clone())
+    }
+
+    fn open_audit(&self) -> Result<Arc<Audit>> {
+        self.make_state().map_err(no_state)?;
+        let directory = self.config.audit_directory();
+        Ok(Audit::open(&self.database()?, &directory)?)
     }
 
     /// Makes the state directory if it is missing. Only its owner may look into it.

@@ -9,6 +9,8 @@ use insta::assert_snapshot;
 
 /// Two Stores that work and two that do not.
 const HALF_BROKEN: &str = r#"
+[audit]
+enabled = false
 [database]
 url = "sqlite:broken.db"
 [stores.here]

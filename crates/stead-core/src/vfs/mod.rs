@@ -1,9 +1,11 @@
 //! The one door: every file operation of every surface goes through a [`Vfs`].
 //!
 //! A path is resolved, routed to a Workspace and judged by its Access Scope before any Store is called. A symlink that
-//! a Store reports is resolved here, and routed and judged again.
+//! a Store reports is resolved here, and routed and judged again. Every call is written down in the audit, where there
+//! is one.
 
 mod batch;
+mod call;
 mod copy;
 mod history;
 mod list;
@@ -34,12 +36,14 @@ pub use write::{Edited, RemoveOptions, Removed, WriteOptions, Written};
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::audit::AuditLog;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result, Sight};
-use crate::identity::{Identity, Operation, OperationId};
+use crate::identity::{Identity, OperationId};
 use crate::router::{DuplicatePrefix, Router};
 use crate::scope::Access;
 use crate::store::{QuotaLimits, StoreError, Version};
+use crate::vfs::call::Call;
 use crate::workspace::Workspace;
 
 /// How much one call may take.
@@ -85,6 +89,7 @@ struct Shared {
     limits: Limits,
     lost_updates: LostUpdates,
     quota: QuotaLimits,
+    audit: Option<Arc<dyn AuditLog>>,
     seen: seen::Seen,
     open: open::OpenNodes,
 }
@@ -98,6 +103,7 @@ pub struct VfsBuilder {
     limits: Limits,
     lost_updates: LostUpdates,
     quota: QuotaLimits,
+    audit: Option<Arc<dyn AuditLog>>,
 }
 
 impl VfsBuilder {
@@ -127,6 +133,12 @@ impl VfsBuilder {
         VfsBuilder { quota, ..self }
     }
 
+    /// Writes every call down in this log: also what is refused, and what fails. A call that can't be written down is
+    /// not made.
+    pub fn audit(self, log: Arc<dyn AuditLog>) -> Self {
+        VfsBuilder { audit: Some(log), ..self }
+    }
+
     /// Opens the door. Two Workspaces with one prefix are refused.
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
         let shared = Shared {
@@ -136,6 +148,7 @@ impl VfsBuilder {
             limits: self.limits,
             lost_updates: self.lost_updates,
             quota: self.quota,
+            audit: self.audit,
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
@@ -153,6 +166,7 @@ impl Vfs {
             limits: Limits::default(),
             lost_updates: LostUpdates::default(),
             quota: QuotaLimits::default(),
+            audit: None,
         }
     }
 
@@ -181,10 +195,16 @@ impl Vfs {
     ///
     /// What stands on a Store without history is not among them.
     pub fn as_of(&self, version: Version) -> Result<Vfs> {
+        self.call("as_of", [], |call, []| call.looking_back(version))
+    }
+}
+
+impl Call<'_> {
+    fn looking_back(&self, version: Version) -> Result<Vfs> {
+        let Shared { router, identity, clock, limits, lost_updates, quota, audit, .. } = self.shared();
         let mut workspaces = Vec::new();
-        for workspace in self.workspaces().filter(|workspace| workspace.scope().allows(Access::History)) {
-            let mount = workspace.mount();
-            let past = match mount.store().as_of(version) {
+        for workspace in router.workspaces().filter(|workspace| workspace.scope().allows(Access::History)) {
+            let past = match workspace.mount().store().as_of(version) {
                 Err(StoreError::Unsupported(_)) => continue,
                 past => past.map_err(|cause| {
                     let sight = Sight::of(workspace.scope());
@@ -193,29 +213,17 @@ impl Vfs {
             };
             workspaces.push(workspace.clone().looking_back(past));
         }
-        let router = Router::new(workspaces).expect("prefixes that differ go on to differ");
-        let Shared { identity, clock, limits, lost_updates, quota, .. } = &*self.shared;
         let shared = Shared {
-            router,
+            router: Router::new(workspaces).expect("prefixes that differ go on to differ"),
             identity: Arc::clone(identity),
             clock: Arc::clone(clock),
             limits: *limits,
             lost_updates: *lost_updates,
             quota: *quota,
+            audit: audit.clone(),
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
-        Ok(Vfs { shared: Arc::new(shared), tool: self.tool.clone(), operation: self.operation })
-    }
-
-    /// The operation that a change belongs to; `call` names it unless a tool has.
-    fn act(&self, call: &'static str) -> Operation {
-        let at = self.shared.clock.now();
-        Operation {
-            id: self.operation.unwrap_or_else(|| OperationId::fresh(at)),
-            identity: Arc::clone(&self.shared.identity),
-            tool: self.tool.clone().unwrap_or(Cow::Borrowed(call)),
-            at,
-        }
+        Ok(Vfs { shared: Arc::new(shared), tool: self.vfs.tool.clone(), operation: self.vfs.operation })
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -12,6 +13,7 @@ use stead_core::store::{Verified, Version};
 use stead_core::{Clock, LogId, StoreError, StoreResult, SystemClock};
 
 use super::VirtualStore;
+use super::audit::Chain;
 use super::batch::{Writer, Writing, commit};
 use super::connections::{Reader, Readers};
 use super::dirs::DirCache;
@@ -52,6 +54,8 @@ pub(super) struct Shared {
     /// Drafts whose pins the next write transaction takes away.
     pub(super) unpinned: Mutex<Vec<i64>>,
     volumes: Mutex<HashMap<String, Arc<Volume>>>,
+    /// The log that is open, or 0.
+    log: AtomicU64,
 }
 
 /// A namespace's tree.
@@ -96,6 +100,7 @@ impl Database {
             queue: Queue::default(),
             unpinned: Mutex::default(),
             volumes: Mutex::default(),
+            log: AtomicU64::new(0),
         }))
     }
 
@@ -224,7 +229,32 @@ impl Shared {
 
     /// The log that records of changes go to.
     pub(super) fn log(&self) -> Option<LogId> {
-        None
+        match self.log.load(Ordering::Acquire) {
+            0 => None,
+            id => Some(LogId(id)),
+        }
+    }
+
+    /// Begins a chain that the records of changes go to, unless there is one already.
+    pub(super) fn begin_log(&self, id: LogId, chain: Chain) -> bool {
+        let mut writer = self.writer.lock();
+        if writer.chain.is_some() {
+            return false;
+        }
+        writer.chain = Some(chain);
+        self.log.store(id.0, Ordering::Release);
+        true
+    }
+
+    /// Ends the chain: from now on there are no records.
+    pub(super) fn end_log(&self) {
+        self.log.store(0, Ordering::Release);
+        self.writer.lock().chain = None;
+    }
+
+    /// Where the chain ends.
+    pub(super) fn chain(&self) -> Option<Chain> {
+        self.writer.lock().chain
     }
 
     /// Whether there is no file: then only one caller at a time can read.

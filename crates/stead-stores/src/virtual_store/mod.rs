@@ -6,8 +6,10 @@
 //! the tables.
 //!
 //! From the outside in: `read`, `walk`, `grep`, `open`, `feed` and `verify` look; `draft` and `change` change, through
-//! the `queue`, whose `batch`es take their `turn` among processes. `tree` resolves paths, `dirs` remembers them.
+//! the `queue`, whose `batch`es take their `turn` among processes. `tree` resolves paths, `dirs` remembers them. `audit`
+//! is what is written down of all that goes through a door.
 
+mod audit;
 mod batch;
 pub mod care;
 mod change;
@@ -41,6 +43,10 @@ use stead_core::store::{
 };
 use stead_core::{Store, StoreError, StoreResult, Timestamp};
 
+pub use audit::{
+    Archived, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified,
+    verify_archive,
+};
 pub use care::{BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot};
 pub use database::{Database, DatabaseOptions};
 pub use memory::MemoryStore;

@@ -21,7 +21,8 @@ pub(super) const HISTORY_FROM: i64 = 3;
 /// "Sted" in the database's header: the file is ours.
 const APPLICATION_ID: i32 = 0x5374_6564;
 /// What makes format n + 1 out of format n, from an empty database on. Only ever appended to.
-const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema-2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
 /// How much a log grows before it is written back: 16 MiB.
 const CHECKPOINTS: &str = "PRAGMA wal_autocheckpoint = 4000";
 /// Older ones can corrupt a database when its log is reset during a read.
@@ -67,10 +68,20 @@ fn configure(conn: &Connection, role: Role) -> Result<()> {
     )?;
     conn.execute_batch(match role {
         Role::Reader => "PRAGMA cache_size = -2048; PRAGMA query_only = ON;",
-        Role::Writer(Durability::Full) => "PRAGMA cache_size = -8192; PRAGMA synchronous = FULL;",
-        Role::Writer(Durability::Fast) => "PRAGMA cache_size = -8192; PRAGMA synchronous = NORMAL;",
+        Role::Writer(_) => "PRAGMA cache_size = -8192;",
     })?;
+    if let Role::Writer(durability) = role {
+        conn.execute_batch(synchronous(durability))?;
+    }
     Ok(())
+}
+
+/// What makes a connection sync as it has to.
+pub(super) fn synchronous(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Full => "PRAGMA synchronous = FULL",
+        Durability::Fast => "PRAGMA synchronous = NORMAL",
+    }
 }
 
 /// Whether the database has the present format already; then this connection is ready for use.

@@ -46,11 +46,7 @@ pub(super) fn agent(section: &mut Section<'_>) {
 pub(super) fn parts(top: &mut Section<'_>) {
     top.table("ttl");
     top.tables("organization");
-    if let Some(mut audit) = top.table("audit") {
-        audit.flag("enabled");
-        audit.finish();
-    }
-    for key in ["ttl", "organization", "audit"] {
+    for key in ["ttl", "organization"] {
         top.no_effect(key);
     }
 }

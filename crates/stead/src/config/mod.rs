@@ -23,7 +23,7 @@ pub use host::Survey;
 pub use problem::{ConfigError, Problem, Problems};
 
 use host::HostCheck;
-use section::Document;
+use section::{Document, Section};
 
 /// The name of the configuration file.
 pub const FILE_NAME: &str = "stead.toml";
@@ -41,6 +41,8 @@ pub struct Config {
     pub stores: BTreeMap<String, StoreConfig>,
     /// The agents, by name.
     pub agents: BTreeMap<String, AgentConfig>,
+    /// What is written down of what agents do.
+    pub audit: AuditConfig,
     notes: Vec<Problem>,
     checks: Vec<HostCheck>,
 }
@@ -52,6 +54,13 @@ pub struct DatabaseConfig {
     pub path: PathBuf,
     /// What an acknowledged change survives.
     pub durability: Durability,
+}
+
+/// `[audit]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditConfig {
+    /// Whether every call is written down.
+    pub enabled: bool,
 }
 
 /// `[stores.NAME]`
@@ -133,8 +142,8 @@ impl Config {
         let parts = errors.is_empty().then(|| read(&document, table.get_ref(), directory_of(file)));
         let (problems, notes, checks) = document.finish();
         match parts {
-            Some((database, stores, agents)) if problems.is_empty() => {
-                Ok(Config { file: file.to_owned(), database, stores, agents, notes, checks })
+            Some((database, stores, agents, audit)) if problems.is_empty() => {
+                Ok(Config { file: file.to_owned(), database, stores, agents, audit, notes, checks })
             }
             _ => Err(ConfigError::Wrong(Problems { file: file.to_owned(), problems })),
         }
@@ -143,6 +152,11 @@ impl Config {
     /// The file it was read from.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// The directory of what belongs to the audit and is not in the database.
+    pub fn audit_directory(&self) -> PathBuf {
+        self.state_directory().join("audit")
     }
 
     /// The directory of what Stead keeps for itself.
@@ -171,7 +185,7 @@ fn directory_of(file: &Path) -> &Path {
     }
 }
 
-type Parts = (DatabaseConfig, BTreeMap<String, StoreConfig>, BTreeMap<String, AgentConfig>);
+type Parts = (DatabaseConfig, BTreeMap<String, StoreConfig>, BTreeMap<String, AgentConfig>, AuditConfig);
 
 fn read(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> Parts {
     if table.is_empty() {
@@ -183,7 +197,15 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> Parts
     let database = stores::database(&mut top, directory);
     let stores = stores::stores(&mut top, directory);
     let agents = agents::agents(document, &mut top, &stores.names);
+    let audit = audit(&mut top);
     later::parts(&mut top);
     top.finish();
-    (database, stores.usable, agents)
+    (database, stores.usable, agents, audit)
+}
+
+fn audit(top: &mut Section<'_>) -> AuditConfig {
+    let Some(mut section) = top.table("audit") else { return AuditConfig { enabled: true } };
+    let enabled = section.flag("enabled").is_none_or(|enabled| enabled.value);
+    section.finish();
+    AuditConfig { enabled }
 }

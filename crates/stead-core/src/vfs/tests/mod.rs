@@ -1,5 +1,6 @@
 //! What the door promises, shown over the model Store: no disk, no database.
 
+mod audit;
 mod copying;
 mod open_files;
 mod protection;

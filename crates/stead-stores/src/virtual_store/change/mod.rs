@@ -157,9 +157,9 @@ impl<'a, 'c> Changing<'a, 'c> {
     fn record(&mut self, records: Vec<Record>) -> Result<()> {
         for record in records {
             match record {
-                Record::Audit(record) => {
-                    let version = self.version.map(Version);
-                    self.writing.record(AuditRecord { version, ..*record })?;
+                Record::Audit { record, began } => {
+                    let (version, took) = (self.version.map(Version), began.elapsed());
+                    self.writing.record(&AuditRecord { version, took, ..*record })?;
                 }
                 Record::Undoes(operations) => {
                     for operation in operations {
