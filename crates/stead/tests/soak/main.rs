@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
+mod audit;
 mod child;
 mod crash;
 mod crowd;
