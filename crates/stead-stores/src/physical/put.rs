@@ -365,8 +365,9 @@ impl Appended {
     }
 }
 
+/// Kept content is copied before the first step.
 fn kept_nothing() -> StoreError {
-    StoreError::Unsupported("a Physical Store keeps nothing yet")
+    StoreError::Unsupported("this Store keeps no history")
 }
 
 fn drafted(sealed: stead_core::store::Sealed) -> StoreResult<Drafted> {

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
-    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, NodeId, OpenContent, Page, Place,
-    Store, StoreError, StoreResult, Verified, Version, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, NodeId,
+    OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, Usage, Verified, Version,
+    Whole,
 };
+use stead_core::Timestamp;
 
 use super::PhysicalOptions;
 use super::draft::{FileDraft, NewDraft};
@@ -53,7 +55,8 @@ impl PhysicalStore {
         let held = options.hold.iter().flat_map(|path| [resolved_as_far_as_it_goes(path), as_named(path)]);
         let mask = Mask::new(&resolved, masked).holding(&resolved, held);
         let life = Arc::new(Life::new(options.faults));
-        let shop = match Workshop::open(&root, &state, life.clone()) {
+        let ledger = options.ledger.map(|ledger| (ledger, options.keep));
+        let shop = match Workshop::open(&root, &state, ledger, life.clone()) {
             Ok(shop) => Some(shop),
             Err(StoreError::HostDenied) => None,
             Err(error) => return Err(error),
@@ -89,7 +92,8 @@ fn resolved_as_far_as_it_goes(path: &Path) -> PathBuf {
 
 impl Store for PhysicalStore {
     fn about(&self) -> About {
-        About { kind: "physical", history: false, feed: false, records: None }
+        let history = self.shop.as_ref().is_some_and(|shop| shop.keeping.is_some());
+        About { kind: "physical", history, feed: false, records: self.log() }
     }
 
     fn stat(&self, at: &Place) -> StoreResult<Attr> {
@@ -158,6 +162,37 @@ impl Store for PhysicalStore {
         Err(StoreError::Unsupported("a Physical Store does not record who changed what"))
     }
 
+    fn version(&self) -> StoreResult<Version> {
+        let books = self.books()?;
+        books.map_or(Ok(Version(0)), |books| books.version())
+    }
+
+    fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+        let books = self.books()?;
+        books.map_or(Ok(Version(0)), |books| books.version_at(time))
+    }
+
+    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+        self.life.check()?;
+        self.deeds_of(query)
+    }
+
+    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+        self.life.check()?;
+        self.open_kept(past)
+    }
+
+    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        self.life.check()?;
+        self.counted_usage(at)
+    }
+
+    /// Forgets the deeds and what was kept for them. The directory itself stays as it is.
+    fn destroy(&self) -> StoreResult<()> {
+        self.life.check()?;
+        self.forget_deeds()
+    }
+
     fn forget(&self, node: NodeId) {
         self.nodes.forget(node.0);
     }
@@ -181,6 +216,7 @@ impl Store for PhysicalStore {
                 ));
             }
         }
+        self.verify_kept(&mut verified, progress)?;
         progress(verified.entries);
         Ok(verified)
     }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use rusqlite::Connection;
-use stead_core::{AuditRecord, StoreError, StoreResult};
+use rusqlite::{Connection, params};
+use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
 
 use super::database::{Shared, Volume};
 use super::fault::{Fault, Result};
@@ -83,6 +83,27 @@ impl Writing<'_> {
         self.learned.clear();
         self.conn.prepare_cached("UPDATE meta SET value = value + 1 WHERE id = ?1")?.execute([DIR_EPOCH])?;
         Ok(())
+    }
+
+    /// The next version, made by this operation.
+    pub(super) fn new_version(&mut self, operation: &Operation) -> Result<i64> {
+        let Operation { id, identity, tool, at } = operation;
+        let version = self
+            .conn
+            .prepare_cached(
+                "INSERT INTO version(operation, agent, thread, organization, team, tool, at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .insert(params![
+                id.as_bytes(),
+                identity.agent,
+                identity.thread,
+                identity.organization,
+                identity.team,
+                tool,
+                at.0
+            ])?;
+        Ok(version)
     }
 
     /// Writes down a line of the audit along with what the job changes.

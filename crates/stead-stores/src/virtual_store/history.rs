@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::store::{
     ChangeKind, Deed, DeedQuery, Deeds, Line, NodeId, Now, OpenContent, Past, PastIdentity, Place, State,
     StorePath, Version,
@@ -39,12 +39,7 @@ struct Logged {
 
 impl VirtualStore {
     pub(super) fn version_before(&self, time: Timestamp) -> Result<Version> {
-        let reader = self.shared().reader()?;
-        let version = reader
-            .prepare_cached("SELECT id FROM version WHERE at <= ?1 ORDER BY id DESC LIMIT 1")?
-            .query_row([time.0], |row| row.get(0))
-            .optional()?;
-        Ok(Version(version.unwrap_or(0)))
+        version_before(&*self.shared().reader()?, time)
     }
 
     pub(super) fn deeds_of(&self, query: &DeedQuery) -> Result<Deeds> {
@@ -65,6 +60,39 @@ impl VirtualStore {
             .ok_or_else(|| StoreError::Invalid("the content was kept by another Store".into()))?;
         Ok(Box::new(self.open_content(kept.content, kept.size)?))
     }
+}
+
+/// The version that was the newest at that time.
+pub(super) fn version_before(conn: &Connection, time: Timestamp) -> Result<Version> {
+    let version = conn
+        .prepare_cached("SELECT id FROM version WHERE at <= ?1 ORDER BY id DESC LIMIT 1")?
+        .query_row([time.0], |row| row.get(0))
+        .optional()?;
+    Ok(Version(version.unwrap_or(0)))
+}
+
+/// The operation that made a version.
+pub(super) fn operation_of(conn: &Connection, version: i64) -> Result<Option<Operation>> {
+    let operation = conn
+        .prepare_cached(
+            "SELECT operation, agent, thread, organization, team, tool, at FROM version WHERE id = ?1",
+        )?
+        .query_row([version], |row| {
+            let identity = Identity {
+                agent: row.get(1)?,
+                thread: row.get(2)?,
+                organization: row.get(3)?,
+                team: row.get(4)?,
+            };
+            Ok(Operation {
+                id: OperationId::from_bytes(row.get(0)?),
+                identity: Arc::new(identity),
+                tool: Cow::Owned(row.get(5)?),
+                at: Timestamp(row.get(6)?),
+            })
+        })
+        .optional()?;
+    Ok(operation)
 }
 
 impl Snapshot<'_> {
@@ -106,7 +134,8 @@ impl Looking<'_> {
             if found.deeds.len() >= self.query.limit {
                 break;
             }
-            let Some(operation) = self.operation(version)? else { continue };
+            let operation = operation_of(self.tree.conn, version)?;
+            let Some(operation) = operation.filter(|operation| self.query.wants(operation)) else { continue };
             let mut lines = Vec::new();
             for logged in self.logged(version)? {
                 let line = self.line(version, &logged)?;
@@ -155,37 +184,6 @@ impl Looking<'_> {
             .query_row([self.tree.vol, node], |row| row.get::<_, i64>(0))
             .optional()?;
         Ok(kind == Some(EntryKind::Directory as i64))
-    }
-
-    /// The operation of a version, if it is a wanted one.
-    fn operation(&self, version: i64) -> Result<Option<Operation>> {
-        let operation = self
-            .tree
-            .conn
-            .prepare_cached(
-                "SELECT operation, agent, thread, organization, team, tool, at FROM version WHERE id = ?1",
-            )?
-            .query_row([version], |row| {
-                let identity = Identity {
-                    agent: row.get(1)?,
-                    thread: row.get(2)?,
-                    organization: row.get(3)?,
-                    team: row.get(4)?,
-                };
-                Ok(Operation {
-                    id: OperationId::from_bytes(row.get(0)?),
-                    identity: Arc::new(identity),
-                    tool: Cow::Owned(row.get(5)?),
-                    at: Timestamp(row.get(6)?),
-                })
-            })
-            .optional()?;
-        let wanted = |operation: &Operation| {
-            self.query.agent.as_ref().is_none_or(|agent| *agent == operation.identity.agent)
-                && self.query.operation.is_none_or(|id| id == operation.id)
-                && self.query.since.is_none_or(|since| operation.at >= since)
-        };
-        Ok(operation.filter(wanted))
     }
 
     /// What the log says of a version, once per node.

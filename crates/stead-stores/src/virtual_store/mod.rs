@@ -7,8 +7,10 @@
 //!
 //! From the outside in: `read`, `walk`, `grep`, `open`, `feed` and `verify` look; `draft` and `change` change, through
 //! the `queue`, whose `batch`es take their `turn` among processes. `tree` resolves paths, `dirs` remembers them.
+//! `books` is not about volumes: it is where Physical Stores write down what they do.
 
 mod batch;
+pub(crate) mod books;
 mod change;
 mod connections;
 mod content;

@@ -190,22 +190,7 @@ impl<'a, 'c> Changing<'a, 'c> {
         if let Some(version) = self.version {
             return Ok(version);
         }
-        let Operation { id, identity, tool, at } = self.operation;
-        let version = self
-            .conn()
-            .prepare_cached(
-                "INSERT INTO version(operation, agent, thread, organization, team, tool, at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?
-            .insert(params![
-                id.as_bytes(),
-                identity.agent,
-                identity.thread,
-                identity.organization,
-                identity.team,
-                tool,
-                at.0
-            ])?;
+        let version = self.writing.new_version(self.operation)?;
         self.version = Some(version);
         Ok(version)
     }
