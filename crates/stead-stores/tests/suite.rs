@@ -31,9 +31,24 @@ fn physical_store() -> (Arc<PhysicalStore>, TempDir) {
     (Arc::new(PhysicalStore::open(&root, options).unwrap()), directory)
 }
 
+fn physical_store_with_history() -> (Arc<PhysicalStore>, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let options = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
+    let database = Database::open(directory.path().join("stead.db"), options).unwrap();
+    let options = PhysicalOptions {
+        durability: Durability::Fast,
+        ledger: Some(database.into()),
+        ..PhysicalOptions::new(directory.path().join("state"))
+    };
+    (Arc::new(PhysicalStore::open(&root, options).unwrap()), directory)
+}
+
 store_suite!(memory, || Arc::new(MemoryStore::new()));
 store_suite!(on_sqlite, virtual_store);
 store_suite!(on_disk, physical_store);
+store_suite!(on_disk_with_history, physical_store_with_history);
 
 /// Has everything counted from now on, so that `verify` can compare.
 fn count(store: &dyn Store) {
