@@ -62,7 +62,7 @@ impl fmt::Debug for PhysicalOptions {
 pub struct KeepOptions {
     /// For so long.
     pub age: Duration,
-    /// At most so many bytes in all; the oldest go first.
+    /// At most so many bytes in all, counted in blocks of 4 KiB; the oldest go first.
     pub bytes: u64,
     /// A file with more bytes than this is not kept: its deed has no content to go back to.
     pub file_bytes: u64,

@@ -232,6 +232,22 @@ impl Books {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// The rows that have displaced something which is kept, newest first, and when that was.
+    pub(crate) fn stashed(&self) -> StoreResult<Vec<((i64, i64), Timestamp)>> {
+        Ok(self.read_stashed()?)
+    }
+
+    fn read_stashed(&self) -> Result<Vec<((i64, i64), Timestamp)>> {
+        let reader = self.shared.reader()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT k.ver, k.seq, v.at FROM kept k JOIN version v ON v.id = k.ver
+             WHERE k.vol = ?1 AND k.stashed = 1 ORDER BY k.ver DESC, k.seq DESC",
+        )?;
+        let rows =
+            statement.query_map([self.vol], |row| Ok(((row.get(0)?, row.get(1)?), Timestamp(row.get(2)?))))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// The rows of one version.
     pub(crate) fn rows_of(&self, version: i64) -> StoreResult<Vec<Told>> {
         let mut rows = Vec::new();

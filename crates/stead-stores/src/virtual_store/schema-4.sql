@@ -17,6 +17,8 @@ CREATE TABLE kept(
   PRIMARY KEY(vol, ver, seq)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX kept_stashed ON kept(vol, ver, seq) WHERE stashed = 1;
+
 -- Actions that were about to happen: in which room of the workshop, by which use of a journal, and how they are undone
 -- (JSON). The row goes when the change is known to have been made, or to have been taken back.
 CREATE TABLE intent(

@@ -16,6 +16,7 @@ use super::super::tree;
 use super::super::undo::Undo;
 use super::super::workshop::Workshop;
 use super::count::{Leaf, deltas, judge_files};
+use super::prune::footprint;
 use super::face::{Detail, Face, Replaced, Said, What};
 use super::{Keeping, stash_name};
 use crate::virtual_store::books::{Books, Delta, Entry, Intent, Row, Withdrawal};
@@ -328,7 +329,7 @@ impl Keeping {
         let name = stash_name(version, seq);
         let top = host::stat_at(self.past.as_fd(), name.as_bytes()).map_err(refused)?;
         if !top.is_dir() {
-            return Ok(top.size);
+            return Ok(footprint(&Face::of(&top)));
         }
         let found = below(&self.past, name.as_bytes())?;
         let (large, small): (Vec<_>, Vec<_>) =
@@ -350,7 +351,7 @@ impl Keeping {
             }
             books.add(version, rows)?;
         }
-        Ok(small.iter().map(|(_, face)| face.size).sum())
+        Ok(small.iter().map(|(_, face)| footprint(face)).sum())
     }
 }
 

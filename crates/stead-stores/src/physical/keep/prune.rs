@@ -17,15 +17,13 @@ use super::past::Origin;
 use super::{Keeping, stash_name};
 use crate::virtual_store::books::{Books, PAGE, Told};
 
-/// Something kept.
-struct Thing {
-    row: (i64, i64),
-    bytes: u64,
-}
+/// Hosts give out space in blocks: many small files are much, too.
+const BLOCK: u64 = 4_096;
 
 impl PhysicalStore {
     /// Lets go of what was displaced longer ago than it is to be kept, and of the oldest where there is too much.
-    /// That it was there, and who changed it, stays known. Returns how many bytes are still kept.
+    /// That it was there, and who changed it, stays known. Returns how much space
+    /// is still taken.
     pub fn prune(&self, now: Timestamp) -> StoreResult<u64> {
         let Some((_, keeping)) = self.keeping() else { return Ok(0) };
         match keeping.books()? {
@@ -95,32 +93,30 @@ impl Keeping {
 
     fn prune(&self, now: Timestamp, books: &Books) -> StoreResult<u64> {
         books.flush()?;
+        let newest = books.last()?;
         let age = i64::try_from(self.options.age.as_nanos()).unwrap_or(i64::MAX);
-        let oldest = books.version_at(Timestamp(now.0.saturating_sub(age)))?.0;
-        let (mut kept, mut gone, mut bytes) = (Vec::new(), Vec::new(), 0_u64);
+        let oldest = Timestamp(now.0.saturating_sub(age));
+        let (mut gone, mut sum, mut kept) = (Vec::new(), 0_u64, 0);
         let mut known: HashSet<Box<[u8]>> = HashSet::new();
-        each_row(books, |told| {
-            let row = (told.version, told.row.seq);
-            if told.row.stashed {
-                known.insert(stash_name(row.0, row.1).into_bytes().into());
-                let found = below(&self.past, stash_name(row.0, row.1).as_bytes()).unwrap_or_default();
-                let thing = Thing { row, bytes: found.iter().map(|(_, face)| face.size).sum() };
-                bytes += thing.bytes;
-                // Newest first, so from here on everything is too much.
-                let whole = bytes <= self.options.bytes && row.0 > oldest;
-                if whole { kept.push(thing) } else { gone.push(thing) };
+        for (row, at) in books.stashed()? {
+            let name = stash_name(row.0, row.1).into_bytes();
+            let found = below(&self.past, &name).unwrap_or_default();
+            sum = sum.saturating_add(found.iter().map(|(_, face)| footprint(face)).sum());
+            // Newest first, so once there is too much, everything that follows is.
+            if at < oldest || sum > self.options.bytes {
+                gone.push(row);
+            } else {
+                kept = sum;
             }
-            Ok(())
-        })?;
+            known.insert(name.into());
+        }
         // The entry first: content without an entry is let go below, an entry without content would be a lie.
         if !gone.is_empty() {
-            books.dropped(gone.iter().map(|thing| thing.row).collect())?;
+            books.dropped(gone.clone())?;
         }
-        for thing in &gone {
-            let name = stash_name(thing.row.0, thing.row.1);
-            let _ = tree::remove(self.past.as_fd(), name.as_bytes());
+        for (version, seq) in gone {
+            let _ = tree::remove(self.past.as_fd(), stash_name(version, seq).as_bytes());
         }
-        let newest = books.last()?;
         for name in self.names()? {
             // What came since belongs to changes that were not looked at.
             let version = std::str::from_utf8(&name).ok().and_then(|name| name.split('-').next()?.parse().ok());
@@ -128,7 +124,7 @@ impl Keeping {
                 let _ = self.remove_unknown(books, &name);
             }
         }
-        Ok(kept.iter().map(|thing| thing.bytes).sum())
+        Ok(kept)
     }
 
     /// Removes something that no entry tells of.
@@ -146,6 +142,11 @@ impl Keeping {
         let view = Dir::new(self.past.open(b"", How::Directory).map_err(refused)?);
         Ok(tree::names(&view).map_err(refused)?.into_iter().map(|(name, _)| name).collect())
     }
+}
+
+/// How much space something takes.
+pub(super) fn footprint(face: &Face) -> u64 {
+    face.size.max(1).next_multiple_of(BLOCK)
 }
 
 /// Goes through all rows, newest first.
