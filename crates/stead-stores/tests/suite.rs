@@ -158,7 +158,7 @@ fn deeds_lead_back(store: &dyn Store, earlier: &[(Version, Snapshot)]) {
 #[test]
 fn a_directory_with_history_agrees_with_the_model_and_its_deeds_lead_back() {
     let (runs, steps) = effort();
-    for seed in 300..300 + runs {
+    for seed in 200..200 + runs {
         let (store, _directory) = physical_store_with_history();
         count(&*store);
         let mut earlier: Vec<(Version, Snapshot)> = Vec::new();

@@ -417,9 +417,9 @@ impl<'s> Act<'s> {
         }
         // Of several actions the journal tells how they ended, so the ledger has to forget them before it does; of one,
         // what it left in the room tells.
-        let mut forgotten = Ok(());
+        // Where the database fails, it is told along with the next change.
         if self.several {
-            forgotten = self.withdraw(&reason);
+            let _ = self.withdraw(&reason);
         }
         let site = Site {
             root: &self.store.root,
@@ -445,11 +445,7 @@ impl<'s> Act<'s> {
             }
         }
         if !self.several {
-            forgotten = self.withdraw(&reason);
-        }
-        if forgotten.is_err() {
-            // All is as it was, but the ledger could not be told yet. Whoever opens next finds out by what is here.
-            return reason;
+            let _ = self.withdraw(&reason);
         }
         for action in &self.actions {
             match action {

@@ -58,7 +58,7 @@ struct Track {
     hash: Option<[u8; 32]>,
 }
 
-/// An entry that gave or took names, as far as it matters to what lay below them.
+/// An entry that gave a directory a name, or took one from it: what lay below it went along.
 #[derive(Debug)]
 enum Passed {
     Placed(Vec<u8>),
@@ -81,9 +81,9 @@ struct Replay<'a> {
     keeping: &'a Keeping,
     books: &'a Books,
     query: &'a DeedQuery,
-    /// What is known of paths, at the time that the replay has come to.
-    tracks: BTreeMap<Vec<u8>, Track>,
-    /// What has been passed, the newest first.
+    /// What is known of paths, at the time that the replay has come to; `None` where nothing was.
+    tracks: BTreeMap<Vec<u8>, Option<Track>>,
+    /// The directories that have been passed, the newest first.
     passed: Vec<Passed>,
     /// Nodes that are there now, with their paths.
     there: HashMap<NodeId, Vec<u8>>,
@@ -201,7 +201,10 @@ impl<'a> Replay<'a> {
             self.top = Top::Before;
         }
         self.take(&said.path);
-        self.passed.push(Passed::Placed(said.path.clone()));
+        self.tracks.insert(said.path.clone(), None);
+        if track.face.kind == Kind::Directory {
+            self.passed.push(Passed::Placed(said.path.clone()));
+        }
     }
 
     fn pass_removed(
@@ -213,8 +216,10 @@ impl<'a> Replay<'a> {
     ) -> StoreResult<()> {
         self.take(&said.path);
         let stash = self.keeping.stashed(row, b"").filter(|_| said.stashed);
-        let stashed = stash.is_some();
-        self.passed.push(Passed::Removed { path: said.path.clone(), row, stashed });
+        if said.detail.before.is_none_or(|before| before.kind == Kind::Directory) {
+            let stashed = stash.is_some();
+            self.passed.push(Passed::Removed { path: said.path.clone(), row, stashed });
+        }
         let mut paths = vec![said.path.clone()];
         if stash.is_some_and(|stat| stat.is_dir()) {
             let name = stash_name(row.0, row.1);
@@ -227,7 +232,7 @@ impl<'a> Replay<'a> {
             });
             let content = same.then(|| Origin::stashed(row, Vec::new(), &before));
             let track = Track { node: gone(row, b""), face: before, content, hash };
-            self.tracks.insert(said.path.clone(), track);
+            self.tracks.insert(said.path.clone(), Some(track));
         }
         for path in paths {
             if self.wants(&path)
@@ -242,7 +247,7 @@ impl<'a> Replay<'a> {
 
     fn pass_moved(&mut self, said: &Said, row: (i64, i64), lines: &mut Lines) {
         let (from, to) = (said.path.clone(), said.other.clone().unwrap_or_default());
-        let track = self.moved(&to, said.detail.before, row);
+        let track = self.left(&to, said.detail.before, row);
         let after = self.state(&track, &to);
         let mut wanted = self.wants(&to);
         let below_to = self.take(&to);
@@ -253,7 +258,10 @@ impl<'a> Replay<'a> {
         {
             *top = [&from, &top[to.len()..]].concat();
         }
-        self.passed.push(Passed::Moved(from.clone(), to));
+        self.tracks.insert(to.clone(), None);
+        if track.face.kind == Kind::Directory {
+            self.passed.push(Passed::Moved(from.clone(), to));
+        }
         wanted |= self.wants(&from);
         if wanted {
             let before = self.state(&track, &from);
@@ -264,8 +272,8 @@ impl<'a> Replay<'a> {
     fn pass_crossed(&mut self, said: &Said, row: (i64, i64), lines: &mut Lines) {
         let (from, to) = (said.path.clone(), said.other.clone().unwrap_or_default());
         // What was at `from` is at `to` after it, and the other way round.
-        let one = self.moved(&to, said.detail.before, row);
-        let other = self.moved(&from, said.detail.after, (row.0, !row.1));
+        let one = self.left(&to, said.detail.before, row);
+        let other = self.left(&from, said.detail.after, (row.0, !row.1));
         let after = [self.state(&one, &to), self.state(&other, &from)];
         let mut wanted = [self.wants(&to), self.wants(&from)];
         let (below_to, below_from) = (self.take(&to), self.take(&from));
@@ -278,7 +286,9 @@ impl<'a> Replay<'a> {
                 *top = [&to, &top[from.len()..]].concat();
             }
         }
-        self.passed.push(Passed::Crossed(from.clone(), to.clone()));
+        if one.face.kind == Kind::Directory || other.face.kind == Kind::Directory {
+            self.passed.push(Passed::Crossed(from.clone(), to.clone()));
+        }
         wanted[0] |= self.wants(&from);
         wanted[1] |= self.wants(&to);
         for ((track, path), (after, wanted)) in
@@ -311,50 +321,39 @@ impl<'a> Replay<'a> {
             _ => {}
         }
         track.face = before;
-        self.tracks.insert(said.path.clone(), track.clone());
+        self.tracks.insert(said.path.clone(), Some(track.clone()));
         if self.wants(&said.path) {
             let before = self.state(&track, &said.path);
             lines.add(track.node, Some(before), Some(after));
         }
     }
 
-    /// The track of what an entry left at its path, as the entry left it.
+    /// The track of what an entry put at its own path.
     fn after(&mut self, said: &Said, row: (i64, i64)) -> Track {
-        let after = said.detail.after;
-        let found = self.track(&said.path);
-        match (found, after) {
-            (Some(track), Some(after)) if track.face.holds_same(&after) || after.kind == Kind::Directory => {
-                Track { face: after, ..track }
-            }
-            // Another program has been there since.
-            (Some(track), Some(after)) => Track { node: track.node, face: after, content: None, hash: None },
-            (Some(track), None) => track,
-            (None, after) => Track {
-                node: gone(row, &said.path),
-                face: after.unwrap_or(NOTHING),
-                content: None,
-                hash: None,
-            },
-        }
+        self.left(&said.path, said.detail.after, row)
     }
 
-    /// The track of what an entry moved to a path.
-    fn moved(&mut self, to: &[u8], face: Option<Face>, row: (i64, i64)) -> Track {
-        match (self.track(to), face) {
-            (Some(track), _) => track,
-            (None, face) => {
-                let node = gone(row, to);
-                let track = Track { node, face: face.unwrap_or(NOTHING), content: None, hash: None };
-                self.tracks.insert(to.to_vec(), track.clone());
-                track
+    /// The track of what an entry left at a path, where it had this face.
+    fn left(&mut self, at: &[u8], face: Option<Face>, row: (i64, i64)) -> Track {
+        let track = match (self.track(at), face) {
+            (Some(track), Some(face)) if track.face.holds_same(&face) || face.kind == Kind::Directory => {
+                Track { face, ..track }
             }
-        }
+            // Another program has been there since.
+            (Some(track), Some(face)) => Track { node: track.node, face, content: None, hash: None },
+            (Some(track), None) => track,
+            (None, face) => {
+                Track { node: gone(row, at), face: face.unwrap_or(NOTHING), content: None, hash: None }
+            }
+        };
+        self.tracks.insert(at.to_vec(), Some(track.clone()));
+        track
     }
 
     /// What is at a path at this time, if anything is known to be.
     fn track(&mut self, path: &[u8]) -> Option<Track> {
-        if let Some(track) = self.tracks.get(path) {
-            return Some(track.clone());
+        if let Some(known) = self.tracks.get(path) {
+            return known.clone();
         }
         let track = match self.trace(path) {
             Found::There(now) => {
@@ -369,7 +368,7 @@ impl<'a> Replay<'a> {
             }
             Found::Nowhere => return None,
         };
-        self.tracks.insert(path.to_vec(), track.clone());
+        self.tracks.insert(path.to_vec(), Some(track.clone()));
         Some(track)
     }
 
@@ -417,20 +416,16 @@ impl<'a> Replay<'a> {
     }
 
     /// Takes all that is known at a path and below it.
-    fn take(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Track)> {
-        let keys: Vec<_> = self
-            .tracks
-            .range(path.to_vec()..)
-            // `/` and what sorts before it may stand between a path and what lies below it.
-            .take_while(|(key, _)| key.starts_with(path))
-            .filter(|(key, _)| is_at_or_below(key, path))
-            .map(|(key, _)| key.clone())
-            .collect();
+    fn take(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Option<Track>)> {
+        // What lies below begins with `path/`, and `0` is what follows `/`.
+        let below = [path, b"/"].concat()..[path, b"0"].concat();
+        let keys = self.tracks.range(below).map(|(key, _)| key.clone());
+        let keys: Vec<_> = keys.chain([path.to_vec()]).collect();
         let taken = keys.into_iter().filter_map(|key| self.tracks.remove_entry(&key));
         taken.map(|(key, track)| (key[path.len()..].to_vec(), track)).collect()
     }
 
-    fn put(&mut self, path: &[u8], taken: Vec<(Vec<u8>, Track)>) {
+    fn put(&mut self, path: &[u8], taken: Vec<(Vec<u8>, Option<Track>)>) {
         self.tracks.extend(taken.into_iter().map(|(rest, track)| ([path, &rest].concat(), track)));
     }
 
