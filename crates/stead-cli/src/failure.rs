@@ -3,8 +3,8 @@
 use std::io;
 use std::process::ExitCode;
 
-use stead::ErrorKind;
 use stead::config::ConfigError;
+use stead::{DoorError, ErrorKind, StoreError};
 
 /// The exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +80,16 @@ impl Failure {
         }
     }
 
+    /// How the command ends that it stops.
+    ///
+    /// What depends on what is stored is an answer; what is wrong whatever is stored is wrong usage.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Failure::Stead(stead::Error::Door(error)) if is_answer(error) => Exit::NO,
+            _ => self.kind().map_or(Exit::OK, Exit::from),
+        }
+    }
+
     /// What is said about it.
     pub(crate) fn message(&self) -> String {
         match self {
@@ -95,6 +105,22 @@ impl Failure {
     }
 }
 
+/// Whether a call that makes sense got no for an answer, although its kind alone would not tell.
+fn is_answer(error: &DoorError) -> bool {
+    match error {
+        DoorError::TooManyLinks { .. } | DoorError::PastTheEnd { .. } | DoorError::Binary { .. } => true,
+        DoorError::Store { cause, .. } => matches!(
+            cause,
+            StoreError::NoMatch
+                | StoreError::Ambiguous(_)
+                | StoreError::Special(_)
+                | StoreError::NotADirectory
+                | StoreError::IsADirectory
+        ),
+        _ => false,
+    }
+}
+
 impl From<stead::Error> for Failure {
     fn from(error: stead::Error) -> Self {
         match error {
@@ -107,8 +133,8 @@ impl From<stead::Error> for Failure {
     }
 }
 
-impl From<stead::DoorError> for Failure {
-    fn from(error: stead::DoorError) -> Self {
+impl From<DoorError> for Failure {
+    fn from(error: DoorError) -> Self {
         Failure::Stead(error.into())
     }
 }

@@ -1,7 +1,9 @@
 //! Values as people read them.
 
-use stead::name::escaped;
-use stead::{Kind, Timestamp};
+use std::path::Path;
+
+use stead::store::Special;
+use stead::{Kind, Timestamp, name};
 
 /// A size in a few characters: `12 B`, `3.4 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
@@ -33,7 +35,9 @@ pub(crate) fn mode(kind: Kind, mode: u32) -> String {
         Kind::File => '-',
         Kind::Directory => 'd',
         Kind::Symlink => 'l',
-        Kind::Special(_) => 's',
+        Kind::Special(Special::Fifo) => 'p',
+        Kind::Special(Special::Socket) => 's',
+        Kind::Special(Special::Device) => 'c',
     };
     let bits = (0..9).rev().map(|bit| {
         let name = ['x', 'w', 'r'][bit as usize % 3];
@@ -42,13 +46,15 @@ pub(crate) fn mode(kind: Kind, mode: u32) -> String {
     std::iter::once(letter).chain(bits).collect()
 }
 
-/// What follows a name, to tell what has it: `/`, `@`.
+/// What follows a name, to tell what has it, as `ls -F` does: `/`, `@`.
 pub(crate) fn mark(kind: Kind) -> &'static str {
     match kind {
         Kind::File => "",
         Kind::Directory => "/",
         Kind::Symlink => "@",
-        Kind::Special(_) => "|",
+        Kind::Special(Special::Fifo) => "|",
+        Kind::Special(Special::Socket) => "=",
+        Kind::Special(Special::Device) => "",
     }
 }
 
@@ -59,8 +65,28 @@ pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
 
 /// Text of a file that can't drive a terminal; tabs stay.
 pub(crate) fn harmless(text: &str) -> String {
-    let parts: Vec<_> = text.split('\t').map(|part| escaped(part.as_bytes()).to_string()).collect();
+    let parts: Vec<_> = text.split('\t').map(|part| name::harmless(part).to_string()).collect();
     parts.join("\t")
+}
+
+/// A message of several lines that can't drive a terminal.
+pub(crate) fn harmless_lines(text: &str) -> String {
+    let lines: Vec<_> = text.split('\n').map(|line| name::harmless(line).to_string()).collect();
+    lines.join("\n")
+}
+
+/// A path of the host as the user wrote it, and nothing raw.
+pub(crate) fn host_path(path: &Path) -> String {
+    name::escaped(path.as_os_str().as_encoded_bytes()).to_string()
+}
+
+/// A number of things to show: 0 would be a question without an answer.
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("it has to be at least 1".into()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("it has to be a whole number".into()),
+    }
 }
 
 #[cfg(test)]
@@ -81,12 +107,14 @@ mod tests {
     fn modes_and_times_look_as_in_ls() {
         assert_eq!(mode(Kind::Directory, 0o755), "drwxr-xr-x");
         assert_eq!(mode(Kind::File, 0o604), "-rw----r--");
+        let special = |of| mode(Kind::Special(of), 0o644).remove(0);
+        assert_eq!([Special::Fifo, Special::Socket, Special::Device].map(special), ['p', 's', 'c']);
         assert_eq!(time(Some(Timestamp(951_826_154_987_654_321))), "2000-02-29 12:09");
         assert_eq!(time(None), "-");
     }
 
     #[test]
     fn a_line_of_a_file_cannot_drive_a_terminal() {
-        assert_eq!(harmless("a\tb\x1b[31mc"), "a\tb\\u{1b}[31mc");
+        assert_eq!(harmless("a\tb\x1b[31mc\\d"), "a\tb\\u{1b}[31mc\\d");
     }
 }

@@ -1,7 +1,7 @@
 //! What `--json` prints: the fields here are what others script against.
 
 use serde_json::{Value, json};
-use stead::vfs::{Copied, DirEntry, Stat, Walked, Written};
+use stead::vfs::{Copied, DirEntry, Stat, Unreadable, Walked, Written};
 use stead::{Timestamp, VersionTag};
 
 /// A failure.
@@ -82,6 +82,13 @@ pub(crate) fn copied(copied: &Copied) -> Value {
         "version": copied.version.map(|version| version.0),
         "operation": copied.operation.to_string(),
     })
+}
+
+/// What could not be looked into.
+pub(crate) fn unread(unread: &[Unreadable]) -> Value {
+    let unreadable =
+        |unreadable: &Unreadable| json!({ "path": unreadable.path, "reason": unreadable.reason });
+    unread.iter().map(unreadable).collect()
 }
 
 /// Bytes that are no text, as base64.

@@ -7,6 +7,7 @@ mod json;
 mod progress;
 mod session;
 
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -45,8 +46,15 @@ fn wrong_usage(error: &clap::Error) -> ExitCode {
         let text = error.to_string();
         let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
         println!("{}", json::error("invalid", message));
+    } else if error.use_stderr() && std::env::args_os().any(|argument| drives_terminals(&argument)) {
+        eprintln!("{}", human::harmless_lines(error.to_string().trim_end()));
     } else if error.print().is_err() {
         // Nobody is left to be told.
     }
     if error.use_stderr() { Exit::USAGE.into() } else { Exit::OK.into() }
+}
+
+/// Whether an argument can't be repeated in a message as it is.
+fn drives_terminals(argument: &OsStr) -> bool {
+    argument.to_str().is_none_or(|text| text.chars().any(char::is_control))
 }

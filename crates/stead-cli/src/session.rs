@@ -6,10 +6,12 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::PathBuf;
 
 use serde_json::Value;
+use stead::name::escaped;
+use stead::vfs::Unreadable;
 use stead::{Config, Stead, Vfs};
 
 use crate::failure::{Ended, Exit, Failure};
-use crate::json;
+use crate::{human, json};
 
 /// Options that every command takes.
 #[derive(Debug, clap::Args)]
@@ -116,9 +118,26 @@ impl Session {
     }
 
     /// Says something to the person.
-    pub(crate) fn say(&self, message: impl std::fmt::Display) {
+    pub(crate) fn say(&mut self, message: impl std::fmt::Display) {
         if !self.globals.json {
+            // What was printed before comes first, also where both go to one terminal.
+            let _ = self.stdout.flush();
             eprintln!("{message}");
+        }
+    }
+
+    /// Says what could not be looked into, so that nobody takes the answer for the whole.
+    pub(crate) fn say_unread(&mut self, unread: &[Unreadable]) {
+        const SHOWN: usize = 8;
+        if unread.is_empty() {
+            return;
+        }
+        self.say(format_args!("{} could not be read:", human::count(unread.len() as u64, "place", "places")));
+        for Unreadable { path, reason } in unread.iter().take(SHOWN) {
+            self.say(format_args!("  {path}: {reason}"));
+        }
+        if unread.len() > SHOWN {
+            self.say(format_args!("  and {} more", unread.len() - SHOWN));
         }
     }
 
@@ -133,13 +152,13 @@ impl Session {
         let message = failure.message();
         if self.globals.json {
             let told = self.json(&json::error(kind.code(), &message));
-            return told.map_or(Exit::OK, |()| kind.into());
+            return told.map_or(Exit::OK, |()| failure.exit());
         }
         // What was printed before comes first, also where both go to one terminal.
         let _ = self.stdout.flush();
         let prefix = if failure.names_its_place() { "" } else { "stead: " };
-        eprintln!("{prefix}{message}");
-        kind.into()
+        eprintln!("{prefix}{}", human::harmless_lines(&message));
+        failure.exit()
     }
 
     /// Does the same for each of several things; one that fails does not keep the others from happening.
@@ -188,7 +207,8 @@ fn only_agent(config: &Config) -> Result<&String, Failure> {
         (Some(only), None) => Ok(only),
         (None, _) => Err(Failure::invalid("the configuration has no agent; add [agents.NAME] to it")),
         _ => {
-            let names: Vec<_> = config.agents.keys().map(|name| format!("`{name}`")).collect();
+            let names: Vec<_> =
+                config.agents.keys().map(|name| format!("`{}`", escaped(name.as_bytes()))).collect();
             Err(Failure::invalid(format!("which agent? say --agent with one of {}", names.join(", "))))
         }
     }

@@ -174,6 +174,9 @@ pub enum Error {
         /// The path.
         path: VfsPath,
     },
+    /// The history holds no such thing.
+    #[error("there is no {0} in the history")]
+    NoHistory(String),
     /// An argument makes no sense.
     #[error("{0}")]
     Invalid(String),
@@ -186,10 +189,12 @@ pub enum Error {
         path: VfsPath,
     },
     /// What a Store said of a path.
-    #[error("{}", about(path, cause))]
+    #[error("{}", about(path, *sight, cause))]
     Store {
         /// The path, as the caller knows it.
         path: VfsPath,
+        /// Whether the caller may look at what is there.
+        sight: Sight,
         /// What the Store said.
         #[source]
         cause: StoreError,
@@ -215,6 +220,7 @@ impl Error {
             | Error::IsWorkspace { .. }
             | Error::OnlyLeadsThere { .. } => ErrorKind::Denied,
             Error::ReadAgain { .. } => ErrorKind::Conflict,
+            Error::NoHistory(_) => ErrorKind::NotFound,
             Error::Binary { .. } => ErrorKind::Unsupported,
             Error::Garbled { .. } => ErrorKind::Corrupt,
             Error::Store { cause, .. } => cause.kind(),
@@ -227,6 +233,22 @@ impl Error {
             Error::Store { cause, .. } => Some(cause),
             _ => None,
         }
+    }
+}
+
+/// Whether the caller may look at what it changes: advice to read something is none in a WRITE_ONLY Workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// It may.
+    Sees,
+    /// It may not.
+    Blind,
+}
+
+impl Sight {
+    /// What a scope allows.
+    pub fn of(scope: AccessScope) -> Self {
+        if scope.allows(Access::Read) { Sight::Sees } else { Sight::Blind }
     }
 }
 
@@ -251,7 +273,34 @@ fn listed(workspaces: &[VfsPath]) -> String {
 }
 
 /// A Store's answer as a sentence about a path, with what to do next where there is something to do.
-fn about(path: &VfsPath, cause: &StoreError) -> String {
+fn about(path: &VfsPath, sight: Sight, cause: &StoreError) -> String {
+    match sight {
+        Sight::Sees => seen(path, cause),
+        Sight::Blind => unseen(path, cause),
+    }
+}
+
+/// The answers that would advise to look, or tell what is there, in other words.
+fn unseen(path: &VfsPath, cause: &StoreError) -> String {
+    match cause {
+        StoreError::NotFound => format!("`{path}` does not exist"),
+        StoreError::IsADirectory => format!("`{path}` is a directory; name a file in it"),
+        StoreError::Conflict => {
+            format!("`{path}` is not in the state that was expected, so nothing was changed")
+        }
+        StoreError::NoMatch => format!("`{path}` does not hold the text to be replaced"),
+        StoreError::Ambiguous(_) => format!(
+            "`{path}` holds the text to be replaced more than once; give more of the text around it, or replace all"
+        ),
+        StoreError::Special(_) => format!("`{path}` can't be written"),
+        StoreError::TooLarge { limit, .. } => {
+            format!("`{path}` would be too large; at most {limit} bytes are allowed")
+        }
+        other => seen(path, other),
+    }
+}
+
+fn seen(path: &VfsPath, cause: &StoreError) -> String {
     match cause {
         StoreError::NotFound => format!("`{path}` does not exist; list its directory to see what does"),
         StoreError::AlreadyExists => {

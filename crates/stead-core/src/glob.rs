@@ -126,7 +126,7 @@ impl PathGlobs {
 fn compile(text: &str, pattern: &str) -> Result<Glob, GlobError> {
     let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
     glob.map_err(|error| GlobError {
-        pattern: crate::name::escaped(pattern.as_bytes()).to_string(),
+        pattern: crate::name::harmless(pattern).to_string(),
         reason: error.kind().to_string(),
     })
 }

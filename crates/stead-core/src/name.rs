@@ -53,21 +53,35 @@ impl Serialize for Name {
     }
 }
 
-/// Shows bytes as text with everything that could mislead a reader or a terminal escaped.
+/// Shows a name, or a path, with everything that could mislead a reader or a terminal escaped.
+///
+/// Two that differ are shown differently: a `\` is doubled, since others stand for what is escaped.
 pub fn escaped(bytes: &[u8]) -> Escaped<'_> {
-    Escaped(bytes)
+    Escaped { bytes, backslash: "\\\\" }
 }
 
-/// What [`escaped`] returns: it is written when displayed.
+/// Shows text, such as a pattern or a line of a file, with everything that could drive a terminal escaped. A `\` is an
+/// ordinary character there and stays.
+pub fn harmless(text: &str) -> Escaped<'_> {
+    Escaped { bytes: text.as_bytes(), backslash: "\\" }
+}
+
+/// What [`escaped`] and [`harmless`] return: it is written when displayed.
 #[derive(Debug, Clone, Copy)]
-pub struct Escaped<'a>(&'a [u8]);
+pub struct Escaped<'a> {
+    bytes: &'a [u8],
+    /// How a backslash is shown.
+    backslash: &'static str,
+}
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for chunk in self.0.utf8_chunks() {
+        for chunk in self.bytes.utf8_chunks() {
             for character in chunk.valid().chars() {
                 if misleads(character) {
                     write!(f, "{}", character.escape_unicode())?;
+                } else if character == '\\' {
+                    f.write_str(self.backslash)?;
                 } else {
                     fmt::Write::write_char(f, character)?;
                 }
@@ -96,6 +110,15 @@ mod tests {
         assert_eq!(name.to_string(), "a\\u{a}\\u{1b}[31mb\\xff");
         assert_eq!(name.as_plain(), None);
         assert_eq!(Name::new("caf\u{e9}\u{202e}".as_bytes()).unwrap().to_string(), "caf\u{e9}\\u{202e}");
+    }
+
+    #[test]
+    fn names_that_differ_are_shown_differently() {
+        let shown = |name: &[u8]| Name::new(name).unwrap().to_string();
+        assert_eq!(shown(b"a\\u{a}b"), "a\\\\u{a}b");
+        assert_ne!(shown(b"a\\u{a}b"), shown(b"a\nb"));
+        assert_ne!(shown(b"\\xff"), shown(b"\xff"));
+        assert_eq!(harmless("\\d+\n").to_string(), "\\d+\\u{a}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::name::escaped;
+use crate::name::{escaped, harmless};
 
 /// The longest component, in bytes.
 pub const MAX_COMPONENT: usize = 255;
@@ -79,7 +79,7 @@ impl VfsPath {
             });
         }
         if text.contains('\\') {
-            return Err(PathError::Backslash(escaped(text.as_bytes()).to_string()));
+            return Err(PathError::Backslash(harmless(text).to_string()));
         }
         VfsPath::root().climb(text)
     }

@@ -2,6 +2,7 @@
 //!
 //! The patterns are compiled and run here, on bytes; where the bytes come from is each Store's business.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use grep_matcher::Matcher;
@@ -10,9 +11,11 @@ use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
 };
 
+use parking_lot::Mutex;
+
 use crate::glob::PathGlobs;
-use crate::name::escaped;
-use crate::store::{Attr, StorePath};
+use crate::name::harmless;
+use crate::store::{Attr, StoreError, StorePath};
 
 /// The longest line of a hit that is handed out; the rest is cut.
 pub const MAX_HIT_LINE: usize = 2_000;
@@ -30,11 +33,14 @@ pub struct Walk {
     pub only: Option<PathGlobs>,
     /// When to give up with [`crate::StoreError::Unavailable`].
     pub deadline: Option<Instant>,
+    /// Where the Store notes what it had to pass by.
+    pub unread: Unread,
 }
 
 impl Default for Walk {
     fn default() -> Self {
-        Walk { depth: usize::MAX, skip: Vec::new(), only: None, deadline: None }
+        let unread = Unread::default();
+        Walk { depth: usize::MAX, skip: Vec::new(), only: None, deadline: None, unread }
     }
 }
 
@@ -47,6 +53,31 @@ impl Walk {
     /// Whether what lies at `path` is visited.
     pub fn wants(&self, path: &StorePath) -> bool {
         self.only.as_ref().is_none_or(|globs| globs.matches_bytes(path.as_bytes()))
+    }
+}
+
+/// What a walk or a search passed by since it could not look into it, and why.
+///
+/// One directory that the host keeps to itself does not end a search of all others, and whoever asked can tell what is
+/// missing from the answer. What vanished meanwhile is not noted: it is not there. Clones are the same list.
+#[derive(Debug, Clone, Default)]
+pub struct Unread(Arc<Mutex<Vec<(StorePath, StoreError)>>>);
+
+impl Unread {
+    /// How many are remembered.
+    pub const MOST: usize = 1_000;
+
+    /// Notes that the Store can't look into what lies at `path`, below the place where the walk or the search began.
+    pub fn note(&self, path: StorePath, cause: StoreError) {
+        let mut noted = self.0.lock();
+        if noted.len() < Unread::MOST {
+            noted.push((path, cause));
+        }
+    }
+
+    /// What was noted so far, in any order.
+    pub fn take(&self) -> Vec<(StorePath, StoreError)> {
+        std::mem::take(&mut *self.0.lock())
     }
 }
 
@@ -135,7 +166,7 @@ pub struct PatternError(String);
 impl PatternError {
     /// What the engine says, line by line, with whatever else is in the pattern escaped.
     fn told(message: &str) -> Self {
-        let lines: Vec<_> = message.lines().map(|line| escaped(line.as_bytes()).to_string()).collect();
+        let lines: Vec<_> = message.lines().map(|line| harmless(line).to_string()).collect();
         PatternError(lines.join("\n"))
     }
 }
@@ -152,6 +183,8 @@ pub struct Grep {
     pub skip: Vec<StorePath>,
     /// When to stop.
     pub deadline: Instant,
+    /// Where the Store notes what it had to pass by.
+    pub unread: Unread,
     before: usize,
     after: usize,
     output: Output,
@@ -183,6 +216,7 @@ impl Grep {
             exclude,
             skip: Vec::new(),
             deadline: Instant::now() + query.time_limit,
+            unread: Unread::default(),
             before: query.before,
             after: query.after,
             output: query.output,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::glob::{Anchor, GlobError, PathGlobs};
 use crate::path::VfsPath;
 use crate::scope::AccessScope;
-use crate::store::{Place, Store, StorePath};
+use crate::store::{Place, QuotaLimits, Store, StorePath};
 
 /// What agents may not change by default, even where the scope is READ_WRITE: a planted hook would run outside every
 /// boundary when a person next uses git there.
@@ -89,6 +89,7 @@ pub struct Workspace {
     description: Option<String>,
     protect: Arc<PathGlobs>,
     scratch: Arc<PathGlobs>,
+    quota: QuotaLimits,
 }
 
 impl Workspace {
@@ -97,7 +98,15 @@ impl Workspace {
         let protect =
             PathGlobs::new(DEFAULT_PROTECT, Anchor::AnyDirectory).expect("the default globs are globs");
         let scratch = Arc::new(PathGlobs::none());
-        Workspace { prefix, scope, mount, description: None, protect: Arc::new(protect), scratch }
+        Workspace {
+            prefix,
+            scope,
+            mount,
+            description: None,
+            protect: Arc::new(protect),
+            scratch,
+            quota: QuotaLimits::default(),
+        }
     }
 
     /// Says what it is for.
@@ -116,6 +125,11 @@ impl Workspace {
     pub fn with_scratch<P: AsRef<str>>(self, globs: impl IntoIterator<Item = P>) -> Result<Self, GlobError> {
         let scratch = Arc::new(PathGlobs::new(globs, Anchor::AnyDirectory)?);
         Ok(Workspace { scratch, ..self })
+    }
+
+    /// Limits what may lie in it.
+    pub fn with_quota(self, quota: QuotaLimits) -> Self {
+        Workspace { quota, ..self }
     }
 
     /// The same Workspace on a past view of its Store, to be read only.
@@ -147,6 +161,11 @@ impl Workspace {
     /// What agents may not change.
     pub fn protect(&self) -> &Arc<PathGlobs> {
         &self.protect
+    }
+
+    /// How much may lie in it.
+    pub fn quota(&self) -> QuotaLimits {
+        self.quota
     }
 
     /// What is kept without history.

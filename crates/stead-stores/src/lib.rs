@@ -7,5 +7,5 @@ pub mod physical;
 pub mod virtual_store;
 
 pub use durability::Durability;
-pub use physical::{KeepOptions, Ledger, Need, PhysicalOptions, PhysicalStore};
+pub use physical::{Confinement, KeepOptions, Ledger, Need, PhysicalOptions, PhysicalStore};
 pub use virtual_store::{Database, DatabaseOptions, MemoryStore, VirtualStore};

@@ -13,7 +13,8 @@ use stead_core::store::{
 use stead_core::testkit::{Snapshot, Thing, model_run, snapshot_of};
 use stead_core::{Identity, Operation, OperationId, Store, Timestamp, store_suite};
 use stead_stores::{
-    Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, VirtualStore,
+    Confinement, Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore,
+    VirtualStore,
 };
 use tempfile::TempDir;
 
@@ -26,11 +27,20 @@ fn virtual_store() -> (Arc<VirtualStore>, TempDir) {
 }
 
 fn physical_store() -> (Arc<PhysicalStore>, TempDir) {
+    physical_store_by(Confinement::Automatic)
+}
+
+fn walked_store() -> (Arc<PhysicalStore>, TempDir) {
+    physical_store_by(Confinement::Walk)
+}
+
+fn physical_store_by(confinement: Confinement) -> (Arc<PhysicalStore>, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("root");
     std::fs::create_dir(&root).unwrap();
     let options = PhysicalOptions {
         durability: Durability::Fast,
+        confinement,
         ..PhysicalOptions::new(directory.path().join("state"))
     };
     (Arc::new(PhysicalStore::open(&root, options).unwrap()), directory)
@@ -54,6 +64,7 @@ store_suite!(memory, || Arc::new(MemoryStore::new()));
 store_suite!(on_sqlite, virtual_store);
 store_suite!(on_disk, physical_store);
 store_suite!(on_disk_with_history, physical_store_with_history);
+store_suite!(on_disk_by_walking, walked_store);
 
 /// Has everything counted from now on, so that `verify` can compare.
 fn count(store: &dyn Store) {

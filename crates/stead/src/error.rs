@@ -1,7 +1,9 @@
 //! What the facade answers when it can't.
 
 use std::io;
+use std::path::Path;
 
+use stead_core::name::{Escaped, escaped};
 use stead_core::router::DuplicatePrefix;
 use stead_core::{ErrorKind, PathError, StoreError};
 
@@ -23,7 +25,7 @@ pub enum Error {
     #[error(transparent)]
     DuplicatePrefix(#[from] DuplicatePrefix),
     /// The configuration has no such agent.
-    #[error("there is no agent `{name}`{}", others(.known))]
+    #[error("there is no agent `{}`{}", escaped(.name.as_bytes()), others(.known))]
     UnknownAgent {
         /// The name that was asked for.
         name: String,
@@ -31,7 +33,7 @@ pub enum Error {
         known: Vec<String>,
     },
     /// A Store can't be opened.
-    #[error("the Store `{store}` can't be opened: {}", opening(.cause))]
+    #[error("the Store `{}` can't be opened: {}", escaped(.store.as_bytes()), opening(.cause))]
     Open {
         /// Its name in the configuration.
         store: String,
@@ -130,13 +132,22 @@ pub(crate) fn words(kind: io::ErrorKind) -> String {
     }
 }
 
+/// A path of the host as messages show it: as the caller wrote it, and nothing raw.
+pub(crate) fn shown(path: &Path) -> Escaped<'_> {
+    escaped(path.as_os_str().as_encoded_bytes())
+}
+
 fn others(known: &[String]) -> String {
     match known {
         [] => "; the configuration has none".into(),
         known => {
             format!(
                 "; there are {}",
-                known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+                known
+                    .iter()
+                    .map(|name| format!("`{}`", escaped(name.as_bytes())))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             )
         }
     }

@@ -6,6 +6,7 @@
 
 pub mod config;
 mod error;
+mod lazy;
 mod on_host;
 mod stead;
 mod stores;

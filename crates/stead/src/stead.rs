@@ -7,7 +7,7 @@ use stead_core::vfs::{IntoPath, Limits, LostUpdates};
 use stead_core::{AccessScope, Clock, Identity, Mount, Vfs, Workspace};
 
 use crate::config::{Config, StoreConfig, WorkspaceConfig};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::on_host::OnHost;
 use crate::stores::Stores;
 use crate::transfer::{self, Compare, Destination, Existing, Source, Totals, Watch};
@@ -45,7 +45,10 @@ impl Stead {
         }
     }
 
-    /// Opens the stead of an agent as it is configured, and of the Stores only those that it uses.
+    /// Opens the stead of an agent as it is configured.
+    ///
+    /// Each Store is opened when it is first used, so one that can't be opened is in nobody else's way; what stands on it
+    /// is unavailable, until it can.
     pub fn open(config: &Config, agent: &str) -> Result<Stead> {
         let known = config.agents.get(agent).ok_or_else(|| Error::UnknownAgent {
             name: agent.to_owned(),
@@ -105,7 +108,7 @@ impl Stead {
         if let Destination::Directory(path) | Destination::Archive(path) = &destination
             && self.on_host.is_inside(path, &from)
         {
-            let place = path.display();
+            let place = shown(path);
             return Err(Error::Invalid(format!(
                 "`{place}` lies inside `{from}`, which can't be put into itself"
             )));
@@ -114,7 +117,7 @@ impl Stead {
     }
 }
 
-fn mounted(config: &WorkspaceConfig, stores: &mut Stores<'_>) -> Result<Workspace> {
+fn mounted(config: &WorkspaceConfig, stores: &mut Stores) -> Result<Workspace> {
     let mount = Mount::at(stores.get(&config.store)?, &config.path);
     let mut workspace = Workspace::new(config.prefix.clone(), config.scope, mount);
     if let Some(description) = &config.description {
@@ -197,6 +200,7 @@ mod tests {
     use std::path::Path;
 
     use stead_core::ErrorKind;
+    use stead_core::vfs::Overwrite;
     use stead_stores::MemoryStore;
 
     use super::*;
@@ -244,5 +248,58 @@ mod tests {
         let unknown = Stead::open(&config, "b").unwrap_err();
         assert_eq!(unknown.to_string(), "there is no agent `b`; there are `a`");
         assert_eq!(unknown.kind(), ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_opened_is_in_nobody_elses_way_and_heals() {
+        let host = tempfile::tempdir().unwrap();
+        let text = r#"
+            [stores.gone]
+            kind = "physical"
+            path = "gone"
+            [stores.alias]
+            kind = "physical"
+            path = "gone"
+            [stores.notes]
+            kind = "virtual"
+            [[agents.a.workspaces]]
+            prefix = "/gone"
+            scope = "rw"
+            store = "gone"
+            [[agents.a.workspaces]]
+            prefix = "/alias"
+            scope = "rw"
+            store = "alias"
+            [[agents.a.workspaces]]
+            prefix = "/notes"
+            scope = "rw"
+            store = "notes"
+        "#;
+        let config = Config::parse(text, &host.path().join("stead.toml")).unwrap();
+        let stead = Stead::open(&config, "a").unwrap();
+        assert!(!host.path().join(".stead").exists(), "nothing is made before it is needed");
+        let vfs = stead.vfs();
+        vfs.write("/notes/x", "1").unwrap();
+        let refused = vfs.read("/gone/x").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        assert!(!refused.to_string().contains(host.path().to_str().unwrap()), "{refused}");
+        let mut abouts: Vec<_> =
+            vfs.workspaces().map(|workspace| workspace.mount().store().about()).collect();
+
+        std::fs::create_dir(host.path().join("gone")).unwrap();
+        vfs.write("/gone/x", "back").unwrap();
+        // Two names of one place are one Store, so a move between them is a rename.
+        vfs.rename("/gone/x", "/alias/y", Overwrite::Refuse).unwrap();
+        assert_eq!(vfs.read("/alias/y").unwrap().bytes, b"back");
+        let stores = || vfs.workspaces().map(|workspace| workspace.mount().store());
+        assert!(Arc::ptr_eq(stores().next().unwrap(), stores().nth(1).unwrap()));
+
+        // What a Store says of itself is the same before and after it is open.
+        let mut stores = Stores::of(&config);
+        abouts.dedup();
+        assert_eq!(
+            abouts,
+            ["gone", "notes"].map(|name| stores.lazy(name).unwrap().opened().unwrap().about())
+        );
     }
 }

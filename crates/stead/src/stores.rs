@@ -1,65 +1,110 @@
-//! The Stores of a configuration, opened as they are asked for.
+//! The Stores of a configuration, each opened when it is first used.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use stead_core::Store;
-use stead_core::store::Verified;
+use stead_core::store::{About, Verified};
 use stead_stores::{Database, DatabaseOptions, MemoryStore, PhysicalOptions, PhysicalStore};
 
-use crate::config::{Config, StoreConfig};
+use crate::config::{Config, DatabaseConfig, StoreConfig};
 use crate::error::{Error, Result};
+use crate::lazy::Lazy;
 
 /// The files that SQLite and the queue of writers keep beside a database.
 const BESIDE_DATABASE: [&str; 6] = ["", "-wal", "-shm", "-journal", "-turn", "-next"];
 
-/// The Stores of a configuration: each is opened once, however many Workspaces or names it has.
+/// The Stores of a configuration, none of them open before it is used; each is opened once, however many Workspaces or
+/// names it has.
 #[derive(Debug)]
-pub struct Stores<'c> {
-    config: &'c Config,
-    database: Option<Database>,
-    open: BTreeMap<Key<'c>, Arc<dyn Store>>,
+pub struct Stores {
+    opener: Arc<Opener>,
+    lazy: BTreeMap<Key, Arc<Lazy>>,
 }
 
 /// What makes two names one Store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Key<'c> {
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
     /// The same place.
-    Place(&'c StoreConfig),
+    Place(StoreConfig),
     /// Memory is nowhere: each name has its own.
-    Named(&'c str),
+    Named(String),
 }
 
-impl<'c> Stores<'c> {
-    /// The Stores of this configuration, none of them open yet.
-    pub fn of(config: &'c Config) -> Self {
-        Stores { config, database: None, open: BTreeMap::new() }
+impl Stores {
+    /// The Stores of this configuration.
+    pub fn of(config: &Config) -> Self {
+        let opener = Opener { config: config.clone(), database: Mutex::default() };
+        Stores { opener: Arc::new(opener), lazy: BTreeMap::new() }
     }
 
-    /// The Store of this name.
+    /// The Store of this name. It is opened at its first use, and whatever is wrong with it is told there.
     pub fn get(&mut self, name: &str) -> Result<Arc<dyn Store>> {
-        let found = self.config.stores.get_key_value(name);
-        let (name, config) = found.ok_or_else(|| Error::Invalid(format!("there is no Store `{name}`")))?;
-        let key = match config {
-            StoreConfig::Memory => Key::Named(name),
-            place => Key::Place(place),
-        };
-        if let Some(store) = self.open.get(&key) {
-            return Ok(Arc::clone(store));
-        }
-        let store = self.opened(config).map_err(|error| match error {
-            Error::Store(cause) => Error::Open { store: name.clone(), cause },
-            other => other,
-        })?;
-        self.open.insert(key, Arc::clone(&store));
-        Ok(store)
+        Ok(self.lazy(name)?)
     }
 
-    fn opened(&mut self, config: &StoreConfig) -> Result<Arc<dyn Store>> {
+    pub(crate) fn lazy(&mut self, name: &str) -> Result<Arc<Lazy>> {
+        let found = self.opener.config.stores.get(name);
+        let config = found
+            .ok_or_else(|| Error::Invalid(format!("there is no Store `{}`", name.escape_debug())))?
+            .clone();
+        let key = match config {
+            StoreConfig::Memory => Key::Named(name.to_owned()),
+            ref place => Key::Place(place.clone()),
+        };
+        let opener = &self.opener;
+        let lazy = self.lazy.entry(key).or_insert_with(|| {
+            let (about, opener) = (about(&config), Arc::clone(opener));
+            Arc::new(Lazy::new(name, about, move || opener.open(&config)))
+        });
+        Ok(Arc::clone(lazy))
+    }
+
+    /// Checks everything that can be checked: the database as a whole, and each Physical Store.
+    pub fn verify(&mut self, progress: &mut dyn FnMut(&str, u64)) -> Result<Vec<(String, Verified)>> {
+        let mut verified = Vec::new();
+        let opener = Arc::clone(&self.opener);
+        let stores = &opener.config.stores;
+        if stores.values().any(|store| matches!(store, StoreConfig::Virtual { .. })) {
+            let found = opener.database()?.verify(&mut |done| progress("database", done))?;
+            verified.push(("database".to_owned(), found));
+        }
+        for (name, config) in stores {
+            if matches!(config, StoreConfig::Physical { .. }) {
+                let lazy = self.lazy(name)?;
+                let found = lazy.opened()?.verify(&mut |done| progress(name, done))?;
+                verified.push((name.clone(), found));
+            }
+        }
+        Ok(verified)
+    }
+}
+
+/// What a Store says of itself, which its kind decides.
+fn about(config: &StoreConfig) -> About {
+    match config {
+        StoreConfig::Physical { .. } => {
+            About { kind: "physical", history: false, feed: false, records: None }
+        }
+        StoreConfig::Virtual { .. } => About { kind: "virtual", history: true, feed: true, records: None },
+        StoreConfig::Memory => About { kind: "memory", history: true, feed: true, records: None },
+    }
+}
+
+/// Opens Stores as the configuration says.
+#[derive(Debug)]
+struct Opener {
+    config: Config,
+    /// One for all Stores that are kept in it.
+    database: Mutex<Option<Database>>,
+}
+
+impl Opener {
+    fn open(&self, config: &StoreConfig) -> Result<Arc<dyn Store>> {
         Ok(match config {
             StoreConfig::Memory => Arc::new(MemoryStore::new()),
             StoreConfig::Virtual { namespace } => Arc::new(self.database()?.store(namespace)?),
@@ -71,8 +116,8 @@ impl<'c> Stores<'c> {
                 }
                 let options = PhysicalOptions {
                     durability: self.config.database.durability,
-                    mask: masked(self.config),
-                    hold: held(self.config),
+                    mask: masked(&self.config),
+                    hold: held(&self.config),
                     ..PhysicalOptions::new(self.config.state_directory())
                 };
                 Arc::new(PhysicalStore::open(path, options)?)
@@ -81,39 +126,24 @@ impl<'c> Stores<'c> {
     }
 
     /// The database, for those that are kept in it.
-    fn database(&mut self) -> Result<&Database> {
-        if self.database.is_none() {
-            let database = &self.config.database;
-            if database.path.starts_with(self.config.state_directory()) {
-                self.make_state().map_err(no_state)?;
-            }
-            let options = DatabaseOptions { durability: database.durability, ..DatabaseOptions::default() };
-            self.database = Some(Database::open(&database.path, options)?);
+    fn database(&self) -> Result<Database> {
+        // Nothing is kept under the lock that a panic could leave half done.
+        let mut open = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(database) = &*open {
+            return Ok(database.clone());
         }
-        Ok(self.database.as_ref().expect("it was opened just now"))
+        let DatabaseConfig { path, durability } = &self.config.database;
+        if path.starts_with(self.config.state_directory()) {
+            self.make_state().map_err(no_state)?;
+        }
+        make_private_file(path).map_err(|cause| Error::host("the database can't be made", cause))?;
+        let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
+        Ok(open.insert(Database::open(path, options)?).clone())
     }
 
     /// Makes the state directory if it is missing. Only its owner may look into it.
     fn make_state(&self) -> io::Result<()> {
         make_private(&self.config.state_directory())
-    }
-
-    /// Checks everything that can be checked: the database as a whole, and each Physical Store.
-    pub fn verify(&mut self, progress: &mut dyn FnMut(&str, u64)) -> Result<Vec<(String, Verified)>> {
-        let mut verified = Vec::new();
-        let stores = &self.config.stores;
-        if stores.values().any(|store| matches!(store, StoreConfig::Virtual { .. })) {
-            let found = self.database()?.verify(&mut |done| progress("database", done))?;
-            verified.push(("database".to_owned(), found));
-        }
-        for (name, config) in stores {
-            if matches!(config, StoreConfig::Physical { .. }) {
-                let store = self.get(name)?;
-                let found = store.verify(&mut |done| progress(name, done))?;
-                verified.push((name.clone(), found));
-            }
-        }
-        Ok(verified)
     }
 }
 
@@ -131,7 +161,7 @@ fn held(config: &Config) -> Vec<PathBuf> {
 fn masked(config: &Config) -> Vec<PathBuf> {
     let database = &config.database.path;
     // SQLite keeps its files beside the database itself, also where its name is a symlink.
-    let resolved = std::fs::canonicalize(database).unwrap_or_else(|_| database.clone());
+    let resolved = behind_symlinks(database);
     let beside = [database, &resolved].into_iter().flat_map(|database| {
         BESIDE_DATABASE.map(|suffix| {
             let mut name = OsString::from(database);
@@ -140,6 +170,19 @@ fn masked(config: &Config) -> Vec<PathBuf> {
         })
     });
     [config.state_directory(), config.file().to_owned()].into_iter().chain(beside).collect()
+}
+
+/// Where a file is, or will be once it is made, if its name is a symlink.
+fn behind_symlinks(file: &Path) -> PathBuf {
+    // As many symlinks as the host itself follows.
+    let mut behind = file.to_owned();
+    for _ in 0..40 {
+        match (behind.read_link(), behind.parent()) {
+            (Ok(target), Some(parent)) => behind = parent.join(target),
+            _ => break,
+        }
+    }
+    behind
 }
 
 fn no_state(cause: io::Error) -> Error {
@@ -153,5 +196,56 @@ fn make_private(directory: &Path) -> io::Result<()> {
         Ok(()) => std::fs::write(directory.join(".gitignore"), "*\n"),
         Err(error) if error.kind() == AlreadyExists && directory.is_dir() => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// Makes a file that only its owner may read, unless it is there.
+fn make_private_file(file: &Path) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    if file.exists() {
+        return Ok(());
+    }
+    std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(file).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::symlink;
+
+    use crate::{Config, Stead};
+
+    #[test]
+    fn a_database_that_is_made_later_behind_a_symlink_is_out_of_reach_too() {
+        let host = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(host.path().join("data/deep")).unwrap();
+        symlink("data/second", host.path().join("stead.db")).unwrap();
+        symlink("deep/real.db", host.path().join("data/second")).unwrap();
+        let text = r#"
+            [database]
+            url = "sqlite:stead.db"
+            [stores.here]
+            kind = "physical"
+            path = "data"
+            [stores.notes]
+            kind = "virtual"
+            [[agents.a.workspaces]]
+            prefix = "/here"
+            scope = "rw"
+            store = "here"
+            [[agents.a.workspaces]]
+            prefix = "/notes"
+            scope = "rw"
+            store = "notes"
+        "#;
+        let config = Config::parse(text, &host.path().join("stead.toml")).unwrap();
+        let stead = Stead::open(&config, "a").unwrap();
+        stead.vfs().write("/here/fine", "x").unwrap();
+        stead.vfs().write("/notes/secret", "x").unwrap();
+        assert!(host.path().join("data/deep/real.db").is_file());
+        assert!(stead.vfs().write("/here/deep/real.db", "").is_err());
+        for path in ["/here/deep/real.db", "/here/deep/real.db-wal", "/here/second"] {
+            assert!(stead.vfs().read(path).is_err(), "{path}");
+        }
     }
 }

@@ -5,8 +5,8 @@ use stead::vfs::{LineRange, Range, Rest};
 use stead::{DoorError, Vfs};
 
 use crate::failure::{Ended, Failure};
-use crate::json;
 use crate::session::Session;
+use crate::{human, json};
 
 /// Print files, or parts of them
 #[derive(Debug, clap::Args)]
@@ -57,16 +57,18 @@ fn lines(text: &str) -> Result<Lines, String> {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    if args.offset == Some(0) && !args.bytes {
+        return Err(Failure::invalid("lines are counted from 1; --offset 0 is none of them"));
+    }
     let vfs = session.vfs("cat")?;
     let part = match args.lines {
         Some(lines) => Part::Lines(lines),
         None if args.bytes => {
             Part::Bytes(Range { offset: args.offset.unwrap_or(0), length: args.limit.unwrap_or(u64::MAX) })
         }
-        None if args.offset.is_some() || args.limit.is_some() => Part::Lines(Lines {
-            first: args.offset.unwrap_or(1).max(1),
-            count: args.limit.unwrap_or(u64::MAX),
-        }),
+        None if args.offset.is_some() || args.limit.is_some() => {
+            Part::Lines(Lines { first: args.offset.unwrap_or(1), count: args.limit.unwrap_or(u64::MAX) })
+        }
         None => Part::Whole,
     };
     session.each(&args.paths, |session, path| match session.wants_json() {
@@ -136,7 +138,7 @@ fn print_rest_of_line(vfs: &Vfs, path: &str, mut at: u64, session: &mut Session)
 
 fn read_failed(path: &str, error: std::io::Error) -> Failure {
     if error.get_ref().is_none_or(|inner| !inner.is::<DoorError>()) {
-        return Failure::host(format!("`{path}` can't be read"), error);
+        return Failure::host(format!("`{}` can't be read", human::harmless(path)), error);
     }
     let door = error.into_inner().and_then(|inner| inner.downcast::<DoorError>().ok());
     (*door.expect("it was one just now")).into()

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 use stead::Config;
-use stead::config::{ConfigError, Problem, StoreConfig};
+use stead::config::{ConfigError, Problem, Survey};
 
 use crate::failure::{Ended, Exit};
 use crate::human;
@@ -21,56 +21,39 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
 
 fn check(session: &mut Session) -> Ended {
     let file = session.config_file()?;
-    let shown = file.display();
-    let config = match Config::load(&file) {
-        Ok(config) => config,
-        Err(ConfigError::Wrong(wrong)) => {
-            if session.wants_json() {
-                let problems: Vec<_> = wrong.problems.iter().map(place).collect();
-                session.json(
-                    &json!({ "file": shown.to_string(), "ok": false, "problems": problems, "notes": [] }),
-                )?;
-            } else {
-                session.line(&wrong)?;
-            }
-            return Ok(Exit::USAGE);
+    let shown = human::host_path(&file);
+    let (problems, notes, sizes) = match Config::load(&file) {
+        Ok(config) => {
+            let Survey { problems, notes } = config.survey();
+            let mut notes = [config.notes(), &notes].concat();
+            notes.sort();
+            (problems, notes, (config.stores.len() as u64, config.agents.len() as u64))
         }
+        Err(ConfigError::Wrong(wrong)) => (wrong.problems, Vec::new(), (0, 0)),
         Err(other) => return Err(other.into()),
     };
-    let missing = missing_directories(&config);
+    let fine = problems.is_empty();
     if session.wants_json() {
-        let notes: Vec<_> = config.notes().iter().map(place).collect();
+        let places = |found: &[Problem]| found.iter().map(place).collect::<Vec<_>>();
         session.json(&json!({
-            "file": shown.to_string(), "ok": missing.is_empty(), "problems": missing, "notes": notes,
+            "file": shown, "ok": fine, "problems": places(&problems), "notes": places(&notes),
         }))?;
     } else {
-        for note in config.notes() {
+        for note in &notes {
             session.line(format_args!("{shown}:{}:{}: note: {}", note.line, note.column, note.message))?;
         }
-        for problem in &missing {
-            session.line(format_args!("{shown}: {}", problem["message"].as_str().unwrap_or_default()))?;
+        for problem in &problems {
+            session.line(format_args!("{shown}:{problem}"))?;
         }
-        if missing.is_empty() {
-            let stores = human::count(config.stores.len() as u64, "Store", "Stores");
-            let agents = human::count(config.agents.len() as u64, "agent", "agents");
+        if fine {
+            let stores = human::count(sizes.0, "Store", "Stores");
+            let agents = human::count(sizes.1, "agent", "agents");
             session.line(format_args!("{shown} is fine: {stores}, {agents}."))?;
         }
     }
-    Ok(if missing.is_empty() { Exit::OK } else { Exit::USAGE })
+    Ok(if fine { Exit::OK } else { Exit::USAGE })
 }
 
 fn place(problem: &Problem) -> Value {
     json!({ "line": problem.line, "column": problem.column, "message": problem.message })
-}
-
-/// What the file alone can't tell: directories that are not there.
-fn missing_directories(config: &Config) -> Vec<Value> {
-    let missing = config.stores.iter().filter_map(|(name, store)| match store {
-        StoreConfig::Physical { path } if !path.is_dir() => {
-            let message = format!("the directory of the Store `{name}`, `{}`, is not there", path.display());
-            Some(json!({ "message": message }))
-        }
-        _ => None,
-    });
-    missing.collect()
 }

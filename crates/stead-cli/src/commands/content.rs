@@ -1,6 +1,8 @@
 //! Content that is given on the command line, or by standard input.
 
-use std::io::{self, Read};
+use std::io::{self, Read, StdinLock};
+
+use rustix::fs::OFlags;
 
 use crate::failure::Failure;
 
@@ -24,10 +26,32 @@ impl Content {
             Some(content) => Ok(content.into_bytes()),
             None => {
                 let mut content = Vec::new();
-                let read = io::stdin().lock().read_to_end(&mut content);
+                let read = stdin()?.read_to_end(&mut content);
                 read.map_err(|error| Failure::host("standard input can't be read", error))?;
                 Ok(content)
             }
         }
     }
+}
+
+/// Standard input, unless there is none: a file must not become empty since nobody gave anything to write.
+pub(super) fn stdin() -> Result<StdinLock<'static>, Failure> {
+    let stdin = io::stdin();
+    if is_closed(&stdin) {
+        return Err(Failure::invalid(
+            "standard input is closed; give the content as an argument (\"\" for none), or send it there",
+        ));
+    }
+    Ok(stdin.lock())
+}
+
+/// Whether standard input was closed when the process began. Rust's runtime then puts the null device in its place,
+/// open for writing, too, which no shell does that is asked to read from it.
+fn is_closed(stdin: &io::Stdin) -> bool {
+    let for_writing = rustix::fs::fcntl_getfl(stdin).is_ok_and(|flags| flags.contains(OFlags::RDWR));
+    let is_null = || {
+        let (mine, null) = (rustix::fs::fstat(stdin).ok()?, rustix::fs::stat("/dev/null").ok()?);
+        Some(mine.st_rdev == null.st_rdev && mine.st_mode == null.st_mode)
+    };
+    for_writing && is_null().unwrap_or(false)
 }

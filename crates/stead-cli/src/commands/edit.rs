@@ -50,7 +50,7 @@ fn text(given: Option<String>, file: Option<&Path>) -> Result<String, Failure> {
     match (given, file) {
         (Some(text), _) => Ok(text),
         (None, Some(file)) => std::fs::read_to_string(file)
-            .map_err(|error| Failure::host(format!("`{}` can't be read", file.display()), error)),
+            .map_err(|error| Failure::host(format!("`{}` can't be read", human::host_path(file)), error)),
         (None, None) => Err(Failure::invalid("give the old and the new text, or --old-file and --new-file")),
     }
 }

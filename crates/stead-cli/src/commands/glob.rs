@@ -1,8 +1,8 @@
 use serde_json::json;
 
 use crate::failure::{Ended, Exit};
-use crate::json;
 use crate::session::Session;
+use crate::{human, json};
 
 /// Find paths by a pattern: `**/*.md`
 #[derive(Debug, clap::Args)]
@@ -13,7 +13,7 @@ pub(crate) struct Args {
     #[arg(default_value = "/")]
     path: String,
     /// Show at most so many
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::at_least_one)]
     limit: usize,
 }
 
@@ -22,7 +22,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let result = vfs.glob(&args.pattern, &args.path, args.limit)?;
     if session.wants_json() {
         let entries: Vec<_> = result.found.iter().map(json::walked).collect();
-        session.json(&json!({ "entries": entries, "truncated": result.truncated }))?;
+        let unread = json::unread(&result.unread);
+        session.json(&json!({ "entries": entries, "truncated": result.truncated, "unread": unread }))?;
     } else {
         for found in &result.found {
             session.line(&found.path)?;
@@ -30,6 +31,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         if result.truncated {
             session.say(format_args!("There is more than {}; raise --limit to see it.", args.limit));
         }
+        session.say_unread(&result.unread);
     }
     Ok(if result.found.is_empty() { Exit::NO } else { Exit::OK })
 }

@@ -5,8 +5,8 @@ use stead::search::{Case, GrepQuery, LineRole, Output, Syntax};
 use stead::vfs::{FileMatch, GrepResult};
 
 use crate::failure::{Ended, Exit, Failure};
-use crate::human;
 use crate::session::{Colour, Session};
+use crate::{human, json};
 
 /// Find text in files; exits with 1 if nothing matches
 #[derive(Debug, clap::Args)]
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     count: bool,
     /// Show at most so many hits
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::at_least_one)]
     max: usize,
     /// Stop after so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
@@ -94,6 +94,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     if result.timed_out {
         session.say(format_args!("Stopped after {} s; raise --timeout to look further.", args.timeout));
     }
+    session.say_unread(&result.unread);
     Ok(if result.files.is_empty() { Exit::NO } else { Exit::OK })
 }
 
@@ -131,5 +132,6 @@ fn document(result: &GrepResult) -> Value {
         "files": result.files.iter().map(file).collect::<Vec<_>>(),
         "truncated": result.truncated,
         "timed_out": result.timed_out,
+        "unread": json::unread(&result.unread),
     })
 }

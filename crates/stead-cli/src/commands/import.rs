@@ -11,7 +11,8 @@ use crate::session::Session;
 /// Bring a directory or a tar archive of the host into a Workspace
 ///
 /// Modes, times and symlinks are kept. What has arrived already, by size, time and mode, is left as it is, so an
-/// import that was interrupted is simply repeated. Nothing is removed.
+/// import that was interrupted is simply repeated. Nothing is removed. What agents may not change, such as .git/config,
+/// is left out and listed; --with-protected brings it in, too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A directory, a tar archive, or `-` for an archive on standard input
@@ -38,14 +39,21 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let mut progress = Progress::new(session);
     let totals = stead.import(source, &args.to, compare(args.checksum), &mut progress)?;
     drop(progress);
-    ended("Imported", &totals, session)
+    let exit = ended("Imported", &totals, session)?;
+    if totals.protected > 0 {
+        let names = human::count(totals.protected, "name is", "names are");
+        session
+            .say(format_args!("{names} protected from agents; say --with-protected to bring in everything."));
+    }
+    Ok(exit)
 }
 
 pub(super) fn compare(checksum: bool) -> Compare {
     if checksum { Compare::Content } else { Compare::Attributes }
 }
 
-/// Sums a transfer up. One that had to leave something out has not done what it was asked for.
+/// Sums a transfer up. One that was refused something has not done what it was asked for; what is protected from agents
+/// was not asked for.
 pub(super) fn ended(verb: &str, totals: &Totals, session: &mut Session) -> Ended {
     if session.wants_json() {
         session.json(&document(totals))?;
@@ -61,7 +69,7 @@ fn sentence(totals: &Totals) -> String {
         (totals.directories, "directory", "directories"),
         (totals.symlinks, "symlink", "symlinks"),
         (totals.unchanged, "was there already", "were there already"),
-        (totals.skipped + totals.refused, "was left out", "were left out"),
+        (totals.skipped + totals.protected + totals.refused, "was left out", "were left out"),
     ];
     parts.extend(
         more.iter()
@@ -79,6 +87,7 @@ fn document(totals: &Totals) -> Value {
         "symlinks": totals.symlinks,
         "unchanged": totals.unchanged,
         "skipped": totals.skipped,
+        "protected": totals.protected,
         "refused": totals.refused,
     })
 }

@@ -7,6 +7,7 @@ use stead::ErrorKind;
 use stead::config::FILE_NAME;
 
 use crate::failure::{Ended, Exit, Failure};
+use crate::human;
 use crate::session::Session;
 
 /// What a new configuration says.
@@ -25,7 +26,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let file = if args.dir.as_os_str() == "." { FILE_NAME.into() } else { args.dir.join(FILE_NAME) };
-    let shown = file.display().to_string();
+    let shown = human::host_path(&file);
     let failed = |error: std::io::Error| match error.kind() {
         HostKind::AlreadyExists => Failure::Said(
             ErrorKind::AlreadyExists,

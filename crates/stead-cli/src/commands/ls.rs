@@ -1,5 +1,5 @@
 use serde_json::json;
-use stead::vfs::{DirEntry, Directory, ListPage, WalkQuery};
+use stead::vfs::{DirEntry, Directory, ListPage, WalkQuery, WalkResult};
 use stead::{DoorError, Kind, Name, StoreError, Vfs, VfsPath};
 
 use crate::failure::{Ended, Failure};
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[arg(short = 'R', long)]
     recursive: bool,
     /// Show at most so many entries
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = human::at_least_one)]
     limit: Option<usize>,
     /// Go on where a listing with --limit ended
     #[arg(long, value_name = "CURSOR", conflicts_with = "recursive")]
@@ -111,10 +111,17 @@ fn size(entry: &DirEntry) -> String {
 }
 
 /// Where a symlink leads, or a question mark: a listing does not fail for it.
+///
+/// A target elsewhere may be a path of the host, and is nothing that an agent could use.
 fn target(vfs: &Vfs, directory: &VfsPath, entry: &DirEntry) -> String {
     let path = entry.name.as_plain().and_then(|name| directory.join(name).ok());
-    let target = path.and_then(|path| vfs.read_link(&path).ok());
-    target.map_or("?".into(), |target| stead::name::escaped(target.as_bytes()).to_string())
+    let Some(target) = path.and_then(|path| vfs.read_link(&path).ok()) else { return "?".into() };
+    let router = vfs.router();
+    let is_inside = |path: &VfsPath| router.route(path).is_some() || router.is_synthetic(path);
+    match directory.resolve(&target) {
+        Ok(path) if is_inside(&path) => stead::name::escaped(target.as_bytes()).to_string(),
+        _ => "(outside your Workspaces)".into(),
+    }
 }
 
 fn painted(kind: Kind, name: &str, session: &Session) -> String {
@@ -128,12 +135,13 @@ fn painted(kind: Kind, name: &str, session: &Session) -> String {
 fn below(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), Failure> {
     let limit = args.limit.unwrap_or(usize::MAX);
     let query = WalkQuery { limit: limit.saturating_add(1), ..WalkQuery::default() };
-    let mut found = vfs.walk(path, &query)?;
+    let WalkResult { mut found, unread } = vfs.walk(path, &query)?;
     let truncated = found.len() > limit;
     found.truncate(limit);
     if session.wants_json() {
         let entries: Vec<_> = found.iter().map(json::walked).collect();
-        return session.json(&json!({ "entries": entries, "truncated": truncated }));
+        let unread = json::unread(&unread);
+        return session.json(&json!({ "entries": entries, "truncated": truncated, "unread": unread }));
     }
     for entry in &found {
         let name = painted(entry.kind, &entry.path, session);
@@ -150,5 +158,6 @@ fn below(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<()
     if truncated {
         session.say(format_args!("There is more than {limit}; raise --limit to see it."));
     }
+    session.say_unread(&unread);
     Ok(())
 }

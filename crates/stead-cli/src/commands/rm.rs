@@ -44,9 +44,9 @@ fn remove(vfs: &Vfs, path: &str, options: RemoveOptions) -> Result<Removed, Fail
         }
     }
     match vfs.remove_file(path, options) {
-        Err(DoorError::Store { path, cause: StoreError::IsADirectory }) => Err(Failure::invalid(format!(
-            "`{path}` is a directory; say -r to remove it with all that it holds"
-        ))),
+        Err(DoorError::Store { path, cause: StoreError::IsADirectory, .. }) => Err(Failure::invalid(
+            format!("`{path}` is a directory; say -r to remove it with all that it holds"),
+        )),
         removed => Ok(removed?),
     }
 }

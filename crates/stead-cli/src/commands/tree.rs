@@ -1,5 +1,5 @@
 use serde_json::json;
-use stead::vfs::{WalkQuery, Walked};
+use stead::vfs::{WalkQuery, WalkResult, Walked};
 
 use crate::failure::{Ended, Exit, Failure};
 use crate::session::{Colour, Session};
@@ -15,7 +15,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "N")]
     depth: Option<usize>,
     /// Show at most so many entries
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::at_least_one)]
     limit: usize,
 }
 
@@ -27,12 +27,17 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         ..WalkQuery::default()
     };
     let top = vfs.stat(&args.path)?.path;
-    let mut found = vfs.walk(&top, &query)?;
+    let WalkResult { mut found, unread } = vfs.walk(&top, &query)?;
     let truncated = found.len() > args.limit;
     found.truncate(args.limit);
     if session.wants_json() {
         let entries: Vec<_> = found.iter().map(json::walked).collect();
-        session.json(&json!({ "path": top.to_string(), "entries": entries, "truncated": truncated }))?;
+        session.json(&json!({
+            "path": top.to_string(),
+            "entries": entries,
+            "truncated": truncated,
+            "unread": json::unread(&unread),
+        }))?;
         return Ok(Exit::OK);
     }
     session.line(&top)?;
@@ -41,6 +46,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     if truncated {
         session.say(format_args!("There is more than {}; raise --limit to see it.", args.limit));
     }
+    session.say_unread(&unread);
     Ok(Exit::OK)
 }
 

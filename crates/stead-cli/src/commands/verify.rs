@@ -1,5 +1,6 @@
 use serde_json::json;
 use stead::Stores;
+use stead::name::escaped;
 
 use crate::failure::{Ended, Exit};
 use crate::human;
@@ -19,6 +20,7 @@ pub(super) fn run(_: Args, session: &mut Session) -> Ended {
     drop(progress);
     let mut exit = Exit::OK;
     for (store, found) in verified? {
+        let store = escaped(store.as_bytes()).to_string();
         if !found.problems.is_empty() {
             exit = Exit::INTERNAL;
         }

@@ -1,7 +1,7 @@
 use stead::VersionTag;
 use stead::vfs::WriteOptions;
 
-use super::content::Content;
+use super::content::{Content, stdin};
 use crate::failure::{Ended, Exit};
 use crate::json;
 use crate::session::Session;
@@ -32,7 +32,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     }
     let written = match args.content.given() {
         Some(content) => vfs.write_with(&args.path, content, &options)?,
-        None => vfs.write_from(&args.path, &mut std::io::stdin().lock(), &options)?,
+        None => vfs.write_from(&args.path, &mut stdin()?, &options)?,
     };
     if session.wants_json() {
         session.json(&json::written(&written))?;

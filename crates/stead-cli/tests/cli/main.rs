@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod broken;
 mod common;
 mod first_minutes;

@@ -1,5 +1,6 @@
 //! The one way a Store changes: a list of steps, done whole or not at all.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ use crate::audit::AuditRecord;
 use crate::clock::Timestamp;
 use crate::edit::Edit;
 use crate::glob::PathGlobs;
-use crate::identity::Operation;
-use crate::store::{Attr, Kind, Past, Place, QuotaRoot, Sealed, Side, Version, VersionTag};
+use crate::identity::{Operation, OperationId};
+use crate::store::{Attr, Kind, NodeId, Past, Place, QuotaRoot, Sealed, Side, Version, VersionTag};
 
 /// Steps that happen together.
 #[derive(Debug)]
@@ -21,12 +22,16 @@ pub struct Change {
     pub quotas: Vec<QuotaRoot>,
     /// What is written down along with it. Where that can't be done, nothing happens.
     pub records: Vec<Record>,
+    /// What comes back: which step makes which node again. A Store that follows nodes lets what the step makes be that
+    /// node, if it was there once and is gone.
+    pub returning: BTreeMap<usize, NodeId>,
 }
 
 impl Change {
     /// A change that counts against nothing and leaves no record beside its own.
     pub fn new(operation: Operation, steps: Vec<Step>) -> Self {
-        Change { operation, steps, quotas: Vec::new(), records: Vec::new() }
+        let (quotas, records, returning) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Change { operation, steps, quotas, records, returning }
     }
 }
 
@@ -35,6 +40,8 @@ impl Change {
 pub enum Record {
     /// A line of the audit. The Store adds the version that the change makes, and how long it took.
     Audit(Box<AuditRecord>),
+    /// The operations that the change takes back.
+    Undoes(Vec<OperationId>),
 }
 
 /// One step of a change.

@@ -73,6 +73,10 @@ pub struct Deed {
     pub operation: Operation,
     /// What it did: one line per node, in no particular order.
     pub lines: Vec<Line>,
+    /// The operations that it took back.
+    pub undoes: Vec<OperationId>,
+    /// Whether its operation has been taken back, and that has not been taken back itself.
+    pub undone: bool,
 }
 
 /// What a change did to one node.
@@ -93,6 +97,8 @@ pub struct State {
     pub parent: NodeId,
     /// Its name there.
     pub name: Vec<u8>,
+    /// Its path then, from the Store's root.
+    pub path: StorePath,
     /// What it was.
     pub kind: Kind,
     /// Permission bits.

@@ -66,7 +66,8 @@ pub trait Store: Debug + Send + Sync {
 
     /// Everything below a directory, sorted by path (component by component); the directory itself is not visited.
     ///
-    /// Symlinks are visited, never followed.
+    /// Symlinks are visited, never followed. A directory that can't be looked into is visited, noted in `walk.unread`
+    /// and passed by.
     fn walk(
         &self,
         at: &Place,
@@ -74,7 +75,8 @@ pub trait Store: Debug + Send + Sync {
         visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
     ) -> StoreResult<()>;
 
-    /// Searches the content of the files below `at`, or of the one file there. Files come in any order.
+    /// Searches the content of the files below `at`, or of the one file there. Files come in any order. What can't be
+    /// looked into is noted in `grep.unread` and passed by.
     fn grep(
         &self,
         at: &Place,

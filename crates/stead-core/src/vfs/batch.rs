@@ -5,10 +5,10 @@ use std::io::Read;
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{Change, Content, Expect, Missing, Parents, Side, Step, Store, StoreError, Subtree};
+use crate::store::{Content, Expect, Missing, Parents, Side, Step, Store, StoreError, Subtree};
 use crate::vfs::resolve::Spot;
 use crate::vfs::write::{same_store, written};
 use crate::vfs::{IntoPath, Vfs, WriteOptions, Written};
@@ -133,14 +133,17 @@ impl<'a> Batch<'a> {
         let operation = self.vfs.act("batch");
         let id = operation.id;
         let first = self.paths[0].clone();
-        let applied = store.apply(Change::new(operation, self.steps)).map_err(|cause| {
+        let change = self.vfs.change_of(&*store, operation, self.steps);
+        let applied = change.and_then(|change| store.apply(change)).map_err(|cause| {
             // A Store tells the step only of a symlink; other failures are about the batch.
             let path = match &cause {
                 StoreError::Link(hit) => self.paths.get(hit.step).cloned().unwrap_or(first),
                 _ if self.paths.len() == 1 => first,
                 _ => common(&self.paths),
             };
-            Error::Store { path, cause }
+            let route = self.vfs.shared.router.route(&path);
+            let sight = route.map_or(Sight::Sees, |route| Sight::of(route.workspace.scope()));
+            Error::Store { path, sight, cause }
         })?;
         for path in &self.paths {
             self.vfs.shared.seen.forget(path);

@@ -12,8 +12,8 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::search::Walk;
 use crate::store::{
-    Attr, Change, Content, Expect, Kind, Missing, OpenContent, Parents, Place, Put, Replace, Side, Step,
-    StoreError, StorePath, Subtree, Version, VersionTag,
+    Attr, Content, Expect, Kind, Missing, OpenContent, Parents, Place, Put, Replace, Side, Step, StoreError,
+    StorePath, Subtree, Version, VersionTag,
 };
 use crate::vfs::resolve::{Links, Spot};
 use crate::vfs::write::same_store;
@@ -188,7 +188,8 @@ impl Vfs {
         }
         let operation = self.act("copy");
         let id = operation.id;
-        let applied = from.store().apply(Change::new(operation, steps)).map_err(|cause| {
+        let change = self.change_of(from.store(), operation, steps);
+        let applied = change.and_then(|change| from.store().apply(change)).map_err(|cause| {
             let about_target =
                 matches!(cause, StoreError::AlreadyExists | StoreError::NotEmpty | StoreError::Name(_))
                     || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
@@ -233,7 +234,8 @@ impl Vfs {
         let Load { steps, taken, .. } = load;
         let operation = self.act("copy");
         let id = operation.id;
-        let applied = to.store().apply(Change::new(operation, steps)).map_err(|cause| to.failed(cause))?;
+        let change = self.change_of(to.store(), operation, steps);
+        let applied = change.and_then(|change| to.store().apply(change)).map_err(|cause| to.failed(cause))?;
         if act == Act::Move {
             let arrived = taken.iter().all(|taken| taken.arrived(to));
             let garbled = || Err(Error::Garbled { path: to.path.clone() });
@@ -277,7 +279,8 @@ impl Vfs {
         }
         // Deepest first: a directory comes before its entries in what was taken.
         let steps = taken.iter().rev().map(remove).collect();
-        let removed = from.store().apply(Change::new(self.act("move"), steps));
+        let change = self.change_of(from.store(), self.act("move"), steps);
+        let removed = change.and_then(|change| from.store().apply(change));
         match removed {
             Ok(_) => Ok(()),
             Err(StoreError::NotEmpty | StoreError::NotFound) => Err(from.failed(StoreError::Conflict)),
@@ -340,11 +343,16 @@ impl Load<'_> {
 
     fn directory(&mut self, attr: &Attr) -> Result<()> {
         let mut found = Vec::new();
-        let walked = self.from.store().walk(&self.from.place, &Walk::default(), &mut |entry| {
+        let walk = Walk::default();
+        let walked = self.from.store().walk(&self.from.place, &walk, &mut |entry| {
             found.push(entry);
             ControlFlow::Continue(())
         });
         walked.map_err(|cause| self.from.failed(cause))?;
+        // Half of a tree is no copy of it.
+        if let Some((_, cause)) = walk.unread.take().into_iter().next() {
+            return Err(self.from.failed(cause));
+        }
         let at = self.to.place.clone();
         if let Some((parent, _)) = at.path.split()
             && !parent.is_empty()

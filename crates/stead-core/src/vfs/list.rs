@@ -10,7 +10,7 @@ use crate::glob::{Anchor, PathGlobs};
 use crate::name::Name;
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
-use crate::search::Walk;
+use crate::search::{Unread, Walk};
 use crate::store::{Attr, Kind, Listing, Page, StoreError, StorePath, StoreResult, VersionTag};
 use crate::vfs::resolve::{Lead, Links, Spot, link_at};
 use crate::vfs::{IntoPath, Vfs};
@@ -126,6 +126,24 @@ pub struct Walked {
     pub tag: Option<VersionTag>,
 }
 
+/// What lies below a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WalkResult {
+    /// What was found, sorted by path.
+    pub found: Vec<Walked>,
+    /// What could not be looked into, so that it is missing here; sorted by path.
+    pub unread: Vec<Unreadable>,
+}
+
+/// Something that a walk or a search could not look into.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unreadable {
+    /// Its logical path; what could mislead a reader is escaped.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
 /// A part of what lies below a path: one Workspace's share of it.
 pub(super) struct Region<'a> {
     pub(super) spot: Spot<'a>,
@@ -143,6 +161,24 @@ impl Region<'_> {
             (false, true) => format!("/{found}"),
             (false, false) => format!("{}/{found}", self.spot.path),
         }
+    }
+
+    /// Takes over what a Store noted while it was looked through.
+    pub(super) fn note(&self, noted: &Unread, unread: &mut Vec<Unreadable>) {
+        let unreadable = |(path, cause): (StorePath, StoreError)| Unreadable {
+            path: self.shown(&path),
+            reason: cause.to_string(),
+        };
+        unread.extend(noted.take().into_iter().map(unreadable));
+    }
+
+    /// A Store's failure to look through it: that of a nested Workspace is in no other's way.
+    pub(super) fn failed(&self, cause: StoreError, unread: &mut Vec<Unreadable>) -> Result<()> {
+        if self.base.is_empty() {
+            return Err(self.spot.failed(cause));
+        }
+        unread.push(Unreadable { path: self.spot.path.to_string(), reason: cause.to_string() });
+        Ok(())
     }
 }
 
@@ -219,7 +255,9 @@ impl Vfs {
     }
 
     /// Everything below a directory, sorted by path, nested Workspaces that may be read included.
-    pub fn walk(&self, path: impl IntoPath, query: &WalkQuery) -> Result<Vec<Walked>> {
+    ///
+    /// What can't be looked into is passed by and told; the path itself has to be there and readable.
+    pub fn walk(&self, path: impl IntoPath, query: &WalkQuery) -> Result<WalkResult> {
         let path = path.into_path()?;
         let pattern = query.pattern.as_deref().unwrap_or_default();
         let only =
@@ -233,7 +271,8 @@ impl Vfs {
             };
             only.clone().map(|globs| globs.with_base(base.trim_matches('/')))
         };
-        let mut found = BTreeMap::new();
+        let (mut found, mut unread) = (BTreeMap::new(), Vec::new());
+        let deadline = Instant::now() + query.time_limit;
         let regions = self.regions(&path)?;
         for region in &regions {
             self.levels_above(&path, region, query, based("").as_ref(), &mut found);
@@ -249,7 +288,8 @@ impl Vfs {
                 depth,
                 skip: region.skip.clone(),
                 only: based(&region.base),
-                deadline: Some(Instant::now() + query.time_limit),
+                deadline: Some(deadline),
+                unread: Unread::default(),
             };
             let mut left = query.limit;
             let visited = region.spot.store().walk(&region.spot.place, &walk, &mut |entry| {
@@ -260,12 +300,19 @@ impl Vfs {
                 }
                 if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
+            region.note(&walk.unread, &mut unread);
             match visited {
+                Ok(()) => {}
                 Err(StoreError::NotFound) if self.is_level(&region.spot) => {}
-                visited => visited.map_err(|cause| region.spot.failed(cause))?,
+                // Time is up for all of them.
+                Err(cause @ StoreError::Unavailable { .. }) if Instant::now() >= deadline => {
+                    return Err(region.spot.failed(cause));
+                }
+                Err(cause) => region.failed(cause, &mut unread)?,
             }
         }
-        Ok(found.into_values().take(query.limit).collect())
+        unread.sort();
+        Ok(WalkResult { found: found.into_values().take(query.limit).collect(), unread })
     }
 
     /// The directories between the path that was asked for and a nested Workspace, it included.
@@ -302,11 +349,11 @@ impl Vfs {
                 Lead::Spot(spot) => match spot.store().stat(&spot.place) {
                     Ok(attr) if attr.kind == Kind::Symlink => match link_at(&spot) {
                         Ok(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
-                        Ok(other) | Err(other) => return Err(links.failed(other)),
+                        Ok(other) | Err(other) => return Err(links.failed(&spot, other)),
                     },
                     Err(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
                     Err(StoreError::NotFound) if self.is_level(&spot) => break spot.path,
-                    Err(cause) => return Err(links.failed(cause)),
+                    Err(cause) => return Err(links.failed(&spot, cause)),
                     Ok(_) => {
                         let path = spot.path.clone();
                         let skip =

@@ -5,8 +5,10 @@
 
 mod batch;
 mod copy;
+mod history;
 mod list;
 mod open;
+mod quota;
 mod read;
 mod resolve;
 mod search;
@@ -18,7 +20,11 @@ mod write;
 pub use crate::lines::{LineRange, Rest};
 pub use batch::Batch;
 pub use copy::{Copied, Overwrite};
-pub use list::{DirEntry, Directory, ListPage, WalkQuery, Walked};
+pub use history::{
+    Blamed, Did, DiffOptions, Difference, Differs, LogChange, LogEntry, LogQuery, OnConflict, PathChange,
+    PathConflict, Restore, Undo, UndoOptions, Undone,
+};
+pub use list::{DirEntry, Directory, ListPage, Unreadable, WalkQuery, WalkResult, Walked};
 pub use open::{OpenFile, OpenOptions};
 pub use read::{FileReader, Range, Stat, TextRead, WholeRead};
 pub use resolve::IntoPath;
@@ -29,11 +35,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::identity::{Identity, Operation, OperationId};
 use crate::router::{DuplicatePrefix, Router};
 use crate::scope::Access;
-use crate::store::{StoreError, Version};
+use crate::store::{QuotaLimits, StoreError, Version};
 use crate::workspace::Workspace;
 
 /// How much one call may take.
@@ -78,6 +84,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     limits: Limits,
     lost_updates: LostUpdates,
+    quota: QuotaLimits,
     seen: seen::Seen,
     open: open::OpenNodes,
 }
@@ -90,6 +97,7 @@ pub struct VfsBuilder {
     clock: Arc<dyn Clock>,
     limits: Limits,
     lost_updates: LostUpdates,
+    quota: QuotaLimits,
 }
 
 impl VfsBuilder {
@@ -114,6 +122,11 @@ impl VfsBuilder {
         VfsBuilder { lost_updates, ..self }
     }
 
+    /// Limits all of its Workspaces together.
+    pub fn quota(self, quota: QuotaLimits) -> Self {
+        VfsBuilder { quota, ..self }
+    }
+
     /// Opens the door. Two Workspaces with one prefix are refused.
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
         let shared = Shared {
@@ -122,6 +135,7 @@ impl VfsBuilder {
             clock: self.clock,
             limits: self.limits,
             lost_updates: self.lost_updates,
+            quota: self.quota,
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
@@ -138,6 +152,7 @@ impl Vfs {
             clock: Arc::new(SystemClock),
             limits: Limits::default(),
             lost_updates: LostUpdates::default(),
+            quota: QuotaLimits::default(),
         }
     }
 
@@ -171,18 +186,22 @@ impl Vfs {
             let mount = workspace.mount();
             let past = match mount.store().as_of(version) {
                 Err(StoreError::Unsupported(_)) => continue,
-                past => past.map_err(|cause| Error::Store { path: workspace.prefix().clone(), cause })?,
+                past => past.map_err(|cause| {
+                    let sight = Sight::of(workspace.scope());
+                    Error::Store { path: workspace.prefix().clone(), sight, cause }
+                })?,
             };
             workspaces.push(workspace.clone().looking_back(past));
         }
         let router = Router::new(workspaces).expect("prefixes that differ go on to differ");
-        let Shared { identity, clock, limits, lost_updates, .. } = &*self.shared;
+        let Shared { identity, clock, limits, lost_updates, quota, .. } = &*self.shared;
         let shared = Shared {
             router,
             identity: Arc::clone(identity),
             clock: Arc::clone(clock),
             limits: *limits,
             lost_updates: *lost_updates,
+            quota: *quota,
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };

@@ -10,11 +10,11 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Change, Content, Draft, DraftOf, Expect, Kind, NodeId, OpenContent, Place, Put, Step, Store, StoreError,
+    Content, Draft, DraftOf, Expect, Kind, NodeId, OpenContent, Place, Put, Step, Store, StoreError,
     VersionTag,
 };
 use crate::vfs::resolve::{Spot, Stop};
@@ -256,7 +256,8 @@ impl OpenFile {
             let content = Content::Sealed(draft.seal()?);
             let step = Step::Write { at: at.clone(), content, put: self.put.clone() };
             let operation = self.vfs.act("open");
-            self.node.store.apply(Change::new(operation, vec![step]))?;
+            let change = self.vfs.change_of(&*self.node.store, operation, vec![step])?;
+            self.node.store.apply(change)?;
             state.content = self.node.store.open(&at)?;
             self.vfs.shared.seen.forget(&self.path);
             Ok(())
@@ -270,7 +271,8 @@ impl OpenFile {
     }
 
     fn failed(&self, cause: StoreError) -> Error {
-        Error::Store { path: self.path.clone(), cause }
+        let sight = if self.options.read { Sight::Sees } else { Sight::Blind };
+        Error::Store { path: self.path.clone(), sight, cause }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::lines::{LineRange, Rest, read_lines};
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
@@ -293,7 +293,7 @@ impl io::Read for FileReader {
                 StoreError::Unavailable { .. } => io::ErrorKind::WouldBlock,
                 _ => io::ErrorKind::Other,
             };
-            io::Error::new(kind, Error::Store { path: self.path.clone(), cause })
+            io::Error::new(kind, Error::Store { path: self.path.clone(), sight: Sight::Sees, cause })
         })?;
         self.position += count as u64;
         Ok(count)

@@ -1,6 +1,6 @@
 //! From a path to a place in a Store: route, guard, call, and again for every symlink on the way.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::path::{PathError, VfsPath};
 use crate::router::Route;
 use crate::scope::Access;
@@ -54,9 +54,14 @@ impl<'a> Spot<'a> {
         self.path == *self.workspace.prefix()
     }
 
+    /// Whether the caller may look at what is here.
+    pub(super) fn sight(&self) -> Sight {
+        Sight::of(self.workspace.scope())
+    }
+
     /// A Store's answer, about this path.
     pub(super) fn failed(&self, cause: StoreError) -> Error {
-        Error::Store { path: self.path.clone(), cause }
+        Error::Store { path: self.path.clone(), sight: self.sight(), cause }
     }
 }
 
@@ -127,7 +132,8 @@ impl Vfs {
         match self.lead(path, access)? {
             Lead::Spot(spot) => Ok(spot),
             Lead::Synthetic if access == Access::Read => {
-                Err(Error::Store { path: path.clone(), cause: StoreError::IsADirectory })
+                let cause = StoreError::IsADirectory;
+                Err(Error::Store { path: path.clone(), sight: Sight::Sees, cause })
             }
             Lead::Synthetic => Err(Error::OnlyLeadsThere { path: path.clone() }),
         }
@@ -149,7 +155,7 @@ impl Vfs {
             match call(&spot).map_err(Into::into) {
                 Ok(value) => return Ok((value, spot)),
                 Err(Stop::Store(StoreError::Link(hit))) => links.follow(&spot, &hit)?,
-                Err(Stop::Store(cause)) => return Err(links.failed(cause)),
+                Err(Stop::Store(cause)) => return Err(links.failed(&spot, cause)),
                 Err(Stop::Door(error)) => return Err(error),
             }
         }
@@ -171,7 +177,7 @@ impl Vfs {
             match call(&spot) {
                 Ok(value) => return Ok((value, spot.path)),
                 Err(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
-                Err(cause) => return Err(links.failed(cause)),
+                Err(cause) => return Err(links.failed(&spot, cause)),
             }
         }
     }
@@ -216,8 +222,9 @@ impl Links {
     }
 
     /// A Store's answer, about the path that was asked for: where a symlink on the way leads may be a path of the host.
-    pub(super) fn failed(&self, cause: StoreError) -> Error {
-        Error::Store { path: self.asked.clone(), cause }
+    pub(super) fn failed(&self, spot: &Spot<'_>, cause: StoreError) -> Error {
+        let sight = if self.is_secret { Sight::Blind } else { spot.sight() };
+        Error::Store { path: self.asked.clone(), sight, cause }
     }
 
     fn leads_outside(&self) -> Error {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::glob::{Anchor, PathGlobs};
-use crate::search::{Grep, GrepQuery, HitLine, LineRole, Output};
+use crate::search::{Grep, GrepQuery, HitLine, LineRole, Output, Unread};
 use crate::store::StoreError;
 use crate::vfs::list::sort_key;
-use crate::vfs::{IntoPath, Vfs, WalkQuery, Walked};
+use crate::vfs::{IntoPath, Unreadable, Vfs, WalkQuery, WalkResult, Walked};
 
 /// What a glob found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct GlobResult {
     pub found: Vec<Walked>,
     /// Whether there is more than was asked for.
     pub truncated: bool,
+    /// What could not be looked into; sorted by path.
+    pub unread: Vec<Unreadable>,
 }
 
 /// What a content search found.
@@ -29,6 +31,8 @@ pub struct GrepResult {
     pub truncated: bool,
     /// Whether time ran out; what was found until then is here.
     pub timed_out: bool,
+    /// What could not be looked into; sorted by path.
+    pub unread: Vec<Unreadable>,
 }
 
 /// The hits in one file.
@@ -54,10 +58,10 @@ impl Vfs {
             time_limit: Duration::from_secs(10),
             ..WalkQuery::default()
         };
-        let mut found = self.walk(path, &query)?;
+        let WalkResult { mut found, unread } = self.walk(path, &query)?;
         let truncated = found.len() > limit;
         found.truncate(limit);
-        Ok(GlobResult { found, truncated })
+        Ok(GlobResult { found, truncated, unread })
     }
 
     /// The files below `path`, or the file there, whose content matches.
@@ -69,24 +73,27 @@ impl Vfs {
         let include = if query.include.is_empty() { None } else { Some(globs(&query.include)?) };
         let grep = Grep::new(query, include, globs(&query.exclude)?)?;
         let mut best = Best { query, files: BTreeMap::new(), results: 0, truncated: false };
-        let mut timed_out = false;
+        let (mut timed_out, mut unread) = (false, Vec::new());
         for region in self.regions(&path)? {
             let mut grep = grep.clone();
             grep.include = grep.include.map(|globs| globs.with_base(&region.base));
             grep.exclude = grep.exclude.with_base(&region.base);
             grep.skip.clone_from(&region.skip);
+            grep.unread = Unread::default();
             let searched = region.spot.store().grep(&region.spot.place, &grep, &mut |file| {
                 best.add(region.shown(&file.path), file.hits.count, file.hits.lines);
                 ControlFlow::Continue(())
             });
+            region.note(&grep.unread, &mut unread);
             match searched {
                 Ok(()) => {}
                 Err(StoreError::Unavailable { .. }) if grep.is_late() => timed_out = true,
                 Err(StoreError::NotFound) if self.is_level(&region.spot) => {}
-                Err(cause) => return Err(region.spot.failed(cause)),
+                Err(cause) => region.failed(cause, &mut unread)?,
             }
         }
-        Ok(GrepResult { timed_out, ..best.finish() })
+        unread.sort();
+        Ok(GrepResult { timed_out, unread, ..best.finish() })
     }
 }
 
@@ -133,6 +140,7 @@ impl Best<'_> {
             file.count = keep;
             self.truncated = true;
         }
-        GrepResult { files: self.files.into_values().collect(), truncated: self.truncated, timed_out: false }
+        let files = self.files.into_values().collect();
+        GrepResult { files, truncated: self.truncated, ..GrepResult::default() }
     }
 }

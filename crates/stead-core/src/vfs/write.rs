@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::edit::{Edit, Occurrences};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::identity::OperationId;
 use crate::path::VfsPath;
-use crate::scope::{Access, AccessScope};
+use crate::scope::Access;
 use crate::store::{
-    Applied, Change, Content, DraftOf, Expect, Keep, Missing, Outcome, Parents, Put, Sealed, Side, Spare,
-    Step, Store, StoreError, Subtree, Version, VersionTag,
+    Applied, Content, DraftOf, Expect, Keep, Missing, Outcome, Parents, Put, Sealed, Side, Spare, Step,
+    Store, StoreError, Subtree, Version, VersionTag,
 };
 use crate::vfs::resolve::{Spot, Stop};
 use crate::vfs::{IntoPath, LostUpdates, Vfs};
@@ -217,7 +217,10 @@ impl Vfs {
         spot.check_not_leading()?;
         self.check_size(content.size())?;
         let guard = match (options.expect, self.shared.lost_updates) {
-            (Expect::Any, LostUpdates::Refuse) => self.shared.seen.tag(&spot.path),
+            // Whoever may not look could never look again.
+            (Expect::Any, LostUpdates::Refuse) if spot.sight() == Sight::Sees => {
+                self.shared.seen.tag(&spot.path)
+            }
             _ => None,
         };
         let expect = guard.map_or(options.expect, Expect::TagOrAbsent);
@@ -292,10 +295,9 @@ impl Vfs {
             let expect = if_match.map_or(Expect::Any, Expect::Tag);
             let step = Step::Edit { at: spot.place.clone(), edit: edit.clone(), expect, keep: spot.keep() };
             let (outcome, written) = match self.change(spot, "edit", step) {
-                // How often it occurs would tell what is in the file.
-                Err(StoreError::Ambiguous(_)) if spot.workspace.scope() == AccessScope::WriteOnly => {
-                    let more = "the text to be replaced occurs more than once; give more of the text around it, or replace all";
-                    return Err(Error::Invalid(format!("`{}`: {more}", spot.path)).into());
+                // How often it occurs would tell what is in the file; that it does more than once has to be told.
+                Err(StoreError::Ambiguous(_)) if spot.sight() == Sight::Blind => {
+                    return Err(StoreError::Ambiguous(2).into());
                 }
                 answer => answer?,
             };
@@ -410,7 +412,8 @@ impl Vfs {
     ) -> Result<(Outcome, Written), StoreError> {
         let operation = self.act(call);
         let id = operation.id;
-        let applied = spot.store().apply(Change::new(operation, vec![step]))?;
+        let change = self.change_of(spot.store(), operation, vec![step])?;
+        let applied = spot.store().apply(change)?;
         let outcome = applied.outcomes.first().copied().unwrap_or_default();
         Ok((outcome, written(spot.shown.clone(), &outcome, &applied, id)))
     }

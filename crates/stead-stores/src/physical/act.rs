@@ -67,7 +67,7 @@ impl PhysicalStore {
             return Err(StoreError::Unsupported("this Store writes no records along with its changes"));
         }
         let steps = self.unpacked(shop, change.steps)?;
-        let _room = shop.locks.enter();
+        let _room = shop.locks.enter()?;
         // A ledger counts along; without one, everything is counted before and after.
         let scanned: &[_] = if act.book.is_some() { &[] } else { &change.quotas };
         if steps.len() > 1 || !scanned.is_empty() {
@@ -77,6 +77,9 @@ impl PhysicalStore {
         let counted = Counted::before(self, scanned)?;
         let mut outcomes = Vec::with_capacity(steps.len());
         for (index, step) in steps.into_iter().enumerate() {
+            if let Some(book) = &mut act.book {
+                book.begin_step(index, keep_of(&step));
+            }
             match act.step(step) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(StoreError::Link(hit)) => {
@@ -110,9 +113,6 @@ impl<'s> Act<'s> {
     }
 
     fn step(&mut self, step: Step) -> StoreResult<Outcome> {
-        if let Some(book) = &mut self.book {
-            book.keep(keep_of(&step));
-        }
         match step {
             Step::Write { at, content, put } => self.write(&at, content, &put),
             Step::Edit { at, edit, expect, keep: _ } => self.edit(&at, &edit, expect),
@@ -143,6 +143,7 @@ impl<'s> Act<'s> {
     /// From now on it has more than one action: nobody else changes anything, and each goes through the journal.
     pub(super) fn becomes_several(&mut self) -> StoreResult<()> {
         self.several = true;
+        self.open_journal()?;
         self.hold_alone()
     }
 
@@ -196,11 +197,17 @@ impl<'s> Act<'s> {
         if self.several { self.write_down(how) } else { Ok(how) }
     }
 
-    fn write_down(&mut self, how: Undo) -> StoreResult<Undo> {
+    /// Opens the journal, if that has not happened yet: best before anyone has to wait for this change.
+    pub(super) fn open_journal(&mut self) -> StoreResult<()> {
         if self.journal.is_none() {
             self.shop.life.pass("journal")?;
-            self.journal = Some(self.shop.journal()?);
+            self.journal = Some(self.shop.journal(self.durability())?);
         }
+        Ok(())
+    }
+
+    fn write_down(&mut self, how: Undo) -> StoreResult<Undo> {
+        self.open_journal()?;
         let durability = self.durability();
         self.journal.as_mut().expect("opened above").intend(how, durability)
     }
@@ -298,6 +305,11 @@ impl<'s> Act<'s> {
         self.touched(&spot.dir)
     }
 
+    /// What was done so far stays, even if the change fails later.
+    pub(super) fn stands(&mut self) {
+        self.actions.clear();
+    }
+
     /// What a change has displaced, in the workshop: thrown away when the change is done.
     pub(super) fn displaced(&mut self, stash: String) {
         self.trash.push(stash);
@@ -323,6 +335,15 @@ impl<'s> Act<'s> {
         Ok(())
     }
 
+    /// [`Act::wrote`] where it is not known any more which file it was.
+    pub(super) fn wrote_somewhere(&mut self) -> StoreResult<()> {
+        if self.durability() == Durability::Full {
+            host::sync_all(&self.store.root.dir).map_err(refused)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Has new content reach the disk before it gets its name.
     ///
     /// Among several actions nothing has to, but the journal: a change that is cut short is taken back whole. All of it
@@ -330,6 +351,14 @@ impl<'s> Act<'s> {
     pub(super) fn sync_new(&self, file: &File) -> StoreResult<()> {
         match self.durability() {
             Durability::Full if !self.several => host::sync(file).map_err(refused),
+            Durability::Full | Durability::Fast => Ok(()),
+        }
+    }
+
+    /// [`Act::sync_new`] for a directory with all that it holds: one wait, however many files there are.
+    pub(super) fn sync_new_tree(&self) -> StoreResult<()> {
+        match self.durability() {
+            Durability::Full if !self.several => host::sync_all(&self.store.root.dir).map_err(refused),
             Durability::Full | Durability::Fast => Ok(()),
         }
     }
@@ -367,6 +396,10 @@ impl<'s> Act<'s> {
     /// Ends the change, and says which version it made.
     fn finish(mut self) -> StoreResult<Option<i64>> {
         let unsynced = std::mem::take(&mut self.unsynced);
+        if !self.several {
+            // One action can't be seen in part: others go on while this caller waits for the disk.
+            self.alone = None;
+        }
         if let Err(error) = self.commit(&unsynced) {
             return Err(self.roll_back(error));
         }
@@ -467,6 +500,8 @@ fn keep_of(step: &Step) -> Keep {
     match step {
         Step::Write { put, .. } | Step::Append { put, .. } => put.keep,
         Step::Edit { keep, .. } | Step::Remove { keep, .. } | Step::Copy { keep, .. } => *keep,
-        Step::Mkdir { .. } | Step::Symlink { .. } | Step::Rename { .. } | Step::SetAttr { .. } => Keep::History,
+        Step::Mkdir { .. } | Step::Symlink { .. } | Step::Rename { .. } | Step::SetAttr { .. } => {
+            Keep::History
+        }
     }
 }

@@ -60,7 +60,7 @@ impl Act<'_> {
 
     fn new_dir_in(&self, parent: &Dir, name: &[u8], mode: Option<u32>, spot: &Spot) -> StoreResult<Dir> {
         host::make_dir(parent.as_fd(), name).map_err(refused)?;
-        let dir = Dir::new(parent.open(name, host::How::Directory).map_err(refused)?);
+        let dir = parent.enter(name, host::How::Directory).map_err(refused)?;
         let made = host::stat(&dir).map_err(refused)?;
         self.own(&dir, &made, None, spot)?;
         // A directory whose group is handed down hands it down further.

@@ -1,8 +1,7 @@
 //! The host's file system calls: every one relative to a directory handle, none that follows a symlink.
 //!
-//! This is the only file that knows Linux. Paths that have more than one component go through `openat2`, which refuses
-//! symlinks, `..` above the handle and other mounts, whatever races with it. The other calls take one name and act on
-//! the name itself.
+//! This file and `confine` are the only ones that know Linux. Paths that have more than one component are opened there;
+//! the calls here take one name and act on the name itself.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, StatxFlags,
-    Timespec, Timestamps, Uid,
+    AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RawDir, RenameFlags, StatxFlags, Timespec,
+    Timestamps, Uid,
 };
 pub(super) use rustix::io::Errno;
 use stead_core::Timestamp;
@@ -21,17 +20,11 @@ use stead_core::store::{Attr, Kind, NodeId, Special, StoreError, VersionTag};
 /// What a host call answers.
 pub(super) type Host<T> = Result<T, Errno>;
 
-const CONFINED: ResolveFlags = ResolveFlags::BENEATH
-    .union(ResolveFlags::NO_SYMLINKS)
-    .union(ResolveFlags::NO_MAGICLINKS)
-    .union(ResolveFlags::NO_XDEV);
 const ITSELF: AtFlags = AtFlags::SYMLINK_NOFOLLOW.union(AtFlags::NO_AUTOMOUNT);
 /// How often a call is repeated that lost a race inside the kernel.
 const RACES: usize = 128;
 /// How often, and how long each time, a call waits for a descriptor to come free.
 const CROWDED: (usize, Duration) = (400, Duration::from_millis(5));
-/// The kernel takes paths below 4,096 bytes; longer ones are walked in pieces.
-const PIECE: usize = 3_800;
 
 /// How a file is opened. Never for longer than a call, except where a caller holds the content open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +44,7 @@ pub(super) enum How {
 }
 
 impl How {
-    fn flags(self) -> OFlags {
+    pub(super) fn flags(self) -> OFlags {
         // Not blocking: should a named pipe have taken the file's name meanwhile, opening it returns at once.
         let file = OFlags::NONBLOCK | OFlags::NOCTTY;
         OFlags::CLOEXEC
@@ -73,25 +66,9 @@ pub(super) fn open_ambient(path: &std::path::Path) -> Host<OwnedFd> {
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-/// Opens a path below a directory; what it opens lies below it, on the same mount, with no symlink on the way.
-pub(super) fn open(below: BorrowedFd<'_>, path: &[u8], how: How) -> Host<OwnedFd> {
-    if path.len() <= PIECE {
-        return open_piece(below, path, how.flags());
-    }
-    let mut at: Option<OwnedFd> = None;
-    let mut rest = path;
-    while rest.len() > PIECE {
-        let cut = rest[..PIECE].iter().rposition(|&byte| byte == b'/').ok_or(Errno::NAMETOOLONG)?;
-        let here = at.as_ref().map_or(below, |fd| fd.as_fd());
-        at = Some(open_piece(here, &rest[..cut], How::Base.flags())?);
-        rest = &rest[cut + 1..];
-    }
-    open_piece(at.as_ref().map_or(below, |fd| fd.as_fd()), rest, how.flags())
-}
-
-fn open_piece(below: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Host<OwnedFd> {
-    let path = if path.is_empty() { b"." } else { path };
-    patiently(|| rustix::fs::openat2(below, path, flags, Mode::empty(), CONFINED))
+/// Opens a name in a directory as what it is itself.
+pub(super) fn open_name(dir: BorrowedFd<'_>, name: &[u8], how: How) -> Host<OwnedFd> {
+    patiently(|| rustix::fs::openat(dir, name, how.flags(), Mode::empty()))
 }
 
 /// Makes a file that was not there, for reading and writing. Only in Stead's own directories, which nobody else enters:
@@ -110,7 +87,7 @@ pub(super) fn open_or_create(dir: BorrowedFd<'_>, name: &str) -> Host<File> {
 }
 
 /// Repeats what lost a race, and waits where the process has no descriptor left: other calls hold theirs only briefly.
-fn patiently<T>(mut call: impl FnMut() -> Host<T>) -> Host<T> {
+pub(super) fn patiently<T>(mut call: impl FnMut() -> Host<T>) -> Host<T> {
     let (mut races, mut waits) = (0, 0);
     loop {
         match call() {
@@ -198,10 +175,12 @@ fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> Host<Stat> {
     let time = |time: rustix::fs::StatxTimestamp| {
         Timestamp(time.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec)))
     };
+    let dev = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
     Ok(Stat {
-        dev: u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor),
+        dev,
         ino: stat.stx_ino,
-        mount: stat.stx_mnt_id,
+        // Before Linux 5.8 a mount has no number here, and a file system that is mounted twice counts as one.
+        mount: if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 { stat.stx_mnt_id } else { dev },
         kind: kind(FileType::from_raw_mode(stat.stx_mode.into())).unwrap_or(Kind::Special(Special::Device)),
         mode: u32::from(stat.stx_mode) & 0o7777,
         uid: stat.stx_uid,
@@ -352,35 +331,35 @@ pub(super) fn sync_all(fd: impl AsFd) -> Host<()> {
 pub(super) enum Lock {
     Shared,
     Exclusive,
-    Free,
 }
 
-/// How long a lock is waited for: the process that has it may have been stopped.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// The naps between two looks at a lock that someone else has.
 const FIRST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_micros(150);
 
-/// Takes a lock, having waited for it, or gives one back. Waiting ends with [`Errno::TIMEDOUT`].
-pub(super) fn lock(fd: impl AsFd, lock: Lock) -> Host<()> {
+/// Takes a lock, having waited for it; after some time with [`Errno::TIMEDOUT`].
+pub(super) fn lock(fd: impl AsFd, lock: Lock, until: Instant) -> Host<()> {
     let operation = match lock {
         Lock::Shared => FlockOperation::NonBlockingLockShared,
         Lock::Exclusive => FlockOperation::NonBlockingLockExclusive,
-        Lock::Free => FlockOperation::Unlock,
     };
     let mut nap = FIRST_NAP;
-    let mut until = None;
     loop {
         match rustix::io::retry_on_intr(|| rustix::fs::flock(fd.as_fd(), operation)) {
             Err(Errno::WOULDBLOCK) => {}
             result => return result,
         }
-        if Instant::now() > *until.get_or_insert_with(|| Instant::now() + PATIENCE) {
+        if Instant::now() > until {
             return Err(Errno::TIMEDOUT);
         }
         std::thread::sleep(nap);
         nap = (nap * 2).min(LONGEST_NAP);
     }
+}
+
+/// Gives a lock back.
+pub(super) fn unlock(fd: impl AsFd) -> Host<()> {
+    rustix::io::retry_on_intr(|| rustix::fs::flock(fd.as_fd(), FlockOperation::Unlock))
 }
 
 /// Takes a lock if nobody has it.
@@ -451,9 +430,7 @@ pub(super) fn refused(errno: Errno) -> StoreError {
         Errno::XDEV => StoreError::Unsupported(
             "it lies on another file system of the host; mount that directory as a Workspace of its own",
         ),
-        Errno::NOSYS => {
-            StoreError::Unsupported("the host's kernel is too old for a Physical Store (Linux 5.6)")
-        }
+        Errno::NOSYS => StoreError::Unsupported("the host's kernel is too old for a Physical Store"),
         Errno::MFILE | Errno::NFILE => StoreError::unavailable("the host has too many files open"),
         Errno::TIMEDOUT => StoreError::unavailable(
             "another process has been changing it for too long, or was stopped in the middle",
@@ -487,18 +464,6 @@ mod tests {
         for code in 1..134 {
             let error = refused(Errno::from_raw_os_error(code));
             assert!(!error.to_string().contains('/'), "{error}");
-        }
-    }
-
-    #[test]
-    fn nothing_above_a_directory_can_be_opened() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("in")).unwrap();
-        std::os::unix::fs::symlink("/", dir.path().join("out")).unwrap();
-        let root = open_ambient(dir.path()).unwrap();
-        assert!(open(root.as_fd(), b"in", How::Directory).is_ok());
-        for path in [&b".."[..], b"in/../..", b"/", b"out", b"out/etc"] {
-            assert!(open(root.as_fd(), path, How::Directory).is_err(), "{}", path.escape_ascii());
         }
     }
 }

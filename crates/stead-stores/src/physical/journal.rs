@@ -4,7 +4,7 @@
 //! again; a record of an earlier use has another epoch and ends the reading. An empty journal begins with zeros.
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,10 @@ use crate::Durability;
 const HEAD: usize = 4 + 8 + 8;
 /// No record is longer; a journal that says so is torn there.
 const LONGEST: usize = 16 << 20;
+
+/// How much room a journal is made with. Records that fit change nothing but content, so that waiting for the disk means
+/// waiting for these bytes, not for whatever else the file system has noted meanwhile.
+const ROOM: usize = 8 << 10;
 
 /// One record.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,9 +43,20 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// An empty journal.
+    /// An empty journal on a file that is empty or has been cleared.
     pub(super) fn new(file: File, name: String) -> Self {
         Journal { file, name, epoch: 0, end: 0 }
+    }
+
+    /// An empty journal in a room, on the disk with its name: the records that follow only have to get there themselves.
+    pub(super) fn create(room: BorrowedFd<'_>, name: String, durability: Durability) -> StoreResult<Self> {
+        let file = host::create(room, name.as_bytes()).map_err(refused)?;
+        if durability == Durability::Full {
+            file.write_all_at(&[0; ROOM], 0).map_err(failed)?;
+            host::sync(&file).map_err(refused)?;
+            host::sync(room).map_err(refused)?;
+        }
+        Ok(Journal::new(file, name))
     }
 
     /// Tells this use of the journal from every other; `None` before the first record.

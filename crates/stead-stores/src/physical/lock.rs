@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use stead_core::store::StoreResult;
 
-use super::host::{self, Host, Lock, refused};
+use super::host::{self, Errno, Host, Lock, refused};
 
 const STRIPES: usize = 64;
 /// How long a process keeps the tree shared for newcomers of its own before it queues again with everyone else.
@@ -46,6 +46,8 @@ pub(super) struct Locks {
     tree: File,
     working: Mutex<usize>,
     free: Condvar,
+    /// How long anything here is waited for: the process that has it may have been stopped.
+    patience: Duration,
 }
 
 /// The two files of a stripe. Whoever waits for the name holds `next`, so that the process which gives the name back
@@ -64,7 +66,7 @@ struct Crowd {
 }
 
 impl Locks {
-    pub(super) fn new(dir: OwnedFd) -> Host<Self> {
+    pub(super) fn new(dir: OwnedFd, patience: Duration) -> Host<Self> {
         Ok(Locks {
             turn: host::open_or_create(dir.as_fd(), "turn")?,
             tree: host::open_or_create(dir.as_fd(), "tree")?,
@@ -75,56 +77,68 @@ impl Locks {
             empty: Condvar::new(),
             working: Mutex::new(0),
             free: Condvar::new(),
+            patience,
         })
     }
 
+    /// When waiting that begins now ends.
+    pub(super) fn until(&self) -> Instant {
+        Instant::now() + self.patience
+    }
+
     /// Waits until this process has room for another change.
-    pub(super) fn enter(&self) -> Entered<'_> {
+    pub(super) fn enter(&self) -> StoreResult<Entered<'_>> {
+        let until = self.until();
         let mut working = self.working.lock();
         while *working >= AT_ONCE {
-            self.free.wait(&mut working);
+            if self.free.wait_until(&mut working, until).timed_out() {
+                return Err(refused(Errno::TIMEDOUT));
+            }
         }
         *working += 1;
-        Entered(self)
+        Ok(Entered(self))
     }
 
     /// Holds some names, for an ordinary change.
     pub(super) fn names(&self, wanted: &mut [Stripe]) -> StoreResult<Held<'_>> {
-        let tree = self.shared().map_err(refused)?;
+        let until = self.until();
+        let tree = self.shared(until).map_err(refused)?;
         wanted.sort_unstable();
         let mut stripes = Vec::with_capacity(wanted.len());
         for (index, &stripe) in wanted.iter().enumerate() {
             if index == 0 || wanted[index - 1] != stripe {
-                stripes.push(self.stripe(stripe).map_err(refused)?);
+                stripes.push(self.stripe(stripe, until).map_err(refused)?);
             }
         }
         Ok(Held { _stripes: stripes, _tree: tree })
     }
 
-    fn stripe(&self, Stripe(index): Stripe) -> Host<HeldStripe<'_>> {
-        let mut slot = self.stripes[index].lock();
+    fn stripe(&self, Stripe(index): Stripe, until: Instant) -> Host<HeldStripe<'_>> {
+        let mut slot = self.stripes[index].try_lock_until(until).ok_or(Errno::TIMEDOUT)?;
         if slot.is_none() {
             let open = |name: &str| host::open_or_create(self.dir.as_fd(), name);
             *slot =
                 Some(Pair { next: open(&format!("{index:02}-next"))?, name: open(&format!("{index:02}"))? });
         }
         let Pair { next, name } = slot.as_ref().expect("opened above");
-        host::lock(next, Lock::Exclusive)?;
-        let taken = host::lock(name, Lock::Exclusive);
-        host::lock(next, Lock::Free)?;
+        host::lock(next, Lock::Exclusive, until)?;
+        let taken = host::lock(name, Lock::Exclusive, until);
+        host::unlock(next)?;
         taken?;
         Ok(HeldStripe(Some(slot)))
     }
 
-    fn shared(&self) -> Host<Shared<'_>> {
-        let inside = self.inside.read();
-        let mut crowd = self.crowd.lock();
+    fn shared(&self, until: Instant) -> Host<Shared<'_>> {
+        let inside = self.inside.try_read_until(until).ok_or(Errno::TIMEDOUT)?;
+        let mut crowd = self.crowd.try_lock_until(until).ok_or(Errno::TIMEDOUT)?;
         // Newcomers join those who are in already, but not for ever: another process may be waiting to be alone.
         while crowd.holders > 0 && crowd.since.elapsed() > TURN {
-            self.empty.wait(&mut crowd);
+            if self.empty.wait_until(&mut crowd, until).timed_out() {
+                return Err(Errno::TIMEDOUT);
+            }
         }
         if crowd.holders == 0 {
-            self.queue(Lock::Shared)?;
+            self.queue(Lock::Shared, until)?;
             crowd.since = Instant::now();
         }
         crowd.holders += 1;
@@ -134,16 +148,17 @@ impl Locks {
 
     /// Holds everything, alone.
     pub(super) fn alone(&self) -> StoreResult<Alone<'_>> {
-        let inside = self.inside.write();
-        self.queue(Lock::Exclusive).map_err(refused)?;
+        let until = self.until();
+        let inside = self.inside.try_write_until(until).ok_or(Errno::TIMEDOUT).map_err(refused)?;
+        self.queue(Lock::Exclusive, until).map_err(refused)?;
         Ok(Alone { locks: self, _inside: inside })
     }
 
     /// Waits for the tree, one process after another: whoever waits to be alone keeps newcomers behind it.
-    fn queue(&self, lock: Lock) -> Host<()> {
-        host::lock(&self.turn, Lock::Exclusive)?;
-        let result = host::lock(&self.tree, lock);
-        host::lock(&self.turn, Lock::Free)?;
+    fn queue(&self, lock: Lock, until: Instant) -> Host<()> {
+        host::lock(&self.turn, Lock::Exclusive, until)?;
+        let result = host::lock(&self.tree, lock, until);
+        host::unlock(&self.turn)?;
         result
     }
 }
@@ -174,7 +189,7 @@ impl Drop for HeldStripe<'_> {
         let Some(slot) = self.0.take() else { return };
         if let Some(pair) = &*slot {
             // Closing the file would free it, too; there is nothing to do about a failure.
-            let _ = host::lock(&pair.name, Lock::Free);
+            let _ = host::unlock(&pair.name);
         }
         MutexGuard::unlock_fair(slot);
     }
@@ -191,7 +206,7 @@ impl Drop for Shared<'_> {
         let mut crowd = self.locks.crowd.lock();
         crowd.holders -= 1;
         if crowd.holders == 0 {
-            let _ = host::lock(&self.locks.tree, Lock::Free);
+            let _ = host::unlock(&self.locks.tree);
             self.locks.empty.notify_all();
         }
     }
@@ -206,7 +221,7 @@ pub(super) struct Alone<'a> {
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        let _ = host::lock(&self.locks.tree, Lock::Free);
+        let _ = host::unlock(&self.locks.tree);
     }
 }
 
@@ -217,7 +232,7 @@ mod tests {
     use super::*;
 
     fn locks(dir: &std::path::Path) -> Locks {
-        Locks::new(host::open_ambient(dir).unwrap()).unwrap()
+        Locks::new(host::open_ambient(dir).unwrap(), Duration::from_secs(60)).unwrap()
     }
 
     #[test]

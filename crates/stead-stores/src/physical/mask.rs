@@ -2,15 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use memchr::memmem;
-
 /// Names that are Stead's own wherever they are: of a state directory, and of a configuration, with which an agent could
 /// widen its scopes at the next start.
-const RESERVED: [&[u8]; 2] = [STATE, b"stead.toml"];
+const RESERVED: [&str; 2] = [STATE, "stead.toml"];
 /// The name of every state directory.
-pub(super) const STATE: &[u8] = b".stead";
-/// What all of them hold: most paths need no closer look.
-const COMMON: &[u8] = b"stead";
+pub(super) const STATE: &str = ".stead";
 
 /// Paths below a root that are as if they were not there.
 #[derive(Debug, Clone, Default)]
@@ -33,13 +29,18 @@ impl Mask {
 
     /// Whether a path below the root is masked.
     pub(super) fn hides(&self, path: &[u8]) -> bool {
-        (memmem::find(path, COMMON).is_some() && path.split(|&byte| byte == b'/').any(is_reserved))
+        path.split(|&byte| byte == b'/').any(is_reserved)
             || self.paths.iter().any(|masked| is_at_or_below(path, masked))
     }
 
     /// [`Mask::hides`] for a name in a directory that is not masked itself.
     pub(super) fn hides_entry(&self, dir: &[u8], name: &[u8]) -> bool {
         is_reserved(name) || (!self.paths.is_empty() && self.hides(&join(dir, name)))
+    }
+
+    /// The masked paths.
+    pub(super) fn paths(&self) -> &[Vec<u8>] {
+        &self.paths
     }
 
     /// The masked or held path, other than one by a reserved name, that is `dir` or lies below it, named from there.
@@ -56,8 +57,44 @@ fn below(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Vec<Vec<u8>> 
     paths.into_iter().filter_map(below).filter(|path| !path.is_empty()).collect()
 }
 
+/// Whether a name is one of Stead's own, on any file system: some hold names for the same that differ in case, or in
+/// characters that nobody sees. There a file by such a name would be read as Stead's own.
 fn is_reserved(name: &[u8]) -> bool {
-    RESERVED.contains(&name)
+    if name.is_ascii() {
+        return RESERVED.iter().any(|reserved| name.eq_ignore_ascii_case(reserved.as_bytes()));
+    }
+    std::str::from_utf8(name).is_ok_and(|name| RESERVED.contains(&&*folded(name)))
+}
+
+/// As a file system that does not tell case apart may compare it.
+fn folded(name: &str) -> String {
+    let mut folded = String::with_capacity(name.len());
+    for letter in name.chars() {
+        match letter {
+            '\u{17f}' => folded.push('s'),
+            '\u{fb05}' | '\u{fb06}' => folded.push_str("st"),
+            // Characters that Unicode lets such a comparison ignore.
+            '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}' => {}
+            other => folded.extend(other.to_lowercase()),
+        }
+    }
+    folded
 }
 
 /// Whether `path` is `other` or lies below it.
@@ -99,6 +136,18 @@ mod tests {
         {
             assert!(!mask.hides(shown.as_bytes()), "{shown}");
         }
+        for other in [
+            ".STEAD",
+            "Stead.TOML",
+            "a/.Stead/b",
+            ".\u{17f}tead",
+            ".\u{fb06}ead",
+            ".st\u{200c}ead",
+            ".ste\u{ad}ad",
+        ] {
+            assert!(mask.hides(other.as_bytes()), "{other}");
+        }
+        assert!(!mask.hides("caf\u{e9}/st\u{e9}ad.toml".as_bytes()));
         assert!(mask.hides_entry(b"db", b"stead.db"));
         assert_eq!(mask.inside(b"db"), Some(&b"/stead.db"[..]));
         assert_eq!(mask.inside(b"d"), None);

@@ -9,12 +9,15 @@
 //! With a ledger (`keep`), every change is written down before it is made, and what it displaces is kept.
 //!
 //! Reads take no lock. They see every file whole; of a change with several steps, or one that writes into a file where
-//! it is, they may see a part while it is being made.
+//! it is, they may see a part while it is being made. A lock for them would cost two system calls a read, and make changes
+//! wait for readers.
 
 #[cfg(target_os = "linux")]
 mod act;
 #[cfg(target_os = "linux")]
 mod build;
+#[cfg(target_os = "linux")]
+mod confine;
 #[cfg(target_os = "linux")]
 mod draft;
 #[cfg(target_os = "linux")]
@@ -47,6 +50,8 @@ mod spot;
 #[cfg(target_os = "linux")]
 mod store;
 #[cfg(target_os = "linux")]
+mod together;
+#[cfg(target_os = "linux")]
 mod tree;
 #[cfg(target_os = "linux")]
 mod undo;
@@ -58,7 +63,7 @@ mod walk;
 mod workshop;
 
 pub use life::Faults;
-pub use options::{KeepOptions, Ledger, Need, PhysicalOptions};
+pub use options::{Confinement, KeepOptions, Ledger, Need, PhysicalOptions};
 #[cfg(target_os = "linux")]
 pub use store::PhysicalStore;
 #[cfg(not(target_os = "linux"))]

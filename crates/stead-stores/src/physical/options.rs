@@ -22,12 +22,26 @@ pub struct PhysicalOptions {
     pub mask: Vec<PathBuf>,
     /// Directories that stay where they are, where they lie inside the root: other Stores stand on them.
     pub hold: Vec<PathBuf>,
+    /// Who keeps a path below the root.
+    pub confinement: Confinement,
+    /// How long a change waits for other processes; after that it is refused, having changed nothing.
+    pub patience: Duration,
     /// Where it writes down what it does. Without one it has no history, and what it displaces is not kept.
     pub ledger: Option<Ledger>,
     /// How much of what it displaces is kept, and for how long.
     pub keep: KeepOptions,
     /// For tests: stops the Store right before an action, as if the process had been killed there.
     pub faults: Option<Faults>,
+}
+
+/// Who keeps a path below the root of a Physical Store. It is kept there either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Confinement {
+    /// The kernel where it can (`openat2`), and else the Store.
+    #[default]
+    Automatic,
+    /// The Store, which opens each name on the way by itself. Slower, and there on every Linux.
+    Walk,
 }
 
 impl PhysicalOptions {
@@ -38,6 +52,8 @@ impl PhysicalOptions {
             durability: Durability::default(),
             mask: Vec::new(),
             hold: Vec::new(),
+            confinement: Confinement::default(),
+            patience: Duration::from_secs(30),
             ledger: None,
             keep: KeepOptions::default(),
             faults: None,
@@ -52,6 +68,8 @@ impl fmt::Debug for PhysicalOptions {
             .field("durability", &self.durability)
             .field("mask", &self.mask)
             .field("hold", &self.hold)
+            .field("confinement", &self.confinement)
+            .field("patience", &self.patience)
             .field("keep", &self.ledger.as_ref().map(|_| self.keep))
             .finish_non_exhaustive()
     }

@@ -220,7 +220,7 @@ pub(super) fn revert(file: &File, patch: &Patch, room: BorrowedFd<'_>, moment: M
         Fate::Open => {}
     }
     if let Some(stash) = &patch.stash {
-        let stash = match host::open(room, stash.as_bytes(), How::Read) {
+        let stash = match host::open_name(room, stash.as_bytes(), How::Read) {
             Ok(fd) => File::from(fd),
             // It was undone before, or never begun.
             Err(Errno::NOENT) => return Ok(()),

@@ -6,32 +6,63 @@ use std::sync::Arc;
 
 use stead_core::store::{Kind, LinkHit, StoreError, StoreResult};
 
+use super::confine::Opener;
 use super::host::{self, Errno, Host, How, Stat, refused};
+use super::mask::{Mask, split};
+use super::options::Confinement;
 
 /// How often a path is walked again that changed under our feet.
 const TRIES: usize = 64;
 
 /// An open directory.
 #[derive(Debug, Clone)]
-pub(super) struct Dir(Arc<OwnedFd>);
+pub(super) struct Dir {
+    fd: Arc<OwnedFd>,
+    opener: Opener,
+    /// Device and inode of what is out of reach from here, whatever name leads to it.
+    masked: Arc<[(u64, u64)]>,
+}
 
 impl Dir {
-    pub(super) fn new(fd: OwnedFd) -> Self {
-        Dir(Arc::new(fd))
+    /// Opens a directory of the host, wherever it is.
+    pub(super) fn open_ambient(path: &Path, confinement: Confinement) -> Host<Self> {
+        let fd = host::open_ambient(path)?;
+        let opener = Opener::choose(fd.as_fd(), confinement)?;
+        Ok(Dir { fd: Arc::new(fd), opener, masked: Arc::new([]) })
+    }
+
+    /// The same directory, from which nothing leads to these files and directories, under whatever name.
+    ///
+    /// One that has a second name in sight might be entered by it on the way to something else, so there each name on
+    /// a way is opened, and compared, by itself.
+    fn masking(self, masked: Vec<(u64, u64)>, names: Names) -> Self {
+        let opener = if names == Names::Several { Opener::Walk } else { self.opener };
+        Dir { opener, masked: masked.into(), ..self }
+    }
+
+    /// Whether what was seen is out of reach.
+    pub(super) fn hides(&self, stat: &Stat) -> bool {
+        self.masked.contains(&(stat.dev, stat.ino))
     }
 
     pub(super) fn stat_at(&self, name: &[u8]) -> Host<Stat> {
-        host::stat_at(self.as_fd(), name)
+        let stat = host::stat_at(self.as_fd(), name)?;
+        if self.hides(&stat) { Err(Errno::NOENT) } else { Ok(stat) }
     }
 
     pub(super) fn open(&self, path: &[u8], how: How) -> Host<OwnedFd> {
-        host::open(self.as_fd(), path, how)
+        self.opener.open(self.as_fd(), path, how, &|stat| self.hides(stat))
+    }
+
+    /// [`Dir::open`] for a directory.
+    pub(super) fn enter(&self, path: &[u8], how: How) -> Host<Dir> {
+        Ok(Dir { fd: Arc::new(self.open(path, how)?), opener: self.opener, masked: self.masked.clone() })
     }
 }
 
 impl AsFd for Dir {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
@@ -43,18 +74,41 @@ pub(super) struct Root {
 }
 
 impl Root {
-    pub(super) fn open(path: &Path) -> StoreResult<Self> {
-        let dir = Dir::new(host::open_ambient(path).map_err(refused)?);
-        // The first confined call shows whether the kernel can confine at all.
-        dir.open(b"", How::Base).map_err(refused)?;
+    pub(super) fn open(path: &Path, confinement: Confinement) -> StoreResult<Self> {
+        let dir = Dir::open_ambient(path, confinement).map_err(refused)?;
         let stat = host::stat(&dir).map_err(refused)?;
         Ok(Root { dir, stat })
+    }
+
+    /// Keeps what is masked out of reach by other names than the one it is masked by, too.
+    pub(super) fn masking(self, mask: &Mask) -> Self {
+        let mut masked = Vec::new();
+        let mut names = Names::One;
+        for path in mask.paths() {
+            let (parent, name) = split(path);
+            let Ok(dir) = self.dir.enter(parent, How::Base) else { continue };
+            let Ok(stat) = dir.stat_at(name) else { continue };
+            let other = name.iter().map(|byte| byte ^ if byte.is_ascii_alphabetic() { 0x20 } else { 0 });
+            let other: Vec<u8> = other.collect();
+            if other != name && dir.stat_at(&other).is_ok_and(|other| other.ino == stat.ino) {
+                names = Names::Several;
+            }
+            masked.push((stat.dev, stat.ino));
+        }
+        Root { dir: self.dir.masking(masked, names), ..self }
     }
 
     /// Whether something seen by its name lies on this Store's mount.
     pub(super) fn owns(&self, stat: &Stat) -> StoreResult<()> {
         if stat.mount == self.stat.mount { Ok(()) } else { Err(refused(Errno::XDEV)) }
     }
+}
+
+/// How many names something has in its directory: with the case of its letters changed it may be the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    One,
+    Several,
 }
 
 /// What a walk along a path came to.
@@ -70,8 +124,8 @@ pub(super) fn enter(base: &Dir, path: &[u8], how: How) -> StoreResult<Dir> {
     if path.is_empty() && how == How::Base {
         return Ok(base.clone());
     }
-    match base.open(path, how) {
-        Ok(fd) => Ok(Dir::new(fd)),
+    match base.enter(path, how) {
+        Ok(dir) => Ok(dir),
         // What can't be listed can still be entered.
         Err(Errno::ACCESS) if how == How::Directory => enter(base, path, How::Base),
         Err(Errno::LOOP | Errno::NOTDIR) => match follow(base, path, how)? {
@@ -116,12 +170,33 @@ fn follow_once(base: &Dir, path: &[u8], how: How) -> StoreResult<Option<Way>> {
                 Kind::File | Kind::Special(_) => return Err(StoreError::NotADirectory),
             },
         }
-        match here.open(name, How::Base) {
-            Ok(fd) => here = Dir::new(fd),
+        match here.enter(name, How::Base) {
+            Ok(dir) => here = dir,
             Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => return Ok(None),
             Err(error) => return Err(refused(error)),
         }
         start += name.len() + 1;
     }
     Ok(Some(Way::Reached(if how == How::Base { here } else { enter(&here, b"", how)? })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_masked_is_not_entered_under_another_name() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp.path().join("other")).unwrap();
+        std::fs::write(temp.path().join("other/file"), "").unwrap();
+        let dir = Dir::open_ambient(temp.path(), Confinement::Automatic).unwrap();
+        let stat = dir.stat_at(b"other").unwrap();
+        // As on a file system where `other` is one of several names of the masked directory.
+        let dir = dir.masking(vec![(stat.dev, stat.ino)], Names::Several);
+        assert_eq!(dir.stat_at(b"other"), Err(Errno::NOENT));
+        for path in [&b"other"[..], b"other/file"] {
+            assert_eq!(dir.open(path, How::Handle).map(drop), Err(Errno::NOENT));
+        }
+        assert!(matches!(enter(&dir, b"other", How::Directory), Err(StoreError::NotFound)));
+    }
 }

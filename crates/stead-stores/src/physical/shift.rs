@@ -15,7 +15,7 @@ use super::mask::is_at_or_below;
 use super::read::{is_empty, is_file_like};
 use super::root::Dir;
 use super::spot::{Intent, Spot, open_regular};
-use super::tree::{self, Dress, Inspection, Leaving};
+use super::tree::{self, Inspection, Leaving};
 use super::undo::Undo;
 
 impl Act<'_> {
@@ -66,7 +66,7 @@ impl Act<'_> {
         expect: Expect,
         spare: Option<&Spare>,
     ) -> StoreResult<Outcome> {
-        let dir = Dir::new(spot.dir.open(spot.name(), How::Directory).map_err(refused)?);
+        let dir = spot.dir.enter(spot.name(), How::Directory).map_err(refused)?;
         if subtree == Subtree::EmptyDirectory {
             if !is_empty(&dir)? {
                 return Err(StoreError::NotEmpty);
@@ -83,8 +83,7 @@ impl Act<'_> {
         expect.check(Some(there.tag()))?;
         self.take(spot, &there)?;
         // It is in the workshop now, out of everyone's reach, so this answer stands.
-        if subtree == Subtree::EmptyDirectory
-            && !is_empty(&Dir::new(dir.open(b"", How::Directory).map_err(refused)?))?
+        if subtree == Subtree::EmptyDirectory && !is_empty(&dir.enter(b"", How::Directory).map_err(refused)?)?
         {
             return Err(StoreError::NotEmpty);
         }
@@ -122,11 +121,11 @@ impl Act<'_> {
             self.stays(&sink)?;
         }
         if found.is_dir() {
-            let dir = Dir::new(source.dir.open(source.name(), How::Directory).map_err(refused)?);
+            let dir = source.dir.enter(source.name(), How::Directory).map_err(refused)?;
             self.inspect(&dir, &source, [spare[0].as_ref(), spare[1].as_ref()], Leaving::Moves)?;
         }
         if replace == Replace::Exchange && there.is_some_and(|there| there.is_dir()) {
-            let dir = Dir::new(sink.dir.open(sink.name(), How::Directory).map_err(refused)?);
+            let dir = sink.dir.enter(sink.name(), How::Directory).map_err(refused)?;
             self.inspect(&dir, &sink, [None, None], Leaving::Moves)?;
         }
         if !sink.has_parent() {
@@ -171,8 +170,8 @@ impl Act<'_> {
             (false, true) => return Err(StoreError::NotADirectory),
             (true, true) => {}
             (false, false) => {
-                let dir = sink.dir.open(sink.name(), How::Directory).map_err(refused)?;
-                if !is_empty(&Dir::new(dir))? {
+                let dir = sink.dir.enter(sink.name(), How::Directory).map_err(refused)?;
+                if !is_empty(&dir)? {
                     return Err(StoreError::NotEmpty);
                 }
             }
@@ -277,7 +276,8 @@ impl Act<'_> {
             Kind::File => {
                 let (file, _) = open_regular(&source.dir, source.name(), How::Read)?;
                 let mut temp = self.shop.temp()?;
-                let stat = tree::copy_file(&file, &temp.file, &self.copied())?;
+                let stat = tree::copy_file(&file, &temp.file)?;
+                self.sync_new(&temp.file)?;
                 let _held = self.hold(&[&sink])?;
                 let there = self.store.look(&sink)?;
                 self.may_replace(&found, there, replace)?;
@@ -301,19 +301,16 @@ impl Act<'_> {
 
     /// Copies a directory without keeping anyone waiting: only the last step, the new name, holds a lock.
     fn copy_dir(&mut self, source: &Spot, sink: &Spot, spare: Option<&Spare>) -> StoreResult<Outcome> {
-        let dir = Dir::new(source.dir.open(source.name(), How::Directory).map_err(refused)?);
+        let dir = source.dir.enter(source.name(), How::Directory).map_err(refused)?;
         self.inspect(&dir, source, [spare, None], Leaving::Copies)?;
         let (mut scrap, made) = self.new_dir(None, sink)?;
-        let dir = Dir::new(source.dir.open(source.name(), How::Directory).map_err(refused)?);
-        tree::copy(&dir, source.path(), &self.store.mask, &made, &self.copied())?;
+        let dir = source.dir.enter(source.name(), How::Directory).map_err(refused)?;
+        tree::copy(&dir, source.path(), &self.store.mask, &made)?;
+        self.sync_new_tree()?;
         let _held = self.hold(&[sink])?;
         let ino = host::stat(&made).map_err(refused)?.ino;
         self.place_wrapped(&mut scrap, ino, sink)?;
         self.outcome(sink, true)
-    }
-
-    fn copied(&self) -> Dress {
-        Dress { durability: self.durability() }
     }
 
     fn may_replace(&self, found: &Stat, there: Option<Stat>, replace: Replace) -> StoreResult<()> {

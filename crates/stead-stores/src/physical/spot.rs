@@ -10,6 +10,7 @@ use super::host::{self, At, Errno, How, Stat, refused};
 use super::lock::Stripe;
 use super::mask::{join, split};
 use super::root::{self, Dir, Way};
+use super::together::Key;
 
 /// What a caller wants with a place: what is masked can't be found, and can't be made either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,11 @@ impl Located {
 
     pub(super) fn is_root(&self) -> bool {
         self.full.is_empty()
+    }
+
+    /// Whether the place is a node itself.
+    pub(super) fn is_node(&self) -> bool {
+        self.node.is_some()
     }
 
     /// A node that is not where it was is not found, whatever is in its place.
@@ -108,6 +114,11 @@ impl Spot {
 
     pub(super) fn at(&self) -> At<'_> {
         (self.dir.as_fd(), self.top())
+    }
+
+    /// What tells this name from any other.
+    pub(super) fn key(&self) -> Key {
+        (self.dir_stat.ino, self.top().to_vec())
     }
 
     pub(super) fn stripe(&self) -> Stripe {
@@ -217,7 +228,13 @@ impl PhysicalStore {
             host::stat(&located.base).map_err(refused)?
         } else if path.contains(&b'/') {
             match located.base.open(path, How::Handle) {
-                Ok(fd) => host::stat(fd).map_err(refused)?,
+                Ok(fd) => {
+                    let stat = host::stat(fd).map_err(refused)?;
+                    if located.base.hides(&stat) {
+                        return Err(StoreError::NotFound);
+                    }
+                    stat
+                }
                 Err(Errno::LOOP | Errno::NOTDIR) => {
                     let (dir, name) = self.parent(located)?;
                     dir.stat_at(name).map_err(refused)?
@@ -279,6 +296,7 @@ pub(super) fn open_regular(dir: &Dir, name: &[u8], how: How) -> StoreResult<(std
     let fd = dir.open(name, how).map_err(refused)?;
     let stat = host::stat(&fd).map_err(refused)?;
     match stat.kind {
+        _ if dir.hides(&stat) => Err(StoreError::NotFound),
         Kind::File => Ok((fd.into(), stat)),
         Kind::Directory => Err(StoreError::IsADirectory),
         Kind::Symlink | Kind::Special(_) => Err(StoreError::Special(stat.kind)),

@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use stead_core::Timestamp;
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, NodeId,
     OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, Usage, Verified, Version,
     Whole,
 };
-use stead_core::Timestamp;
 
 use super::PhysicalOptions;
 use super::draft::{FileDraft, NewDraft};
@@ -45,7 +45,7 @@ impl PhysicalStore {
                 "the directory lies inside Stead's own state directory; mount another one".to_owned(),
             ));
         }
-        let root = Root::open(&resolved)?;
+        let root = Root::open(&resolved, options.confinement)?;
         if !root.stat.is_dir() {
             return Err(StoreError::NotADirectory);
         }
@@ -54,9 +54,9 @@ impl PhysicalStore {
         let masked = masked.chain([state.clone(), as_named(&options.state)]);
         let held = options.hold.iter().flat_map(|path| [resolved_as_far_as_it_goes(path), as_named(path)]);
         let mask = Mask::new(&resolved, masked).holding(&resolved, held);
-        let life = Arc::new(Life::new(options.faults));
-        let ledger = options.ledger.map(|ledger| (ledger, options.keep));
-        let shop = match Workshop::open(&root, &state, ledger, life.clone()) {
+        let root = root.masking(&mask);
+        let life = Arc::new(Life::new(options.faults.clone()));
+        let shop = match Workshop::open(&root, &state, &options, life.clone()) {
             Ok(shop) => Some(shop),
             Err(StoreError::HostDenied) => None,
             Err(error) => return Err(error),

@@ -1,7 +1,7 @@
 //! Whole trees, worked through with few descriptors however deep they are.
 
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use stead_core::name::escaped;
 use stead_core::store::{Kind, Spare, StoreError, StoreResult};
@@ -9,7 +9,6 @@ use stead_core::store::{Kind, Spare, StoreError, StoreResult};
 use super::host::{self, Errno, Host, How, Stat, failed, refused};
 use super::mask::{Mask, join};
 use super::root::Dir;
-use crate::Durability;
 
 /// The names in a directory, with their kinds, in no order.
 pub(super) fn names(dir: &Dir) -> Host<Vec<(Box<[u8]>, Kind)>> {
@@ -23,20 +22,20 @@ pub(super) fn names(dir: &Dir) -> Host<Vec<(Box<[u8]>, Kind)>> {
 }
 
 /// Removes a name and, if it is a directory, everything below it.
-pub(super) fn remove(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
-    match host::unlink(dir, name) {
+pub(super) fn remove(dir: &Dir, name: &[u8]) -> Host<()> {
+    match host::unlink(dir.as_fd(), name) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(error) => return Err(error),
     }
     // Directories are emptied from the top down and removed from the bottom up; each is open only while it is emptied.
-    let top = Dir::new(host::open(dir, name, How::Base)?);
+    let top = dir.enter(name, How::Base)?;
     let mut found: Vec<Vec<u8>> = vec![Vec::new()];
     let mut next = 0;
     while next < found.len() {
         let path = found[next].clone();
         next += 1;
-        let here = Dir::new(top.open(&path, How::Directory)?);
+        let here = top.enter(&path, How::Directory)?;
         for (name, kind) in names(&here)? {
             if kind == Kind::Directory {
                 found.push(join(&path, &name));
@@ -49,12 +48,12 @@ pub(super) fn remove(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
         let (parent, name) = super::mask::split(path);
         host::remove_dir(top.open(parent, How::Base)?.as_fd(), name)?;
     }
-    host::remove_dir(dir, name)
+    host::remove_dir(dir.as_fd(), name)
 }
 
 /// How many bytes the files in a directory of Stead's own have.
 pub(super) fn size(dir: &Dir) -> u64 {
-    let Ok(view) = dir.open(b"", How::Directory).map(Dir::new) else { return 0 };
+    let Ok(view) = dir.enter(b"", How::Directory) else { return 0 };
     let Ok(names) = names(&view) else { return 0 };
     names.iter().filter_map(|(name, _)| view.stat_at(name).ok()).map(|stat| stat.size).sum()
 }
@@ -92,8 +91,8 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
     }
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {
-        let here = match top.open(&path, How::Directory) {
-            Ok(fd) => Dir::new(fd),
+        let here = match top.enter(&path, How::Directory) {
+            Ok(dir) => dir,
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(refused(error)),
         };
@@ -120,14 +119,14 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
     Ok(())
 }
 
-/// Copies what a directory holds into an empty one of the workshop; what is masked stays behind.
-pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir, dress: &Dress) -> StoreResult<()> {
+/// Copies what a directory holds into an empty one of the workshop; what is masked stays behind. Nothing is synced.
+pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir) -> StoreResult<()> {
     let mut open = vec![Vec::new()];
     // Times are set from the bottom up, when nothing is put into a directory any more.
     let mut made = Vec::new();
     while let Some(path) = open.pop() {
-        let source = Dir::new(from.open(&path, How::Directory).map_err(refused)?);
-        let sink = Dir::new(to.open(&path, How::Directory).map_err(refused)?);
+        let source = from.enter(&path, How::Directory).map_err(refused)?;
+        let sink = to.enter(&path, How::Directory).map_err(refused)?;
         made.push((path.clone(), host::stat(&source).map_err(refused)?));
         for (name, kind) in names(&source).map_err(refused)? {
             if mask.hides_entry(&join(at, &path), &name) {
@@ -146,9 +145,17 @@ pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir, dress: &Dress) 
                     host::set_link_owner(sink.as_fd(), &name, stat.uid, stat.gid).map_err(refused)?;
                 }
                 Kind::File => {
-                    let source = File::from(source.open(&name, How::Read).map_err(refused)?);
+                    let from = match source.open(&name, How::Read) {
+                        Ok(fd) => File::from(fd),
+                        // It vanished meanwhile, or is masked.
+                        Err(Errno::NOENT) => continue,
+                        Err(error) => return Err(refused(error)),
+                    };
+                    if source.hides(&host::stat(&from).map_err(refused)?) {
+                        continue;
+                    }
                     let sink = host::create(sink.as_fd(), &name).map_err(refused)?;
-                    copy_file(&source, &sink, dress)?;
+                    copy_file(&from, &sink)?;
                 }
                 Kind::Special(_) => return Err(StoreError::Special(kind)),
             }
@@ -156,40 +163,27 @@ pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir, dress: &Dress) 
     }
     for (path, stat) in made.iter().rev() {
         let dir = to.open(path, How::Directory).map_err(refused)?;
-        dress.on(&dir, stat)?;
-        if dress.durability == Durability::Full {
-            host::sync(&dir).map_err(refused)?;
-        }
+        dress(&dir, stat)?;
     }
     Ok(())
 }
 
 /// Copies a file's content and what it looks like, and returns the attributes it had.
-pub(super) fn copy_file(from: &File, to: &File, dress: &Dress) -> StoreResult<Stat> {
+pub(super) fn copy_file(from: &File, to: &File) -> StoreResult<Stat> {
     let stat = host::stat(from).map_err(refused)?;
     if stat.kind != Kind::File {
         return Err(StoreError::Special(stat.kind));
     }
     // No more than was there: a file that grows while it is copied would otherwise never end.
     host::copy(from, 0, to, 0, stat.size).map_err(failed)?;
-    dress.on(to, &stat)?;
-    if dress.durability == Durability::Full {
-        host::sync(to).map_err(refused)?;
-    }
+    dress(to, &stat)?;
     Ok(stat)
 }
 
-/// What a copy looks like from outside.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Dress {
-    pub(super) durability: Durability,
-}
-
-impl Dress {
-    fn on(&self, fd: impl AsFd, stat: &Stat) -> StoreResult<()> {
-        // Owned by whom the original belongs to, as far as the host allows.
-        host::set_owner(fd.as_fd(), Some(stat.uid), Some(stat.gid)).map_err(refused)?;
-        host::set_mode(fd.as_fd(), stat.mode & 0o1777).map_err(refused)?;
-        host::set_modified(fd, stat.modified).map_err(refused)
-    }
+/// Has a copy look like the original from outside.
+fn dress(fd: impl AsFd, stat: &Stat) -> StoreResult<()> {
+    // Owned by whom the original belongs to, as far as the host allows.
+    host::set_owner(fd.as_fd(), Some(stat.uid), Some(stat.gid)).map_err(refused)?;
+    host::set_mode(fd.as_fd(), stat.mode & 0o1777).map_err(refused)?;
+    host::set_modified(fd, stat.modified).map_err(refused)
 }

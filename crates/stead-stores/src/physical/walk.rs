@@ -13,15 +13,15 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
-use stead_core::search::{FileHits, Grep, GrepSearcher, Walk};
+use stead_core::search::{FileHits, Grep, GrepSearcher, Unread, Walk};
 use stead_core::store::{Found, Kind, Place, StoreError, StorePath, StoreResult};
 
 use super::PhysicalStore;
 use super::draft::fill;
-use super::host::{self, Errno, How, refused};
+use super::host::{Errno, How, Stat, refused};
 use super::mask::join;
 use super::root::Dir;
-use super::spot::Intent;
+use super::spot::{Intent, open_regular};
 use super::tree;
 
 /// Files up to this size are searched in memory.
@@ -34,11 +34,13 @@ fn too_long() -> StoreError {
 }
 
 /// A directory below the place of a walk, or `None` if the walk goes on without it: it vanished, became something else,
-/// lies on another mount, or the host lets nobody in.
-fn enter(top: &Dir, path: &[u8]) -> StoreResult<Option<Dir>> {
-    match top.open(path, How::Directory) {
-        Ok(fd) => Ok(Some(Dir::new(fd))),
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::ACCESS | Errno::PERM) => {
+/// or, which is noted, lies on another mount, or the host lets nobody in.
+fn enter(top: &Dir, path: &[u8], unread: &Unread) -> StoreResult<Option<Dir>> {
+    match top.enter(path, How::Directory) {
+        Ok(dir) => Ok(Some(dir)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(error @ (Errno::XDEV | Errno::ACCESS | Errno::PERM)) => {
+            unread.note(StorePath::from_checked(path), refused(error));
             Ok(None)
         }
         Err(error) => Err(refused(error)),
@@ -68,7 +70,7 @@ impl PhysicalStore {
                 return Ok(());
             }
             if enters {
-                let Some(dir) = enter(&top, path.as_bytes())? else { continue };
+                let Some(dir) = enter(&top, path.as_bytes(), &walk.unread)? else { continue };
                 waiting.extend(self.level(&dir, &located.full, path.as_bytes(), walk)?.into_iter().rev());
             }
         }
@@ -108,9 +110,9 @@ impl PhysicalStore {
         let top = match self.open_directory(&located) {
             Ok(dir) => dir,
             Err(StoreError::NotADirectory) => {
-                let (file, _) = self.open_file(&located)?;
+                let (file, stat) = self.open_file(&located)?;
                 if let Some(hits) =
-                    search(&file, &StorePath::here(), grep, &mut grep.searcher(), &mut Vec::new())
+                    search(&file, &stat, &StorePath::here(), grep, &mut grep.searcher(), &mut Vec::new())
                 {
                     let _ = visit(hits);
                 }
@@ -167,7 +169,7 @@ impl PhysicalStore {
         buffer: &mut Vec<u8>,
         found: &SyncSender<FileHits>,
     ) -> StoreResult<()> {
-        let Some(dir) = enter(top, path)? else { return Ok(()) };
+        let Some(dir) = enter(top, path, &grep.unread)? else { return Ok(()) };
         let here = join(base, path);
         for (name, kind) in tree::names(&dir).map_err(refused)? {
             if work.is_stopped() {
@@ -186,8 +188,15 @@ impl PhysicalStore {
             match kind {
                 Kind::Directory => work.add(path.as_bytes().to_vec()),
                 Kind::File if grep.wants(&path) => {
-                    let Ok(fd) = dir.open(&name, How::Read) else { continue };
-                    if let Some(hits) = search(&File::from(fd), &path, grep, searcher, buffer)
+                    let (file, stat) = match open_regular(&dir, &name, How::Read) {
+                        Ok(opened) => opened,
+                        Err(StoreError::HostDenied) => {
+                            grep.unread.note(path, StoreError::HostDenied);
+                            continue;
+                        }
+                        Err(_) => continue,
+                    };
+                    if let Some(hits) = search(&file, &stat, &path, grep, searcher, buffer)
                         && found.send(hits).is_err()
                     {
                         return Ok(());
@@ -200,18 +209,15 @@ impl PhysicalStore {
     }
 }
 
-/// Searches one open file, if it is a regular one.
+/// Searches one open file.
 fn search(
     file: &File,
+    stat: &Stat,
     path: &StorePath,
     grep: &Grep,
     searcher: &mut GrepSearcher<'_>,
     buffer: &mut Vec<u8>,
 ) -> Option<FileHits> {
-    let stat = host::stat(file).ok()?;
-    if stat.kind != Kind::File {
-        return None;
-    }
     let hits = if stat.size > IN_MEMORY {
         searcher.search_reader(Slice { file, at: 0, end: stat.size, grep })
     } else {

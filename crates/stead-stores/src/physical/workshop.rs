@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use stead_core::store::{StoreError, StoreResult};
-use stead_core::{Clock, SystemClock, Timestamp};
+use stead_core::{Clock, Edit, SystemClock, Timestamp};
 
 use super::host::{self, Errno, Host, How, Lock, refused};
 use super::journal::{Journal, repair};
@@ -28,19 +28,23 @@ use super::keep::{Fates, Keeping, Remains, fates};
 use super::life::Life;
 use super::lock::Locks;
 use super::mask::STATE;
-use super::options::{KeepOptions, Ledger};
+use super::options::{Confinement, PhysicalOptions};
 use super::root::{Dir, Root};
+use super::together::Together;
 use super::tree;
+use crate::Durability;
 
 /// How long content is kept that lost against another program's.
 const KEPT_FOR_SECONDS: i64 = 14 * 24 * 3600;
 /// How many journals stay open for the next change.
-const SPARE_JOURNALS: usize = 4;
+const SPARE_JOURNALS: usize = 8;
 
 /// One Store's part of the workshop.
 #[derive(Debug)]
 pub(super) struct Workshop {
     pub(super) locks: Locks,
+    pub(super) edits: Together<Edit>,
+    pub(super) appends: Together<Vec<u8>>,
     pub(super) life: Arc<Life>,
     /// Who this process is to the host.
     pub(super) uid: u32,
@@ -60,26 +64,25 @@ impl Workshop {
     pub(super) fn open(
         root: &Root,
         state: &Path,
-        ledger: Option<(Ledger, KeepOptions)>,
+        options: &PhysicalOptions,
         life: Arc<Life>,
     ) -> StoreResult<Arc<Self>> {
-        let (top, id) = find(root, state)?;
-        let locks =
-            Locks::new(own_dir(&top, "locks").map_err(refused)?.open(b"", How::Directory).map_err(refused)?)
-                .map_err(refused)?;
+        let (top, id) = find(root, state, options.confinement)?;
+        let locks = own_dir(&top, "locks").and_then(|dir| dir.open(b"", How::Directory)).map_err(refused)?;
+        let locks = Locks::new(locks, options.patience).map_err(refused)?;
         let rooms = own_dir(&top, "rooms").map_err(refused)?;
         let kept = own_dir(&top, "kept").map_err(refused)?;
-        let keeping = match ledger {
-            Some((ledger, options)) => {
+        let keeping = match &options.ledger {
+            Some(ledger) => {
                 let past = own_dir(&top, "past").map_err(refused)?;
-                Some(Keeping::new(ledger, id, options, past))
+                Some(Keeping::new(ledger.clone(), id, options.keep, past))
             }
             None => None,
         };
 
         // One at a time: a room without a lock is a dead one, and nobody may see ours before it is locked.
         let opening = host::open_or_create(top.as_fd(), "opening").map_err(refused)?;
-        host::lock(&opening, Lock::Exclusive).map_err(refused)?;
+        host::lock(&opening, Lock::Exclusive, locks.until()).map_err(refused)?;
         let dead = dead_rooms(&rooms).map_err(refused)?;
         if !dead.is_empty() {
             let _alone = locks.alone()?;
@@ -98,18 +101,20 @@ impl Workshop {
         let name = format!("{:016x}", fastrand::u64(..));
         let room = own_dir(&rooms, &name).map_err(refused)?;
         let lock = host::open_or_create(room.as_fd(), "lock").map_err(refused)?;
-        host::lock(&lock, Lock::Exclusive).map_err(refused)?;
+        host::lock(&lock, Lock::Exclusive, locks.until()).map_err(refused)?;
         let uid = host::stat(&lock).map_err(refused)?.uid;
         drop(opening);
 
         for room in &dead {
             // Nothing in it matters any more; what can't be removed now is tried again by the next one.
-            let _ = tree::remove(rooms.as_fd(), room.name.as_bytes());
+            let _ = tree::remove(&rooms, room.name.as_bytes());
         }
         drop(dead);
         prune(&kept);
         Ok(Arc::new(Workshop {
             locks,
+            edits: Together::default(),
+            appends: Together::default(),
             life,
             uid,
             rooms,
@@ -153,13 +158,12 @@ impl Workshop {
     }
 
     /// A journal to write to.
-    pub(super) fn journal(&self) -> StoreResult<Journal> {
+    pub(super) fn journal(&self, durability: Durability) -> StoreResult<Journal> {
         if let Some(journal) = self.journals.lock().pop() {
             return Ok(journal);
         }
         let name = format!("j{}", self.next.fetch_add(1, Ordering::Relaxed));
-        let file = host::create(self.room(), name.as_bytes()).map_err(refused)?;
-        Ok(Journal::new(file, name))
+        Journal::create(self.room(), name, durability)
     }
 
     /// Takes back a journal that has been cleared.
@@ -178,7 +182,7 @@ impl Workshop {
             return;
         }
         if let Err(Errno::ISDIR | Errno::PERM) = host::unlink(self.room(), name.as_bytes()) {
-            let _ = tree::remove(self.room(), name.as_bytes());
+            let _ = tree::remove(&self.room, name.as_bytes());
         }
     }
 
@@ -201,7 +205,7 @@ impl Drop for Workshop {
         }
         // What the ledger could not be told is found out by what is in the room, so then it stays.
         if self.keeping.as_ref().is_none_or(|keeping| keeping.close().is_ok()) {
-            let _ = tree::remove(self.rooms.as_fd(), self.name.as_bytes());
+            let _ = tree::remove(&self.rooms, self.name.as_bytes());
         }
     }
 }
@@ -255,19 +259,18 @@ pub(super) struct Temp {
 }
 
 /// The workshop for a root: in the state directory if that is on the same mount, else in the root itself, masked.
-fn find(root: &Root, state: &Path) -> StoreResult<(Dir, String)> {
+fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<(Dir, String)> {
     let id = blake3::hash(&[root.stat.dev.to_le_bytes(), root.stat.ino.to_le_bytes()].concat()).to_hex();
     let state = std::fs::create_dir_all(state)
         .ok()
-        .and_then(|()| host::open_ambient(state).ok())
-        .map(Dir::new)
+        .and_then(|()| Dir::open_ambient(state, confinement).ok())
         .filter(|dir| {
             // A rename needs the same mount, and on some file systems the same volume as well.
             host::stat(dir).is_ok_and(|stat| (stat.mount, stat.dev) == (root.stat.mount, root.stat.dev))
         });
     let state = match state {
         Some(dir) => dir,
-        None => own_dir(&root.dir, std::str::from_utf8(STATE).expect("ASCII")).map_err(refused)?,
+        None => own_dir(&root.dir, STATE).map_err(refused)?,
     };
     let all = own_dir(&state, "physical").map_err(refused)?;
     let top = own_dir(&all, &id[..32]).map_err(refused)?;
@@ -280,7 +283,7 @@ fn own_dir(parent: &Dir, name: &str) -> Host<Dir> {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error),
     }
-    parent.open(name.as_bytes(), How::Directory).map(Dir::new)
+    parent.enter(name.as_bytes(), How::Directory)
 }
 
 struct DeadRoom {
@@ -309,8 +312,7 @@ fn dead_rooms(rooms: &Dir) -> Host<Vec<DeadRoom>> {
     host::entries(own_view(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
     let mut dead = Vec::new();
     for name in names {
-        let Ok(fd) = rooms.open(name.as_bytes(), How::Directory) else { continue };
-        let dir = Dir::new(fd);
+        let Ok(dir) = rooms.enter(name.as_bytes(), How::Directory) else { continue };
         let lock = match dir.open(b"lock", How::Change) {
             Ok(fd) => Some(File::from(fd)),
             Err(Errno::NOENT) => None,
@@ -342,7 +344,7 @@ fn prune(kept: &Dir) {
     });
     if listed.is_ok() {
         for name in old {
-            let _ = tree::remove(kept.as_fd(), &name);
+            let _ = tree::remove(kept, &name);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
+use stead_core::store::{Record, Version};
 use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
 
 use super::database::{Shared, Volume};
@@ -104,6 +105,31 @@ impl Writing<'_> {
                 at.0
             ])?;
         Ok(version)
+    }
+
+    /// Writes down what belongs to a change of this operation, which makes that version.
+    pub(super) fn write_down(
+        &mut self,
+        records: &[Record],
+        operation: &Operation,
+        version: Option<i64>,
+    ) -> Result<()> {
+        for record in records {
+            match record {
+                Record::Audit(record) => {
+                    let version = version.map(Version);
+                    self.record(AuditRecord { version, ..(**record).clone() })?;
+                }
+                Record::Undoes(operations) => {
+                    for undone in operations {
+                        self.conn
+                            .prepare_cached("INSERT OR IGNORE INTO undone(operation, by) VALUES (?1, ?2)")?
+                            .execute([undone.as_bytes(), operation.id.as_bytes()])?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Writes down a line of the audit along with what the job changes.

@@ -9,13 +9,16 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rusqlite::{OptionalExtension, params};
 use stead_core::store::{QuotaRoot, Record, Usage, Version};
-use stead_core::{AuditOutcome, Clock, SystemClock, AuditRecord, LogId, Operation, StoreError, StoreResult, Timestamp};
+use stead_core::{
+    AuditOutcome, AuditRecord, Clock, LogId, Operation, OperationId, StoreError, StoreResult, SystemClock,
+    Timestamp,
+};
 
 use super::Database;
 use super::batch::Writing;
 use super::database::{Shared, newest};
 use super::fault::{Fault, Result};
-use super::history::{operation_of, version_before};
+use super::history::{operation_of, taken_back, version_before};
 use super::queue::Weight;
 
 /// How many rows are read at once.
@@ -101,8 +104,9 @@ pub(crate) struct Entry {
 #[derive(Debug, Clone)]
 pub(crate) struct Withdrawal {
     pub(crate) version: i64,
+    pub(crate) operation: OperationId,
     pub(crate) deltas: Vec<Delta>,
-    /// What the audit was told, and why it is not so.
+    /// What was written down along with it, and why it is not so.
     pub(crate) records: Vec<Record>,
     pub(crate) outcome: AuditOutcome,
 }
@@ -243,8 +247,8 @@ impl Books {
             "SELECT k.ver, k.seq, v.at FROM kept k JOIN version v ON v.id = k.ver
              WHERE k.vol = ?1 AND k.stashed = 1 ORDER BY k.ver DESC, k.seq DESC",
         )?;
-        let rows =
-            statement.query_map([self.vol], |row| Ok(((row.get(0)?, row.get(1)?), Timestamp(row.get(2)?))))?;
+        let rows = statement
+            .query_map([self.vol], |row| Ok(((row.get(0)?, row.get(1)?), Timestamp(row.get(2)?))))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
@@ -282,6 +286,11 @@ impl Books {
     /// The operation that made a version.
     pub(crate) fn operation(&self, version: i64) -> StoreResult<Option<Operation>> {
         Ok(operation_of(&*self.shared.reader()?, version)?)
+    }
+
+    /// What an operation took back, and whether it has been taken back itself.
+    pub(crate) fn taken_back(&self, operation: &Operation) -> StoreResult<(Vec<OperationId>, bool)> {
+        Ok(taken_back(&*self.shared.reader()?, operation)?)
     }
 
     /// All intents, of whatever room.
@@ -360,7 +369,13 @@ impl Books {
     }
 
     /// Corrects a counter by what was found, unless it has changed while that was counted.
-    pub(crate) fn recounted(&self, path: Vec<u8>, was: Usage, found: Usage, at: Timestamp) -> StoreResult<()> {
+    pub(crate) fn recounted(
+        &self,
+        path: Vec<u8>,
+        was: Usage,
+        found: Usage,
+        at: Timestamp,
+    ) -> StoreResult<()> {
         self.settling(Weight::Staging, move |writing, vol| {
             writing
                 .conn
@@ -402,15 +417,14 @@ impl Settled {
         for &version in &self.made {
             forget_intents(writing, vol, version)?;
         }
-        for Withdrawal { version, deltas, records, outcome } in &self.withdrawn {
+        for Withdrawal { version, operation, deltas, records, outcome } in &self.withdrawn {
             forget_intents(writing, vol, *version)?;
             forget_rows(writing, vol, *version)?;
             for delta in deltas {
                 count(writing, vol, &delta.path, -delta.bytes, -delta.files)?;
             }
-            for Record::Audit(record) in records {
-                let outcome = *outcome;
-                writing.record(AuditRecord { outcome, version: None, ..(**record).clone() })?;
+            for record in records {
+                take_back(writing, record, operation, *outcome)?;
             }
         }
         Ok(())
@@ -451,10 +465,31 @@ fn enter(writing: &mut Writing<'_>, vol: i64, entry: &Entry) -> Result<Option<i6
     for quota in &entry.quotas {
         judge(writing, vol, quota, &entry.deltas)?;
     }
-    for Record::Audit(record) in &entry.records {
-        writing.record(AuditRecord { version: version.map(Version), ..(**record).clone() })?;
-    }
+    writing.write_down(&entry.records, &entry.operation, version)?;
     Ok(version)
+}
+
+/// Writes down that what was written down has not happened.
+fn take_back(
+    writing: &mut Writing<'_>,
+    record: &Record,
+    operation: &OperationId,
+    outcome: AuditOutcome,
+) -> Result<()> {
+    match record {
+        Record::Audit(record) => {
+            writing.record(AuditRecord { outcome, version: None, ..(**record).clone() })?;
+        }
+        Record::Undoes(operations) => {
+            for undone in operations {
+                writing
+                    .conn
+                    .prepare_cached("DELETE FROM undone WHERE operation = ?1 AND by = ?2")?
+                    .execute([undone.as_bytes(), operation.as_bytes()])?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn insert(writing: &mut Writing<'_>, vol: i64, version: i64, rows: &[Row]) -> Result<()> {
@@ -493,7 +528,9 @@ fn judge(writing: &mut Writing<'_>, vol: i64, quota: &QuotaRoot, deltas: &[Delta
         .prepare_cached("SELECT bytes, files FROM counted WHERE vol = ?1 AND path = ?2")?
         .query_row(params![vol, path], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
         .optional()?
-        .ok_or_else(|| Fault::Store(StoreError::unavailable("what a quota counts was given up; try again")))?;
+        .ok_or_else(|| {
+            Fault::Store(StoreError::unavailable("what a quota counts was given up; try again"))
+        })?;
     let delta = deltas.iter().find(|delta| delta.path == path);
     let (bytes, files) = delta.map_or((0, 0), |delta| (delta.bytes, delta.files));
     quota.check(usage(after.0 - bytes, after.1 - files), usage(after.0, after.1))?;
@@ -506,10 +543,7 @@ fn usage(bytes: i64, files: i64) -> Usage {
 }
 
 fn forget_intents(writing: &mut Writing<'_>, vol: i64, version: i64) -> Result<()> {
-    writing
-        .conn
-        .prepare_cached("DELETE FROM intent WHERE vol = ?1 AND ver = ?2")?
-        .execute([vol, version])?;
+    writing.conn.prepare_cached("DELETE FROM intent WHERE vol = ?1 AND ver = ?2")?.execute([vol, version])?;
     Ok(())
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::store::{
-    ChangeKind, Deed, DeedQuery, Deeds, Line, NodeId, Now, OpenContent, Past, PastIdentity, Place, State,
-    StorePath, Version,
+    ChangeKind, Deed, DeedQuery, Deeds, Kind, Line, NodeId, Now, OpenContent, Past, PastIdentity, Place,
+    State, StorePath, Version,
 };
 use stead_core::{Identity, Operation, OperationId, StoreError, StoreResult, Timestamp};
 
@@ -18,6 +18,12 @@ use super::feed;
 use super::read::Snapshot;
 use super::row::{EntryKind, Row};
 use super::tree::Tree;
+
+/// How many versions are looked at between two questions for more.
+const AT_ONCE: usize = 256;
+
+/// How deep undos of undos are followed.
+const MOST_UNDONE: usize = 1_000;
 
 /// What [`Past`] holds for this kind of Store.
 pub(super) struct Kept {
@@ -95,6 +101,15 @@ pub(super) fn operation_of(conn: &Connection, version: i64) -> Result<Option<Ope
     Ok(operation)
 }
 
+/// What an operation took back, and whether it has been taken back itself.
+pub(super) fn taken_back(conn: &Connection, operation: &Operation) -> Result<(Vec<OperationId>, bool)> {
+    let mut statement = conn.prepare_cached("SELECT operation FROM undone WHERE by = ?1")?;
+    let undoes =
+        statement.query_map([operation.id.as_bytes()], |row| row.get(0).map(OperationId::from_bytes))?;
+    let undoes = undoes.collect::<rusqlite::Result<_>>()?;
+    Ok((undoes, is_undone(conn, operation.id.as_bytes(), 0)?))
+}
+
 impl Snapshot<'_> {
     /// What lies at a place, or lay there last.
     fn find_ever(&mut self, place: &Place) -> Result<i64> {
@@ -130,45 +145,79 @@ struct Looking<'a> {
 impl Looking<'_> {
     fn deeds(&self) -> Result<Deeds> {
         let mut found = Deeds::default();
-        for version in self.versions()? {
-            if found.deeds.len() >= self.query.limit {
-                break;
-            }
-            let operation = operation_of(self.tree.conn, version)?;
-            let Some(operation) = operation.filter(|operation| self.query.wants(operation)) else { continue };
-            let mut lines = Vec::new();
-            for logged in self.logged(version)? {
-                let line = self.line(version, &logged)?;
-                if self.is_wanted(version, &line)? {
-                    lines.push(line);
+        let mut upto = self.query.upto.0.min(self.tree.as_of.unwrap_or(i64::MAX));
+        loop {
+            let versions = self.versions(upto)?;
+            for &version in &versions {
+                if found.deeds.len() >= self.query.limit {
+                    break;
                 }
+                found.deeds.extend(self.deed(version)?);
             }
-            if !lines.is_empty() {
-                found.deeds.push(Deed { version: Version(version), operation, lines });
+            match versions.last() {
+                Some(&last) if versions.len() == AT_ONCE && found.deeds.len() < self.query.limit => {
+                    upto = last - 1
+                }
+                _ => break,
             }
         }
         self.describe_now(&mut found)?;
         Ok(found)
     }
 
-    /// The versions that may hold a wanted line, newest first.
-    fn versions(&self) -> Result<Vec<i64>> {
-        let upto = self.query.upto.0.min(self.tree.as_of.unwrap_or(i64::MAX));
-        let bounds = params![self.tree.vol, self.query.after.0, upto, self.top];
+    /// What a version did, as far as it is wanted.
+    fn deed(&self, version: i64) -> Result<Option<Deed>> {
+        let Some(operation) = operation_of(self.tree.conn, version)? else { return Ok(None) };
+        let mut lines = Vec::new();
+        for logged in self.logged(version)? {
+            let line = self.line(version, &logged)?;
+            if self.is_wanted(version, &line)? {
+                lines.push(line);
+            }
+        }
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        let (undoes, undone) = taken_back(self.tree.conn, &operation)?;
+        Ok(Some(Deed { version: Version(version), operation, lines, undoes, undone }))
+    }
+
+    /// Some versions that may hold a wanted line, newest first, from `upto` downwards.
+    fn versions(&self, upto: i64) -> Result<Vec<i64>> {
+        let query = self.query;
         let by_node = match self.top {
             Some(top) => !self.ever_directory(top)?,
             None => false,
         };
-        let sql = if by_node {
-            // A file's own rows name the versions that changed it: the log need not be searched.
-            "SELECT ver FROM (SELECT since AS ver FROM entry_history WHERE vol = ?1 AND node = ?4
-                              UNION SELECT until FROM entry_history WHERE vol = ?1 AND node = ?4
-                              UNION SELECT since FROM entry WHERE vol = ?1 AND node = ?4)
-             WHERE ver > ?2 AND ver <= ?3 ORDER BY ver DESC"
+        // A file's own rows name the versions that changed it: the log need not be searched.
+        let source = if by_node {
+            "SELECT since AS ver FROM entry_history WHERE vol = ?1 AND node = ?4
+             UNION SELECT until FROM entry_history WHERE vol = ?1 AND node = ?4
+             UNION SELECT since FROM entry WHERE vol = ?1 AND node = ?4"
+        } else if query.operation.is_some() {
+            "SELECT id AS ver FROM version WHERE operation = ?5 AND ?1 IS ?1 AND ?4 IS ?4"
         } else {
             "SELECT DISTINCT ver FROM change WHERE vol = ?1 AND ver > ?2 AND ver <= ?3 AND ?4 IS ?4 ORDER BY ver DESC"
         };
-        let mut statement = self.tree.conn.prepare_cached(sql)?;
+        let sql = format!(
+            "SELECT ver FROM ({source}) s JOIN version v ON v.id = s.ver
+             WHERE ver > ?2 AND ver <= ?3 AND (?5 IS NULL OR v.operation = ?5) AND (?6 IS NULL OR v.agent = ?6)
+               AND (?7 IS NULL OR v.at >= ?7)
+             ORDER BY ver DESC LIMIT ?8"
+        );
+        let operation = query.operation.map(|id| *id.as_bytes());
+        let since = query.since.map(|time| time.0);
+        let mut statement = self.tree.conn.prepare_cached(&sql)?;
+        let bounds = params![
+            self.tree.vol,
+            query.after.0,
+            upto,
+            self.top,
+            operation,
+            query.agent,
+            since,
+            AT_ONCE as i64
+        ];
         let versions = statement.query_map(bounds, |row| row.get(0))?;
         Ok(versions.collect::<rusqlite::Result<_>>()?)
     }
@@ -211,27 +260,30 @@ impl Looking<'_> {
     }
 
     fn line(&self, version: i64, logged: &Logged) -> Result<Line> {
-        let before = self.state(logged.node, Some(version - 1))?;
-        let after = self.state(logged.node, Some(version))?;
-        // A state that was kept without history is known to have been there, and nothing more.
-        let unknown = || State {
+        let before = match self.state(logged.node, Some(version - 1))? {
+            None if !logged.created => Some(self.unknown(logged, version - 1)?),
+            before => before,
+        };
+        let after = match self.state(logged.node, Some(version))? {
+            None if logged.what != ChangeKind::Removed => Some(self.unknown(logged, version)?),
+            after => after,
+        };
+        Ok(Line { node: node_id(logged.node), before, after })
+    }
+
+    /// A state that was kept without history: it is known to have been there, and nothing more.
+    fn unknown(&self, logged: &Logged, version: i64) -> Result<State> {
+        let above = path_of(&self.at(Some(version)), logged.parent)?.unwrap_or_default();
+        Ok(State {
             parent: node_id(logged.parent),
             name: logged.name.clone(),
-            kind: stead_core::store::Kind::File,
+            path: above.child(&logged.name),
+            kind: Kind::File,
             mode: 0,
             modified: Timestamp(0),
             size: 0,
             content: None,
-        };
-        let before = match before {
-            None if !logged.created => Some(unknown()),
-            before => before,
-        };
-        let after = match after {
-            None if logged.what != ChangeKind::Removed => Some(unknown()),
-            after => after,
-        };
-        Ok(Line { node: node_id(logged.node), before, after })
+        })
     }
 
     fn at(&self, version: Option<i64>) -> Tree<'_> {
@@ -241,10 +293,11 @@ impl Looking<'_> {
     fn state(&self, node: i64, version: Option<i64>) -> Result<Option<State>> {
         let tree = self.at(version);
         let Some(row) = tree.node(node)? else { return Ok(None) };
-        Ok(Some(self.described(&row, tree.name_of(node)?)))
+        let path = path_of(&tree, node)?.unwrap_or_default();
+        Ok(Some(self.described(&row, path)))
     }
 
-    fn described(&self, row: &Row, name: Vec<u8>) -> State {
+    fn described(&self, row: &Row, path: StorePath) -> State {
         let content = (!row.is_directory()).then(|| {
             let identity = row.content.map_or(PastIdentity::Empty, PastIdentity::Number);
             let kept = Kept { shared: Arc::clone(self.store.shared()), content: row.content, size: row.size };
@@ -252,7 +305,8 @@ impl Looking<'_> {
         });
         State {
             parent: node_id(row.parent),
-            name,
+            name: path.split().map(|(_, name)| name.to_vec()).unwrap_or_default(),
+            path,
             kind: row.kind.port(),
             mode: row.mode,
             modified: Timestamp(row.modified),
@@ -301,15 +355,26 @@ impl Looking<'_> {
             let node = self.tree.id(id);
             let Some(row) = self.tree.node(node)? else { continue };
             let Some(path) = path_of(&self.tree, node)? else { continue };
-            let state = if node == self.tree.root {
-                None
-            } else {
-                Some(self.described(&row, self.tree.name_of(node)?))
-            };
+            let state = if node == self.tree.root { None } else { Some(self.described(&row, path.clone())) };
             found.now.insert(id, Now { path, state, tag: row.tag() });
         }
         Ok(())
     }
+}
+
+/// Whether an operation has been taken back, and that has not been taken back itself.
+pub(super) fn is_undone(conn: &Connection, operation: &[u8; 16], depth: usize) -> Result<bool> {
+    let by: Vec<[u8; 16]> = conn
+        .prepare_cached("SELECT by FROM undone WHERE operation = ?1")?
+        .query_map([operation], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for by in by {
+        // Nobody takes back an undo of an undo so often.
+        if depth > MOST_UNDONE || !is_undone(conn, &by, depth + 1)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The path of a node from the root.

@@ -92,13 +92,20 @@ fn every_death_of(name: &str, ledger: Ledger, steps: &dyn Fn(&PhysicalStore) -> 
             found.keys()
         );
         assert!(died || found == after, "{name}: acknowledged and lost");
-        assert_eq!(store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new(), "{name}, death {death}");
+        assert_eq!(
+            store.verify(&mut |_| ()).unwrap().problems,
+            Vec::<String>::new(),
+            "{name}, death {death}"
+        );
         assert_eq!(workshop(temp.path()).0, 1, "{name}, death {death}: a dead room was left");
         if ledger == Ledger::With {
             let deeds = history::told(&store);
             let made = deeds.len() - told.len();
             // A change that made no difference may have been made or not.
-            assert!(before == after || made == usize::from(found == after), "{name}, death {death}: {made} deeds");
+            assert!(
+                before == after || made == usize::from(found == after),
+                "{name}, death {death}: {made} deeds"
+            );
             assert!(made <= 1);
             assert_eq!(&deeds[made..], told, "{name}, death {death}: the deeds before are told as ever");
             if made == 1 {

@@ -102,7 +102,11 @@ fn what_another_program_changed_in_between_is_unknown_and_its_content_is_kept() 
     assert_eq!(text(&bench.store, &told[0].before).as_deref(), Some("theirs"));
     assert_eq!(text(&bench.store, &told[0].after).as_deref(), Some("ours again"));
     let after = told[1].after.as_ref().unwrap();
-    assert_eq!((after.content.as_ref(), after.size), (None, 4), "what we wrote is gone, and known to have been");
+    assert_eq!(
+        (after.content.as_ref(), after.size),
+        (None, 4),
+        "what we wrote is gone, and known to have been"
+    );
     // The same where nothing of ours came later, and where it was removed or put elsewhere.
     std::fs::write(bench.host("a"), "theirs once more").unwrap();
     assert_eq!(lines(&bench.store)[0].after.as_ref().unwrap().content, None);
@@ -139,7 +143,10 @@ fn a_file_that_is_too_large_is_not_kept_and_its_deed_says_so() {
     assert_eq!(text(&bench.store, &line("small")).as_deref(), Some("small"));
     let large = line("large").unwrap();
     assert_eq!((large.content, large.size), (None, 19));
-    assert_eq!(large.parent, found[0].lines.iter().find(|l| l.before.as_ref().unwrap().name == b"in").unwrap().node);
+    assert_eq!(
+        large.parent,
+        found[0].lines.iter().find(|l| l.before.as_ref().unwrap().name == b"in").unwrap().node
+    );
     assert_eq!(bench.store.verify(&mut |_| ()).unwrap().problems, [""; 0]);
 }
 
@@ -160,7 +167,8 @@ fn what_is_too_old_or_too_much_is_let_go_and_stays_told() {
     assert_eq!(kept(&bench), 3);
     assert_eq!(bench.store.prune(now).unwrap(), 2 * 4_096);
     assert_eq!(kept(&bench), 2);
-    let befores = || lines(&bench.store).iter().map(|line| text(&bench.store, &line.before)).collect::<Vec<_>>();
+    let befores =
+        || lines(&bench.store).iter().map(|line| text(&bench.store, &line.before)).collect::<Vec<_>>();
     assert_eq!(befores(), [Some("three".into()), Some("two".into()), None, None]);
     assert!(lines(&bench.store)[2].before.is_some(), "that it was there stays known");
     // Too much: the oldest go, without being asked for.
@@ -312,8 +320,11 @@ fn a_large_file_is_put_back_without_being_read_into_memory() {
     apply(&bench.store, Step::Write { at: at("a"), content, put: Put::default() }).unwrap();
     let inode = std::fs::metadata(bench.host("a")).unwrap().ino();
     let before = lines(&bench.store)[0].before.clone().unwrap().content.unwrap();
-    apply(&bench.store, Step::Write { at: at("a"), content: Content::Past(before.clone()), put: Put::default() })
-        .unwrap();
+    apply(
+        &bench.store,
+        Step::Write { at: at("a"), content: Content::Past(before.clone()), put: Put::default() },
+    )
+    .unwrap();
     assert!(read(&bench.store, "a") == large);
     assert_ne!(std::fs::metadata(bench.host("a")).unwrap().ino(), inode, "the past has a file of its own");
     write(&bench.store, "a", "x");
@@ -336,7 +347,10 @@ fn a_crowd_is_counted_and_told_without_a_gap() {
                         0 => drop(write(store, "shared", &format!("{writer} {round}"))),
                         1 => drop(apply(store, append_step("log", b"line\n")).unwrap()),
                         2 => drop(write(store, &format!("own/{writer}"), "x")),
-                        _ => drop(apply(store, rename_step(&format!("own/{writer}"), "shared", Replace::Over)).unwrap()),
+                        _ => drop(
+                            apply(store, rename_step(&format!("own/{writer}"), "shared", Replace::Over))
+                                .unwrap(),
+                        ),
                     }
                 }
             });

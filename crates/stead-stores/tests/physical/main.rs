@@ -2,8 +2,28 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::new_without_default, missing_docs)]
 
+/// Makes two tests of each function: confined by the kernel, and by walking.
+macro_rules! both_ways {
+    ($($name:ident,)*) => {
+        mod by_the_kernel {
+            $(#[test]
+            fn $name() {
+                super::$name(stead_stores::Confinement::Automatic);
+            })*
+        }
+
+        mod by_walking {
+            $(#[test]
+            fn $name() {
+                super::$name(stead_stores::Confinement::Walk);
+            })*
+        }
+    };
+}
+
 mod faults;
 mod history;
+mod patience;
 mod races;
 mod rules;
 
@@ -18,7 +38,7 @@ use stead_core::store::{
     StorePath, StoreResult, Subtree,
 };
 use stead_core::{Identity, Operation, OperationId, Store, Timestamp};
-use stead_stores::{Database, DatabaseOptions, Durability, PhysicalOptions, PhysicalStore};
+use stead_stores::{Confinement, Database, DatabaseOptions, Durability, PhysicalOptions, PhysicalStore};
 use tempfile::TempDir;
 
 /// A directory with a Store on it, and a state directory beside it.
@@ -31,6 +51,15 @@ pub struct Bench {
 impl Bench {
     pub fn new() -> Self {
         Bench::with(|_| ())
+    }
+
+    pub fn by(confinement: Confinement) -> Self {
+        Bench::with(|options| options.confinement = confinement)
+    }
+
+    /// Another Store on the same directory.
+    pub fn second(&self, confinement: Confinement) -> PhysicalStore {
+        open(self.temp.path(), |options| options.confinement = confinement)
     }
 
     pub fn with(change: impl FnOnce(&mut PhysicalOptions)) -> Self {

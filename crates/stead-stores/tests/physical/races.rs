@@ -11,10 +11,18 @@ use stead_core::{Edit, Occurrences};
 
 use super::*;
 
+both_ways! {
+    a_directory_swapped_for_a_symlink_never_leads_outside,
+    appends_and_edits_from_many_threads_and_stores_are_all_there,
+    what_was_done_together_is_answered_as_if_one_had_followed_the_other,
+    a_reader_sees_the_old_content_or_the_new_and_one_creator_wins,
+    a_file_that_grows_while_it_is_read_or_searched_ends,
+    directories_move_about_while_others_write_into_them,
+}
+
 /// V53: nothing lands or looks outside while a directory is swapped for a symlink in a loop.
-#[test]
-fn a_directory_swapped_for_a_symlink_never_leads_outside() {
-    let bench = Bench::new();
+fn a_directory_swapped_for_a_symlink_never_leads_outside(confinement: Confinement) {
+    let bench = Bench::by(confinement);
     let outside = bench.temp.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("secret"), "outside").unwrap();
@@ -92,10 +100,9 @@ fn a_directory_swapped_for_a_symlink_never_leads_outside() {
     assert!(calls > 1_000);
 }
 
-#[test]
-fn appends_and_edits_from_many_threads_and_stores_are_all_there() {
-    let bench = Bench::new();
-    let second = open(bench.temp.path(), |_| ());
+fn appends_and_edits_from_many_threads_and_stores_are_all_there(confinement: Confinement) {
+    let bench = Bench::by(confinement);
+    let second = bench.second(confinement);
     write(&bench.store, "lines", &(0..20).map(|line| format!("line {line:02}.\n")).collect::<String>());
     std::thread::scope(|scope| {
         for thread in 0..20 {
@@ -117,10 +124,56 @@ fn appends_and_edits_from_many_threads_and_stores_are_all_there() {
     assert_eq!(read(&bench.store, "lines"), "done\n".repeat(20));
 }
 
-#[test]
-fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins() {
-    let bench = Bench::new();
-    let second = open(bench.temp.path(), |_| ());
+fn what_was_done_together_is_answered_as_if_one_had_followed_the_other(confinement: Confinement) {
+    const THREADS: usize = 16;
+    const ROUNDS: usize = 6;
+    let bench = Bench::with(|options| {
+        (options.confinement, options.durability) = (confinement, Durability::Full);
+    });
+    let lines = (0..THREADS).map(|line| format!("{line:02}.\n")).collect::<String>();
+    let states = ["edited", "appended"].map(|name| write(&bench.store, name, &lines).tag);
+    let answers = std::sync::Mutex::new(std::collections::HashMap::new());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (store, answers) = (&bench.store, &answers);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let line = |round: usize| format!("{thread:02}.{}\n", "x".repeat(round));
+                    let edit = |old: String| Step::Edit {
+                        at: at("edited"),
+                        edit: Edit::new(old, line(round + 1), Occurrences::One).unwrap(),
+                        expect: Expect::Any,
+                        keep: Keep::History,
+                    };
+                    for step in [edit(line(round)), append_step("appended", line(round).as_bytes())] {
+                        let outcome = apply(store, step).unwrap();
+                        let (before, after) = (outcome.before.unwrap(), outcome.attr.unwrap());
+                        assert!(answers.lock().unwrap().insert(before, after).is_none());
+                    }
+                    let missing = apply(store, edit("nowhere".to_owned()));
+                    assert!(matches!(missing, Err(StoreError::NoMatch)), "{missing:?}");
+                }
+            });
+        }
+    });
+    let answers = answers.into_inner().unwrap();
+    for (name, first) in ["edited", "appended"].into_iter().zip(states) {
+        let (mut state, mut size, mut steps) = (first, lines.len() as u64, 0);
+        while let Some(attr) = answers.get(&state) {
+            assert!(attr.size > size, "each adds something");
+            (state, size, steps) = (attr.tag, attr.size, steps + 1);
+        }
+        assert_eq!(steps, THREADS * ROUNDS, "{name}: each follows another");
+        let now = bench.store.stat(&at(name)).unwrap();
+        assert_eq!((now.tag, now.size), (state, size), "{name}");
+    }
+    assert!(read(&bench.store, "edited").lines().all(|line| line.ends_with(".xxxxxx")));
+    assert_eq!(read(&bench.store, "appended").lines().count(), THREADS * (ROUNDS + 1));
+}
+
+fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins(confinement: Confinement) {
+    let bench = Bench::by(confinement);
+    let second = bench.second(confinement);
     write(&bench.store, "file", &"a".repeat(100_000));
     let winners = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -147,9 +200,8 @@ fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins() {
     assert_eq!(workshop(bench.temp.path()), (2, 0));
 }
 
-#[test]
-fn a_file_that_grows_while_it_is_read_or_searched_ends() {
-    let bench = Bench::new();
+fn a_file_that_grows_while_it_is_read_or_searched_ends(confinement: Confinement) {
+    let bench = Bench::by(confinement);
     write(&bench.store, "grows", "needle\n");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -176,10 +228,9 @@ fn a_file_that_grows_while_it_is_read_or_searched_ends() {
     });
 }
 
-#[test]
-fn directories_move_about_while_others_write_into_them() {
-    let bench = Bench::new();
-    let second = open(bench.temp.path(), |_| ());
+fn directories_move_about_while_others_write_into_them(confinement: Confinement) {
+    let bench = Bench::by(confinement);
+    let second = bench.second(confinement);
     write(&bench.store, "a/seed", "x");
     let worst = AtomicU64::new(0);
     std::thread::scope(|scope| {

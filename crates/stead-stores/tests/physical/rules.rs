@@ -17,6 +17,14 @@ use stead_stores::Durability;
 
 use super::*;
 
+both_ways! {
+    a_symlink_is_reported_wherever_it_lies_on_the_way,
+    special_files_are_listed_and_refused_and_never_hang,
+    large_directories_are_paged_and_deep_trees_walked,
+    nodes_are_found_through_renames_and_lost_with_the_file,
+    refusals_are_the_ports,
+}
+
 fn link_hit<T: std::fmt::Debug>(result: Result<T, StoreError>) -> LinkHit {
     match result {
         Err(StoreError::Link(hit)) => hit,
@@ -24,9 +32,8 @@ fn link_hit<T: std::fmt::Debug>(result: Result<T, StoreError>) -> LinkHit {
     }
 }
 
-#[test]
-fn a_symlink_is_reported_wherever_it_lies_on_the_way() {
-    let bench = Bench::new();
+fn a_symlink_is_reported_wherever_it_lies_on_the_way(confinement: Confinement) {
+    let bench = Bench::by(confinement);
     write(&bench.store, "a/b/c/file", "x");
     for (depth, link) in ["l", "a/l", "a/b/l", "a/b/c/l"].into_iter().enumerate() {
         symlink("/etc", bench.host(link)).unwrap();
@@ -62,9 +69,8 @@ fn a_symlink_is_reported_wherever_it_lies_on_the_way() {
     assert_eq!(bench.store.read_link(&at("copied")).unwrap(), b"/etc");
 }
 
-#[test]
-fn special_files_are_listed_and_refused_and_never_hang() {
-    let bench = Bench::new();
+fn special_files_are_listed_and_refused_and_never_hang(confinement: Confinement) {
+    let bench = Bench::by(confinement);
     let path = bench.host("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(bench.host("socket")).unwrap();
@@ -260,6 +266,44 @@ fn a_state_directory_on_another_mount_leaves_the_workshop_in_the_root_and_masked
 }
 
 #[test]
+fn second_names_of_what_is_masked_lead_nowhere() {
+    let temp = TempDir::new().unwrap();
+    let root = temp.path().join("root");
+    std::fs::create_dir_all(root.join("sub")).unwrap();
+    std::fs::write(root.join("secret.db"), "needle").unwrap();
+    std::fs::hard_link(root.join("secret.db"), root.join("sub/second")).unwrap();
+    for confinement in [Confinement::Automatic, Confinement::Walk] {
+        let store = open(temp.path(), |options| {
+            (options.confinement, options.mask) = (confinement, vec![root.join("secret.db")]);
+        });
+        let second = at("sub/second");
+        assert!(matches!(store.stat(&second), Err(StoreError::NotFound)));
+        assert!(matches!(store.read(&second, 100), Err(StoreError::NotFound)));
+        assert!(store.open(&second).is_err());
+        assert!(store.draft(DraftOf::File(&second)).is_err());
+        for step in [
+            write_step("sub/second", "x"),
+            append_step("sub/second", b"x"),
+            remove_step("sub/second", Subtree::Any),
+            rename_step("sub/second", "moved", Replace::Refuse),
+            copy_step("sub/second", "copied", Replace::Refuse),
+        ] {
+            assert!(apply(&store, step).is_err());
+        }
+        assert_eq!(tree(&store).into_keys().collect::<Vec<_>>(), ["sub"]);
+        let grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
+        store.grep(&Place::root(), &grep, &mut |found| panic!("{found:?}")).unwrap();
+        apply(&store, copy_step("sub", "copy", Replace::Refuse)).unwrap();
+        assert!(!root.join("copy/second").exists());
+        apply(&store, remove_step("copy", Subtree::Directory)).unwrap();
+        for name in [".STEAD", "Stead.toml", ".\u{17f}tead"] {
+            assert!(matches!(apply(&store, write_step(name, "x")), Err(StoreError::Name(_))), "{name}");
+        }
+    }
+    assert_eq!(std::fs::read(root.join("secret.db")).unwrap(), b"needle");
+}
+
+#[test]
 fn names_are_bytes() {
     let bench = Bench::new();
     let odd: [&[u8]; 4] = [b"line\nbreak", b"\xff\xfe", b"\x1b[31m", "caf\u{e9}".as_bytes()];
@@ -279,9 +323,8 @@ fn names_are_bytes() {
     write(&bench.store, &"n".repeat(255), "x");
 }
 
-#[test]
-fn large_directories_are_paged_and_deep_trees_walked() {
-    let bench = Bench::new();
+fn large_directories_are_paged_and_deep_trees_walked(confinement: Confinement) {
+    let bench = Bench::by(confinement);
     std::fs::create_dir(bench.host("many")).unwrap();
     for index in 0..3_000 {
         std::fs::write(bench.host(&format!("many/{index:05}")), "").unwrap();
@@ -394,9 +437,8 @@ fn drafts_that_are_dropped_leave_nothing() {
     assert_eq!(workshop(bench.temp.path()), (0, 0));
 }
 
-#[test]
-fn nodes_are_found_through_renames_and_lost_with_the_file() {
-    let bench = Bench::new();
+fn nodes_are_found_through_renames_and_lost_with_the_file(confinement: Confinement) {
+    let bench = Bench::by(confinement);
     write(&bench.store, "a/b/file", "x");
     let file = bench.store.stat(&at("a/b/file")).unwrap().node;
     let dir = bench.store.stat(&at("a/b")).unwrap().node;
@@ -449,9 +491,8 @@ fn a_spared_name_keeps_its_directory_where_it_is() {
     assert_eq!(read(&bench.store, "repo/.git/hooks/pre-commit"), "x");
 }
 
-#[test]
-fn refusals_are_the_ports() {
-    let bench = Bench::new();
+fn refusals_are_the_ports(confinement: Confinement) {
+    let bench = Bench::by(confinement);
     let store = &bench.store;
     write(store, "file", "x");
     write(store, "dir/file", "x");

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use stead_core::VfsPath;
 use stead_core::glob::{Anchor, PathGlobs};
 
+use super::host::Look;
 use super::later;
 use super::nearest::{listed, nearest};
 use super::section::{At, Document, Section};
@@ -71,9 +72,12 @@ fn workspace(
     let store = section.required("store", "the name of one of the [stores]");
     let store = store.and_then(|name| known(section, &name, stores));
     let path = match section.text("path") {
-        Some(text) => path(section, text).map(|path| path.value),
-        None => Some(VfsPath::root()),
+        Some(text) => path(section, text),
+        None => Some(At { value: VfsPath::root(), span: 0..0 }),
     };
+    if let (Some(store), Some(path)) = (&store, &path) {
+        section.check(path, Look::Mount { store: store.clone(), path: path.value.clone() });
+    }
     let description = section.text("description").map(|text| text.value.to_owned());
     let protect = section.texts("protect").and_then(|found| globs(section, &found));
     let scratch = section.texts("scratch").and_then(|found| globs(section, &found)).unwrap_or_default();
@@ -82,7 +86,7 @@ fn workspace(
         prefix: prefix?,
         scope: scope?,
         store: store?,
-        path: path?,
+        path: path?.value,
         description,
         protect,
         scratch,

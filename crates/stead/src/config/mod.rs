@@ -5,6 +5,7 @@
 
 mod agents;
 mod find;
+mod host;
 mod later;
 mod nearest;
 mod problem;
@@ -18,8 +19,10 @@ use stead_core::{AccessScope, VfsPath};
 use stead_stores::Durability;
 use toml::de::DeTable;
 
+pub use host::Survey;
 pub use problem::{ConfigError, Problem, Problems};
 
+use host::HostCheck;
 use section::Document;
 
 /// The name of the configuration file.
@@ -39,6 +42,7 @@ pub struct Config {
     /// The agents, by name.
     pub agents: BTreeMap<String, AgentConfig>,
     notes: Vec<Problem>,
+    checks: Vec<HostCheck>,
 }
 
 /// `[database]`
@@ -123,14 +127,14 @@ impl Config {
         let document = Document::new(text);
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
-            document.problem(&error.span().unwrap_or_default(), error.message());
+            document.problem(&error.span().unwrap_or_default(), error.message().replace('\n', " "));
         }
         // Half of a file says nothing about the other half, so what is no TOML is told alone.
         let parts = errors.is_empty().then(|| read(&document, table.get_ref(), directory_of(file)));
-        let (problems, notes) = document.finish();
+        let (problems, notes, checks) = document.finish();
         match parts {
             Some((database, stores, agents)) if problems.is_empty() => {
-                Ok(Config { file: file.to_owned(), database, stores, agents, notes })
+                Ok(Config { file: file.to_owned(), database, stores, agents, notes, checks })
             }
             _ => Err(ConfigError::Wrong(Problems { file: file.to_owned(), problems })),
         }
@@ -146,7 +150,7 @@ impl Config {
         directory_of(&self.file).join(STATE_NAME)
     }
 
-    /// What is written in the file and has no effect.
+    /// What can be used and was probably not meant: keys that have no effect, a file that says nothing.
     pub fn notes(&self) -> &[Problem] {
         &self.notes
     }
@@ -170,6 +174,11 @@ fn directory_of(file: &Path) -> &Path {
 type Parts = (DatabaseConfig, BTreeMap<String, StoreConfig>, BTreeMap<String, AgentConfig>);
 
 fn read(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> Parts {
+    if table.is_empty() {
+        let message =
+            "the file says nothing: there is no Store and no agent; `stead init` writes one that works";
+        document.note(&(0..0), message);
+    }
     let mut top = document.top(table);
     let database = stores::database(&mut top, directory);
     let stores = stores::stores(&mut top, directory);

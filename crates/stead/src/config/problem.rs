@@ -5,6 +5,10 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use stead_core::name::harmless;
+
+use crate::error::shown;
+
 /// Why there is no configuration to work with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
@@ -14,7 +18,7 @@ pub enum ConfigError {
     )]
     NotFound,
     /// The file can't be read.
-    #[error("`{}` can't be read: {}", file.display(), crate::error::words(*kind))]
+    #[error("`{}` can't be read: {}", shown(file), crate::error::words(*kind))]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -42,7 +46,7 @@ impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.problems.iter().enumerate() {
             let newline = if index == 0 { "" } else { "\n" };
-            write!(f, "{newline}{}:{problem}", self.file.display())?;
+            write!(f, "{newline}{}:{problem}", shown(&self.file))?;
         }
         Ok(())
     }
@@ -61,9 +65,10 @@ pub struct Problem {
 
 impl Problem {
     /// Something to say about a stretch of `text`.
-    pub(super) fn at(text: &str, span: &Range<usize>, message: String) -> Self {
+    pub(super) fn at(text: &str, span: &Range<usize>, message: &str) -> Self {
         let (line, column) = position(text, span.start);
-        Problem { line, column, message }
+        // Names of the file stand in it, which may hold anything.
+        Problem { line, column, message: harmless(message).to_string() }
     }
 }
 

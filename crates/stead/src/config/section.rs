@@ -8,6 +8,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::host::{HostCheck, Look};
 use super::nearest::{listed, nearest};
 use super::problem::{Problem, position};
 
@@ -16,21 +17,28 @@ pub(super) struct Document<'t> {
     text: &'t str,
     problems: RefCell<Vec<Problem>>,
     notes: RefCell<Vec<Problem>>,
+    checks: RefCell<Vec<HostCheck>>,
 }
 
 impl<'t> Document<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        Document { text, problems: RefCell::default(), notes: RefCell::default() }
+        Document { text, problems: RefCell::default(), notes: RefCell::default(), checks: RefCell::default() }
     }
 
     /// Says that something is wrong.
     pub(super) fn problem(&self, span: &Range<usize>, message: impl Into<String>) {
-        self.problems.borrow_mut().push(Problem::at(self.text, span, message.into()));
+        self.problems.borrow_mut().push(Problem::at(self.text, span, &message.into()));
     }
 
     /// Says that something has no effect.
-    fn note(&self, span: &Range<usize>, message: String) {
-        self.notes.borrow_mut().push(Problem::at(self.text, span, message));
+    pub(super) fn note(&self, span: &Range<usize>, message: impl Into<String>) {
+        self.notes.borrow_mut().push(Problem::at(self.text, span, &message.into()));
+    }
+
+    /// Remembers what has to be looked up on the host, and where the file speaks of it.
+    fn check(&self, span: &Range<usize>, look: Look) {
+        let (line, column) = position(self.text, span.start);
+        self.checks.borrow_mut().push(HostCheck { line, column, look });
     }
 
     /// The line where a stretch of the text begins.
@@ -43,12 +51,12 @@ impl<'t> Document<'t> {
         Section { document: self, table, name: String::new(), span: 0..0, asked: Vec::new() }
     }
 
-    /// What is wrong, and what has no effect, by line.
-    pub(super) fn finish(self) -> (Vec<Problem>, Vec<Problem>) {
+    /// What is wrong, what has no effect, and what is to be looked up on the host, by line.
+    pub(super) fn finish(self) -> (Vec<Problem>, Vec<Problem>, Vec<HostCheck>) {
         let (mut problems, mut notes) = (self.problems.into_inner(), self.notes.into_inner());
         problems.sort();
         notes.sort();
-        (problems, notes)
+        (problems, notes, self.checks.into_inner())
     }
 }
 
@@ -79,6 +87,11 @@ impl<'d> Section<'d> {
     /// Says that a value is wrong.
     pub(super) fn wrong<T>(&self, at: &At<T>, message: impl ToString) {
         self.document.problem(&at.span, message.to_string());
+    }
+
+    /// Has something looked up on the host that this value speaks of.
+    pub(super) fn check<T>(&self, at: &At<T>, look: Look) {
+        self.document.check(&at.span, look);
     }
 
     fn child(&self, name: &str) -> String {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::host::Look;
 use super::section::{At, Section};
 use super::{DatabaseConfig, StoreConfig};
 
@@ -21,7 +22,10 @@ pub(super) fn database(top: &mut Section<'_>, directory: &Path) -> DatabaseConfi
             Ok(file) if directory.join(file).is_dir() => {
                 section.wrong(&url, "a directory is there; write \"sqlite:\" and a file");
             }
-            Ok(file) => database.path = directory.join(file),
+            Ok(file) => {
+                database.path = directory.join(file);
+                section.check(&url, Look::Database);
+            }
             Err(message) => section.wrong(&url, message),
         }
     }
@@ -79,7 +83,7 @@ fn store(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<Stor
         return None;
     };
     let store = match kind.value {
-        "physical" => physical(section, directory),
+        "physical" => physical(name, section, directory),
         "virtual" => namespace(name, section).map(|namespace| StoreConfig::Virtual { namespace }),
         "memory" => Some(StoreConfig::Memory),
         other => {
@@ -94,14 +98,17 @@ fn store(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<Stor
     store
 }
 
-fn physical(section: &mut Section<'_>, directory: &Path) -> Option<StoreConfig> {
+fn physical(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<StoreConfig> {
     let path = section.required("path", "the directory, counted from this file")?;
     match path.value {
         "" => section.wrong(&path, "`path` is empty; write \".\" for the directory of this file"),
         home if home == "~" || home.starts_with("~/") => {
             section.wrong(&path, "`~` is not expanded here; write the directory out")
         }
-        text => return Some(StoreConfig::Physical { path: joined(directory, text) }),
+        text => {
+            section.check(&path, Look::Directory { store: name.to_owned() });
+            return Some(StoreConfig::Physical { path: joined(directory, text) });
+        }
     }
     None
 }

@@ -1,5 +1,6 @@
 //! A tar archive, read entry by entry. Its paths are judged like an agent's: none leads above where the import goes.
 
+use std::cell::Cell;
 use std::io::{self, Read};
 
 use stead_core::name::escaped;
@@ -14,12 +15,29 @@ use crate::error::{Error, Result};
 struct Once<'a, R: Read> {
     entry: Entry<'a, R>,
     left: u64,
+    /// Set where the archive ends before the content does.
+    cut_off: &'a Cell<bool>,
+}
+
+/// A stream that notes that it has come to its end.
+struct Watched<'a, R> {
+    stream: R,
+    ended: &'a Cell<bool>,
+}
+
+impl<R: Read> Read for Watched<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.stream.read(buffer)?;
+        self.ended.set(self.ended.get() || (count == 0 && !buffer.is_empty()));
+        Ok(count)
+    }
 }
 
 impl<R: Read> Read for Once<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.entry.read(buffer)?;
         if count == 0 && !buffer.is_empty() && self.left > 0 {
+            self.cut_off.set(true);
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the archive ends in the middle of it"));
         }
         self.left = self.left.saturating_sub(count as u64);
@@ -40,12 +58,15 @@ pub(super) fn unload(
     to: &VfsPath,
     importer: &mut Importer<'_, '_>,
 ) -> Result<()> {
+    let (ended, cut_off) = (Cell::new(false), Cell::new(false));
     let failed = |cause: io::Error| match cause.kind() {
+        // The archive itself, not the host, has no more to give.
+        io::ErrorKind::Other | io::ErrorKind::UnexpectedEof if ended.get() => ends_early(name),
         // What the host has to say has a kind; this is about the archive itself.
         io::ErrorKind::Other => Error::Invalid(format!("`{name}` is damaged: {cause}")),
         _ => Error::host(format!("`{name}` can't be read on"), cause),
     };
-    let mut archive = Archive::new(stream);
+    let mut archive = Archive::new(Watched { stream, ended: &ended });
     // An archive lists a directory before what is in it, and writing into it would change its time again.
     let mut left = Vec::new();
     for entry in archive.entries().map_err(failed)? {
@@ -67,7 +88,9 @@ pub(super) fn unload(
                 }
             }
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                importer.file(&path, carried, &mut Once { entry, left: carried.size })?;
+                let mut body = Once { entry, left: carried.size, cut_off: &cut_off };
+                let put = importer.file(&path, carried, &mut body);
+                put.map_err(|error| if cut_off.get() { ends_early(name) } else { error })?;
             }
             EntryType::Symlink => match entry.link_name_bytes() {
                 Some(target) => importer.symlink(&path, &target)?,
@@ -90,6 +113,14 @@ pub(super) fn unload(
         importer.leave(&path, carried)?;
     }
     Ok(())
+}
+
+/// An archive that was not copied, or not sent, to its end.
+fn ends_early(name: &str) -> Error {
+    Error::Invalid(format!(
+        "`{name}` is cut off: it ends in the middle of a file; what came before may have arrived; \
+         get the whole archive and import it again"
+    ))
 }
 
 /// The path of an entry below where the import goes, or why it has none.

@@ -12,7 +12,7 @@ use stead_core::{ErrorKind, Timestamp, Vfs, VfsPath};
 use super::into_archive::IntoArchive;
 use super::into_directory::IntoDirectory;
 use super::{Compare, Counted, Tally, Totals, Watch, piece};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 
 /// How many entries of a directory are held at once.
 const PAGE: usize = 1_000;
@@ -149,7 +149,7 @@ struct Exporter<'v, 'w> {
 impl Exporter<'_, '_> {
     /// Writes an archive beside its place, and puts it there when it is complete.
     fn run_to_file(&mut self, from: &VfsPath, path: &Path, existing: Existing) -> Result<()> {
-        let name = path.display();
+        let name = shown(path);
         let failed = |cause| Error::host(format!("`{name}` can't be written"), cause);
         if existing == Existing::Refuse && path.symlink_metadata().is_ok() {
             return Err(Error::InTheWay(format!("`{name}` exists already; say --force to replace it")));
@@ -158,7 +158,7 @@ impl Exporter<'_, '_> {
         partial.push(".partial");
         let partial = PathBuf::from(partial);
         let file = File::create_new(&partial)
-            .map_err(|cause| Error::host(format!("`{}` can't be written", partial.display()), cause))?;
+            .map_err(|cause| Error::host(format!("`{}` can't be written", shown(&partial)), cause))?;
         let written = self.run(from, &mut IntoArchive::new(BufWriter::with_capacity(256 << 10, file)));
         let done = written.and_then(|()| std::fs::rename(&partial, path).map_err(failed));
         if done.is_err() {

@@ -317,8 +317,7 @@ impl Importer<'_, '_> {
                     totals.bytes += size;
                 });
             }
-            Err(error) if error.kind() == ErrorKind::Denied => self.tally.refuse(path, error),
-            Err(error) => return Err(error.into()),
+            Err(error) => self.left_out(path, error)?,
         }
         Ok(())
     }
@@ -364,12 +363,21 @@ impl Importer<'_, '_> {
                 self.pending.insert(path.clone(), kind);
                 Ok(true)
             }
-            Err(error) if error.kind() == ErrorKind::Denied => {
-                self.tally.refuse(path, error);
+            Err(error) => {
+                self.left_out(path, error)?;
                 Ok(false)
             }
-            Err(error) => Err(error.into()),
         }
+    }
+
+    /// Goes on without what the door refuses; any other failure ends the import.
+    fn left_out(&mut self, path: &VfsPath, error: stead_core::Error) -> Result<()> {
+        match error {
+            stead_core::Error::Protected { .. } => self.tally.protect(path),
+            error if error.kind() == ErrorKind::Denied => self.tally.refuse(path, error),
+            error => return Err(error.into()),
+        }
+        Ok(())
     }
 
     /// Ends the batch if it is full, or for another Workspace than the path is in.

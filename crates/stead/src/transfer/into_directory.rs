@@ -13,7 +13,7 @@ use stead_core::vfs::FileReader;
 use super::export::{Existing, Handed, Leaving, Sink};
 use super::host::{HostDir, HostKind, MODE_BITS, set_file_attr};
 use super::{Compare, hash};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 
 /// The name of what is not complete yet. One is enough: an export writes one thing after the other.
 const PARTIAL: &CStr = c".stead-export-partial";
@@ -27,7 +27,7 @@ pub(super) struct IntoDirectory {
 
 impl IntoDirectory {
     pub(super) fn open(path: &Path, existing: Existing) -> Result<Self> {
-        let failed = |cause| Error::host(format!("`{}` can't be written", path.display()), cause);
+        let failed = |cause| Error::host(format!("`{}` can't be written", shown(path)), cause);
         match std::fs::create_dir(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
             _ => {}
@@ -36,7 +36,7 @@ impl IntoDirectory {
         if existing == Existing::Refuse && !top.is_empty().map_err(failed)? {
             return Err(Error::InTheWay(format!(
                 "`{}` is not empty; name a new directory, or say --force to go on with this one",
-                path.display()
+                shown(path)
             )));
         }
         Ok(IntoDirectory { name: path.to_owned(), open: vec![(String::new(), top)] })

@@ -44,6 +44,8 @@ pub struct Totals {
     pub unchanged: u64,
     /// What was left out since it can't travel: named pipes, sockets, devices.
     pub skipped: u64,
+    /// What was left out since agents may not change it, as a `protect` glob says.
+    pub protected: u64,
     /// What should have travelled and could not.
     pub refused: u64,
 }
@@ -90,6 +92,13 @@ impl Tally<'_> {
     fn skip(&mut self, path: impl ToString, reason: impl ToString) {
         self.totals.skipped += 1;
         self.watch.left_out(&LeftOut { path: path.to_string(), reason: reason.to_string() });
+    }
+
+    /// Something that is not for an agent to bring along.
+    fn protect(&mut self, path: impl ToString) {
+        self.totals.protected += 1;
+        let reason = "it is protected from agents".to_owned();
+        self.watch.left_out(&LeftOut { path: path.to_string(), reason });
     }
 
     /// Something that should have travelled.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 
 /// Where an import takes things from.
 pub enum Source<'a> {
@@ -37,7 +37,7 @@ impl fmt::Debug for Source<'_> {
 impl<'a> Source<'a> {
     /// A directory or an archive of the host, whichever is there.
     pub fn open(path: &Path) -> Result<Source<'static>> {
-        let name = path.display().to_string();
+        let name = shown(path).to_string();
         let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
         let metadata = std::fs::metadata(path).map_err(failed)?;
         if metadata.is_dir() {

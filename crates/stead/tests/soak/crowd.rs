@@ -1,6 +1,6 @@
 //! Eight processes of eight threads on one Store at once: nothing is lost, nobody is stuck, no caller sees a lock.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,14 @@ fn rounds() -> u64 {
     if long() { 400 } else { 30 }
 }
 
+/// The longest wait of each kind of call.
+type Waits = BTreeMap<&'static str, Duration>;
+
 /// Times one call.
-fn timed<T>(worst: &mut Duration, call: impl FnOnce() -> stead_core::Result<T>) -> T {
+fn timed<T>(waits: &mut Waits, what: &'static str, call: impl FnOnce() -> stead_core::Result<T>) -> T {
     let start = Instant::now();
     let value = call().unwrap();
+    let worst = waits.entry(what).or_default();
     *worst = start.elapsed().max(*worst);
     value
 }
@@ -31,42 +35,45 @@ fn line(process: u64, thread: u64, count: u64) -> String {
 }
 
 /// One thread's work: everything it does can be told from everything the others do.
-fn work(vfs: &Vfs, process: u64, thread: u64) -> Duration {
-    let mut worst = Duration::ZERO;
+fn work(vfs: &Vfs, process: u64, thread: u64) -> Waits {
+    let mut waits = Waits::new();
     let me = format!("p{process}t{thread}");
     for round in 0..rounds() {
         let (old, new) = (line(process, thread, round), line(process, thread, round + 1));
-        timed(&mut worst, || vfs.edit("/counters", &old, &new, Occurrences::One));
-        timed(&mut worst, || vfs.append("/log", format!("{me} {round} {}\n", "x".repeat(80))));
+        timed(&mut waits, "edit", || vfs.edit("/counters", &old, &new, Occurrences::One));
+        timed(&mut waits, "append", || vfs.append("/log", format!("{me} {round} {}\n", "x".repeat(80))));
         let (from, to) = (format!("/from/{me}-{round}"), format!("/to/{me}-{round}"));
-        timed(&mut worst, || vfs.write_with(&from, me.clone(), &WriteOptions::new().create_only()));
-        timed(&mut worst, || vfs.rename(&from, &to, Overwrite::Refuse));
+        timed(&mut waits, "create", || vfs.write_with(&from, me.clone(), &WriteOptions::new().create_only()));
+        timed(&mut waits, "rename", || vfs.rename(&from, &to, Overwrite::Refuse));
         if round % 2 == 1 {
-            timed(&mut worst, || vfs.remove_file(&to, RemoveOptions::default()));
+            timed(&mut waits, "remove", || vfs.remove_file(&to, RemoveOptions::default()));
         }
         // All of them want this one directory's name now and then.
         if round % 10 == 0 {
             let mine = format!("/dirs/{me}");
-            timed(&mut worst, || vfs.mkdir(format!("{mine}/a/b"), Parents::Create));
-            timed(&mut worst, || vfs.rename(&mine, format!("/dirs/{me}-moved-{round}"), Overwrite::Refuse));
+            timed(&mut waits, "mkdir", || vfs.mkdir(format!("{mine}/a/b"), Parents::Create));
+            timed(&mut waits, "rename a directory", || {
+                vfs.rename(&mine, format!("/dirs/{me}-moved-{round}"), Overwrite::Refuse)
+            });
         }
-        timed(&mut worst, || vfs.list("/to", &ListPage { cursor: None, limit: 50 }));
+        timed(&mut waits, "list", || vfs.list("/to", &ListPage { cursor: None, limit: 50 }));
     }
-    worst
+    waits
 }
 
 pub(crate) fn child(task: &Task) {
     let store = task.kind.open(&task.directory);
-    let worst = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
                 let vfs = door(Arc::clone(&store), &format!("p{}t{thread}", task.number));
                 scope.spawn(move || work(&vfs, task.number, thread))
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).max().unwrap()
+        for (what, wait) in threads.into_iter().flat_map(|thread| thread.join().unwrap()) {
+            tell(&format!("{} {what}", wait.as_millis()));
+        }
     });
-    tell(&worst.as_micros().to_string());
 }
 
 fn shared_by_many(kind: Kind) {
@@ -82,9 +89,13 @@ fn shared_by_many(kind: Kind) {
     let start = Instant::now();
     let children: Vec<_> =
         (0..PROCESSES).map(|process| Task::new("crowd", kind, directory.path(), process).start()).collect();
-    let mut worst = 0_u64;
+    let mut waits = BTreeMap::<String, u64>::new();
     for (mut child, output) in children {
-        worst = told(output).map(|line| line.parse().unwrap()).fold(worst, u64::max);
+        for line in told(output) {
+            let (millis, what) = line.split_once(' ').unwrap();
+            let worst = waits.entry(what.to_owned()).or_default();
+            *worst = millis.parse::<u64>().unwrap().max(*worst);
+        }
         assert!(child.wait().unwrap().success(), "a process of the crowd failed");
     }
     let elapsed = start.elapsed();
@@ -116,7 +127,8 @@ fn shared_by_many(kind: Kind) {
     assert_eq!(names("/from"), BTreeSet::new());
     assert_eq!(names("/dirs").len() as u64, PROCESSES * THREADS * rounds().div_ceil(10));
     verified(&*store);
-    println!("64 callers on a {} Store: {elapsed:.1?}, worst wait {} ms", kind.name(), worst / 1_000);
+    let worst = waits.values().max().unwrap();
+    println!("64 callers on a {} Store: {elapsed:.1?}, worst wait {worst} ms: {waits:?}", kind.name());
 }
 
 #[test]

@@ -62,11 +62,9 @@ fn content(t: &Subject, state: Option<&State>) -> Vec<u8> {
 fn says(t: &Subject, line: &Line, before: Option<&str>, after: Option<&str>) {
     for (state, wanted) in [(&line.before, before), (&line.after, after)] {
         match wanted {
-            Some(wanted) => assert_eq!(
-                String::from_utf8_lossy(&content(t, state.as_ref())),
-                wanted,
-                "{line:?}"
-            ),
+            Some(wanted) => {
+                assert_eq!(String::from_utf8_lossy(&content(t, state.as_ref())), wanted, "{line:?}")
+            }
             None => assert_eq!(*state, None, "{line:?}"),
         }
     }
@@ -413,10 +411,7 @@ pub fn deeds_are_asked_for_by_time_and_by_whom(t: &Subject) {
     assert_eq!(versions(DeedQuery::all()), [made[3].0, made[2].0, made[1].0, made[0].0]);
     assert_eq!(versions(DeedQuery { limit: 2, ..DeedQuery::all() }), [made[3].0, made[2].0]);
     assert_eq!(versions(DeedQuery::between(made[0].0, made[2].0)), [made[2].0, made[1].0]);
-    assert_eq!(
-        versions(DeedQuery { agent: Some("ann".into()), ..DeedQuery::all() }),
-        [made[2].0, made[0].0]
-    );
+    assert_eq!(versions(DeedQuery { agent: Some("ann".into()), ..DeedQuery::all() }), [made[2].0, made[0].0]);
     assert_eq!(versions(DeedQuery { operation: Some(made[1].1), ..DeedQuery::all() }), [made[1].0]);
     assert_eq!(versions(DeedQuery { since: Some(made[2].2), ..DeedQuery::all() }), [made[3].0, made[2].0]);
     // What came later is known, also where it is not asked for.

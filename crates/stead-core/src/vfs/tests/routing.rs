@@ -120,7 +120,7 @@ fn recursive_operations_meet_nested_workspaces() {
         workspace("/home/d/w", WriteOnly, &hidden),
     ]);
     let walked: Vec<_> =
-        vfs.walk("/home", &WalkQuery::default()).unwrap().into_iter().map(|found| found.path).collect();
+        vfs.walk("/home", &WalkQuery::default()).unwrap().found.into_iter().map(|found| found.path).collect();
     assert_eq!(walked, ["/home/d", "/home/d/a", "/home/d/n", "/home/d/n/b"]);
     let glob = |pattern: &str| {
         let found = vfs.glob(pattern, "/home", 99).unwrap().found;
@@ -158,10 +158,32 @@ fn walks_are_limited_by_depth_extension_and_number() {
     let store = store_with(&[("/a/b/c.rs", ""), ("/a/d.md", ""), ("/e.rs", ""), ("/.rs", "")]);
     let vfs = door([workspace("/", ReadOnly, &store)]);
     let walk = |query: WalkQuery| {
-        let found = vfs.walk("/", &query).unwrap();
+        let found = vfs.walk("/", &query).unwrap().found;
         found.into_iter().map(|found| found.path).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(walk(WalkQuery { depth: 1, ..Default::default() }), "/.rs /a /e.rs");
     assert_eq!(walk(WalkQuery { extensions: vec!["rs".into()], ..Default::default() }), "/a/b/c.rs /e.rs");
     assert_eq!(walk(WalkQuery { limit: 2, ..Default::default() }), "/.rs /a");
+}
+
+#[test]
+fn a_nested_workspace_that_cannot_be_looked_into_is_told_and_in_nobody_elses_way() {
+    let (outer, inner) = (store_with(&[("/a.md", "fox")]), store_with(&[("/b.md", "fox")]));
+    let with = |fault: Fault| {
+        let mount = Mount::new(Arc::new(Faulty::new(inner.clone(), fault)));
+        door([workspace("/", ReadOnly, &outer), Workspace::new(path("/in"), ReadOnly, mount)])
+    };
+    let walked = |vfs: &Vfs| {
+        let result = vfs.walk("/", &WalkQuery::default()).unwrap();
+        let names = |paths: Vec<String>| paths.join(" ");
+        let unread = result.unread.into_iter().map(|unread| unread.path).collect();
+        (names(result.found.into_iter().map(|found| found.path).collect()), names(unread))
+    };
+    assert_eq!(walked(&with(Fault::Never)), ("/a.md /in /in/b.md".into(), "".into()));
+    let vfs = with(Fault::From(1));
+    assert_eq!(walked(&vfs), ("/a.md /in".into(), "/in".into()));
+    let searched = vfs.grep(&GrepQuery::new("fox"), "/").unwrap();
+    assert_eq!((searched.files.len(), searched.unread.len()), (1, 1));
+    assert_eq!(vfs.glob("**", "/", 10).unwrap().unread.len(), 1);
+    assert_eq!(kind(vfs.walk("/in", &WalkQuery::default())), ErrorKind::Unavailable);
 }

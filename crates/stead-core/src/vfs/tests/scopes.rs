@@ -136,7 +136,8 @@ fn write_only_reveals_nothing() {
     let say = |result: Result<Edited, Error>| result.unwrap_err().to_string();
     let ambiguous = say(vfs.edit("/in/log", "secret", "x", Occurrences::One));
     assert!(ambiguous.contains("more than once") && !ambiguous.contains('2'), "{ambiguous}");
-    assert!(say(vfs.edit("/in/log", "none", "x", Occurrences::One)).contains("does not hold the text"));
+    let told = say(vfs.edit("/in/log", "none", "x", Occurrences::One));
+    assert_eq!(told, "`/in/log` does not hold the text to be replaced");
     assert_eq!(vfs.edit("/in/log", "secret", "x", Occurrences::All).unwrap().replaced, 2);
     assert_eq!(kind(vfs.stat("/in/log")), ErrorKind::Denied);
     assert_eq!(kind(vfs.exists("/in/log")), ErrorKind::Denied);
@@ -144,4 +145,31 @@ fn write_only_reveals_nothing() {
     store_link(&store, "/l", "hidden/name");
     assert_eq!(vfs.write("/in/l", "x").unwrap().path, path("/in/l"));
     assert_eq!(vfs.append("/in/l", "x").unwrap().path, path("/in/l"));
+}
+
+#[test]
+fn nobody_is_advised_to_read_what_may_only_be_written() {
+    let store = store_with(&[("/log", "a a\n"), ("/d/x", "")]);
+    let (vfs, other) =
+        (door([workspace("/in", WriteOnly, &store)]), door([workspace("/", ReadWrite, &store)]));
+    store_link(&store, "/l", "log");
+    let missing = RemoveOptions::default();
+    let stale = WriteOptions::new().if_match(crate::store::VersionTag(1));
+    let refusals = [
+        vfs.remove_file("/in/none", missing).unwrap_err(),
+        vfs.write("/in/d", "").unwrap_err(),
+        vfs.write_with("/in/log", "", &stale).unwrap_err(),
+        vfs.write_with("/in/l", "", &stale).unwrap_err(),
+        vfs.edit("/in/log", "b", "c", Occurrences::One).unwrap_err(),
+        vfs.edit("/in/l", "a", "c", Occurrences::One).unwrap_err(),
+        vfs.append_with("/in/log", "", &stale).unwrap_err(),
+    ];
+    for refusal in refusals {
+        let told = refusal.to_string();
+        assert!(!told.contains("read ") && !told.contains("list "), "{told}");
+    }
+    // One that has written before, and may not look, is not asked to look before it writes again.
+    vfs.write("/in/log", "mine").unwrap();
+    other.write("/log", "yours").unwrap();
+    vfs.write("/in/log", "mine again").unwrap();
 }

@@ -1,10 +1,10 @@
 //! What a change tells the ledger: each action before it happens, and how it ended.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use stead_core::store::{Change, Keep, Kind, QuotaRoot, Record, StoreError, StoreResult, Usage};
+use stead_core::store::{Change, Keep, Kind, NodeId, QuotaRoot, Record, StoreError, StoreResult, Usage};
 use stead_core::{AuditOutcome, Operation};
 
 use super::super::PhysicalStore;
@@ -16,8 +16,8 @@ use super::super::tree;
 use super::super::undo::Undo;
 use super::super::workshop::Workshop;
 use super::count::{Leaf, deltas, judge_files};
-use super::prune::footprint;
 use super::face::{Detail, Face, Replaced, Said, What};
+use super::prune::footprint;
 use super::{Keeping, stash_name};
 use crate::virtual_store::books::{Books, Delta, Entry, Intent, Row, Withdrawal};
 
@@ -31,6 +31,9 @@ pub(in super::super) struct Book {
     recorded: bool,
     /// Whether what the present step displaces is kept.
     keep: Keep,
+    /// What comes back, by step, and with the present one.
+    returning: BTreeMap<usize, NodeId>,
+    returns: Option<NodeId>,
     version: Option<i64>,
     next: i64,
     /// What the entry will say, as far as it is not written yet.
@@ -67,6 +70,8 @@ impl Book {
             records: change.records.clone(),
             recorded: false,
             keep: Keep::History,
+            returning: change.returning.clone(),
+            returns: None,
             version: None,
             next: 0,
             unwritten: Unwritten::default(),
@@ -82,9 +87,10 @@ impl Book {
         self.unwritten.leaves.extend(leaves);
     }
 
-    /// Says whether what the next step displaces is kept.
-    pub(in super::super) fn keep(&mut self, keep: Keep) {
+    /// Begins a step, and says whether what it displaces is kept.
+    pub(in super::super) fn begin_step(&mut self, index: usize, keep: Keep) {
         self.keep = keep;
+        self.returns = self.returning.get(&index).copied();
     }
 
     fn keeps(&self, keeping: &Keeping, size: u64) -> bool {
@@ -126,7 +132,8 @@ impl Book {
         let records = if reason.is_some() && self.recorded { self.records.clone() } else { Vec::new() };
         let outcome = reason.unwrap_or(AuditOutcome::Begun);
         let deltas = std::mem::take(&mut self.counted);
-        self.books.withdraw(Withdrawal { version, deltas, records, outcome })
+        let operation = self.operation.id;
+        self.books.withdraw(Withdrawal { version, operation, deltas, records, outcome })
     }
 }
 
@@ -228,7 +235,7 @@ impl Act<'_> {
             what,
             path: path.to_vec(),
             other: None,
-            detail: Detail { before, after, patch: None },
+            detail: Detail { before, after, ..Detail::default() },
             stashed,
         };
         Ok(match how {
@@ -237,7 +244,11 @@ impl Act<'_> {
                 let place = |(path, face): (Vec<u8>, Face)| {
                     said(What::Placed, &join(at, &path), None, Some(face), false)
                 };
-                found.into_iter().map(place).collect()
+                let mut placed: Vec<_> = found.into_iter().map(place).collect();
+                if let (Some(last), Some(node)) = (placed.last_mut(), book.returns) {
+                    last.detail.returns = Some(node.0);
+                }
+                placed
             }
             Undo::Swapped { at, stash, .. } => {
                 let before = Face::of(&self.seen(at)?);
@@ -253,10 +264,7 @@ impl Act<'_> {
             Undo::Over { from, to, stash, .. } => {
                 let before = Face::of(&self.seen(to)?);
                 let stashed = stash.is_some() && book.keeps(keeping, before.size);
-                vec![
-                    said(What::Removed, to, Some(before), None, stashed),
-                    self.named(What::Moved, from, to)?,
-                ]
+                vec![said(What::Removed, to, Some(before), None, stashed), self.named(What::Moved, from, to)?]
             }
             Undo::Crossed { from, to, .. } => {
                 let mut crossed = self.named(What::Crossed, from, to)?;
@@ -281,8 +289,11 @@ impl Act<'_> {
             }
             Undo::Dressed { at, before, after, .. } => {
                 let now = Face::of(&self.seen(at)?);
-                let face =
-                    |looks: &super::super::patch::Looks| Face { mode: looks.mode & 0o7777, modified: looks.modified, ..now };
+                let face = |looks: &super::super::patch::Looks| Face {
+                    mode: looks.mode & 0o7777,
+                    modified: looks.modified,
+                    ..now
+                };
                 vec![said(What::Dressed, at, Some(face(before)), Some(face(after)), false)]
             }
         })
@@ -342,7 +353,7 @@ impl Keeping {
             let first = told.iter().map(|told| told.row.seq).min().unwrap_or(0).min(0);
             for ((path, face), seq) in large.iter().zip((i64::MIN..first).rev()) {
                 let (parent, last) = split(path);
-                let dir = self.past.open(&join(name.as_bytes(), parent), How::Base).map_err(refused)?;
+                let dir = self.past.enter(&join(name.as_bytes(), parent), How::Base).map_err(refused)?;
                 host::unlink(dir.as_fd(), last).map_err(refused)?;
                 let path = join(at.as_deref().unwrap_or_default(), path);
                 let detail = Detail { before: Some(*face), ..Detail::default() };
@@ -364,7 +375,7 @@ pub(super) fn below(dir: &Dir, name: &[u8]) -> StoreResult<Vec<(Vec<u8>, Face)>>
     }
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {
-        let here = Dir::new(dir.open(&join(name, &path), How::Directory).map_err(refused)?);
+        let here = dir.enter(&join(name, &path), How::Directory).map_err(refused)?;
         for (name, _) in tree::names(&here).map_err(refused)? {
             let stat = here.stat_at(&name).map_err(refused)?;
             let path = join(&path, &name);

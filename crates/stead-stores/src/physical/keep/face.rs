@@ -30,8 +30,7 @@ impl Face {
 
     /// Whether it is the same thing with the same content.
     pub(super) fn holds_same(&self, other: &Face) -> bool {
-        (self.kind, self.ino, self.size, self.modified)
-            == (other.kind, other.ino, other.size, other.modified)
+        (self.kind, self.ino, self.size, self.modified) == (other.kind, other.ino, other.size, other.modified)
     }
 }
 
@@ -56,6 +55,9 @@ pub(super) struct Detail {
     pub(super) after: Option<Face>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) patch: Option<Replaced>,
+    /// The node of something that was gone and came back with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) returns: Option<u64>,
 }
 
 /// What a write into a file replaced: how long it was, and where the stashed bytes belong, one after the other.
@@ -133,7 +135,7 @@ mod tests {
             modified: Timestamp(1_700_000_000_123_456_789),
         };
         let patch = Some(Replaced { length: 9, pieces: vec![(1, 2), (5, 4)] });
-        let detail = Detail { before: Some(face), after: None, patch };
+        let detail = Detail { before: Some(face), after: None, patch, returns: Some(1 << 63) };
         let (path, other) = (b"a/b".to_vec(), Some(b"c".to_vec()));
         let said = Said { what: What::Crossed, path, other, detail, stashed: true };
         let told = Told { version: 3, row: said.row(4), hash: None };

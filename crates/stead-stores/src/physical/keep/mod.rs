@@ -22,7 +22,7 @@ use stead_core::LogId;
 use stead_core::store::{StoreError, StoreResult};
 
 use super::PhysicalStore;
-use super::host::{self, How, Stat};
+use super::host::{How, Stat};
 use super::options::{KeepOptions, Ledger, Need};
 use super::root::Dir;
 use crate::virtual_store::books::Books;
@@ -80,8 +80,7 @@ impl Keeping {
         let name = stash_name(version, seq);
         let path = super::mask::join(name.as_bytes(), below);
         let (parent, name) = super::mask::split(&path);
-        let dir = Dir::new(self.past.open(parent, How::Base).ok()?);
-        host::stat_at(std::os::fd::AsFd::as_fd(&dir), name).ok()
+        self.past.enter(parent, How::Base).ok()?.stat_at(name).ok()
     }
 }
 

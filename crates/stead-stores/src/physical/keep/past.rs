@@ -41,6 +41,8 @@ pub(super) struct Origin {
     length: u64,
     /// Start, and then end, of what lies over the base: the row whose stash has it, and where in there.
     over: BTreeMap<u64, (u64, (i64, i64), u64)>,
+    /// Whether it is the base and nothing else.
+    plain: bool,
 }
 
 /// A file, or a symlink's target.
@@ -70,11 +72,12 @@ impl Origin {
     }
 
     fn new(base: Base, length: u64) -> Self {
-        Origin { base, shows: length, length, over: BTreeMap::new() }
+        Origin { base, shows: length, length, over: BTreeMap::new(), plain: true }
     }
 
     /// The same before something was written into it.
     pub(super) fn before(mut self, row: (i64, i64), replaced: &Replaced) -> Self {
+        self.plain = false;
         self.length = replaced.length;
         self.shows = self.shows.min(replaced.length);
         self.clear(replaced.length, u64::MAX);
@@ -108,12 +111,10 @@ impl Origin {
     }
 
     /// The row whose stash is the content, if it is as simple as that.
-    pub(super) fn row(&self) -> Option<(i64, i64)> {
+    fn row(&self) -> Option<(i64, i64)> {
         match &self.base {
-            Base::Stash { row, below } if below.is_empty() && self.over.is_empty() => {
-                (self.shows == self.length).then_some(*row)
-            }
-            _ => None,
+            Base::Stash { row, below } if below.is_empty() && self.plain => Some(*row),
+            Base::Stash { .. } | Base::There { .. } => None,
         }
     }
 

@@ -1,7 +1,6 @@
 //! What is kept is let go when it is too old, or too much.
 
 use std::collections::HashSet;
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 use stead_core::store::{StoreResult, Verified};
@@ -9,7 +8,6 @@ use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::super::PhysicalStore;
 use super::super::host::{How, refused};
-use super::super::root::Dir;
 use super::super::tree;
 use super::book::below;
 use super::face::Face;
@@ -73,7 +71,7 @@ impl PhysicalStore {
             *keeping.books.lock() = None;
         }
         for name in keeping.names()? {
-            tree::remove(keeping.past.as_fd(), &name).map_err(refused)?;
+            tree::remove(&keeping.past, &name).map_err(refused)?;
         }
         Ok(())
     }
@@ -115,11 +113,12 @@ impl Keeping {
             books.dropped(gone.clone())?;
         }
         for (version, seq) in gone {
-            let _ = tree::remove(self.past.as_fd(), stash_name(version, seq).as_bytes());
+            let _ = tree::remove(&self.past, stash_name(version, seq).as_bytes());
         }
         for name in self.names()? {
             // What came since belongs to changes that were not looked at.
-            let version = std::str::from_utf8(&name).ok().and_then(|name| name.split('-').next()?.parse().ok());
+            let version =
+                std::str::from_utf8(&name).ok().and_then(|name| name.split('-').next()?.parse().ok());
             if !known.contains(&*name) && version.is_some_and(|version: i64| version < newest) {
                 let _ = self.remove_unknown(books, &name);
             }
@@ -133,13 +132,13 @@ impl Keeping {
         let Some((version, seq)) = text.split_once('-') else { return Ok(()) };
         let (Ok(version), Ok(seq)) = (version.parse::<i64>(), seq.parse::<i64>()) else { return Ok(()) };
         if books.rows_of(version)?.iter().all(|told| told.row.seq != seq || !told.row.stashed) {
-            tree::remove(self.past.as_fd(), name).map_err(refused)?;
+            tree::remove(&self.past, name).map_err(refused)?;
         }
         Ok(())
     }
 
     fn names(&self) -> StoreResult<Vec<Box<[u8]>>> {
-        let view = Dir::new(self.past.open(b"", How::Directory).map_err(refused)?);
+        let view = self.past.enter(b"", How::Directory).map_err(refused)?;
         Ok(tree::names(&view).map_err(refused)?.into_iter().map(|(name, _)| name).collect())
     }
 }

@@ -5,10 +5,10 @@
 //! is unknown.
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::AsFd;
 
 use stead_core::store::{
-    Deed, DeedQuery, Deeds, Kind, Line, NodeId, Now, Place, State, StoreError, StorePath, StoreResult, Version,
+    Deed, DeedQuery, Deeds, Kind, Line, NodeId, Now, Place, State, StoreError, StorePath, StoreResult,
+    Version,
 };
 
 use super::super::PhysicalStore;
@@ -87,6 +87,8 @@ struct Replay<'a> {
     passed: Vec<Passed>,
     /// Nodes that are there now, with their paths.
     there: HashMap<NodeId, Vec<u8>>,
+    /// What nodes that were gone for a while are called since they came back.
+    returned: HashMap<NodeId, NodeId>,
     /// What the query asks for, by its path at this time.
     top: Top,
 }
@@ -122,14 +124,10 @@ impl Lines {
 }
 
 impl<'a> Replay<'a> {
-    fn new(
-        store: &'a PhysicalStore,
-        keeping: &'a Keeping,
-        books: &'a Books,
-        query: &'a DeedQuery,
-    ) -> Self {
+    fn new(store: &'a PhysicalStore, keeping: &'a Keeping, books: &'a Books, query: &'a DeedQuery) -> Self {
         let (tracks, passed, there) = (BTreeMap::new(), Vec::new(), HashMap::new());
-        Replay { store, keeping, books, query, tracks, passed, there, top: Top::Everything }
+        let returned = HashMap::new();
+        Replay { store, keeping, books, query, tracks, passed, there, returned, top: Top::Everything }
     }
 
     fn deeds(mut self) -> StoreResult<Deeds> {
@@ -159,7 +157,9 @@ impl<'a> Replay<'a> {
             // What came and went within the change was never there for anyone.
             lines.retain(|line| line.before.is_some() || line.after.is_some());
             if let Some(operation) = operation.filter(|_| !lines.is_empty()) {
-                found.deeds.push(Deed { version: Version(version), operation, lines });
+                let (undoes, undone) = self.books.taken_back(&operation)?;
+                let version = Version(version);
+                found.deeds.push(Deed { version, operation, lines, undoes, undone });
             }
         }
         self.describe_now(&mut found);
@@ -192,6 +192,9 @@ impl<'a> Replay<'a> {
     fn pass_placed(&mut self, said: &Said, row: (i64, i64), lines: &mut Lines) {
         let track = self.after(said, row);
         let after = self.state(&track, &said.path);
+        if let Some(node) = said.detail.returns.filter(|node| *node >= GONE) {
+            self.returned.insert(NodeId(node), track.node);
+        }
         if self.wants(&said.path) {
             lines.add(track.node, None, Some(after));
         }
@@ -227,11 +230,9 @@ impl<'a> Replay<'a> {
             paths.extend(found.iter().skip(1).map(|(path, _)| join(&said.path, path)));
         }
         if let Some(before) = said.detail.before {
-            let same = stash.is_some_and(|stat| {
-                stat.is_dir() || Face::of(&stat).holds_same(&before)
-            });
+            let same = stash.is_some_and(|stat| stat.is_dir() || Face::of(&stat).holds_same(&before));
             let content = same.then(|| Origin::stashed(row, Vec::new(), &before));
-            let track = Track { node: gone(row, b""), face: before, content, hash };
+            let track = Track { node: self.gone(row, b""), face: before, content, hash };
             self.tracks.insert(said.path.clone(), Some(track));
         }
         for path in paths {
@@ -313,8 +314,8 @@ impl<'a> Replay<'a> {
                 track.hash = hash;
             }
             (What::Patched, Some(replaced)) => {
-                let known = replaced.pieces.is_empty()
-                    || (said.stashed && self.keeping.stashed(row, b"").is_some());
+                let known =
+                    replaced.pieces.is_empty() || (said.stashed && self.keeping.stashed(row, b"").is_some());
                 track.content = track.content.filter(|_| known).map(|content| content.before(row, replaced));
                 track.hash = None;
             }
@@ -343,7 +344,7 @@ impl<'a> Replay<'a> {
             (Some(track), Some(face)) => Track { node: track.node, face, content: None, hash: None },
             (Some(track), None) => track,
             (None, face) => {
-                Track { node: gone(row, at), face: face.unwrap_or(NOTHING), content: None, hash: None }
+                Track { node: self.gone(row, at), face: face.unwrap_or(NOTHING), content: None, hash: None }
             }
         };
         self.tracks.insert(at.to_vec(), Some(track.clone()));
@@ -363,7 +364,7 @@ impl<'a> Replay<'a> {
             }
             Found::Stashed(row, below) => {
                 let face = Face::of(&self.keeping.stashed(row, &below)?);
-                let node = gone(row, &below);
+                let node = self.gone(row, &below);
                 Track { node, face, content: Some(Origin::stashed(row, below, &face)), hash: None }
             }
             Found::Nowhere => return None,
@@ -399,8 +400,7 @@ impl<'a> Replay<'a> {
             return None;
         }
         let (parent, name) = split(path);
-        let dir = root::enter(&self.store.root.dir, parent, How::Base).ok()?;
-        host::stat_at(dir.as_fd(), name).ok()
+        root::enter(&self.store.root.dir, parent, How::Base).ok()?.stat_at(name).ok()
     }
 
     /// The node of something that is there: its inode, unless something else with that inode was named before.
@@ -413,6 +413,12 @@ impl<'a> Replay<'a> {
         let node = gone((i64::MAX, 0), path);
         self.there.insert(node, path.to_vec());
         node
+    }
+
+    /// The node of something that went with an entry.
+    fn gone(&self, row: (i64, i64), below: &[u8]) -> NodeId {
+        let node = gone(row, below);
+        self.returned.get(&node).copied().unwrap_or(node)
     }
 
     /// Takes all that is known at a path and below it.
@@ -440,10 +446,11 @@ impl<'a> Replay<'a> {
     fn state(&mut self, track: &Track, path: &[u8]) -> State {
         let (parent, name) = split(path);
         let parent = self.directory(parent);
-        self.state_in(track, parent, name)
+        debug_assert!(!name.is_empty(), "the root has no state");
+        self.state_in(track, parent, path)
     }
 
-    fn state_in(&self, track: &Track, parent: NodeId, name: &[u8]) -> State {
+    fn state_in(&self, track: &Track, parent: NodeId, path: &[u8]) -> State {
         let Track { face, content, hash, .. } = track;
         let content = match face.kind {
             Kind::File | Kind::Symlink => {
@@ -453,7 +460,8 @@ impl<'a> Replay<'a> {
         };
         State {
             parent,
-            name: name.to_vec(),
+            name: split(path).1.to_vec(),
+            path: StorePath::from_checked(path),
             kind: face.kind,
             mode: face.mode,
             modified: face.modified,
@@ -525,13 +533,12 @@ impl<'a> Replay<'a> {
             let Some(path) = self.there.get(&node) else { continue };
             let Some(stat) = self.stat(path) else { continue };
             let face = Face::of(&stat);
-            let (parent, name) = split(path);
-            let parent = match parent {
+            let parent = match split(path).0 {
                 b"" => NodeId::ROOT,
                 parent => self.stat(parent).map_or(NodeId::ROOT, |stat| NodeId(stat.ino)),
             };
             let content = Some(Origin::there(path.clone(), face));
-            let state = self.state_in(&Track { node, face, content, hash: None }, parent, name);
+            let state = self.state_in(&Track { node, face, content, hash: None }, parent, path);
             let path = StorePath::from_checked(path.clone());
             found.now.insert(node, Now { path, state: Some(state), tag: stat.tag() });
         }
@@ -589,10 +596,4 @@ fn gone((version, seq): (i64, i64), below: &[u8]) -> NodeId {
 }
 
 /// What is said of something that nothing is known of.
-const NOTHING: Face = Face {
-    kind: Kind::File,
-    ino: 0,
-    size: 0,
-    mode: 0,
-    modified: stead_core::Timestamp(0),
-};
+const NOTHING: Face = Face { kind: Kind::File, ino: 0, size: 0, mode: 0, modified: stead_core::Timestamp(0) };

@@ -19,7 +19,7 @@ use rusqlite::{Connection, params};
 use stead_core::store::{
     Applied, Change, ChangeKind, Content, Keep, Outcome, Parents, Place, Record, Side, Step, Version,
 };
-use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
+use stead_core::{Operation, StoreError, StoreResult};
 
 use super::VirtualStore;
 use super::batch::{Paths, Writing};
@@ -38,7 +38,7 @@ use quota::{Amount, Tally};
 impl VirtualStore {
     /// Content is hashed, and staged if it is large, on the caller's own thread; the rest is one job in the queue.
     pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
-        let Change { operation, steps, quotas, records } = change;
+        let Change { operation, steps, quotas, records, returning } = change;
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
         let volume = Arc::clone(&self.volume);
         self.shared().write(Weight::Change, move |writing| {
@@ -47,6 +47,7 @@ impl VirtualStore {
             let mut outcomes = Vec::with_capacity(steps.len());
             for (index, (step, content)) in steps.into_iter().enumerate() {
                 changing.step = index;
+                changing.returning = returning.get(&index).map(|node| node.0.cast_signed());
                 outcomes.push(changing.make(step, content)?);
             }
             changing.finish_counting(&quotas)?;
@@ -104,6 +105,8 @@ struct Changing<'a, 'c> {
     /// Directories whose times tell of this change already.
     touched: HashSet<i64>,
     tally: Tally,
+    /// The node that comes back with the present step.
+    returning: Option<i64>,
 }
 
 /// A name in a directory, and what has it.
@@ -136,16 +139,23 @@ impl<'a, 'c> Changing<'a, 'c> {
     fn new(writing: &'a mut Writing<'c>, volume: &'a Arc<Volume>, operation: &'a Operation) -> Self {
         let (learned, touched) = (Paths::default(), HashSet::new());
         let tally = Tally::default();
-        Changing { writing, volume, operation, step: 0, version: None, logged: 0, learned, touched, tally }
+        Changing {
+            writing,
+            volume,
+            operation,
+            step: 0,
+            version: None,
+            logged: 0,
+            learned,
+            touched,
+            tally,
+            returning: None,
+        }
     }
 
     /// Has what is to be written down along with the change written down.
     fn record(&mut self, records: Vec<Record>) -> Result<()> {
-        for Record::Audit(record) in records {
-            let version = self.version.map(Version);
-            self.writing.record(AuditRecord { version, ..*record })?;
-        }
-        Ok(())
+        self.writing.write_down(&records, self.operation, self.version)
     }
 
     fn finish(self, outcomes: Vec<Outcome>) -> Applied {
@@ -252,9 +262,23 @@ impl<'a, 'c> Changing<'a, 'c> {
         Ok(parent)
     }
 
+    /// The node that the present step brings back, if it can: it was there once, and is gone.
+    fn returned(&mut self) -> Result<Option<i64>> {
+        let Some(node) = self.returning.take() else { return Ok(None) };
+        let was_there = self
+            .conn()
+            .prepare_cached("SELECT 1 FROM entry_history WHERE vol = ?1 AND node = ?2")?
+            .exists([self.volume.id, node])?;
+        Ok((was_there && self.tree().node(node)?.is_none()).then_some(node))
+    }
+
     /// A new node with nothing in it, of now.
     fn new_row(&mut self, kind: EntryKind, mode: u32) -> Result<Row> {
-        let (node, now, since) = (self.writing.fresh_node()?, self.now(), self.version()?);
+        let node = match self.returned()? {
+            Some(node) => node,
+            None => self.writing.fresh_node()?,
+        };
+        let (now, since) = (self.now(), self.version()?);
         let (created, modified, changed) = (now, now, now);
         Ok(Row { node, parent: 0, kind, mode, size: 0, created, modified, changed, content: None, since })
     }

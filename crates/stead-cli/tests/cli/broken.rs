@@ -1,0 +1,182 @@
+//! What is broken, missing or unreadable, and in whose way it is.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::common::{Place, told};
+use insta::assert_snapshot;
+
+/// Two Stores that work and two that do not.
+const HALF_BROKEN: &str = r#"
+[database]
+url = "sqlite:broken.db"
+[stores.here]
+kind = "physical"
+path = "here"
+[stores.gone]
+kind = "physical"
+path = "gone"
+[stores.notes]
+kind = "virtual"
+[[agents.a.workspaces]]
+prefix = "/here"
+scope = "rw"
+store = "here"
+[[agents.a.workspaces]]
+prefix = "/gone"
+scope = "rw"
+store = "gone"
+[[agents.a.workspaces]]
+prefix = "/notes"
+scope = "rw"
+store = "notes"
+"#;
+
+#[test]
+fn a_broken_store_is_in_nobody_elses_way() {
+    let place = Place::empty();
+    place.file("stead.toml", HALF_BROKEN);
+    place.file("here/a.md", "fox\n");
+    place.file("broken.db", &"this is no database, and it is long enough to be sure of it. ".repeat(40));
+    assert_eq!(place.run(["cat", "/here/a.md"]), "fox");
+    assert_snapshot!(place.run(["ls"]), @r#"
+    gone/
+    here/
+    notes/
+    "#);
+    assert_snapshot!(place.run(["cat", "/gone/x", "/notes/x"]), @r#"
+    ! stead: `/gone/x` can't be reached right now: the Store `gone` can't be opened: its directory is not there; make it, or correct its `path`; try again
+    ! stead: what is stored for `/notes/x` is damaged: the file is no database; run `stead verify`
+    exit 75
+    "#);
+    assert_snapshot!(place.run(["grep", "fox"]), @r#"
+    /here/a.md:1:fox
+    ! 2 places could not be read:
+    !   /gone: the Store `gone` can't be opened: its directory is not there; make it, or correct its `path`
+    !   /notes: what is stored is damaged: the file is no database
+    "#);
+    assert_snapshot!(place.run(["config", "check"]), @r#"
+    stead.toml:3:7: the file is no SQLite database; name another one
+    stead.toml:9:8: the directory of the Store `gone` is not there; make it, or correct `path`
+    exit 2
+    "#);
+    assert_eq!(place.stead(["verify"]).status.code(), Some(70));
+
+    std::fs::remove_file(place.path("broken.db")).unwrap();
+    std::fs::create_dir(place.path("gone")).unwrap();
+    assert_snapshot!(place.run(["write", "/gone/x", "back"]), @"! Created /gone/x");
+    assert_snapshot!(place.run(["write", "/notes/x", "back"]), @"! Created /notes/x");
+    let mode = std::fs::metadata(place.path("broken.db")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(place.run(["verify"]).matches("nothing is wrong").count(), 3);
+}
+
+#[test]
+fn checking_makes_nothing() {
+    let place = Place::empty();
+    place.file(
+        "stead.toml",
+        &HALF_BROKEN
+            .replace("broken.db", "none/x.db")
+            .replace("\"here\"\n[[", "\"here\"\npath = \"/app\"\n[["),
+    );
+    place.file("gone", "a file");
+    std::fs::create_dir(place.path("here")).unwrap();
+    assert_snapshot!(place.run(["config", "check"]), @r#"
+    stead.toml:16:8: note: `/app` is not there in the Store `here`; the Workspace is empty until something is written to it
+    stead.toml:3:7: the database's directory is not there; make it, or name another file
+    stead.toml:9:8: `path` of the Store `gone` leads to something that is no directory
+    exit 2
+    "#);
+    let mut names: Vec<_> =
+        std::fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["gone", "here", "stead.toml"]);
+
+    place.file("stead.toml", "# later\n");
+    assert_snapshot!(place.run(["config", "check"]), @r#"
+    stead.toml:1:1: note: the file says nothing: there is no Store and no agent; `stead init` writes one that works
+    stead.toml is fine: 0 Stores, 0 agents.
+    "#);
+}
+
+#[test]
+fn what_could_not_be_read_is_told() {
+    let place = Place::new();
+    place.file("docs/secret/a.md", "fox\n");
+    place.file("src/hidden.rs", "// fox\n");
+    let close = |name: &str, mode| {
+        std::fs::set_permissions(place.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    close("", 0o777);
+    close("docs/secret", 0o000);
+    close("src/hidden.rs", 0o000);
+    // The superuser may read everything all the same: then it is somebody else who looks, with a binary of its own.
+    let is_superuser = std::fs::read_dir(place.path("docs/secret")).is_ok();
+    let elsewhere = Place::empty();
+    if is_superuser {
+        std::fs::set_permissions(elsewhere.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_stead"), elsewhere.path("stead")).unwrap();
+    }
+    let look = |args: &[&str]| {
+        let mut command = place.command(args.iter().copied());
+        if is_superuser {
+            command = Command::new(elsewhere.path("stead"));
+            command.args(args).current_dir(place.path("")).uid(65_534).gid(65_534);
+        }
+        told(&command.output().unwrap(), &place.path(""))
+    };
+    let tree = look(&["tree", "/project"]);
+    let (grep, glob) = (look(&["grep", "fox", "/project"]), look(&["glob", "**/*.md", "/project"]));
+    let list = look(&["--json", "ls", "-R", "/project"]);
+    let copy = look(&["cp", "/project/docs", "/notes/docs"]);
+    close("docs/secret", 0o755);
+    // Half of a tree is no copy of it.
+    assert_snapshot!(copy, @r#"
+    ! stead: the host does not let Stead reach `/project/docs`; its owner has to allow it
+    exit 1
+    "#);
+    assert_snapshot!(tree, @r#"
+    /project
+    ├── README.md
+    ├── docs/
+    │   └── secret/
+    └── src/
+        ├── hidden.rs
+        └── main.rs
+    ! 1 place could not be read:
+    !   /project/docs/secret: the host refuses it to Stead's own process
+    "#);
+    assert_snapshot!(grep, @r#"
+    /project/README.md:2:The quick brown fox.
+    ! 2 places could not be read:
+    !   /project/docs/secret: the host refuses it to Stead's own process
+    !   /project/src/hidden.rs: the host refuses it to Stead's own process
+    "#);
+    assert_snapshot!(glob, @r#"
+    /project/README.md
+    ! 1 place could not be read:
+    !   /project/docs/secret: the host refuses it to Stead's own process
+    "#);
+    let unread =
+        r#""unread":[{"path":"/project/docs/secret","reason":"the host refuses it to Stead's own process"}]"#;
+    assert!(list.contains(unread), "{list}");
+}
+
+#[test]
+fn an_archive_that_is_cut_off_is_called_that() {
+    let place = Place::new();
+    place.file("tree/small", "one");
+    place.file("tree/large", &"x".repeat(3 << 20));
+    place.stead(["import", "tree", "/notes"]);
+    let archive = place.stead(["export", "/notes", "-"]).stdout;
+    for length in [700, 1_536 + 100, archive.len() / 2, (3 << 20) + 100] {
+        let output = place.fed(["import", "-", "/notes/again"], &archive[..length]);
+        let said = told(&output, &place.path(""));
+        let expected = "! stead: `standard input` is cut off: it ends in the middle of a file; what came before may \
+                        have arrived; get the whole archive and import it again\nexit 2";
+        assert_eq!(said, expected, "{length} bytes");
+    }
+    assert!(place.fed(["import", "-", "/notes/again"], &archive).status.success());
+}

@@ -1,0 +1,47 @@
+//! Who wrote which line: the versions of a file one after the other, and what each of them left of the lines before.
+
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+
+/// The lines of a text, each with the index of the version that wrote it.
+///
+/// `versions` are the contents, oldest first. A line that was there in the first one is that one's.
+pub fn blame(versions: &[impl AsRef<[u8]>]) -> Vec<(usize, Vec<u8>)> {
+    let mut lines: Vec<&[u8]> = Vec::new();
+    let mut writers: Vec<usize> = Vec::new();
+    for (version, content) in versions.iter().enumerate() {
+        let new: Vec<&[u8]> = content.as_ref().split_inclusive(|&byte| byte == b'\n').collect();
+        let mut written = vec![version; new.len()];
+        for op in capture_diff_slices(Algorithm::Myers, &lines, &new) {
+            if let DiffOp::Equal { old_index, new_index, len } = op {
+                written[new_index..new_index + len].copy_from_slice(&writers[old_index..old_index + len]);
+            }
+        }
+        (lines, writers) = (new, written);
+    }
+    writers.into_iter().zip(lines.into_iter().map(<[u8]>::to_vec)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writers(versions: &[&str]) -> Vec<usize> {
+        blame(versions).into_iter().map(|(writer, _)| writer).collect()
+    }
+
+    #[test]
+    fn a_line_is_of_the_version_that_wrote_it_last() {
+        assert_eq!(writers(&["a\nb\nc\n"]), [0, 0, 0]);
+        assert_eq!(writers(&["a\nb\nc\n", "a\nB\nc\n"]), [0, 1, 0]);
+        assert_eq!(writers(&["a\nb\n", "a\nb\nc\n", "x\na\nb\nc\n"]), [2, 0, 0, 1]);
+        // Away and back again is written anew.
+        assert_eq!(writers(&["a\nb\n", "a\n", "a\nb\n"]), [0, 2]);
+        assert_eq!(writers(&["", "a"]), [1]);
+        assert_eq!(writers(&["a\n", ""]), [0_usize; 0]);
+    }
+
+    #[test]
+    fn lines_are_kept_with_their_endings() {
+        assert_eq!(blame(&["a\r\nb"]), [(0, b"a\r\n".to_vec()), (0, b"b".to_vec())]);
+    }
+}

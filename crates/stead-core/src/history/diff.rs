@@ -1,0 +1,46 @@
+//! What differs between two states: by file, and by line within text.
+
+use similar::TextDiff;
+
+use crate::history::merge::is_text;
+
+/// The largest content that is compared by line.
+pub const LARGEST_TEXT: u64 = 8 << 20;
+
+/// A difference of two contents as people read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContentDiff {
+    /// The difference by line, as `diff -u` writes it: hunks without a header.
+    Text(String),
+    /// At least one side is no text, or too large to be compared by line.
+    Binary,
+}
+
+/// Compares two contents by line, with so many lines around each difference.
+pub fn compare(old: &[u8], new: &[u8], context: usize) -> ContentDiff {
+    if [old, new].iter().any(|side| side.len() as u64 > LARGEST_TEXT || !is_text(side)) {
+        return ContentDiff::Binary;
+    }
+    let (Ok(old), Ok(new)) = (std::str::from_utf8(old), std::str::from_utf8(new)) else {
+        return ContentDiff::Binary;
+    };
+    let diff = TextDiff::from_lines(old, new);
+    ContentDiff::Text(diff.unified_diff().context_radius(context).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_compared_by_line() {
+        let ContentDiff::Text(diff) = compare(b"a\nb\nc\n", b"a\nB\nc", 1) else { panic!("this is text") };
+        assert_eq!(diff, "@@ -1,3 +1,3 @@\n a\n-b\n-c\n+B\n+c\n\\ No newline at end of file\n");
+    }
+
+    #[test]
+    fn what_is_no_text_is_not_compared_by_line() {
+        assert_eq!(compare(b"a\0", b"b", 3), ContentDiff::Binary);
+        assert_eq!(compare(b"\xff", b"b", 3), ContentDiff::Binary);
+    }
+}

@@ -1,0 +1,91 @@
+//! Three-way merge: of anything, and of text by line.
+
+use similar::{MergeResolution, TextMerge};
+
+/// The largest content that is merged by line; beyond, one side has to be unchanged.
+const LARGEST: usize = 32 << 20;
+
+/// The side that changed; `None` if both changed, and differently.
+pub fn pick<'a, T: Eq>(base: &'a T, ours: &'a T, theirs: &'a T) -> Option<&'a T> {
+    if ours == theirs || theirs == base {
+        Some(ours)
+    } else if ours == base {
+        Some(theirs)
+    } else {
+        None
+    }
+}
+
+/// Both sides' changes to a content; `None` if they touch the same lines, or if it is no text.
+pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
+    if let Some(one) = pick(&base, &ours, &theirs) {
+        return Some(one.to_vec());
+    }
+    if [base, ours, theirs].iter().any(|side| side.len() > LARGEST || !is_text(side)) {
+        return None;
+    }
+    let merge = TextMerge::from_lines(base, ours, theirs);
+    let clean = merge.regions().iter().all(|region| region.resolution() != MergeResolution::Conflict);
+    let mut merged = Vec::with_capacity(ours.len().max(theirs.len()));
+    (clean && merge.to_writer(&mut merged).is_ok()).then_some(merged)
+}
+
+/// Text is valid UTF-8 without NUL.
+pub fn is_text(bytes: &[u8]) -> bool {
+    memchr::memchr(0, bytes).is_none() && std::str::from_utf8(bytes).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn merged(base: &str, ours: &str, theirs: &str) -> Option<String> {
+        let merged = merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes())?;
+        Some(String::from_utf8(merged).expect("text merges to text"))
+    }
+
+    #[test]
+    fn changes_to_different_lines_are_both_kept() {
+        let merged = merged("1\n2\n3\n4\n5\n", "one\n2\n3\n4\n5\n", "1\n2\n3\n4\nfive\n");
+        assert_eq!(merged.as_deref(), Some("one\n2\n3\n4\nfive\n"));
+    }
+
+    #[test]
+    fn changes_to_one_line_are_a_conflict() {
+        assert_eq!(merged("1\n2\n3\n", "1\nours\n3\n", "1\ntheirs\n3\n"), None);
+    }
+
+    #[test]
+    fn the_same_change_twice_is_one() {
+        assert_eq!(merged("1\n2\n", "1\ntwo\n", "1\ntwo\n").as_deref(), Some("1\ntwo\n"));
+    }
+
+    #[test]
+    fn endings_are_kept() {
+        let (base, ours, theirs) = ("a\r\nb\r\nc\r\nd", "A\r\nb\r\nc\r\nd", "a\r\nb\r\nc\r\nD");
+        assert_eq!(merged(base, ours, theirs).as_deref(), Some("A\r\nb\r\nc\r\nD"));
+    }
+
+    #[test]
+    fn what_is_no_text_is_not_merged() {
+        assert_eq!(merge(b"a\0\n1\n2\n3\n", b"b\0\n1\n2\n3\n", b"a\0\n1\n2\n4\n"), None);
+        assert_eq!(merge(b"\xff", b"\xff", b"\xfe").as_deref(), Some(&b"\xfe"[..]));
+    }
+
+    proptest! {
+        #[test]
+        fn one_sided_changes_always_merge(base in "[ab\n]{0,30}", other in "[ab\n]{0,30}") {
+            prop_assert_eq!(merged(&base, &base, &other), Some(other.clone()));
+            prop_assert_eq!(merged(&base, &other, &base), Some(other.clone()));
+            prop_assert_eq!(merged(&base, &other, &other), Some(other));
+        }
+
+        /// Which side is whose makes no difference to whether it can be merged, nor to the result.
+        #[test]
+        fn sides_are_equal(base in "([abc]\n){0,12}", ours in "([abc]\n){0,12}", theirs in "([abc]\n){0,12}") {
+            prop_assert_eq!(merged(&base, &ours, &theirs).is_some(), merged(&base, &theirs, &ours).is_some());
+        }
+    }
+}

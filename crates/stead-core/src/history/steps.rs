@@ -1,0 +1,438 @@
+//! An arrangement as steps, in an order in which a Store can make them.
+//!
+//! First files go that are to go; then what moves steps aside, if it could be in the way of something; then directories
+//! go; then directories come back and what moves arrives, from the top downwards; at last content is put into place.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::history::undo::{Arrangement, Conflict, Desired, Substance, Target};
+use crate::store::{
+    Attr, Content, Deeds, Expect, Keep, Kind, Missing, NodeId, Now, Parents, Past, Place, Put, Replace, Step,
+    StorePath, StoreResult, Subtree,
+};
+
+/// What a plan needs to see of a Store as it is now.
+pub(crate) trait Survey {
+    /// What has a path, if something has.
+    fn at(&mut self, path: &StorePath) -> StoreResult<Option<Attr>>;
+    /// The names in a directory.
+    fn names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>>;
+    /// Kept content, whole.
+    fn read(&mut self, past: &Past) -> StoreResult<Vec<u8>>;
+}
+
+/// What becomes of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// It comes back.
+    Restored,
+    /// It gets the content it had.
+    Reverted,
+    /// It gets the content it had, together with what others have changed since.
+    Merged,
+    /// It gets another name.
+    Moved,
+    /// It gets other attributes.
+    Attributes,
+    /// It goes.
+    Removed,
+}
+
+/// One path that a plan changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) path: StorePath,
+    pub(crate) from: Option<StorePath>,
+    pub(crate) fate: Fate,
+}
+
+/// An arrangement that can be carried out.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    pub(crate) steps: Vec<Step>,
+    /// Which step brings which node back.
+    pub(crate) returning: BTreeMap<usize, NodeId>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) conflicts: Vec<Conflict>,
+}
+
+/// Brings an arrangement into order. What moves may step aside into `aside`, a directory that is there.
+pub(crate) fn ordered(
+    arrangement: Arrangement,
+    deeds: &Deeds,
+    aside: &StorePath,
+    sight: &mut dyn Survey,
+) -> StoreResult<Steps> {
+    let Arrangement { targets, conflicts } = arrangement;
+    let mut ordering = Ordering { targets, conflicts, deeds, stand_ins: HashMap::new(), movers: Vec::new() };
+    while ordering.settle(sight)? {}
+    ordering.steps(aside, sight)
+}
+
+struct Ordering<'d> {
+    targets: BTreeMap<NodeId, Target>,
+    conflicts: Vec<Conflict>,
+    deeds: &'d Deeds,
+    /// Directories that are to come back where another one is by now, which takes their place.
+    stand_ins: HashMap<NodeId, StorePath>,
+    /// Directories that move, by where they are.
+    movers: Vec<(StorePath, NodeId)>,
+}
+
+impl Ordering<'_> {
+    fn now(&self, node: NodeId) -> Option<&Now> {
+        self.deeds.now.get(&node)
+    }
+
+    /// Where a node will be; `None` if a directory on the way will not be there.
+    fn path(&self, node: NodeId) -> Option<StorePath> {
+        self.path_within(node, 0)
+    }
+
+    fn path_within(&self, node: NodeId, depth: usize) -> Option<StorePath> {
+        if let Some(path) = self.stand_ins.get(&node) {
+            return Some(path.clone());
+        }
+        match self.targets.get(&node) {
+            // Directories that would lie in each other are nowhere.
+            Some(_) if depth > crate::path::MAX_DEPTH => None,
+            Some(Target { to: Some(to), .. }) => {
+                Some(self.path_within(to.parent, depth + 1)?.child(&to.name))
+            }
+            Some(Target { to: None, .. }) => None,
+            None => self.unmoved(node, depth),
+        }
+    }
+
+    /// Where a node that is not changed itself will be: it goes along with the directories above it.
+    fn unmoved(&self, node: NodeId, depth: usize) -> Option<StorePath> {
+        let now = self.now(node)?;
+        if depth > crate::path::MAX_DEPTH {
+            return None;
+        }
+        let above = |(path, _): &&(StorePath, NodeId)| *path != now.path && now.path.is_at_or_below(path);
+        match self.movers.iter().filter(above).max_by_key(|(path, _)| path.depth()) {
+            None => Some(now.path.clone()),
+            Some((path, mover)) => {
+                let rest = StorePath::from_checked(now.path.below(path)?);
+                Some(self.path_within(*mover, depth + 1)?.join(&rest))
+            }
+        }
+    }
+
+    fn goes(&self, node: NodeId) -> bool {
+        self.now(node).is_some() && self.targets.get(&node).is_some_and(|target| target.to.is_none())
+    }
+
+    fn moves(&self, node: NodeId) -> bool {
+        match (self.now(node).and_then(|now| now.state.as_ref()), self.targets.get(&node)) {
+            (Some(state), Some(Target { to: Some(to), .. })) => {
+                (state.parent, &state.name) != (to.parent, &to.name)
+            }
+            _ => false,
+        }
+    }
+
+    fn returns(&self, node: NodeId) -> bool {
+        self.now(node).is_none() && self.targets.get(&node).is_some_and(|target| target.to.is_some())
+    }
+
+    fn refuse(&mut self, node: NodeId, why: &str) {
+        let path = match (self.now(node), self.targets.get(&node)) {
+            (Some(now), _) => now.path.as_bytes().to_vec(),
+            (None, Some(Target { to: Some(to), .. })) => match self.path(to.parent) {
+                Some(parent) => parent.child(&to.name).as_bytes().to_vec(),
+                None => to.name.clone(),
+            },
+            (None, _) => Vec::new(),
+        };
+        self.targets.remove(&node);
+        self.conflicts.push(Conflict { node, path, why: why.to_owned() });
+    }
+
+    /// Takes out of the arrangement what can't be done; whether something was.
+    fn settle(&mut self, sight: &mut dyn Survey) -> StoreResult<bool> {
+        let nodes: Vec<NodeId> = self.targets.keys().copied().collect();
+        self.movers.clear();
+        // The paths that become free.
+        let mut leaving: HashMap<StorePath, NodeId> = HashMap::new();
+        for &node in &nodes {
+            if (self.goes(node) || self.moves(node))
+                && let Some(now) = self.now(node)
+            {
+                let path = now.path.clone();
+                if self.moves(node) && self.is_directory_now(node) {
+                    self.movers.push((path.clone(), node));
+                }
+                leaving.insert(path, node);
+            }
+        }
+        let mut settled = true;
+        for &node in &nodes {
+            if self.goes(node) && self.is_directory_now(node) && self.others_are_in(node, &leaving, sight)? {
+                // Others have put something into it: it stays for them.
+                self.targets.remove(&node);
+                settled = false;
+            }
+        }
+        // No two nodes may come to one path.
+        let mut taken: HashMap<StorePath, NodeId> = HashMap::new();
+        for &node in &nodes {
+            if !(self.returns(node) || self.moves(node)) || self.stand_ins.contains_key(&node) {
+                continue;
+            }
+            match self.path(node) {
+                None => {
+                    self.refuse(node, "the directory it was in is gone");
+                    settled = false;
+                }
+                Some(path) if taken.contains_key(&path) => {
+                    self.refuse(node, "something else comes back under its name");
+                    settled = false;
+                }
+                Some(path) => {
+                    if let Some(spot) = self.spot_now(node) {
+                        settled &= self.place(node, &spot, leaving.get(&spot).copied(), sight)?;
+                    }
+                    taken.insert(path, node);
+                }
+            }
+        }
+        Ok(!settled)
+    }
+
+    /// The path, as things are now, of the name that a node is to get; `None` if its directory has yet to come back.
+    fn spot_now(&self, node: NodeId) -> Option<StorePath> {
+        let to = self.targets.get(&node)?.to.as_ref()?;
+        let directory = match self.stand_ins.get(&to.parent) {
+            Some(path) => path,
+            None => &self.now(to.parent)?.path,
+        };
+        Some(directory.child(&to.name))
+    }
+
+    /// Sees whether a node can come to a path; whether the arrangement stays as it is.
+    fn place(
+        &mut self,
+        node: NodeId,
+        path: &StorePath,
+        leaves: Option<NodeId>,
+        sight: &mut dyn Survey,
+    ) -> StoreResult<bool> {
+        let Some(there) = sight.at(path)? else { return Ok(true) };
+        let comes = self.targets.get(&node).and_then(|target| target.to.as_ref()).map(|to| to.kind);
+        let directories = comes == Some(Kind::Directory) && there.kind == Kind::Directory;
+        match leaves {
+            Some(_) => Ok(true),
+            // Another directory has its name by now, and stands in for it.
+            None if directories && self.returns(node) => {
+                self.stand_ins.insert(node, path.clone());
+                Ok(false)
+            }
+            None => {
+                self.refuse(node, "something else has its name now");
+                Ok(false)
+            }
+        }
+    }
+
+    fn is_directory_now(&self, node: NodeId) -> bool {
+        self.now(node).and_then(|now| now.state.as_ref()).is_some_and(|state| state.kind == Kind::Directory)
+    }
+
+    fn others_are_in(
+        &self,
+        directory: NodeId,
+        leaving: &HashMap<StorePath, NodeId>,
+        sight: &mut dyn Survey,
+    ) -> StoreResult<bool> {
+        let Some(now) = self.now(directory) else { return Ok(false) };
+        let arrives = self.targets.keys().any(|&node| {
+            (self.returns(node) || self.moves(node))
+                && self.targets[&node].to.as_ref().is_some_and(|to| to.parent == directory)
+        });
+        let names = sight.names(&now.path)?;
+        Ok(arrives || names.iter().any(|name| !leaving.contains_key(&now.path.child(name))))
+    }
+
+    fn steps(self, aside: &StorePath, sight: &mut dyn Survey) -> StoreResult<Steps> {
+        let mut steps = Steps { conflicts: self.conflicts.clone(), ..Steps::default() };
+        let nodes: Vec<NodeId> = self.targets.keys().copied().collect();
+        let depth_now = |node: &NodeId| self.now(*node).map_or(0, |now| now.path.depth());
+
+        let (mut directories, files): (Vec<NodeId>, Vec<NodeId>) = nodes
+            .iter()
+            .copied()
+            .filter(|&node| self.goes(node))
+            .partition(|&node| self.is_directory_now(node));
+        for node in files {
+            let now = &self.deeds.now[&node];
+            steps.steps.push(removal(&now.path, Subtree::File, Expect::Tag(now.tag)));
+            steps.changes.push(Change { path: now.path.clone(), from: None, fate: Fate::Removed });
+        }
+
+        let mut moving: Vec<NodeId> = nodes.iter().copied().filter(|&node| self.moves(node)).collect();
+        moving.sort_by_key(|node| std::cmp::Reverse(depth_now(node)));
+        // One that moves alone is in nobody's way.
+        let comes_back = |node: &&NodeId| self.returns(**node) && !self.stand_ins.contains_key(*node);
+        let direct =
+            moving.len() < 2 && directories.is_empty() && !nodes.iter().any(|node| comes_back(&node));
+        let mut waits: HashMap<NodeId, StorePath> = HashMap::new();
+        for (number, &node) in moving.iter().enumerate().filter(|_| !direct) {
+            let now = &self.deeds.now[&node];
+            let place = aside.child(format!(".stead-aside-{number}-{:x}", now.tag.0 as u64).as_bytes());
+            steps.steps.push(renaming(&now.path, &place, self.expected(node)));
+            waits.insert(node, place);
+        }
+
+        directories.sort_by_key(|node| std::cmp::Reverse(depth_now(node)));
+        for node in directories {
+            let now = &self.deeds.now[&node];
+            steps.steps.push(removal(&now.path, Subtree::EmptyDirectory, Expect::Any));
+            steps.changes.push(Change { path: now.path.clone(), from: None, fate: Fate::Removed });
+        }
+
+        let arriving = |node: NodeId| {
+            let to = self.targets.get(&node)?.to.as_ref()?;
+            let made =
+                self.returns(node) && to.kind == Kind::Directory && !self.stand_ins.contains_key(&node);
+            (made || self.moves(node)).then_some(to)
+        };
+        let mut arrivals: Vec<(StorePath, NodeId, &Desired)> = Vec::new();
+        for &node in &nodes {
+            if let Some(to) = arriving(node)
+                && let Some(path) = self.path(node)
+            {
+                arrivals.push((path, node, to));
+            }
+        }
+        arrivals.sort_by_key(|(path, ..)| path.depth());
+        for (path, node, to) in arrivals {
+            if self.moves(node) {
+                let now = &self.deeds.now[&node];
+                let (from, expect) = match waits.get(&node) {
+                    Some(place) => (place.clone(), Expect::Any),
+                    None => (now.path.clone(), self.expected(node)),
+                };
+                steps.steps.push(renaming(&from, &path, expect));
+                steps.changes.push(Change { path, from: Some(now.path.clone()), fate: Fate::Moved });
+            } else {
+                let at = Place::path(path.clone());
+                steps.returning.insert(steps.steps.len(), node);
+                steps.steps.push(Step::Mkdir { at, parents: Parents::Required, mode: Some(to.mode) });
+                steps.changes.push(Change { path, from: None, fate: Fate::Restored });
+            }
+        }
+
+        for &node in &nodes {
+            if let (Some(Target { to: Some(to), rewrites }), Some(path)) =
+                (self.targets.get(&node), self.path(node))
+            {
+                self.content(node, to, *rewrites, path, &mut steps, sight)?;
+            }
+        }
+        Ok(steps)
+    }
+
+    /// Says that the next step brings a node back.
+    fn note_return(&self, node: NodeId, steps: &mut Steps) {
+        if self.returns(node) {
+            steps.returning.insert(steps.steps.len(), node);
+        }
+    }
+
+    /// The state that a node has to be in. A directory's may change with the names in it, on some Stores.
+    fn expected(&self, node: NodeId) -> Expect {
+        match self.now(node) {
+            Some(now) if !self.is_directory_now(node) => Expect::Tag(now.tag),
+            _ => Expect::Any,
+        }
+    }
+
+    /// Content and attributes of what is in its place by now.
+    fn content(
+        &self,
+        node: NodeId,
+        to: &Desired,
+        rewrites: bool,
+        path: StorePath,
+        steps: &mut Steps,
+        sight: &mut dyn Survey,
+    ) -> StoreResult<()> {
+        let at = Place::path(path.clone());
+        let now = self.now(node);
+        let expect = match now {
+            None => Expect::Absent,
+            Some(now) if !self.moves(node) => Expect::Tag(now.tag),
+            // It was looked at as it moved, earlier in the same change.
+            Some(_) => Expect::Any,
+        };
+        let mode_before = now.and_then(|now| now.state.as_ref()).map(|state| state.mode);
+        let fate = match (&to.content, now) {
+            (_, None) => Fate::Restored,
+            (Substance::Merged(_), _) => Fate::Merged,
+            (_, Some(_)) => Fate::Reverted,
+        };
+        match (to.kind, &to.content) {
+            (Kind::Directory, _) => {
+                if mode_before.is_some_and(|mode| mode != to.mode) {
+                    steps.steps.push(Step::SetAttr { at, mode: Some(to.mode), modified: None });
+                    steps.changes.push(Change { path, from: None, fate: Fate::Attributes });
+                }
+                return Ok(());
+            }
+            _ if !rewrites => {
+                if mode_before.is_some_and(|mode| mode != to.mode) {
+                    steps.steps.push(Step::SetAttr { at, mode: Some(to.mode), modified: None });
+                    steps.changes.push(Change { path, from: None, fate: Fate::Attributes });
+                }
+                return Ok(());
+            }
+            (Kind::Symlink, Substance::Past(past)) => {
+                let target = sight.read(past)?;
+                self.note_return(node, steps);
+                steps.steps.push(Step::Symlink { at, target, parents: Parents::Required, expect });
+            }
+            (_, content) => {
+                let content = match content {
+                    Substance::Past(past) => Content::Past(past.clone()),
+                    Substance::Merged(bytes) => Content::Bytes(bytes.to_vec()),
+                    Substance::None => Content::Bytes(Vec::new()),
+                };
+                let put = Put {
+                    expect,
+                    parents: Parents::Required,
+                    mode: Some(to.mode),
+                    modified: to.modified,
+                    keep: Keep::History,
+                };
+                self.note_return(node, steps);
+                steps.steps.push(Step::Write { at, content, put });
+            }
+        }
+        steps.changes.push(Change { path, from: None, fate });
+        Ok(())
+    }
+}
+
+fn removal(path: &StorePath, subtree: Subtree, expect: Expect) -> Step {
+    Step::Remove {
+        at: Place::path(path.clone()),
+        subtree,
+        expect,
+        missing: Missing::Fails,
+        spare: None,
+        keep: Keep::History,
+    }
+}
+
+fn renaming(from: &StorePath, to: &StorePath, expect: Expect) -> Step {
+    Step::Rename {
+        from: Place::path(from.clone()),
+        to: Place::path(to.clone()),
+        replace: Replace::Refuse,
+        parents: Parents::Required,
+        expect,
+        spare: [None, None],
+    }
+}

@@ -1,0 +1,298 @@
+//! What has to be done to take deeds back: for each node, the inverse of what was done to it, merged three-way with
+//! what it is now.
+//!
+//! A node is followed through renames, so that a file which someone else has moved is taken back where it is now.
+//! What others have changed since stays; where they changed the same thing, it is a conflict, and the node stays as it
+//! is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::clock::Timestamp;
+use crate::history::merge::{merge, pick};
+use crate::store::{Deeds, Kind, Line, NodeId, Past, State, StoreResult};
+
+/// How deeds are taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// The inverse of each deed, merged with what has happened since.
+    Merged,
+    /// Everything as it was before the first of them, whatever has happened since.
+    Exactly,
+}
+
+/// Content that a plan puts somewhere.
+#[derive(Debug, Clone)]
+pub enum Substance {
+    /// What the Store has kept.
+    Past(Past),
+    /// What came out of a merge.
+    Merged(Arc<Vec<u8>>),
+    /// A directory holds none.
+    None,
+}
+
+/// What a node is to be.
+#[derive(Debug, Clone)]
+pub struct Desired {
+    /// The directory it is to be in.
+    pub parent: NodeId,
+    /// Its name there.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits.
+    pub mode: u32,
+    /// When it was last modified; now, where `None`.
+    pub modified: Option<Timestamp>,
+    /// What it holds.
+    pub content: Substance,
+}
+
+/// What is to become of a node.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// What it is to be; `None` if it is to go.
+    pub to: Option<Desired>,
+    /// Whether its content changes.
+    pub rewrites: bool,
+}
+
+/// Why something stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// Which node.
+    pub node: NodeId,
+    /// Its path in the Store, as far as it is known.
+    pub path: Vec<u8>,
+    /// Why, in a sentence.
+    pub why: String,
+}
+
+/// What is to be done to which node, and what can't be.
+#[derive(Debug, Clone, Default)]
+pub struct Arrangement {
+    /// The nodes that change.
+    pub targets: BTreeMap<NodeId, Target>,
+    /// Those that stay as they are though they were to change.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// Makes out what taking back `deeds` comes to. `read` gives kept content.
+pub fn plan(
+    deeds: &Deeds,
+    how: How,
+    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
+) -> StoreResult<Arrangement> {
+    let mut arrangement = Arrangement::default();
+    // Newest first: each inverse is applied to what the ones before it made.
+    let mut lines: BTreeMap<NodeId, Vec<&Line>> = BTreeMap::new();
+    for line in deeds.deeds.iter().flat_map(|deed| &deed.lines) {
+        lines.entry(line.node).or_default().push(line);
+    }
+    for (node, lines) in lines {
+        let now = deeds.now.get(&node).and_then(|now| now.state.as_ref());
+        let taken = match how {
+            How::Merged => take_back(now, &lines, read)?,
+            How::Exactly => exactly(lines.last().expect("a node is there for its lines")),
+        };
+        match taken {
+            Err(why) => {
+                let path = deeds.now.get(&node).map(|now| now.path.as_bytes().to_vec());
+                let path = path.unwrap_or_else(|| last_known(deeds, &lines));
+                arrangement.conflicts.push(Conflict { node, path, why });
+            }
+            Ok(to) => {
+                let target = judge(now, to, read)?;
+                if let Some(target) = target {
+                    arrangement.targets.insert(node, target);
+                }
+            }
+        }
+    }
+    Ok(arrangement)
+}
+
+/// Where something that is gone was last.
+fn last_known(deeds: &Deeds, lines: &[&Line]) -> Vec<u8> {
+    let Some(state) = lines.iter().find_map(|line| line.after.as_ref().or(line.before.as_ref())) else {
+        return Vec::new();
+    };
+    let mut path = deeds.now.get(&state.parent).map(|now| now.path.as_bytes().to_vec()).unwrap_or_default();
+    if !path.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(&state.name);
+    path
+}
+
+/// The difference to what is there now, if there is one.
+fn judge(
+    now: Option<&State>,
+    to: Option<Desired>,
+    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
+) -> StoreResult<Option<Target>> {
+    let (Some(state), Some(wanted)) = (now, &to) else {
+        return Ok((now.is_some() || to.is_some()).then_some(Target { to, rewrites: true }));
+    };
+    let rewrites = match (&wanted.content, &state.content) {
+        (Substance::None, _) => false,
+        (Substance::Past(past), Some(held)) => past != held,
+        (Substance::Merged(bytes), Some(held)) => held.size() != bytes.len() as u64 || read(held)? != **bytes,
+        (Substance::Past(_) | Substance::Merged(_), None) => true,
+    };
+    let same = !rewrites
+        && (wanted.parent, &wanted.name, wanted.mode) == (state.parent, &state.name, state.mode)
+        && wanted.kind == state.kind;
+    Ok((!same).then_some(Target { to, rewrites }))
+}
+
+/// The state before the first of the deeds.
+fn exactly(first: &Line) -> Result<Option<Desired>, String> {
+    match &first.before {
+        None => Ok(None),
+        Some(state) => desired(state).map(Some).ok_or_else(not_kept),
+    }
+}
+
+fn desired(state: &State) -> Option<Desired> {
+    let content = match (&state.content, state.kind) {
+        (_, Kind::Directory) => Substance::None,
+        (Some(past), _) => Substance::Past(past.clone()),
+        (None, _) => return None,
+    };
+    Some(Desired {
+        parent: state.parent,
+        name: state.name.clone(),
+        kind: state.kind,
+        mode: state.mode,
+        modified: Some(state.modified),
+        content,
+    })
+}
+
+fn not_kept() -> String {
+    "what was there before was not kept".to_owned()
+}
+
+/// The inverse of each line, newest first, merged with what the node is.
+fn take_back(
+    now: Option<&State>,
+    lines: &[&Line],
+    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
+) -> StoreResult<Result<Option<Desired>, String>> {
+    // What is there now is only named where it is kept: nothing can be said of it otherwise.
+    let mut current = match now {
+        Some(state) => match desired(state) {
+            Some(desired) => Some(desired),
+            None => return Ok(Err(not_kept())),
+        },
+        None => None,
+    };
+    for line in lines {
+        current = match inverse(current, line, read)? {
+            Ok(current) => current,
+            Err(why) => return Ok(Err(why)),
+        };
+    }
+    Ok(Ok(current))
+}
+
+/// One line's inverse, merged with what the node is at that point.
+fn inverse(
+    current: Option<Desired>,
+    line: &Line,
+    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
+) -> StoreResult<Result<Option<Desired>, String>> {
+    let conflict = |why: &str| Ok(Err(why.to_owned()));
+    match (&line.before, &line.after, current) {
+        (None, None, current) => Ok(Ok(current)),
+        // It was removed.
+        (Some(before), None, None) => Ok(desired(before).map(Some).ok_or_else(not_kept)),
+        // Someone has brought it back already.
+        (Some(_), None, Some(current)) => Ok(Ok(Some(current))),
+        // It was made, and is gone.
+        (None, Some(_), None) => Ok(Ok(None)),
+        // It was made: it goes, unless someone has changed it since.
+        (None, Some(after), Some(current)) => {
+            let untouched = current.parent == after.parent
+                && current.name == after.name
+                && holds(&current.content, after.content.as_ref(), read)?.unwrap_or(false);
+            if after.kind == Kind::Directory && current.parent == after.parent && current.name == after.name {
+                return Ok(Ok(None));
+            }
+            if untouched { Ok(Ok(None)) } else { conflict("it has been changed since it was made") }
+        }
+        (Some(before), Some(after), None) => {
+            if before == after {
+                Ok(Ok(None))
+            } else {
+                conflict("it has been removed since")
+            }
+        }
+        (Some(before), Some(after), Some(current)) => changed_back(current, before, after, read),
+    }
+}
+
+fn changed_back(
+    current: Desired,
+    before: &State,
+    after: &State,
+    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
+) -> StoreResult<Result<Option<Desired>, String>> {
+    let conflict = |why: &str| Ok(Err(why.to_owned()));
+    let place = |state: &State| (state.parent, state.name.clone());
+    let here = (current.parent, current.name.clone());
+    let Some((parent, name)) = pick(&place(after), &here, &place(before)).cloned() else {
+        return conflict("it has been moved since");
+    };
+    let Some(&mode) = pick(&after.mode, &current.mode, &before.mode) else {
+        return conflict("its mode has been changed since");
+    };
+    let mut changed = Desired { parent, name, mode, ..current };
+    if changed.kind == Kind::Directory || before.content.is_some() && before.content == after.content {
+        return Ok(Ok(Some(changed)));
+    }
+    let Some(wanted) = &before.content else { return Ok(Err(not_kept())) };
+    if holds(&changed.content, Some(wanted), read)? == Some(true) {
+        return Ok(Ok(Some(changed)));
+    }
+    match holds(&changed.content, after.content.as_ref(), read)? {
+        None => return conflict("it has been changed by another program, and what was there is not known"),
+        Some(true) => {
+            changed.content = Substance::Past(wanted.clone());
+            changed.modified = Some(before.modified);
+        }
+        Some(false) if changed.kind != Kind::File => return conflict("it has been changed since"),
+        Some(false) => {
+            let base = read(after.content.as_ref().expect("it is known, since it could be compared"))?;
+            let ours = match &changed.content {
+                Substance::Past(past) => read(past)?,
+                Substance::Merged(bytes) => bytes.to_vec(),
+                Substance::None => Vec::new(),
+            };
+            let Some(merged) = merge(&base, &ours, &read(wanted)?) else {
+                return conflict("the same lines have been changed since");
+            };
+            changed.content = Substance::Merged(Arc::new(merged));
+            changed.modified = None;
+        }
+    }
+    Ok(Ok(Some(changed)))
+}
+
+/// Whether two contents are the same; `None` if one of them is not known.
+fn holds(
+    content: &Substance,
+    other: Option<&Past>,
+    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
+) -> StoreResult<Option<bool>> {
+    Ok(match (content, other) {
+        (_, None) => None,
+        (Substance::None, Some(_)) => Some(false),
+        (Substance::Past(past), Some(other)) => Some(past == other),
+        (Substance::Merged(bytes), Some(other)) => {
+            Some(other.size() == bytes.len() as u64 && read(other)? == **bytes)
+        }
+    })
+}

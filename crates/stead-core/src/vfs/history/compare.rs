@@ -1,0 +1,222 @@
+//! What differs between two versions, and who wrote which line.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Result, Sight};
+use crate::history::blame;
+use crate::history::diff::{ContentDiff, LARGEST_TEXT, compare};
+use crate::identity::Operation;
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{DeedQuery, Kind, NodeId, Past, State, Store, StoreError, Version};
+use crate::vfs::history::{Ground, read_past};
+use crate::vfs::{IntoPath, Vfs};
+
+/// How two versions are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiffOptions {
+    /// Whether contents are compared by line.
+    pub text: bool,
+    /// How many lines are shown around a difference.
+    pub context: usize,
+}
+
+impl Default for DiffOptions {
+    fn default() -> Self {
+        DiffOptions { text: true, context: 3 }
+    }
+}
+
+/// One path that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The path in the newer version; in the older one, where it is gone.
+    pub path: VfsPath,
+    /// The path in the older version, where it was another.
+    pub from: Option<VfsPath>,
+    /// How it differs.
+    pub differs: Differs,
+    /// What it is.
+    pub kind: Kind,
+    /// The modes, where they differ.
+    pub modes: Option<(u32, u32)>,
+    /// The sizes before and after.
+    pub sizes: (u64, u64),
+    /// The difference of the contents, where it was asked for and there is one.
+    pub content: Option<ContentDiff>,
+}
+
+/// How a path differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Differs {
+    /// It is new.
+    Added,
+    /// Its content or its attributes are others.
+    Changed,
+    /// It has another path, and perhaps another content.
+    Moved,
+    /// It is gone.
+    Removed,
+}
+
+impl Differs {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Differs::Added => "added",
+            Differs::Changed => "changed",
+            Differs::Moved => "moved",
+            Differs::Removed => "removed",
+        }
+    }
+}
+
+/// A line of a file, and the operation that wrote it.
+#[derive(Debug, Clone)]
+pub struct Blamed {
+    /// The line, with its ending.
+    pub line: Vec<u8>,
+    /// The version that wrote it; `None` for what was there before the history began.
+    pub version: Option<Version>,
+    /// The operation that did.
+    pub operation: Option<Operation>,
+}
+
+impl Vfs {
+    /// What differs below a path between two versions.
+    pub fn diff(
+        &self,
+        prefix: impl IntoPath,
+        from: Version,
+        to: Version,
+        options: DiffOptions,
+    ) -> Result<Vec<Difference>> {
+        let prefix = prefix.into_path()?;
+        let spot = self.enter(&prefix, Access::History)?;
+        let store = spot.workspace.mount().store();
+        let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
+        let (older, newer) = (from.min(to), from.max(to));
+        let deeds = store.deeds(&DeedQuery::between(older, newer)).map_err(failed)?;
+        // Deeds come newest first: the first line of a node tells its end, the last one its beginning.
+        let mut nodes: HashMap<NodeId, (Option<&State>, Option<&State>)> = HashMap::new();
+        for line in deeds.deeds.iter().flat_map(|deed| &deed.lines) {
+            let ends = nodes.entry(line.node).or_insert((None, line.after.as_ref()));
+            ends.0 = line.before.as_ref();
+        }
+        let ground = Ground { store, workspaces: vec![spot.workspace] };
+        let mut differences = Vec::new();
+        for (old, new) in nodes.into_values() {
+            let (old, new) = if from <= to { (old, new) } else { (new, old) };
+            let inside = |state: &&State| state.path.is_at_or_below(&spot.place.path);
+            let (old, new) = (old.filter(inside), new.filter(inside));
+            if let Some(difference) = self.difference(&ground, old, new, options).map_err(failed)? {
+                differences.push(difference);
+            }
+        }
+        differences.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(differences)
+    }
+
+    fn difference(
+        &self,
+        ground: &Ground<'_>,
+        old: Option<&State>,
+        new: Option<&State>,
+        options: DiffOptions,
+    ) -> Result<Option<Difference>, StoreError> {
+        let differs = match (old, new) {
+            (None, None) => return Ok(None),
+            (None, Some(_)) => Differs::Added,
+            (Some(_), None) => Differs::Removed,
+            (Some(old), Some(new)) if (old.parent, &old.name) != (new.parent, &new.name) => Differs::Moved,
+            (Some(old), Some(new)) if old.content == new.content && old.mode == new.mode => return Ok(None),
+            (Some(_), Some(_)) => Differs::Changed,
+        };
+        let state = new.or(old).expect("one of them is there");
+        let Some(path) = self.logical(ground, &state.path) else { return Ok(None) };
+        let from = match old {
+            Some(old) if differs == Differs::Moved => self.logical(ground, &old.path),
+            _ => None,
+        };
+        let size = |state: Option<&State>| state.map_or(0, |state| state.size);
+        let modes = match (old, new) {
+            (Some(old), Some(new)) if old.mode != new.mode => Some((old.mode, new.mode)),
+            _ => None,
+        };
+        let content = match state.kind {
+            Kind::File if options.text => self.content_diff(&**ground.store, old, new, options.context)?,
+            _ => None,
+        };
+        let sizes = (size(old), size(new));
+        Ok(Some(Difference { path, from, differs, kind: state.kind, modes, sizes, content }))
+    }
+
+    fn content_diff(
+        &self,
+        store: &dyn Store,
+        old: Option<&State>,
+        new: Option<&State>,
+        context: usize,
+    ) -> Result<Option<ContentDiff>, StoreError> {
+        let content = |state: Option<&State>| state.and_then(|state| state.content.clone());
+        let (before, after) = (content(old), content(new));
+        if before == after {
+            return Ok(None);
+        }
+        // What is not known can't be compared, and what is too large would be of no use by line.
+        let unknown = [(old, &before), (new, &after)]
+            .iter()
+            .any(|(state, content)| state.is_some() && content.is_none());
+        let large = [&before, &after].into_iter().flatten().any(|past| past.size() > LARGEST_TEXT);
+        if unknown || large {
+            return Ok(Some(ContentDiff::Binary));
+        }
+        let bytes = |past: &Option<Past>| match past {
+            Some(past) => read_past(store, past),
+            None => Ok(Vec::new()),
+        };
+        Ok(Some(compare(&bytes(&before)?, &bytes(&after)?, context)))
+    }
+
+    /// The lines of a text file, each with the operation that wrote it.
+    pub fn blame(&self, path: impl IntoPath) -> Result<Vec<Blamed>> {
+        let path = path.into_path()?;
+        let (_, spot) = self.resolve(&path, Access::History)?;
+        let store = &**spot.workspace.mount().store();
+        let failed = |cause| Error::Store { path: path.clone(), sight: Sight::Sees, cause };
+        let attr = store.stat(&spot.place).map_err(failed)?;
+        if attr.kind == Kind::Directory {
+            return Err(failed(StoreError::IsADirectory));
+        }
+        let query = DeedQuery { at: Some(spot.place.clone()), ..DeedQuery::all() };
+        let deeds = store.deeds(&query).map_err(failed)?;
+        let mut contents: Vec<Vec<u8>> = Vec::new();
+        let mut writers: Vec<Option<(Version, Operation)>> = Vec::new();
+        for deed in deeds.deeds.iter().rev() {
+            for line in &deed.lines {
+                if let (true, Some(State { content: Some(before), .. })) = (contents.is_empty(), &line.before)
+                {
+                    contents.push(read_past(store, before).map_err(failed)?);
+                    writers.push(None);
+                }
+                if let Some(State { content: Some(after), .. }) = &line.after {
+                    contents.push(read_past(store, after).map_err(failed)?);
+                    writers.push(Some((deed.version, deed.operation.clone())));
+                }
+            }
+        }
+        if contents.is_empty() {
+            // Nobody is known to have written it.
+            contents.push(store.read(&spot.place, super::LARGEST).map_err(failed)?.bytes);
+            writers.push(None);
+        }
+        if !contents.iter().all(|content| crate::history::merge::is_text(content)) {
+            return Err(Error::Binary { path });
+        }
+        let lines = blame::blame(&contents).into_iter().map(|(writer, line)| {
+            let (version, operation) = writers[writer].clone().unzip();
+            Blamed { line, version, operation }
+        });
+        Ok(lines.collect())
+    }
+}

@@ -1,0 +1,180 @@
+//! Who did what, in logical paths.
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result, Sight};
+use crate::identity::{Operation, OperationId};
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{DeedQuery, Kind, Line, State, StoreError, Version};
+use crate::vfs::Vfs;
+use crate::vfs::history::{Ground, some};
+
+/// Which operations are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogQuery {
+    /// Only what was done to this, or below it.
+    pub path: Option<VfsPath>,
+    /// Only by this agent.
+    pub agent: Option<String>,
+    /// Only this operation.
+    pub operation: Option<OperationId>,
+    /// Only since then.
+    pub since: Option<Timestamp>,
+    /// At most so many, the newest ones.
+    pub limit: usize,
+}
+
+impl Default for LogQuery {
+    fn default() -> Self {
+        LogQuery { path: None, agent: None, operation: None, since: None, limit: 100 }
+    }
+}
+
+/// One change, and the operation that it belongs to.
+#[derive(Debug, Clone)]
+pub struct LogEntry {
+    /// The operation.
+    pub operation: Operation,
+    /// The version that the change made.
+    pub version: Version,
+    /// What it did.
+    pub changes: Vec<LogChange>,
+    /// The operations that it took back.
+    pub undoes: Vec<OperationId>,
+    /// Whether it has been taken back itself.
+    pub undone: bool,
+}
+
+/// What was done to one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogChange {
+    /// The path, then.
+    pub path: VfsPath,
+    /// The path before, where it was another.
+    pub from: Option<VfsPath>,
+    /// What was done.
+    pub did: Did,
+    /// What it was done to.
+    pub kind: Kind,
+    /// The size afterwards, or before where it is gone.
+    pub size: u64,
+}
+
+/// What can be done to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Did {
+    /// It was made.
+    Created,
+    /// It was written.
+    Written,
+    /// It got another name.
+    Moved,
+    /// It got other attributes.
+    Attributes,
+    /// It was removed.
+    Removed,
+}
+
+impl Did {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Did::Created => "created",
+            Did::Written => "written",
+            Did::Moved => "moved",
+            Did::Attributes => "attributes",
+            Did::Removed => "removed",
+        }
+    }
+
+    fn of(line: &Line) -> Option<Did> {
+        Some(match (&line.before, &line.after) {
+            (None, None) => return None,
+            (None, Some(_)) => Did::Created,
+            (Some(_), None) => Did::Removed,
+            (Some(before), Some(after)) if place(before) != place(after) => Did::Moved,
+            (Some(before), Some(after)) if before.content == after.content && after.content.is_some() => {
+                Did::Attributes
+            }
+            (Some(before), _) if before.kind == Kind::Directory => Did::Attributes,
+            _ => Did::Written,
+        })
+    }
+}
+
+fn place(state: &State) -> (crate::store::NodeId, &[u8]) {
+    (state.parent, &state.name)
+}
+
+impl Vfs {
+    /// What was done, newest first.
+    pub fn log(&self, query: &LogQuery) -> Result<Vec<LogEntry>> {
+        let mut entries = Vec::new();
+        match &query.path {
+            Some(path) => {
+                let spot = self.enter(path, Access::History)?;
+                let store = spot.workspace.mount().store();
+                if !store.about().history {
+                    let cause = StoreError::Unsupported("this Store keeps no history");
+                    return Err(Error::Store { path: path.clone(), sight: Sight::Sees, cause });
+                }
+                let ground = Ground { store, workspaces: vec![spot.workspace] };
+                let at = Some(spot.place.clone());
+                self.add_log(&ground, query, at, path, &mut entries)?;
+            }
+            None => {
+                for ground in some(self.grounds(Access::History), Access::History)? {
+                    self.add_log(&ground, query, None, &VfsPath::root(), &mut entries)?;
+                }
+            }
+        }
+        entries.sort_by_key(|entry| std::cmp::Reverse((entry.version, entry.operation.at)));
+        entries.truncate(query.limit);
+        Ok(entries)
+    }
+
+    fn add_log(
+        &self,
+        ground: &Ground<'_>,
+        query: &LogQuery,
+        at: Option<crate::store::Place>,
+        asked: &VfsPath,
+        entries: &mut Vec<LogEntry>,
+    ) -> Result<()> {
+        let wanted = DeedQuery {
+            agent: query.agent.clone(),
+            operation: query.operation,
+            since: query.since,
+            at,
+            limit: query.limit,
+            ..DeedQuery::all()
+        };
+        let deeds = ground.store.deeds(&wanted).map_err(|cause| Error::Store {
+            path: asked.clone(),
+            sight: Sight::Sees,
+            cause,
+        })?;
+        for deed in deeds.deeds {
+            let mut changes: Vec<LogChange> =
+                deed.lines.iter().filter_map(|line| self.log_change(ground, line)).collect();
+            changes.sort_by(|one, other| one.path.cmp(&other.path));
+            if !changes.is_empty() {
+                let (operation, version) = (deed.operation, deed.version);
+                let (undoes, undone) = (deed.undoes, deed.undone);
+                entries.push(LogEntry { operation, version, changes, undoes, undone });
+            }
+        }
+        Ok(())
+    }
+
+    fn log_change(&self, ground: &Ground<'_>, line: &Line) -> Option<LogChange> {
+        let did = Did::of(line)?;
+        let state = line.after.as_ref().or(line.before.as_ref())?;
+        let path = self.logical(ground, &state.path)?;
+        let from = match (&line.before, did) {
+            (Some(before), Did::Moved) => self.logical(ground, &before.path),
+            _ => None,
+        };
+        Some(LogChange { path, from, did, kind: state.kind, size: state.size })
+    }
+}

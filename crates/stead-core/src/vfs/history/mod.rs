@@ -1,0 +1,109 @@
+//! Looking back, and taking back, at the door.
+//!
+//! Every Store tells its own deeds; here they become one history of the Workspaces, in logical paths, judged by scope:
+//! looking needs [`Access::History`], taking back [`Access::Restore`].
+
+mod compare;
+mod log;
+mod undo;
+
+pub use compare::{Blamed, DiffOptions, Difference, Differs};
+pub use log::{Did, LogChange, LogEntry, LogQuery};
+pub use undo::{OnConflict, PathChange, PathConflict, Restore, Undo, UndoOptions, Undone};
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{Past, Store, StoreError, StorePath, StoreResult};
+use crate::vfs::Vfs;
+use crate::vfs::write::same_store;
+use crate::workspace::Workspace;
+
+/// The largest content that is merged, compared or blamed.
+const LARGEST: u64 = 256 << 20;
+
+/// A Store, and the Workspaces that stand on it.
+struct Ground<'a> {
+    store: &'a Arc<dyn Store>,
+    workspaces: Vec<&'a Workspace>,
+}
+
+impl Vfs {
+    /// The Stores with history that some Workspace gives this access to.
+    fn grounds(&self, access: Access) -> Vec<Ground<'_>> {
+        let mut grounds: Vec<Ground<'_>> = Vec::new();
+        for workspace in self.workspaces().filter(|workspace| workspace.scope().allows(access)) {
+            let store = workspace.mount().store();
+            match grounds.iter_mut().find(|ground| same_store(&**ground.store, &**store)) {
+                Some(ground) => ground.workspaces.push(workspace),
+                None if store.about().history => grounds.push(Ground { store, workspaces: vec![workspace] }),
+                None => {}
+            }
+        }
+        grounds
+    }
+
+    /// The logical path of a path in a Store, if one of the Workspaces leads there.
+    fn logical(&self, ground: &Ground<'_>, path: &StorePath) -> Option<VfsPath> {
+        let mut found: Option<(usize, VfsPath)> = None;
+        for workspace in &ground.workspaces {
+            let mount = workspace.mount().path();
+            let logical = path
+                .below(mount)
+                .and_then(|below| std::str::from_utf8(below).ok())
+                .and_then(|below| workspace.prefix().join(below).ok());
+            if let Some(logical) = logical
+                && self.leads_into(&logical, workspace)
+                && found.as_ref().is_none_or(|(depth, _)| mount.depth() >= *depth)
+            {
+                found = Some((mount.depth(), logical));
+            }
+        }
+        found.map(|(_, path)| path)
+    }
+
+    /// Whether a path is this Workspace's, rather than one's nested in it.
+    fn leads_into(&self, path: &VfsPath, workspace: &Workspace) -> bool {
+        self.shared.router.route(path).is_some_and(|route| route.workspace.prefix() == workspace.prefix())
+    }
+}
+
+/// Kept content, whole.
+fn read_past(store: &dyn Store, past: &Past) -> StoreResult<Vec<u8>> {
+    if past.size() > LARGEST {
+        return Err(StoreError::TooLarge { size: past.size(), limit: LARGEST });
+    }
+    let content = store.open_past(past)?;
+    let mut bytes = vec![0; usize::try_from(past.size()).expect("it is below the limit")];
+    let mut done = 0;
+    while done < bytes.len() {
+        match content.read_at(done as u64, &mut bytes[done..])? {
+            0 => return Err(StoreError::Corrupt("kept content is shorter than it was".into())),
+            count => done += count,
+        }
+    }
+    Ok(bytes)
+}
+
+/// There is no such thing in the history.
+fn unknown(what: impl std::fmt::Display) -> Error {
+    Error::NoHistory(what.to_string())
+}
+
+/// The answer where no Workspace of the stead keeps a history that may be used so.
+fn no_ground(access: Access) -> Error {
+    let what = match access {
+        Access::Restore => {
+            "none of your Workspaces can be restored: that takes READ_WRITE and a Store with history"
+        }
+        _ => "none of your Workspaces has a history that you may look into",
+    };
+    Error::Invalid(what.to_owned())
+}
+
+/// Makes sure that there is a ground to stand on.
+fn some<T>(grounds: Vec<T>, access: Access) -> Result<Vec<T>> {
+    if grounds.is_empty() { Err(no_ground(access)) } else { Ok(grounds) }
+}

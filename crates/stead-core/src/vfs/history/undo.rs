@@ -1,0 +1,375 @@
+//! Taking back operations, and putting back what was.
+
+use std::collections::HashSet;
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result, Sight};
+use crate::history::{Arrangement, Conflict, Fate, How, Steps, Survey, ordered, plan};
+use crate::identity::{Operation, OperationId};
+use crate::name::escaped;
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{
+    Attr, Deed, DeedQuery, Deeds, Kind, Line, Page, Past, Place, Record, State, Store, StoreError, StorePath,
+    StoreResult, Version,
+};
+use crate::vfs::history::{Ground, read_past, some, unknown};
+use crate::vfs::{IntoPath, Vfs};
+
+/// How often a plan is made anew because something changed while it was made.
+const TRIES: usize = 8;
+
+/// Which operations are taken back: the caller's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Undo {
+    /// So many, the newest ones that have not been taken back yet.
+    Last(usize),
+    /// All since then.
+    Since(Timestamp),
+    /// This one, which may be an undo itself.
+    Operation(OperationId),
+}
+
+/// What happens where others have changed the same thing since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnConflict {
+    /// Nothing is changed at all.
+    #[default]
+    Refuse,
+    /// What is in conflict stays as it is; the rest is taken back.
+    Skip,
+}
+
+/// How operations are taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UndoOptions {
+    /// Only says what would be done.
+    pub dry_run: bool,
+    /// What happens to conflicts.
+    pub on_conflict: OnConflict,
+}
+
+/// What is put back as it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Restore {
+    /// Only these, and what lies below them; everything where it is empty.
+    pub paths: Vec<VfsPath>,
+    /// Only says what would be done.
+    pub dry_run: bool,
+}
+
+/// What was taken back, or would be.
+#[derive(Debug, Clone)]
+pub struct Undone {
+    /// The operation that took it back; `None` where nothing was changed.
+    pub operation: Option<OperationId>,
+    /// The operations that were taken back, newest first.
+    pub undone: Vec<Operation>,
+    /// What became of which path.
+    pub changes: Vec<PathChange>,
+    /// What stayed as it is.
+    pub conflicts: Vec<PathConflict>,
+    /// Whether it was really done.
+    pub done: bool,
+}
+
+/// What became of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathChange {
+    /// The path.
+    pub path: VfsPath,
+    /// Where it was, if it was moved.
+    pub from: Option<VfsPath>,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// Why a path stayed as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathConflict {
+    /// The path, shown escaped.
+    pub path: String,
+    /// Why, in a sentence.
+    pub why: String,
+}
+
+/// What is to be done on one Store.
+struct Planned<'a> {
+    ground: Ground<'a>,
+    deeds: Deeds,
+    how: How,
+    steps: Steps,
+}
+
+impl Vfs {
+    /// Takes back operations of this identity's agent. What others have changed since stays.
+    pub fn undo(&self, what: Undo, options: UndoOptions) -> Result<Undone> {
+        let grounds = some(self.grounds(Access::Restore), Access::Restore)?;
+        let mut told = Vec::with_capacity(grounds.len());
+        for ground in grounds {
+            let deeds = self.own_deeds(&ground, what)?;
+            told.push((ground, deeds));
+        }
+        let chosen = chosen(&told, what)?;
+        let ids: HashSet<OperationId> = chosen.iter().map(|operation| operation.id).collect();
+        let mut planned = Vec::new();
+        for (ground, mut deeds) in told {
+            deeds.deeds.retain(|deed| ids.contains(&deed.operation.id));
+            if !deeds.deeds.is_empty() {
+                planned.push((ground, deeds, How::Merged));
+            }
+        }
+        let records = vec![Record::Undoes(chosen.iter().map(|operation| operation.id).collect())];
+        self.carry_out("undo", planned, chosen, options, &records)
+    }
+
+    /// Puts a Workspace, or some paths in it, back to what they were at a version.
+    pub fn restore(&self, prefix: impl IntoPath, version: Version, what: &Restore) -> Result<Undone> {
+        let prefix = prefix.into_path()?;
+        let spot = self.enter(&prefix, Access::Restore)?;
+        let mut below = vec![spot.place.path.clone()];
+        if !what.paths.is_empty() {
+            below.clear();
+            for path in &what.paths {
+                let inner = self.enter(path, Access::Restore)?;
+                if inner.workspace.prefix() != spot.workspace.prefix() {
+                    return Err(Error::Invalid(format!("`{path}` is not in the Workspace of `{prefix}`")));
+                }
+                below.push(inner.place.path.clone());
+            }
+        }
+        let store = spot.workspace.mount().store();
+        let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
+        if version > store.version().map_err(failed)? {
+            return Err(unknown(format!("version {version}")));
+        }
+        let mut deeds = store.deeds(&DeedQuery { after: version, ..DeedQuery::all() }).map_err(failed)?;
+        keep_below(&mut deeds, &below);
+        let ground = Ground { store, workspaces: vec![spot.workspace] };
+        let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
+        self.carry_out("restore", vec![(ground, deeds, How::Exactly)], Vec::new(), options, &[])
+    }
+
+    /// Deeds of this agent, as many as it takes to choose from.
+    fn own_deeds(&self, ground: &Ground<'_>, what: Undo) -> Result<Deeds> {
+        let own = DeedQuery { agent: Some(self.shared.identity.agent.clone()), ..DeedQuery::all() };
+        let failed =
+            |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), sight: Sight::Sees, cause };
+        match what {
+            Undo::Operation(id) => {
+                ground.store.deeds(&DeedQuery { operation: Some(id), ..own }).map_err(failed)
+            }
+            Undo::Since(since) => {
+                ground.store.deeds(&DeedQuery { since: Some(since), ..own }).map_err(failed)
+            }
+            Undo::Last(count) => {
+                let mut limit = count.saturating_mul(4).saturating_add(64);
+                loop {
+                    let deeds = ground.store.deeds(&DeedQuery { limit, ..own.clone() }).map_err(failed)?;
+                    let more = deeds.deeds.len() == limit;
+                    if !more || effective(&deeds.deeds.iter().collect::<Vec<_>>()).len() >= count {
+                        return Ok(deeds);
+                    }
+                    limit = limit.saturating_mul(4);
+                }
+            }
+        }
+    }
+
+    /// Plans everything, and if nothing stands against it, does it: one change per Store.
+    fn carry_out(
+        &self,
+        call: &'static str,
+        told: Vec<(Ground<'_>, Deeds, How)>,
+        undone: Vec<Operation>,
+        options: UndoOptions,
+        records: &[Record],
+    ) -> Result<Undone> {
+        let mut planned = Vec::new();
+        for (ground, deeds, how) in told {
+            let steps = self.planned(&ground, &deeds, how)?;
+            planned.push(Planned { ground, deeds, how, steps });
+        }
+        let mut result =
+            Undone { operation: None, undone, changes: Vec::new(), conflicts: Vec::new(), done: false };
+        for part in &planned {
+            result.changes.extend(self.judged(part)?);
+            result.conflicts.extend(part.steps.conflicts.iter().map(|conflict| self.told(part, conflict)));
+        }
+        let refused = !result.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse;
+        if options.dry_run || refused {
+            return Ok(result);
+        }
+        let mut operation = self.act(call);
+        operation.id = self.operation.unwrap_or(operation.id);
+        for part in planned {
+            let changes = !part.steps.steps.is_empty();
+            // Also where nothing is left to do, it is written down that it was taken back.
+            if changes || !records.is_empty() {
+                self.apply_plan(part, &operation, options, records)?;
+            }
+            if changes {
+                result.operation = Some(operation.id);
+            }
+        }
+        for change in &result.changes {
+            self.shared.seen.forget(&change.path);
+        }
+        result.done = true;
+        Ok(result)
+    }
+
+    fn planned(&self, ground: &Ground<'_>, deeds: &Deeds, how: How) -> Result<Steps> {
+        let store = &**ground.store;
+        let failed =
+            |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), sight: Sight::Sees, cause };
+        let arrangement: Arrangement =
+            plan(deeds, how, &mut |past| read_past(store, past)).map_err(failed)?;
+        let aside = ground.workspaces[0].mount().path();
+        ordered(arrangement, deeds, aside, &mut Looking(store)).map_err(failed)
+    }
+
+    /// The changes in logical paths, if all of them are the caller's to make.
+    fn judged(&self, part: &Planned<'_>) -> Result<Vec<PathChange>> {
+        let mut changes = Vec::with_capacity(part.steps.changes.len());
+        for change in &part.steps.changes {
+            let logical = |path: &StorePath| -> Result<VfsPath> {
+                let logical = self.logical(&part.ground, path).ok_or_else(|| {
+                    Error::Invalid(format!("`{path}` lies in none of the Workspaces that you may restore"))
+                })?;
+                self.enter(&logical, Access::Restore)?;
+                Ok(logical)
+            };
+            let path = logical(&change.path)?;
+            let from = change.from.as_ref().map(logical).transpose()?;
+            changes.push(PathChange { path, from, fate: change.fate });
+        }
+        changes.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(changes)
+    }
+
+    fn told(&self, part: &Planned<'_>, conflict: &Conflict) -> PathConflict {
+        let logical = self.logical(&part.ground, &StorePath::from_checked(conflict.path.clone()));
+        let path = match logical {
+            Some(path) => path.to_string(),
+            None => escaped(&conflict.path).to_string(),
+        };
+        PathConflict { path, why: conflict.why.clone() }
+    }
+
+    /// Makes the change; where something has changed since it was planned, it is planned again.
+    fn apply_plan(
+        &self,
+        part: Planned<'_>,
+        operation: &Operation,
+        options: UndoOptions,
+        records: &[Record],
+    ) -> Result<()> {
+        let Planned { ground, mut deeds, how, mut steps } = part;
+        let failed =
+            |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), sight: Sight::Sees, cause };
+        for _ in 0..TRIES {
+            let mut change =
+                self.change_of(&**ground.store, operation.clone(), steps.steps).map_err(failed)?;
+            change.records.extend_from_slice(records);
+            change.returning = steps.returning;
+            match ground.store.apply(change) {
+                Err(
+                    StoreError::Conflict
+                    | StoreError::NotFound
+                    | StoreError::AlreadyExists
+                    | StoreError::NotEmpty,
+                ) => {}
+                Err(cause) => return Err(failed(cause)),
+                Ok(_) => return Ok(()),
+            }
+            // The same deeds, and what has become of what they were done to.
+            let versions: HashSet<Version> = deeds.deeds.iter().map(|deed| deed.version).collect();
+            let (first, last) = (versions.iter().min(), versions.iter().max());
+            let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
+            let query = DeedQuery::between(Version(first.0 - 1), *last);
+            deeds = ground.store.deeds(&query).map_err(failed)?;
+            deeds.deeds.retain(|deed| versions.contains(&deed.version));
+            steps = self.planned(&ground, &deeds, how)?;
+            if !steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
+                return Err(failed(StoreError::Conflict));
+            }
+        }
+        Err(failed(StoreError::Conflict))
+    }
+}
+
+/// Leaves only what is at one of these paths or below, now or then, and the directories that it needs to come back.
+fn keep_below(deeds: &mut Deeds, below: &[StorePath]) {
+    let inside = |path: &StorePath| below.iter().any(|top| path.is_at_or_below(top));
+    let leads = |state: &State| {
+        state.kind == Kind::Directory && below.iter().any(|top| top.is_at_or_below(&state.path))
+    };
+    let now = &deeds.now;
+    let mut wanted = HashSet::new();
+    for line in deeds.deeds.iter().flat_map(|deed| &deed.lines) {
+        let states = [&line.before, &line.after];
+        let is_inside = states.into_iter().flatten().any(|state| inside(&state.path))
+            || now.get(&line.node).is_some_and(|now| inside(&now.path));
+        let is_missing = !now.contains_key(&line.node) && line.before.as_ref().is_some_and(leads);
+        if is_inside || is_missing {
+            wanted.insert(line.node);
+        }
+    }
+    let keep = |line: &Line| wanted.contains(&line.node);
+    for deed in &mut deeds.deeds {
+        deed.lines.retain(keep);
+    }
+}
+
+/// The operations among these deeds that are to be taken back, newest first.
+fn chosen(told: &[(Ground<'_>, Deeds)], what: Undo) -> Result<Vec<Operation>> {
+    let mut deeds: Vec<&Deed> = told.iter().flat_map(|(_, deeds)| &deeds.deeds).collect();
+    deeds.sort_by_key(|deed| std::cmp::Reverse((deed.operation.at, deed.version)));
+    match what {
+        Undo::Operation(id) => match deeds.first() {
+            Some(deed) => Ok(vec![deed.operation.clone()]),
+            None => Err(unknown(format!("operation {id} of yours"))),
+        },
+        Undo::Since(_) => Ok(effective(&deeds)),
+        Undo::Last(count) => {
+            let mut operations = effective(&deeds);
+            operations.truncate(count);
+            Ok(operations)
+        }
+    }
+}
+
+/// The operations that have not been taken back and take nothing back themselves, out of deeds that come newest first.
+fn effective(deeds: &[&Deed]) -> Vec<Operation> {
+    let mut seen: HashSet<OperationId> = HashSet::new();
+    let mut operations = Vec::new();
+    for deed in deeds.iter().filter(|deed| !deed.undone && deed.undoes.is_empty()) {
+        if seen.insert(deed.operation.id) {
+            operations.push(deed.operation.clone());
+        }
+    }
+    operations
+}
+
+/// A Store as a plan looks at it.
+struct Looking<'s>(&'s dyn Store);
+
+impl Survey for Looking<'_> {
+    fn at(&mut self, path: &StorePath) -> StoreResult<Option<Attr>> {
+        match self.0.stat(&Place::path(path.clone())) {
+            Ok(attr) => Ok(Some(attr)),
+            Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
+            Err(cause) => Err(cause),
+        }
+    }
+
+    fn names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>> {
+        let listing = self.0.list(&Place::path(path.clone()), &Page::ALL)?;
+        Ok(listing.entries.into_iter().map(|entry| entry.name.as_bytes().to_vec()).collect())
+    }
+
+    fn read(&mut self, past: &Past) -> StoreResult<Vec<u8>> {
+        read_past(self.0, past)
+    }
+}

@@ -1,0 +1,63 @@
+//! What a change counts against: the quotas of the Workspaces on its Store, and the stead's own.
+
+use std::sync::Arc;
+
+use crate::identity::Operation;
+use crate::store::{Change, QuotaLimits, QuotaRoot, Step, Store, StoreResult, Usage};
+use crate::vfs::Vfs;
+use crate::vfs::write::same_store;
+
+impl Vfs {
+    /// A change of a Store, with everything that goes along with it.
+    pub(super) fn change_of(
+        &self,
+        store: &dyn Store,
+        operation: Operation,
+        steps: Vec<Step>,
+    ) -> StoreResult<Change> {
+        let quotas = self.quotas_on(store)?;
+        Ok(Change { quotas, ..Change::new(operation, steps) })
+    }
+
+    fn quotas_on(&self, store: &dyn Store) -> StoreResult<Vec<QuotaRoot>> {
+        let mut roots = Vec::new();
+        for workspace in self.workspaces() {
+            let (mount, limits) = (workspace.mount(), workspace.quota());
+            if !limits.is_unlimited() && same_store(&**mount.store(), store) {
+                roots.push(QuotaRoot { at: mount.path().clone(), limits, elsewhere: Usage::default() });
+            }
+        }
+        let limits = self.shared.quota;
+        if !limits.is_unlimited() {
+            self.add_own(store, limits, &mut roots)?;
+        }
+        Ok(roots)
+    }
+
+    /// The stead's own quota: each of its places counts, with all the others as what lies elsewhere.
+    fn add_own(&self, store: &dyn Store, limits: QuotaLimits, roots: &mut Vec<QuotaRoot>) -> StoreResult<()> {
+        let mut places: Vec<(Arc<dyn Store>, crate::store::StorePath, Usage)> = Vec::new();
+        for workspace in self.workspaces() {
+            let (place, path) = (workspace.mount().store(), workspace.mount().path());
+            // What lies inside another of its places is counted there.
+            let covered = self.workspaces().any(|other| {
+                let outer = other.mount();
+                same_store(&**outer.store(), &**place)
+                    && outer.path() != path
+                    && path.is_at_or_below(outer.path())
+            });
+            let known = places.iter().any(|(store, at, _)| same_store(&**store, &**place) && at == path);
+            if !covered && !known {
+                places.push((Arc::clone(place), path.clone(), place.usage(path)?));
+            }
+        }
+        for (index, (place, path, _)) in places.iter().enumerate() {
+            if same_store(&**place, store) {
+                let others = places.iter().enumerate().filter(|(other, _)| *other != index);
+                let elsewhere = others.fold(Usage::default(), |sum, (_, (.., usage))| sum.plus(*usage));
+                roots.push(QuotaRoot { at: path.clone(), limits, elsewhere });
+            }
+        }
+        Ok(())
+    }
+}

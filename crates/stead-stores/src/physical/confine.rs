@@ -1,0 +1,156 @@
+//! Opening a path below a directory so that nothing on the way leads elsewhere.
+//!
+//! Where the kernel has `openat2` it resolves the whole path confined, in one call. Elsewhere (Linux before 5.6, some
+//! sandboxes) the path is walked: each name is opened from its directory's handle, as what it is itself. Both refuse
+//! symlinks, `..` and other mounts, whatever races with them, because neither looks first and opens then.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::ResolveFlags;
+
+use super::host::{self, Errno, Host, How, Stat};
+use super::options::Confinement;
+
+const CONFINED: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+/// The kernel takes paths below 4,096 bytes; longer ones are resolved in pieces.
+const PIECE: usize = 3_800;
+
+/// Who keeps a path below its directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opener {
+    /// The kernel, by `openat2`.
+    Kernel,
+    /// We do, name by name.
+    Walk,
+}
+
+impl Opener {
+    /// Finds out what the kernel offers, by a call that has no other reason to fail.
+    pub(super) fn choose(root: BorrowedFd<'_>, wanted: Confinement) -> Host<Self> {
+        if wanted == Confinement::Walk {
+            return Ok(Opener::Walk);
+        }
+        match resolve(root, b".", How::Base) {
+            Ok(_) => Ok(Opener::Kernel),
+            // A sandbox that knows only older calls answers with one or the other.
+            Err(Errno::NOSYS | Errno::PERM) => Ok(Opener::Walk),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a path below a directory; what it opens lies below it, on the same mount, with no symlink on the way. A walk
+    /// also asks about everything on it whether it is hidden.
+    pub(super) fn open(
+        self,
+        below: BorrowedFd<'_>,
+        path: &[u8],
+        how: How,
+        hidden: &dyn Fn(&Stat) -> bool,
+    ) -> Host<OwnedFd> {
+        match self {
+            Opener::Kernel => resolve_in_pieces(below, path, how),
+            Opener::Walk => walk(below, path, how, hidden),
+        }
+    }
+}
+
+fn resolve_in_pieces(below: BorrowedFd<'_>, path: &[u8], how: How) -> Host<OwnedFd> {
+    let mut at: Option<OwnedFd> = None;
+    let mut rest = path;
+    while rest.len() > PIECE {
+        let cut = rest[..PIECE].iter().rposition(|&byte| byte == b'/').ok_or(Errno::NAMETOOLONG)?;
+        let here = at.as_ref().map_or(below, |fd| fd.as_fd());
+        at = Some(resolve(here, &rest[..cut], How::Base)?);
+        rest = &rest[cut + 1..];
+    }
+    resolve(at.as_ref().map_or(below, |fd| fd.as_fd()), rest, how)
+}
+
+fn resolve(below: BorrowedFd<'_>, path: &[u8], how: How) -> Host<OwnedFd> {
+    let path = if path.is_empty() { b"." } else { path };
+    let (flags, mode) = (how.flags(), rustix::fs::Mode::empty());
+    host::patiently(|| rustix::fs::openat2(below, path, flags, mode, CONFINED))
+}
+
+fn walk(below: BorrowedFd<'_>, path: &[u8], how: How, hidden: &dyn Fn(&Stat) -> bool) -> Host<OwnedFd> {
+    if path.is_empty() || path == b"." {
+        return host::open_name(below, b".", how);
+    }
+    let mount = host::stat(below)?.mount;
+    let mut at: Option<OwnedFd> = None;
+    let mut names = path.split(|&byte| byte == b'/').peekable();
+    while let Some(name) = names.next() {
+        // An absolute path begins with an empty name. What leads up is refused even where it would stay below.
+        if name.is_empty() || name == b"." || name == b".." {
+            return Err(Errno::XDEV);
+        }
+        let here = at.as_ref().map_or(below, |fd| fd.as_fd());
+        let how = if names.peek().is_some() { How::Base } else { how };
+        let opened = host::open_name(here, name, how)?;
+        let stat = host::stat(&opened)?;
+        if stat.mount != mount {
+            return Err(Errno::XDEV);
+        }
+        if hidden(&stat) {
+            return Err(Errno::NOENT);
+        }
+        at = Some(opened);
+    }
+    Ok(at.expect("a path has a name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const BOTH: [Confinement; 2] = [Confinement::Automatic, Confinement::Walk];
+
+    #[test]
+    fn nothing_above_a_directory_can_be_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("in/deep")).unwrap();
+        std::fs::write(dir.path().join("in/file"), "").unwrap();
+        std::os::unix::fs::symlink("/", dir.path().join("out")).unwrap();
+        std::os::unix::fs::symlink("deep", dir.path().join("in/link")).unwrap();
+        let root = host::open_ambient(dir.path()).unwrap();
+        for wanted in BOTH {
+            let opener = Opener::choose(root.as_fd(), wanted).unwrap();
+            let open = |path: &[u8], how| opener.open(root.as_fd(), path, how, &|_| false);
+            for path in [&b""[..], b"in", b"in/deep"] {
+                assert!(open(path, How::Directory).is_ok(), "{}", path.escape_ascii());
+            }
+            for path in [&b".."[..], b"in/../..", b"/", b"/etc", b"out", b"out/etc", b"in/link", b"in/file/x"]
+            {
+                for how in [How::Base, How::Directory, How::Read, How::Write, How::Change] {
+                    assert!(open(path, how).is_err(), "{} {how:?} {opener:?}", path.escape_ascii());
+                }
+            }
+            assert!(open(b"out", How::Handle).is_ok(), "a symlink itself");
+        }
+    }
+
+    #[test]
+    fn other_mounts_are_not_entered() {
+        // Most hosts have one of these mounted.
+        let mounted = |path: &Path| {
+            let mount = |path: &Path| Some(host::stat(host::open_ambient(path).ok()?).ok()?.mount);
+            mount(path).is_some() && mount(path) != mount(path.parent().unwrap())
+        };
+        let candidates = ["/dev/shm", "/dev/pts", "/sys/fs/cgroup", "/proc", "/sys", "/dev", "/tmp"];
+        let Some(path) = candidates.map(Path::new).into_iter().find(|path| mounted(path)) else {
+            return; // Nothing is mounted here.
+        };
+        let parent = host::open_ambient(path.parent().unwrap()).unwrap();
+        let name = path.file_name().unwrap().as_encoded_bytes();
+        for wanted in BOTH {
+            let opener = Opener::choose(parent.as_fd(), wanted).unwrap();
+            let entered = opener.open(parent.as_fd(), name, How::Base, &|_| false);
+            assert_eq!(entered.map(drop), Err(Errno::XDEV), "{opener:?}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Care of a database: named versions, what is forgotten and when, space that is given back, copies of the whole.
+
+mod backup;
+mod gc;
+mod retention;
+mod snapshot;
+
+pub use backup::BackupReport;
+pub use gc::{Collected, GcOptions};
+pub use retention::{Forgotten, Retention};
+pub use snapshot::{NewSnapshot, Snapshot};
+
+pub(super) use retention::readable;

@@ -1,0 +1,182 @@
+//! What is forgotten: versions beyond an age, and of a file with very many versions the oldest contents.
+//!
+//! A version that a snapshot or a fork keeps stays readable whatever its age.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use stead_core::{StoreResult, Timestamp};
+
+use super::super::Database;
+use super::super::batch::Writing;
+use super::super::fault::Result;
+use super::super::queue::Weight;
+use super::super::schema::HISTORY_FROM;
+
+/// How many rows one transaction removes: others wait no longer than that takes.
+const AT_ONCE: i64 = 500;
+
+/// How long history is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Versions that are older may go.
+    pub age: Duration,
+    /// Of more contents of one file than these, the oldest may go.
+    pub versions: u64,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Retention { age: Duration::from_secs(30 * 24 * 3600), versions: 10_000 }
+    }
+}
+
+/// What was forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Forgotten {
+    /// States of files, directories and symlinks.
+    pub states: u64,
+    /// Lines of the log.
+    pub lines: u64,
+    /// Contents of files with too many versions.
+    pub contents: u64,
+}
+
+/// The versions that are kept whatever their age.
+const PINNED: &str = "SELECT version FROM snapshot";
+
+/// Whether a version can still be read.
+pub(in super::super) fn readable(conn: &Connection, version: i64) -> Result<bool> {
+    let from: i64 = conn
+        .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
+        .query_row([HISTORY_FROM], |row| row.get(0))?;
+    if version >= from {
+        return Ok(true);
+    }
+    Ok(conn.prepare_cached(&format!("SELECT 1 FROM ({PINNED}) WHERE version = ?1"))?.exists([version])?)
+}
+
+impl Database {
+    /// Forgets what is older than it has to be, in small steps, while others go on.
+    pub fn forget(
+        &self,
+        retention: Retention,
+        now: Timestamp,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<Forgotten> {
+        let age = i64::try_from(retention.age.as_nanos()).unwrap_or(i64::MAX);
+        let horizon = self.horizon(now.0.saturating_sub(age))?;
+        let mut forgotten = Forgotten::default();
+        if let Some(horizon) = horizon {
+            // First nobody may ask for it any more, then it goes.
+            self.0.write(Weight::Change, move |writing| raise_horizon(writing, horizon))?;
+            let mut steps = |forget: fn(&mut Writing<'_>, i64) -> Result<u64>| -> StoreResult<u64> {
+                let mut all = 0;
+                loop {
+                    let count = self.0.write(Weight::Staging, move |writing| forget(writing, horizon))?;
+                    all += count;
+                    progress(all);
+                    if count == 0 {
+                        return Ok(all);
+                    }
+                }
+            };
+            forgotten.states = steps(forget_states)?;
+            forgotten.lines = steps(forget_lines)?;
+            steps(forget_versions)?;
+        }
+        forgotten.contents = self.thin_out(retention.versions, progress)?;
+        Ok(forgotten)
+    }
+
+    /// The newest version that is older than a moment: the oldest one that has to stay readable.
+    fn horizon(&self, moment: i64) -> StoreResult<Option<i64>> {
+        let find = || -> Result<Option<i64>> {
+            let reader = self.0.reader()?;
+            let horizon = reader
+                .prepare_cached("SELECT id FROM version WHERE at < ?1 ORDER BY id DESC LIMIT 1")?
+                .query_row([moment], |row| row.get(0))
+                .optional()?;
+            Ok(horizon)
+        };
+        Ok(find()?)
+    }
+
+    /// Takes the oldest contents away from files that have had too many.
+    fn thin_out(&self, most: u64, progress: &mut dyn FnMut(u64)) -> StoreResult<u64> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let crowded = || -> Result<Vec<(i64, i64)>> {
+            let reader = self.0.reader()?;
+            let mut statement = reader.prepare(
+                "SELECT vol, node FROM entry_history WHERE content IS NOT NULL
+                 GROUP BY vol, node HAVING count(*) > ?1",
+            )?;
+            let rows = statement.query_map([most], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        let mut all = 0;
+        for (vol, node) in crowded()? {
+            loop {
+                let count =
+                    self.0.write(Weight::Staging, move |writing| thin_out(writing, vol, node, most))?;
+                all += count;
+                progress(all);
+                if count == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn raise_horizon(writing: &mut Writing<'_>, horizon: i64) -> Result<()> {
+    writing
+        .conn
+        .prepare_cached("UPDATE meta SET value = max(value, ?2) WHERE id = ?1")?
+        .execute([HISTORY_FROM, horizon])?;
+    Ok(())
+}
+
+/// A state is needed if some version at which it held can be read: one from the horizon on, or a pinned one.
+fn forget_states(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
+    let sql = format!(
+        "DELETE FROM entry_history WHERE (vol, parent, name, since) IN (
+           SELECT vol, parent, name, since FROM entry_history h
+           WHERE until <= ?1 AND NOT EXISTS (SELECT 1 FROM ({PINNED}) p WHERE p.version >= h.since AND p.version < h.until)
+           LIMIT ?2)"
+    );
+    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, AT_ONCE])? as u64)
+}
+
+/// The log is needed from the oldest version on that can be read: it tells what differs.
+fn forget_lines(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
+    let sql = format!(
+        "DELETE FROM change WHERE (vol, ver, seq) IN (
+           SELECT vol, ver, seq FROM change WHERE ver <= min(?1, ifnull((SELECT min(version) FROM ({PINNED})), ?1)) LIMIT ?2)"
+    );
+    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, AT_ONCE])? as u64)
+}
+
+fn forget_versions(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
+    let sql = format!(
+        "DELETE FROM version WHERE id IN (
+           SELECT id FROM version WHERE id < (SELECT max(id) FROM version)
+             AND id < min(?1, ifnull((SELECT min(version) FROM ({PINNED})), ?1)) LIMIT ?2)"
+    );
+    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, AT_ONCE])? as u64)
+}
+
+/// What is left of a state without its content: it is known to have been there.
+fn thin_out(writing: &mut Writing<'_>, vol: i64, node: i64, most: i64) -> Result<u64> {
+    let sql = format!(
+        "UPDATE entry_history SET content = NULL WHERE (vol, parent, name, since) IN (
+           SELECT vol, parent, name, since FROM entry_history h
+           WHERE vol = ?1 AND node = ?2 AND content IS NOT NULL
+             AND since < (SELECT since FROM entry_history WHERE vol = ?1 AND node = ?2 AND content IS NOT NULL
+                          ORDER BY since DESC LIMIT 1 OFFSET ?3 - 1)
+             AND NOT EXISTS (SELECT 1 FROM ({PINNED}) p WHERE p.version >= h.since AND p.version < h.until)
+           LIMIT ?4)"
+    );
+    Ok(writing.conn.prepare_cached(&sql)?.execute(params![vol, node, most, AT_ONCE])? as u64)
+}

@@ -1,0 +1,108 @@
+//! Versions with a name. Making one is one row, whatever the number of files.
+
+use rusqlite::{OptionalExtension, Row, params};
+use stead_core::store::Version;
+use stead_core::{StoreError, StoreResult, Timestamp};
+
+use super::super::Database;
+use super::super::database::newest;
+use super::super::fault::{Fault, Result};
+use super::super::queue::Weight;
+
+/// A version that is kept, and what it is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its number.
+    pub id: i64,
+    /// Whose it is.
+    pub agent: String,
+    /// The Workspace it was made of; the whole stead where `None`.
+    pub prefix: Option<String>,
+    /// Its name, where it has one.
+    pub label: Option<String>,
+    /// The version: what every volume held then.
+    pub version: Version,
+    /// When it was made.
+    pub at: Timestamp,
+}
+
+/// A snapshot that is to be made.
+#[derive(Debug, Clone)]
+pub struct NewSnapshot {
+    /// Whose it is.
+    pub agent: String,
+    /// The Workspace it is made of; the whole stead where `None`.
+    pub prefix: Option<String>,
+    /// Its name. No two of one agent and one Workspace have the same.
+    pub label: Option<String>,
+    /// When it is made.
+    pub at: Timestamp,
+}
+
+const COLUMNS: &str = "SELECT id, agent, prefix, label, version, at FROM snapshot";
+
+fn of(row: &Row<'_>) -> rusqlite::Result<Snapshot> {
+    Ok(Snapshot {
+        id: row.get(0)?,
+        agent: row.get(1)?,
+        prefix: row.get(2)?,
+        label: row.get(3)?,
+        version: Version(row.get(4)?),
+        at: Timestamp(row.get(5)?),
+    })
+}
+
+impl Database {
+    /// Gives the newest version a name, and keeps it.
+    pub fn snapshot(&self, new: NewSnapshot) -> StoreResult<Snapshot> {
+        self.0.write(Weight::Change, move |writing| {
+            let NewSnapshot { agent, prefix, label, at } = new;
+            let version = newest(writing.conn)?;
+            let made = writing
+                .conn
+                .prepare_cached(
+                    "INSERT INTO snapshot(agent, prefix, label, version, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+                )?
+                .insert(params![agent, prefix, label, version, at.0]);
+            let id = made.map_err(|error| match error.sqlite_error_code() {
+                Some(rusqlite::ErrorCode::ConstraintViolation) => Fault::from(StoreError::AlreadyExists),
+                _ => error.into(),
+            })?;
+            Ok(Snapshot { id, agent, prefix, label, version: Version(version), at })
+        })
+    }
+
+    /// The snapshots of an agent, newest first.
+    pub fn snapshots(&self, agent: &str) -> StoreResult<Vec<Snapshot>> {
+        let list = || -> Result<Vec<Snapshot>> {
+            let reader = self.0.reader()?;
+            let mut statement =
+                reader.prepare_cached(&format!("{COLUMNS} WHERE agent = ?1 ORDER BY id DESC"))?;
+            let rows = statement.query_map([agent], of)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        Ok(list()?)
+    }
+
+    /// A snapshot of an agent, by its number.
+    pub fn snapshot_by_id(&self, agent: &str, id: i64) -> StoreResult<Option<Snapshot>> {
+        let find = || -> Result<Option<Snapshot>> {
+            let reader = self.0.reader()?;
+            let mut statement = reader.prepare_cached(&format!("{COLUMNS} WHERE agent = ?1 AND id = ?2"))?;
+            Ok(statement.query_row(params![agent, id], of).optional()?)
+        };
+        Ok(find()?)
+    }
+
+    /// Takes a snapshot's name away. Its version is kept no longer than others.
+    pub fn forget_snapshot(&self, agent: &str, id: i64) -> StoreResult<()> {
+        let agent = agent.to_owned();
+        self.0.write(Weight::Change, move |writing| {
+            let gone = writing
+                .conn
+                .prepare_cached("DELETE FROM snapshot WHERE agent = ?1 AND id = ?2")?
+                .execute(params![agent, id])?;
+            if gone == 0 { Err(StoreError::NotFound.into()) } else { Ok(()) }
+        })
+    }
+}

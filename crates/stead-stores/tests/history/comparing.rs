@@ -1,0 +1,60 @@
+//! Differences and lines.
+
+use std::sync::Arc;
+
+use stead_core::history::diff::ContentDiff;
+use stead_core::vfs::{DiffOptions, Differs, Overwrite, RemoveOptions};
+use stead_core::{Occurrences, Store};
+
+use crate::door;
+
+crate::on_every_store! {
+    versions_are_compared_by_file_and_by_line
+    lines_have_writers
+}
+
+fn versions_are_compared_by_file_and_by_line(store: &Arc<dyn Store>) {
+    let a = door(store, "a");
+    a.write("/w/same", "same").unwrap();
+    a.write("/w/text", "1\n2\n3\n").unwrap();
+    a.write("/w/gone", "gone\n").unwrap();
+    a.write("/w/dir/f", "f\n").unwrap();
+    let older = store.version().unwrap();
+    a.edit("/w/text", "2", "two", Occurrences::One).unwrap();
+    a.remove_file("/w/gone", RemoveOptions::default()).unwrap();
+    a.rename("/w/dir", "/w/moved", Overwrite::Refuse).unwrap();
+    a.write("/w/new", b"\0binary".to_vec()).unwrap();
+    a.write("/w/brief", "x").unwrap();
+    a.remove_file("/w/brief", RemoveOptions::default()).unwrap();
+    let newer = store.version().unwrap();
+
+    let found = a.diff("/w", older, newer, DiffOptions::default()).unwrap();
+    let shown: Vec<_> = found.iter().map(|one| format!("{} {}", one.differs.word(), one.path)).collect();
+    assert_eq!(shown, ["removed /w/gone", "moved /w/moved", "added /w/new", "changed /w/text"]);
+    let text = |differs| found.iter().find(|one| one.differs == differs).unwrap().content.clone();
+    assert_eq!(text(Differs::Changed), Some(ContentDiff::Text("@@ -1,3 +1,3 @@\n 1\n-2\n+two\n 3\n".into())));
+    assert_eq!(text(Differs::Added), Some(ContentDiff::Binary));
+    assert_eq!(text(Differs::Removed), Some(ContentDiff::Text("@@ -1 +0,0 @@\n-gone\n".into())));
+
+    let back = a.diff("/w", newer, older, DiffOptions::default()).unwrap();
+    let shown: Vec<_> = back.iter().map(|one| format!("{} {}", one.differs.word(), one.path)).collect();
+    assert_eq!(shown, ["moved /w/dir", "added /w/gone", "removed /w/new", "changed /w/text"]);
+    assert!(a.diff("/w", newer, newer, DiffOptions::default()).unwrap().is_empty());
+}
+
+fn lines_have_writers(store: &Arc<dyn Store>) {
+    let (a, b) = (door(store, "a"), door(store, "b"));
+    a.write("/w/f", "one\ntwo\nthree\n").unwrap();
+    b.edit("/w/f", "two", "zwei", Occurrences::One).unwrap();
+    a.append("/w/f", "four\n").unwrap();
+    a.rename("/w/f", "/w/g", Overwrite::Refuse).unwrap();
+    let lines = a.blame("/w/g").unwrap();
+    let shown: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            let agent = &line.operation.as_ref().unwrap().identity.agent;
+            format!("{agent} {}", String::from_utf8_lossy(&line.line).trim_end())
+        })
+        .collect();
+    assert_eq!(shown, ["a one", "b zwei", "a three", "a four"]);
+}

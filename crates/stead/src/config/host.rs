@@ -1,0 +1,113 @@
+//! What the file alone can't tell: whether what it names is there on the host.
+//!
+//! Looking changes nothing: no Store is opened, and nothing is made.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use stead_core::VfsPath;
+
+use super::{Config, Problem, StoreConfig};
+
+/// The first bytes of every SQLite database.
+const SQLITE: &[u8; 16] = b"SQLite format 3\0";
+
+/// Something to look up, and where the file speaks of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct HostCheck {
+    pub(super) line: usize,
+    pub(super) column: usize,
+    pub(super) look: Look,
+}
+
+/// What to look up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Look {
+    /// The directory of a Physical Store.
+    Directory { store: String },
+    /// The place in a Store that a Workspace begins at.
+    Mount { store: String, path: VfsPath },
+    /// The file of the database.
+    Database,
+}
+
+/// What a look at the host has shown, by line.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Survey {
+    /// What can't work.
+    pub problems: Vec<Problem>,
+    /// What works and was perhaps not meant.
+    pub notes: Vec<Problem>,
+}
+
+impl Config {
+    /// Looks whether the directories and the database that it names are there and can be used. Nothing is made.
+    pub fn survey(&self) -> Survey {
+        let mut survey = Survey::default();
+        for HostCheck { line, column, look } in &self.checks {
+            let (line, column) = (*line, *column);
+            let say = |message: String| Problem { line, column, message };
+            match look {
+                Look::Directory { store } => survey.problems.extend(self.wrong_directory(store).map(say)),
+                Look::Mount { store, path } => survey.notes.extend(self.empty_mount(store, path).map(say)),
+                Look::Database => survey.problems.extend(self.wrong_database().map(say)),
+            }
+        }
+        survey.problems.sort();
+        survey.notes.sort();
+        survey
+    }
+
+    fn directory(&self, store: &str) -> Option<&Path> {
+        match self.stores.get(store) {
+            Some(StoreConfig::Physical { path }) => Some(path),
+            _ => None,
+        }
+    }
+
+    fn wrong_directory(&self, store: &str) -> Option<String> {
+        let name = store.escape_debug();
+        match fs::read_dir(self.directory(store)?).err()?.kind() {
+            io::ErrorKind::NotFound => {
+                Some(format!("the directory of the Store `{name}` is not there; make it, or correct `path`"))
+            }
+            io::ErrorKind::NotADirectory => {
+                Some(format!("`path` of the Store `{name}` leads to something that is no directory"))
+            }
+            kind => Some(format!("the directory of the Store `{name}` can't be read: {kind}")),
+        }
+    }
+
+    fn empty_mount(&self, store: &str, path: &VfsPath) -> Option<String> {
+        let root = self.directory(store).filter(|root| root.is_dir())?;
+        let name = store.escape_debug();
+        match fs::metadata(root.join(&path.as_str()[1..])) {
+            Ok(there) if there.is_dir() => None,
+            Ok(_) => {
+                Some(format!("`{path}` of the Store `{name}` is no directory; nothing can be put below it"))
+            }
+            Err(_) => Some(format!(
+                "`{path}` is not there in the Store `{name}`; the Workspace is empty until something is written to it"
+            )),
+        }
+    }
+
+    fn wrong_database(&self) -> Option<String> {
+        let path = &self.database.path;
+        let mut first = [0; SQLITE.len()];
+        match File::open(path).and_then(|mut file| file.read_exact(&mut first)) {
+            Ok(()) if &first == SQLITE => None,
+            Ok(()) => Some("the file is no SQLite database; name another one".into()),
+            // It is made at its first use, and an empty file will do.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let nowhere =
+                    parent.is_some_and(|parent| !parent.is_dir() && parent != self.state_directory());
+                nowhere.then(|| "the database's directory is not there; make it, or name another file".into())
+            }
+            Err(error) => Some(format!("the database can't be read: {}", error.kind())),
+        }
+    }
+}

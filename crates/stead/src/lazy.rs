@@ -1,0 +1,260 @@
+//! A Store that is opened when it is first needed, so that one that can't be opened is in nobody else's way.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use stead_core::Timestamp;
+use stead_core::name::escaped;
+use stead_core::search::{FileHits, Grep, Walk};
+use stead_core::store::{
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, NodeId,
+    OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, Usage, Verified, Version,
+    Whole,
+};
+
+use crate::error::Error;
+
+/// How a Store is opened.
+type Open = dyn Fn() -> Result<Arc<dyn Store>, Error> + Send + Sync;
+
+/// A Store that opens at the first call that needs it.
+///
+/// That it could not be opened is not remembered: the next call tries again, and finds it healed or not.
+pub(crate) struct Lazy {
+    name: String,
+    about: About,
+    open: Box<Open>,
+    opened: OnceLock<Arc<dyn Store>>,
+    /// Held while it is opened: whoever comes meanwhile waits, rather than opening it twice.
+    opening: Mutex<()>,
+}
+
+impl Lazy {
+    /// A Store of this name, which says this of itself before it is open.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        about: About,
+        open: impl Fn() -> Result<Arc<dyn Store>, Error> + Send + Sync + 'static,
+    ) -> Self {
+        let (opened, opening) = (OnceLock::new(), Mutex::default());
+        Lazy { name: name.into(), about, open: Box::new(open), opened, opening }
+    }
+
+    /// The Store, opened now if it is not open yet.
+    pub(crate) fn opened(&self) -> Result<&Arc<dyn Store>, Error> {
+        if let Some(store) = self.opened.get() {
+            return Ok(store);
+        }
+        // Nothing is kept under the lock that a panic could leave half done.
+        let _turn = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = self.opened.get() {
+            return Ok(store);
+        }
+        let store = (self.open)().map_err(|error| match error {
+            Error::Store(cause) => Error::Open { store: self.name.clone(), cause },
+            other => other,
+        })?;
+        Ok(self.opened.get_or_init(|| store))
+    }
+
+    fn store(&self) -> StoreResult<&dyn Store> {
+        self.opened().map(|store| &**store).map_err(|error| self.unopened(&error))
+    }
+
+    /// What a caller of the port is told.
+    fn unopened(&self, error: &Error) -> StoreError {
+        match error {
+            // Waiting does not help, and `stead verify` says more.
+            Error::Open { cause: StoreError::Corrupt(what), .. } => StoreError::Corrupt(what.clone()),
+            Error::Open { .. } => StoreError::unavailable(error),
+            other => StoreError::unavailable(format_args!(
+                "the Store `{}` can't be opened: {other}",
+                escaped(self.name.as_bytes())
+            )),
+        }
+    }
+
+    /// One answer for each of several places.
+    fn many<T>(
+        &self,
+        at: &[Place],
+        ask: impl FnOnce(&dyn Store) -> Vec<StoreResult<T>>,
+    ) -> Vec<StoreResult<T>> {
+        match self.opened() {
+            Ok(store) => ask(&**store),
+            Err(error) => at.iter().map(|_| Err(self.unopened(&error))).collect(),
+        }
+    }
+}
+
+impl fmt::Debug for Lazy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.opened.get() {
+            Some(store) => store.fmt(f),
+            None => f.debug_struct("Lazy").field("name", &self.name).finish_non_exhaustive(),
+        }
+    }
+}
+
+impl Store for Lazy {
+    fn about(&self) -> About {
+        self.opened.get().map_or(self.about, |store| store.about())
+    }
+
+    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+        self.store()?.stat(at)
+    }
+
+    fn stat_many(&self, at: &[Place]) -> Vec<StoreResult<Attr>> {
+        self.many(at, |store| store.stat_many(at))
+    }
+
+    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+        self.store()?.read(at, limit)
+    }
+
+    fn read_many(&self, at: &[Place], limit: u64) -> Vec<StoreResult<Whole>> {
+        self.many(at, |store| store.read_many(at, limit))
+    }
+
+    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        self.store()?.open(at)
+    }
+
+    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+        self.store()?.read_link(at)
+    }
+
+    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+        self.store()?.list(at, page)
+    }
+
+    fn walk(
+        &self,
+        at: &Place,
+        walk: &Walk,
+        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        self.store()?.walk(at, walk, visit)
+    }
+
+    fn grep(
+        &self,
+        at: &Place,
+        grep: &Grep,
+        visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        self.store()?.grep(at, grep, visit)
+    }
+
+    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+        self.store()?.draft(of)
+    }
+
+    fn apply(&self, change: Change) -> StoreResult<Applied> {
+        self.store()?.apply(change)
+    }
+
+    fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
+        self.store()?.changes_since(cursor, limit)
+    }
+
+    fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+        if !self.about.history {
+            return Err(StoreError::Unsupported("this Store keeps no history"));
+        }
+        self.store()?.as_of(version)
+    }
+
+    fn forget(&self, node: NodeId) {
+        // Nobody holds a node of a Store that was never open.
+        if let Some(store) = self.opened.get() {
+            store.forget(node);
+        }
+    }
+
+    fn version(&self) -> StoreResult<Version> {
+        self.store()?.version()
+    }
+
+    fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+        self.store()?.version_at(time)
+    }
+
+    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+        self.store()?.deeds(query)
+    }
+
+    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+        self.store()?.open_past(past)
+    }
+
+    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        self.store()?.usage(at)
+    }
+
+    fn destroy(&self) -> StoreResult<()> {
+        self.store()?.destroy()
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+        self.store()?.verify(progress)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use stead_core::store::{Kind, StorePath};
+    use stead_stores::MemoryStore;
+
+    use super::*;
+
+    const ABOUT: About = About { kind: "memory", history: true, feed: true, records: None };
+
+    #[test]
+    fn a_store_is_opened_once_by_whoever_needs_it_first() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let lazy = Lazy::new("x", ABOUT, move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(Arc::new(MemoryStore::new()))
+        });
+        lazy.about();
+        lazy.forget(NodeId(7));
+        assert_eq!(
+            (count.load(Ordering::SeqCst), format!("{lazy:?}")),
+            (0, "Lazy { name: \"x\", .. }".into())
+        );
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| assert_eq!(lazy.stat(&Place::root()).unwrap().kind, Kind::Directory));
+            }
+        });
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_store_that_heals_is_opened_then() {
+        let ready = Arc::new(AtomicUsize::new(0));
+        let state = Arc::clone(&ready);
+        let lazy = Lazy::new("x", ABOUT, move || match state.load(Ordering::SeqCst) {
+            0 => Err(StoreError::NotFound.into()),
+            1 => Err(StoreError::Corrupt("the file is no database".into()).into()),
+            _ => Ok(Arc::new(MemoryStore::new())),
+        });
+        let places = [Place::root(), Place::path(StorePath::from_checked("a"))];
+        let told = lazy.stat(&Place::root()).unwrap_err();
+        assert!(matches!(told, StoreError::Unavailable { .. }), "{told:?}");
+        assert!(told.to_string().starts_with("the Store `x` can't be opened: its directory"), "{told}");
+        assert_eq!(lazy.stat_many(&places).iter().filter(|answer| answer.is_err()).count(), 2);
+        ready.store(1, Ordering::SeqCst);
+        assert!(matches!(lazy.read(&places[1], 1), Err(StoreError::Corrupt(_))));
+        ready.store(2, Ordering::SeqCst);
+        assert!(matches!(lazy.read(&places[1], 1), Err(StoreError::NotFound)));
+        assert_eq!(lazy.stat_many(&places).iter().filter(|answer| answer.is_ok()).count(), 1);
+    }
+}
