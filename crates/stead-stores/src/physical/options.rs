@@ -76,7 +76,7 @@ impl fmt::Debug for PhysicalOptions {
 }
 
 /// How much of what changes displace is kept, and for how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeepOptions {
     /// For so long.
     pub age: Duration,
