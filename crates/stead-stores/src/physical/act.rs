@@ -179,9 +179,9 @@ impl<'s> Act<'s> {
         let how = self.intend(how)?;
         let mark = self.enter(&how)?;
         self.shop.life.pass(name)?;
-        if let Err(error) = action() {
-            self.left(mark)?;
-            return Err(refused(error));
+        if let Err(error) = action().map_err(refused) {
+            self.left(mark, &error)?;
+            return Err(error);
         }
         self.actions.push(how);
         Ok(())

@@ -126,11 +126,13 @@ impl Book {
         Ok(())
     }
 
-    /// Takes back what was written; the reason is told to the audit if the change is over with it.
-    fn withdraw(&mut self, reason: Option<AuditOutcome>) -> StoreResult<()> {
-        let Some(version) = self.version else { return Ok(()) };
-        let records = if reason.is_some() && self.recorded { self.records.clone() } else { Vec::new() };
-        let outcome = reason.unwrap_or(AuditOutcome::Begun);
+    /// Takes back what was written. Should the change try again, that is another version: others may have come between.
+    fn withdraw(&mut self, reason: &StoreError) -> StoreResult<()> {
+        let Some(version) = self.version.take() else { return Ok(()) };
+        let records = if self.recorded { self.records.clone() } else { Vec::new() };
+        self.recorded = false;
+        self.roots = None;
+        let outcome = AuditOutcome::of(reason.kind());
         let deltas = std::mem::take(&mut self.counted);
         let operation = self.operation.id;
         self.books.withdraw(Withdrawal { version, operation, deltas, records, outcome })
@@ -152,8 +154,8 @@ impl Act<'_> {
         entered.map(|()| Some(mark))
     }
 
-    /// Takes an entry back whose action did not happen; the change goes on.
-    pub(in super::super) fn left(&mut self, mark: Option<Mark>) -> StoreResult<()> {
+    /// Takes an entry back whose action did not happen, for this reason; the change may go on.
+    pub(in super::super) fn left(&mut self, mark: Option<Mark>, reason: &StoreError) -> StoreResult<()> {
         let several = self.is_several();
         match (&mut self.book, mark) {
             (Some(book), Some(Mark(rows, intents, leaves))) if several => {
@@ -162,7 +164,7 @@ impl Act<'_> {
                 book.unwritten.leaves.truncate(leaves);
                 Ok(())
             }
-            (Some(book), Some(_)) => book.withdraw(None),
+            (Some(book), Some(_)) => book.withdraw(reason),
             _ => Ok(()),
         }
     }
@@ -174,8 +176,7 @@ impl Act<'_> {
 
     /// Takes back what the ledger was told of a change that failed.
     pub(in super::super) fn withdraw(&mut self, reason: &StoreError) -> StoreResult<()> {
-        let outcome = AuditOutcome::of(reason.kind());
-        self.book.as_mut().map_or(Ok(()), |book| book.withdraw(Some(outcome)))
+        self.book.as_mut().map_or(Ok(()), |book| book.withdraw(reason))
     }
 
     /// Keeps what the change has displaced, or throws it away, and says which version it made.
