@@ -2,10 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use stead_core::store::{Change, QuotaLimits, QuotaRoot, StorePath, Usage, Version};
-use stead_core::testkit::{Snapshot, model_run, snapshot_of};
+use stead_core::search::Walk;
+use stead_core::store::{
+    Change, DeedQuery, Kind, NodeId, Place, QuotaLimits, QuotaRoot, StorePath, Usage, Version,
+};
+use stead_core::testkit::{Snapshot, Thing, model_run, snapshot_of};
 use stead_core::{Identity, Operation, OperationId, Store, Timestamp, store_suite};
 use stead_stores::{
     Confinement, Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore,
@@ -41,9 +46,24 @@ fn physical_store_by(confinement: Confinement) -> (Arc<PhysicalStore>, TempDir) 
     (Arc::new(PhysicalStore::open(&root, options).unwrap()), directory)
 }
 
+fn physical_store_with_history() -> (Arc<PhysicalStore>, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let options = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
+    let database = Database::open(directory.path().join("stead.db"), options).unwrap();
+    let options = PhysicalOptions {
+        durability: Durability::Fast,
+        ledger: Some(database.into()),
+        ..PhysicalOptions::new(directory.path().join("state"))
+    };
+    (Arc::new(PhysicalStore::open(&root, options).unwrap()), directory)
+}
+
 store_suite!(memory, || Arc::new(MemoryStore::new()));
 store_suite!(on_sqlite, virtual_store);
 store_suite!(on_disk, physical_store);
+store_suite!(on_disk_with_history, physical_store_with_history);
 store_suite!(on_disk_by_walking, walked_store);
 
 /// Has everything counted from now on, so that `verify` can compare.
@@ -84,6 +104,88 @@ fn a_directory_agrees_with_the_model() {
     }
 }
 
+/// What is known of a node: where it is, and what it is.
+type Known = HashMap<NodeId, (NodeId, Vec<u8>, Thing)>;
+
+fn known(store: &dyn Store) -> Known {
+    let root = store.stat(&Place::root()).unwrap().node;
+    let mut nodes: BTreeMap<Vec<u8>, NodeId> = [(Vec::new(), root)].into();
+    let mut found = Vec::new();
+    let visit = &mut |it: stead_core::store::Found| {
+        nodes.insert(it.path.as_bytes().to_vec(), it.attr.node);
+        found.push(it);
+        ControlFlow::Continue(())
+    };
+    store.walk(&Place::root(), &Walk::default(), visit).unwrap();
+    let snapshot = snapshot_of(store);
+    let entry = |it: stead_core::store::Found| {
+        let (parent, name) = it.path.split().unwrap();
+        (it.attr.node, (nodes[parent], name.to_vec(), snapshot[it.path.as_bytes()].clone()))
+    };
+    found.into_iter().map(entry).collect()
+}
+
+fn paths(known: &Known) -> Snapshot {
+    let path = |node: &NodeId| {
+        let (mut names, mut at) = (Vec::new(), *node);
+        while let Some((parent, name, _)) = known.get(&at) {
+            names.push(name.clone());
+            at = *parent;
+        }
+        names.reverse();
+        names.join(&b'/')
+    };
+    known.iter().map(|(node, (_, _, thing))| (path(node), thing.clone())).collect()
+}
+
+/// Takes one deed after the other back, the newest first, and sees that everything is as it was before it.
+fn deeds_lead_back(store: &dyn Store, earlier: &[(Version, Snapshot)]) {
+    let deeds = store.deeds(&DeedQuery::all()).unwrap().deeds;
+    let mut known = known(store);
+    assert!(deeds.is_sorted_by(|one, other| one.version > other.version));
+    for deed in deeds {
+        for line in &deed.lines {
+            let Some(before) = &line.before else {
+                assert!(known.remove(&line.node).is_some(), "version {}: {line:?}", deed.version);
+                continue;
+            };
+            let holds = before.content.as_ref().map(|past| {
+                let open = store.open_past(past).unwrap();
+                let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
+                assert_eq!(open.read_at(0, &mut bytes).unwrap(), bytes.len());
+                blake3::hash(&bytes)
+            });
+            let mode = if before.kind == Kind::Symlink { 0 } else { before.mode };
+            let thing = Thing { kind: before.kind, mode, size: before.size, holds };
+            known.insert(line.node, (before.parent, before.name.clone(), thing));
+        }
+        let last = earlier.iter().rev().find(|(version, _)| *version < deed.version);
+        let then = last.map(|(_, then)| then.clone()).unwrap_or_default();
+        assert_eq!(paths(&known), then, "before version {}", deed.version);
+    }
+    assert!(known.is_empty());
+}
+
+#[test]
+fn a_directory_with_history_agrees_with_the_model_and_its_deeds_lead_back() {
+    let (runs, steps) = effort();
+    for seed in 200..200 + runs {
+        let (store, _directory) = physical_store_with_history();
+        count(&*store);
+        let mut earlier: Vec<(Version, Snapshot)> = Vec::new();
+        model_run(Arc::clone(&store) as Arc<dyn Store>, seed, steps, |now| {
+            earlier.push((store.version().unwrap(), now.clone()));
+        });
+        deeds_lead_back(&*store, &earlier);
+        let mut usage = Usage::default();
+        for thing in snapshot_of(&*store).values().filter(|thing| thing.kind != Kind::Directory) {
+            usage.files += 1;
+            usage.bytes += if thing.kind == Kind::File { thing.size } else { 0 };
+        }
+        assert_eq!(store.usage(&StorePath::here()).unwrap(), usage, "run {seed} counted something else");
+    }
+}
+
 #[test]
 fn sqlite_agrees_with_the_model_and_every_earlier_version_reads_as_it_was() {
     let (runs, steps) = effort();
@@ -101,5 +203,6 @@ fn sqlite_agrees_with_the_model_and_every_earlier_version_reads_as_it_was() {
         for (version, then) in &earlier {
             assert_eq!(snapshot_of(&store.at(*version)), *then, "version {version} of the run {seed}");
         }
+        deeds_lead_back(&*store, &earlier);
     }
 }

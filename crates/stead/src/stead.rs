@@ -65,7 +65,7 @@ impl Stead {
         let mut on_host = OnHost::default();
         for workspace in &known.workspaces {
             builder = builder.mount(mounted(workspace, &mut stores)?);
-            if let Some(StoreConfig::Physical { path }) = config.stores.get(&workspace.store) {
+            if let Some(StoreConfig::Physical { path, .. }) = config.stores.get(&workspace.store) {
                 on_host.add(&workspace.prefix, path, &workspace.path);
             }
         }

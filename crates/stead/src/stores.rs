@@ -7,10 +7,10 @@ use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stead_core::store::{About, Verified};
+use stead_core::store::{About, StoreError, Verified};
 use stead_core::{AuditLog, LogId, Store};
 use stead_stores::{
-    Audit, AuditAccess, Database, DatabaseOptions, MemoryStore, PhysicalOptions, PhysicalStore,
+    Audit, AuditAccess, Database, DatabaseOptions, Ledger, MemoryStore, Need, PhysicalOptions, PhysicalStore,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
@@ -87,7 +87,12 @@ impl Stores {
         let mut verified = Vec::new();
         let opener = Arc::clone(&self.opener);
         let stores = &opener.config.stores;
-        if stores.values().any(|store| matches!(store, StoreConfig::Virtual { .. })) {
+        let in_database = |store: &StoreConfig| match store {
+            StoreConfig::Virtual { .. } => true,
+            StoreConfig::Physical { keep, .. } => keep.is_some() && opener.config.database.path.exists(),
+            StoreConfig::Memory => false,
+        };
+        if stores.values().any(in_database) {
             let found = opener.database()?.verify(&mut |done| progress("database", done))?;
             verified.push(("database".to_owned(), found));
         }
@@ -105,8 +110,8 @@ impl Stores {
 /// What a Store says of itself, which its kind decides.
 fn about(config: &StoreConfig, log: Option<LogId>) -> About {
     match config {
-        StoreConfig::Physical { .. } => {
-            About { kind: "physical", history: false, feed: false, records: None }
+        StoreConfig::Physical { keep, .. } => {
+            About { kind: "physical", history: keep.is_some(), feed: false, records: keep.and(log) }
         }
         StoreConfig::Virtual { .. } => About { kind: "virtual", history: true, feed: true, records: log },
         StoreConfig::Memory => About { kind: "memory", history: true, feed: true, records: None },
@@ -123,11 +128,11 @@ struct Opener {
 }
 
 impl Opener {
-    fn open(&self, config: &StoreConfig) -> Result<Arc<dyn Store>> {
+    fn open(self: &Arc<Self>, config: &StoreConfig) -> Result<Arc<dyn Store>> {
         Ok(match config {
             StoreConfig::Memory => Arc::new(MemoryStore::new()),
             StoreConfig::Virtual { namespace } => Arc::new(self.database()?.store(namespace)?),
-            StoreConfig::Physical { path } => {
+            StoreConfig::Physical { path, keep } => {
                 match self.make_state() {
                     // Where nothing may be written, a directory can be read all the same.
                     Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {}
@@ -137,10 +142,26 @@ impl Opener {
                     durability: self.config.database.durability,
                     mask: masked(&self.config),
                     hold: held(&self.config),
+                    ledger: keep.map(|_| self.ledger()),
+                    keep: keep.unwrap_or_default(),
                     ..PhysicalOptions::new(self.config.state_directory())
                 };
                 Arc::new(PhysicalStore::open(path, options)?)
             }
+        })
+    }
+
+    /// The database as a place to write deeds into: looking at a directory makes none.
+    fn ledger(self: &Arc<Self>) -> Ledger {
+        let opener = Arc::clone(self);
+        Ledger::new(move |need| {
+            if need == Need::IfThere && !opener.config.database.path.exists() {
+                return Ok(None);
+            }
+            opener.database().map(Some).map_err(|error| match error {
+                Error::Store(cause) => cause,
+                other => StoreError::unavailable(other),
+            })
         })
     }
 
@@ -188,7 +209,7 @@ impl Opener {
 /// Directories that Physical Stores stand on: through a Store around one of them, it could be swapped for a symlink.
 fn held(config: &Config) -> Vec<PathBuf> {
     let directory = |store: &StoreConfig| match store {
-        StoreConfig::Physical { path } => Some(path.clone()),
+        StoreConfig::Physical { path, .. } => Some(path.clone()),
         StoreConfig::Virtual { .. } | StoreConfig::Memory => None,
     };
     config.stores.values().filter_map(directory).collect()

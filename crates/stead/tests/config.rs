@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use stead::config::Config;
+use stead::config::{Config, StoreConfig};
 
 fn check(text: &str) -> String {
     match Config::parse(text, Path::new("stead.toml")) {
@@ -178,6 +178,13 @@ store = "notes"
         {
             "code": Physical {
                 path: "conf/srv/code",
+                keep: Some(
+                    KeepOptions {
+                        age: 1209600s,
+                        bytes: 1073741824,
+                        file_bytes: 67108864,
+                    },
+                ),
             },
             "notes": Virtual {
                 namespace: [
@@ -204,6 +211,32 @@ store = "notes"
     )
     "#);
     assert_eq!(config.state_directory(), Path::new("conf/.stead"));
+}
+
+#[test]
+fn what_is_displaced_is_kept_as_long_as_the_file_says() {
+    let keep = |text: &str| -> Result<_, String> {
+        let text = format!("[stores.code]\nkind = \"physical\"\npath = \"code\"\nkeep = {text}\n");
+        let config = Config::parse(&text, Path::new("stead.toml")).map_err(|error| error.to_string())?;
+        match &config.stores["code"] {
+            StoreConfig::Physical { keep, .. } => Ok(*keep),
+            other => panic!("{other:?}"),
+        }
+    };
+    let written = keep("{ age = \"2h\", bytes = \"3MiB\", file_bytes = \"4KiB\" }").unwrap().unwrap();
+    assert_eq!((written.age.as_secs(), written.bytes, written.file_bytes), (7_200, 3 << 20, 4 << 10));
+    assert_eq!(keep("{ age = \"1d\" }").unwrap().unwrap().bytes, 1 << 30);
+    assert_eq!(keep("false"), Ok(None));
+    assert_eq!(keep("true"), keep("{}"));
+    for (wrong, told) in [
+        ("{ age = \"fortnight\" }", "`fortnight` is no length of time"),
+        ("{ bytes = \"1 gigabyte\" }", "is no number of bytes"),
+        ("{ years = \"1\" }", "`years` is no key of `stores.code.keep`"),
+        ("7", "`keep` has to be a table"),
+    ] {
+        let error = keep(wrong).unwrap_err();
+        assert!(error.contains(told), "{wrong}: {error}");
+    }
 }
 
 #[test]

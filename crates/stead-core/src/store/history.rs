@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::clock::Timestamp;
 use crate::identity::{Operation, OperationId};
@@ -45,6 +45,13 @@ impl DeedQuery {
     /// Everything between two versions: what made the second out of the first.
     pub fn between(after: Version, upto: Version) -> Self {
         DeedQuery { after, upto, ..DeedQuery::all() }
+    }
+
+    /// Whether deeds of this operation are wanted.
+    pub fn wants(&self, operation: &Operation) -> bool {
+        self.agent.as_ref().is_none_or(|agent| *agent == operation.identity.agent)
+            && self.operation.is_none_or(|id| id == operation.id)
+            && self.since.is_none_or(|since| operation.at >= since)
     }
 }
 
@@ -115,10 +122,10 @@ pub struct Now {
     pub tag: VersionTag,
 }
 
-/// Content that a Store has kept. Two are equal if their bytes are.
+/// Content that a Store has kept. Two are equal if their bytes are, as far as the Store can tell.
 #[derive(Clone)]
 pub struct Past {
-    identity: PastIdentity,
+    identity: Arc<Identified>,
     size: u64,
     inner: Arc<dyn Any + Send + Sync>,
 }
@@ -134,15 +141,38 @@ pub enum PastIdentity {
     Hash([u8; 32]),
 }
 
+/// An identity, or a way to find it: hashing may mean to read all of it.
+struct Identified {
+    known: OnceLock<Option<PastIdentity>>,
+    find: Option<Box<dyn Fn() -> Option<PastIdentity> + Send + Sync>>,
+}
+
 impl Past {
     /// Content that the Store finds again by `inner`.
     pub fn new(identity: PastIdentity, size: u64, inner: impl Any + Send + Sync) -> Self {
-        Past { identity, size, inner: Arc::new(inner) }
+        let identity = Identified { known: OnceLock::from(Some(identity)), find: None };
+        Past { identity: Arc::new(identity), size, inner: Arc::new(inner) }
+    }
+
+    /// Content whose identity is asked for when it is compared with other content of the same size. `None` means that
+    /// it can't be told, and then it equals nothing but itself.
+    pub fn unhashed(
+        size: u64,
+        inner: impl Any + Send + Sync,
+        find: impl Fn() -> Option<PastIdentity> + Send + Sync + 'static,
+    ) -> Self {
+        let identity = Identified { known: OnceLock::new(), find: Some(Box::new(find)) };
+        Past { identity: Arc::new(identity), size, inner: Arc::new(inner) }
     }
 
     /// How many bytes it has.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// What tells it from other content, where the Store can tell.
+    pub fn identity(&self) -> Option<PastIdentity> {
+        *self.identity.known.get_or_init(|| self.identity.find.as_ref().and_then(|find| find()))
     }
 
     /// What the Store gave, if it is this Store's.
@@ -153,7 +183,9 @@ impl Past {
 
 impl PartialEq for Past {
     fn eq(&self, other: &Self) -> bool {
-        self.identity == other.identity
+        self.size == other.size
+            && (Arc::ptr_eq(&self.identity, &other.identity)
+                || self.identity().is_some_and(|identity| other.identity() == Some(identity)))
     }
 }
 
@@ -161,6 +193,37 @@ impl Eq for Past {}
 
 impl fmt::Debug for Past {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Past({:?}, {} bytes)", self.identity, self.size)
+        match self.identity.known.get() {
+            Some(Some(identity)) => write!(f, "Past({identity:?}, {} bytes)", self.size),
+            Some(None) | None => write!(f, "Past({} bytes)", self.size),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_is_hashed_when_it_has_to_be_and_once() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let asked = Arc::new(AtomicUsize::new(0));
+        let unhashed = |size, hash: Option<u8>| {
+            let asked = Arc::clone(&asked);
+            Past::unhashed(size, (), move || {
+                asked.fetch_add(1, Ordering::Relaxed);
+                hash.map(|byte| PastIdentity::Hash([byte; 32]))
+            })
+        };
+        let one = unhashed(3, Some(1));
+        assert_ne!(one, unhashed(4, Some(1)));
+        assert_eq!(one, one.clone());
+        assert_eq!(asked.load(Ordering::Relaxed), 0, "sizes and sameness need no hash");
+        assert_eq!(one, unhashed(3, Some(1)));
+        assert_ne!(one, unhashed(3, Some(2)));
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
+        let unknown = unhashed(3, None);
+        assert_ne!(unknown, unhashed(3, None));
+        assert_eq!(unknown, unknown.clone());
     }
 }

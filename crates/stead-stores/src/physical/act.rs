@@ -8,12 +8,13 @@ use std::fs::File;
 use std::sync::Arc;
 
 use stead_core::name::escaped;
-use stead_core::store::{Applied, Change, LinkHit, Outcome, Step, StoreError, StoreResult};
+use stead_core::store::{Applied, Change, Keep, LinkHit, Outcome, Step, StoreError, StoreResult, Version};
 use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::PhysicalStore;
 use super::host::{self, At, Errno, Host, Stat, refused};
 use super::journal::Journal;
+use super::keep::Book;
 use super::lock::{Alone, Held};
 use super::quota::Counted;
 use super::root::Dir;
@@ -34,6 +35,8 @@ pub(super) struct Act<'s> {
     alone: Option<Alone<'s>>,
     actions: Vec<Undo>,
     journal: Option<Journal>,
+    /// What the ledger is told, where there is one.
+    pub(super) book: Option<Book>,
     trash: Vec<String>,
     moves: Vec<Move>,
     unsynced: Vec<Unsynced>,
@@ -58,17 +61,25 @@ enum Move {
 impl PhysicalStore {
     pub(super) fn carry_out(&self, change: Change) -> StoreResult<Applied> {
         let shop = self.workshop()?;
-        if !change.records.is_empty() {
+        let mut act = Act::new(self, shop);
+        act.book = Book::open(shop, &change)?;
+        if !change.records.is_empty() && act.book.is_none() {
             return Err(StoreError::Unsupported("this Store writes no records along with its changes"));
         }
+        let steps = self.unpacked(shop, change.steps)?;
         let _room = shop.locks.enter()?;
-        let mut act = Act::new(self, shop);
-        if change.steps.len() > 1 || !change.quotas.is_empty() {
+        // A ledger counts along; without one, everything is counted before and after.
+        let scanned: &[_] = if act.book.is_some() { &[] } else { &change.quotas };
+        if steps.len() > 1 || !scanned.is_empty() {
             act.becomes_several()?;
         }
-        let counted = Counted::before(self, &change.quotas)?;
-        let mut outcomes = Vec::with_capacity(change.steps.len());
-        for (index, step) in change.steps.into_iter().enumerate() {
+        act.begin_counting()?;
+        let counted = Counted::before(self, scanned)?;
+        let mut outcomes = Vec::with_capacity(steps.len());
+        for (index, step) in steps.into_iter().enumerate() {
+            if let Some(book) = &mut act.book {
+                book.begin_step(index, keep_of(&step));
+            }
             match act.step(step) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(StoreError::Link(hit)) => {
@@ -80,8 +91,8 @@ impl PhysicalStore {
         if let Err(over) = counted.judge(self) {
             return Err(act.roll_back(over));
         }
-        act.finish()?;
-        Ok(Applied { version: None, outcomes })
+        let version = act.finish()?.map(Version);
+        Ok(Applied { version, outcomes })
     }
 }
 
@@ -94,6 +105,7 @@ impl<'s> Act<'s> {
             alone: None,
             actions: Vec::new(),
             journal: None,
+            book: None,
             trash: Vec::new(),
             moves: Vec::new(),
             unsynced: Vec::new(),
@@ -165,10 +177,19 @@ impl<'s> Act<'s> {
         action: impl FnOnce() -> Host<()>,
     ) -> StoreResult<()> {
         let how = self.intend(how)?;
+        let mark = self.enter(&how)?;
         self.shop.life.pass(name)?;
-        action().map_err(refused)?;
+        if let Err(error) = action().map_err(refused) {
+            self.left(mark, &error)?;
+            return Err(error);
+        }
         self.actions.push(how);
         Ok(())
+    }
+
+    /// The present use of the journal, if there is one.
+    pub(super) fn journal_epoch(&self) -> Option<u64> {
+        self.journal.as_ref().and_then(Journal::epoch)
     }
 
     /// Writes into the journal how to undo what comes next, if this change needs one.
@@ -198,6 +219,7 @@ impl<'s> Act<'s> {
         action: impl FnOnce(&Self) -> StoreResult<()>,
     ) -> StoreResult<()> {
         let how = self.write_down(how)?;
+        self.enter(&how)?;
         self.actions.push(how);
         action(self)
     }
@@ -371,7 +393,8 @@ impl<'s> Act<'s> {
         SystemClock.now()
     }
 
-    fn finish(mut self) -> StoreResult<()> {
+    /// Ends the change, and says which version it made.
+    fn finish(mut self) -> StoreResult<Option<i64>> {
         let unsynced = std::mem::take(&mut self.unsynced);
         if !self.several {
             // One action can't be seen in part: others go on while this caller waits for the disk.
@@ -383,17 +406,17 @@ impl<'s> Act<'s> {
         self.alone = None;
         // From here on the change is made, whatever happens: what fails is done by whoever opens next.
         if self.shop.life.pass("clean").is_ok() {
-            for stash in self.trash.drain(..) {
-                self.shop.discard(&stash);
-            }
+            let trash = std::mem::take(&mut self.trash);
+            let version = self.settle(trash);
             self.close_journal();
-            Ok(())
+            Ok(version)
         } else {
-            self.shop.life.check()
+            self.shop.life.check().map(|()| None)
         }
     }
 
     fn commit(&mut self, unsynced: &[Unsynced]) -> StoreResult<()> {
+        self.close_book()?;
         for thing in unsynced {
             match thing {
                 Unsynced::Dir(dir) => self.sync_dir(dir)?,
@@ -425,6 +448,12 @@ impl<'s> Act<'s> {
         if self.shop.life.is_over() {
             return reason;
         }
+        // Of several actions the journal tells how they ended, so the ledger has to forget them before it does; of one,
+        // what it left in the room tells.
+        // Where the database fails, it is told along with the next change.
+        if self.several {
+            let _ = self.withdraw(&reason);
+        }
         let site = Site {
             root: &self.store.root,
             room: self.shop.room(),
@@ -448,6 +477,9 @@ impl<'s> Act<'s> {
                 Move::Was(ino, path) => self.store.nodes.note(*ino, path),
             }
         }
+        if !self.several {
+            let _ = self.withdraw(&reason);
+        }
         for action in &self.actions {
             match action {
                 Undo::Placed { stash, .. } | Undo::Swapped { stash, .. } => self.shop.discard(stash),
@@ -460,5 +492,16 @@ impl<'s> Act<'s> {
         }
         self.close_journal();
         reason
+    }
+}
+
+/// Whether what a step displaces is kept.
+fn keep_of(step: &Step) -> Keep {
+    match step {
+        Step::Write { put, .. } | Step::Append { put, .. } => put.keep,
+        Step::Edit { keep, .. } | Step::Remove { keep, .. } | Step::Copy { keep, .. } => *keep,
+        Step::Mkdir { .. } | Step::Symlink { .. } | Step::Rename { .. } | Step::SetAttr { .. } => {
+            Keep::History
+        }
     }
 }

@@ -243,6 +243,11 @@ pub(super) fn exchange(one: At<'_>, other: At<'_>) -> Host<()> {
     rustix::fs::renameat_with(one.0, one.1, other.0, other.1, RenameFlags::EXCHANGE)
 }
 
+/// Gives a file, or a symlink itself, a second name, which nothing has.
+pub(super) fn link(of: At<'_>, to: At<'_>) -> Host<()> {
+    rustix::fs::linkat(of.0, of.1, to.0, to.1, AtFlags::empty())
+}
+
 /// Makes a directory.
 pub(super) fn make_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
     rustix::fs::mkdirat(dir, name, Mode::RWXU)

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 use serde::{Deserialize, Serialize};
+use stead_core::Timestamp;
 use stead_core::store::StoreResult;
 
 use super::host::{self, How, failed, refused};
@@ -58,6 +59,11 @@ impl Journal {
         Ok(Journal::new(file, name))
     }
 
+    /// Tells this use of the journal from every other; `None` before the first record.
+    pub(super) fn epoch(&self) -> Option<u64> {
+        (self.end > 0).then_some(self.epoch)
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -105,8 +111,45 @@ fn checksum(epoch: u64, payload: &[u8]) -> [u8; 8] {
     *hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes")
 }
 
+/// What a journal was last used for.
+pub(super) struct Use {
+    pub(super) epoch: u64,
+    /// What may have been done, in order.
+    pub(super) actions: Vec<Undo>,
+    /// Whether all of it was.
+    pub(super) done: bool,
+    /// When the last record was written.
+    pub(super) written: Timestamp,
+}
+
+/// What the journals of a room are in use for.
+pub(super) fn uses(room: &Dir) -> StoreResult<Vec<Use>> {
+    let mut uses = Vec::new();
+    for journal in journals(room)? {
+        let written = host::stat(&journal.file).map_err(refused)?.modified;
+        let (epoch, records) = read(&journal.file);
+        let done = matches!(records.last(), Some(Record::Done));
+        let actions: Vec<_> = records
+            .into_iter()
+            .filter_map(|record| match record {
+                Record::Undo(undo) => Some(undo),
+                Record::Done => None,
+            })
+            .collect();
+        if !actions.is_empty() {
+            uses.push(Use { epoch, actions, done, written });
+        }
+    }
+    Ok(uses)
+}
+
 /// The records of a journal, as far as they are whole.
 fn records(file: &File) -> Vec<Record> {
+    read(file).1
+}
+
+/// The records of a journal, and the epoch of its present use.
+fn read(file: &File) -> (u64, Vec<Record>) {
     let mut records = Vec::new();
     let (mut at, mut first_epoch) = (0, None);
     loop {
@@ -129,7 +172,7 @@ fn records(file: &File) -> Vec<Record> {
         records.push(record);
         at += (HEAD + length) as u64;
     }
-    records
+    (first_epoch.unwrap_or(0), records)
 }
 
 fn journals(room: &Dir) -> StoreResult<Vec<Journal>> {

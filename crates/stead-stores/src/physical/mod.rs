@@ -6,6 +6,8 @@
 //! and what was displaced is looked at before it is let go (`act`). And what takes more than one system call is
 //! written into a `journal` first, so that whoever opens the directory next can take it back.
 //!
+//! With a ledger (`keep`), every change is written down before it is made, and what it displaces is kept.
+//!
 //! Reads take no lock. They see every file whole; of a change with several steps, or one that writes into a file where
 //! it is, they may see a part while it is being made. A lock for them would cost two system calls a read, and make changes
 //! wait for readers.
@@ -22,6 +24,8 @@ mod draft;
 mod host;
 #[cfg(target_os = "linux")]
 mod journal;
+#[cfg(target_os = "linux")]
+mod keep;
 mod life;
 #[cfg(target_os = "linux")]
 mod lock;
@@ -59,7 +63,7 @@ mod walk;
 mod workshop;
 
 pub use life::Faults;
-pub use options::{Confinement, PhysicalOptions};
+pub use options::{Confinement, KeepOptions, Ledger, Need, PhysicalOptions};
 #[cfg(target_os = "linux")]
 pub use store::PhysicalStore;
 #[cfg(not(target_os = "linux"))]

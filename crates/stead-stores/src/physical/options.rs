@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use stead_core::StoreResult;
+
 use super::life::Faults;
-use crate::Durability;
+use crate::{Database, Durability};
 
 /// How a Physical Store is opened.
 #[derive(Clone)]
@@ -23,6 +26,10 @@ pub struct PhysicalOptions {
     pub confinement: Confinement,
     /// How long a change waits for other processes; after that it is refused, having changed nothing.
     pub patience: Duration,
+    /// Where it writes down what it does. Without one it has no history, and what it displaces is not kept.
+    pub ledger: Option<Ledger>,
+    /// How much of what it displaces is kept, and for how long.
+    pub keep: KeepOptions,
     /// For tests: stops the Store right before an action, as if the process had been killed there.
     pub faults: Option<Faults>,
 }
@@ -47,6 +54,8 @@ impl PhysicalOptions {
             hold: Vec::new(),
             confinement: Confinement::default(),
             patience: Duration::from_secs(30),
+            ledger: None,
+            keep: KeepOptions::default(),
             faults: None,
         }
     }
@@ -61,6 +70,64 @@ impl fmt::Debug for PhysicalOptions {
             .field("hold", &self.hold)
             .field("confinement", &self.confinement)
             .field("patience", &self.patience)
+            .field("keep", &self.ledger.as_ref().map(|_| self.keep))
             .finish_non_exhaustive()
+    }
+}
+
+/// How much of what changes displace is kept, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeepOptions {
+    /// For so long.
+    pub age: Duration,
+    /// At most so many bytes in all, counted in blocks of 4 KiB; the oldest go first.
+    pub bytes: u64,
+    /// A file with more bytes than this is not kept: its deed has no content to go back to.
+    pub file_bytes: u64,
+}
+
+impl Default for KeepOptions {
+    fn default() -> Self {
+        KeepOptions { age: Duration::from_secs(14 * 24 * 3_600), bytes: 1 << 30, file_bytes: 64 << 20 }
+    }
+}
+
+/// The database that a Physical Store writes its deeds into, opened when it is first needed.
+#[derive(Clone)]
+pub struct Ledger(Arc<Open>);
+
+type Open = dyn Fn(Need) -> StoreResult<Option<Database>> + Send + Sync;
+
+/// What a ledger is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// To be read, if there is one: nothing is made for that.
+    IfThere,
+    /// To be written to.
+    InAnyCase,
+}
+
+impl Ledger {
+    /// A ledger that `open` opens, again and again the same one. It answers `None` where it is not needed in any case,
+    /// and not there yet.
+    pub fn new(open: impl Fn(Need) -> StoreResult<Option<Database>> + Send + Sync + 'static) -> Self {
+        Ledger(Arc::new(open))
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn open(&self, need: Need) -> StoreResult<Option<Database>> {
+        (self.0)(need)
+    }
+}
+
+impl From<Database> for Ledger {
+    fn from(database: Database) -> Self {
+        Ledger::new(move |_| Ok(Some(database.clone())))
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ledger")
     }
 }

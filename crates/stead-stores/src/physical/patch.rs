@@ -60,19 +60,19 @@ pub(super) struct Looks {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Patch {
     pub(super) ino: u64,
-    old_length: u64,
-    new_length: u64,
-    before: Looks,
-    after: Looks,
+    pub(super) old_length: u64,
+    pub(super) new_length: u64,
+    pub(super) before: Looks,
+    pub(super) after: Looks,
     /// Offset and length of everything that is written.
     written: Vec<(u64, u64)>,
     /// Of what is written there.
     digest: [u8; 32],
     /// Where the old bytes are, one after the other, and where they belong.
-    stash: Option<String>,
-    replaced: Vec<(u64, u64)>,
+    pub(super) stash: Option<String>,
+    pub(super) replaced: Vec<(u64, u64)>,
     /// Whether the change has no other action: if all was written, the change was done.
-    alone: bool,
+    pub(super) alone: bool,
 }
 
 impl Plan<'_> {
@@ -184,23 +184,40 @@ impl Plan<'_> {
     }
 }
 
+/// What has become of a patch that may have been cut short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// All of it is there, and it was all that the change had to do.
+    Complete,
+    /// Others have changed the file since: it stays as it is.
+    Overtaken,
+    /// It has to be taken back.
+    Open,
+}
+
+pub(super) fn fate(file: &File, stat: &Stat, patch: &Patch, moment: Moment) -> StoreResult<Fate> {
+    if stat.size > patch.old_length.max(patch.new_length) {
+        // Others have appended since, and were told that it is there.
+        return Ok(Fate::Overtaken);
+    }
+    let Moment::Later { written } = moment else { return Ok(Fate::Open) };
+    let length = patch.old_length.min(patch.new_length)..=patch.old_length.max(patch.new_length);
+    let ours = stat.modified.as_secs() <= written.as_secs() + OURS_FOR_SECONDS
+        && (length.contains(&stat.size) || !patch.replaced.is_empty());
+    if !ours {
+        return Ok(Fate::Overtaken);
+    }
+    let complete = patch.alone && is_complete(file, stat, patch).map_err(failed)?;
+    Ok(if complete { Fate::Complete } else { Fate::Open })
+}
+
 /// Gives a file its old bytes and its old length back.
 pub(super) fn revert(file: &File, patch: &Patch, room: BorrowedFd<'_>, moment: Moment) -> StoreResult<()> {
     let stat = host::stat(file).map_err(refused)?;
-    if stat.size > patch.old_length.max(patch.new_length) {
-        // Others have appended since, and were told that it is there.
-        return Ok(());
-    }
-    if let Moment::Later { written } = moment {
-        let length = patch.old_length.min(patch.new_length)..=patch.old_length.max(patch.new_length);
-        let ours = stat.modified.as_secs() <= written.as_secs() + OURS_FOR_SECONDS
-            && (length.contains(&stat.size) || !patch.replaced.is_empty());
-        if !ours {
-            return Ok(());
-        }
-        if patch.alone && is_complete(file, &stat, patch).map_err(failed)? {
-            return host::set_modified(file, patch.after.modified).map_err(refused);
-        }
+    match fate(file, &stat, patch, moment)? {
+        Fate::Complete => return host::set_modified(file, patch.after.modified).map_err(refused),
+        Fate::Overtaken => return Ok(()),
+        Fate::Open => {}
     }
     if let Some(stash) = &patch.stash {
         let stash = match host::open_name(room, stash.as_bytes(), How::Read) {

@@ -188,8 +188,10 @@ impl Act<'_> {
     }
 
     /// Whether others of this process may do something to the same file in one go with this change.
+    /// With a ledger each of them is a deed of its own, of someone else.
     fn may_share(&self, spot: &Spot) -> bool {
-        !self.is_several() && !spot.place.is_node() && self.durability() == Durability::Full
+        let alone = self.is_several() || self.book.is_some() || spot.place.is_node();
+        !alone && self.durability() == Durability::Full
     }
 
     /// Tells those who have left something how it went.
@@ -472,8 +474,9 @@ impl Appended {
     }
 }
 
+/// Kept content is copied before the first step.
 fn kept_nothing() -> StoreError {
-    StoreError::Unsupported("a Physical Store keeps nothing yet")
+    StoreError::Unsupported("this Store keeps no history")
 }
 
 fn drafted(sealed: stead_core::store::Sealed) -> StoreResult<Drafted> {

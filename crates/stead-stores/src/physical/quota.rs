@@ -1,11 +1,11 @@
-//! What lies below quota roots, counted on the disk before and after a change.
+//! What lies below quota roots, counted on the disk before and after a change: where no ledger carries the counters on.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use stead_core::search::Walk;
 use stead_core::store::{
-    Found, Kind, Place, QuotaRoot, StoreError, StorePath, StoreResult, Usage, VersionTag,
+    Found, Kind, Place, QuotaLimits, QuotaRoot, StoreError, StorePath, StoreResult, Usage, VersionTag,
 };
 
 use super::PhysicalStore;
@@ -44,6 +44,13 @@ impl<'q> Counted<'q> {
         }
         Ok(())
     }
+}
+
+/// How much lies below a path; nothing where there is no directory.
+pub(super) fn usage_below(store: &PhysicalStore, at: &StorePath) -> StoreResult<Usage> {
+    let limits = QuotaLimits::default();
+    let quota = QuotaRoot { at: at.clone(), limits, elsewhere: Usage::default() };
+    Ok(held(store, &quota)?.0.usage)
 }
 
 fn held(store: &PhysicalStore, quota: &QuotaRoot) -> StoreResult<(Held, Vec<(StorePath, u64)>)> {

@@ -10,7 +10,7 @@ use stead_core::store::{
 };
 
 use super::act::Act;
-use super::host::{self, How, Stat, refused};
+use super::host::{self, Errno, How, Stat, refused};
 use super::mask::is_at_or_below;
 use super::read::{is_empty, is_file_like};
 use super::root::Dir;
@@ -183,10 +183,35 @@ impl Act<'_> {
             self.take(sink, there)?;
             return self.rename_new(source, moved, sink);
         }
-        let how = Undo::Moved { from: source.path().to_vec(), to: sink.path().to_vec(), ino: moved.ino };
-        self.act("rename", how, || host::rename_over(source.at(), sink.at()))?;
+        let (from, to) = (source.path().to_vec(), sink.path().to_vec());
+        if self.book.is_none() {
+            let how = Undo::Moved { from, to, ino: moved.ino };
+            self.act("rename", how, || host::rename_over(source.at(), sink.at()))?;
+        } else {
+            // A second name keeps what is there, and the rename is still one step.
+            let stash = if there.is_dir() { None } else { self.second_name(sink, there)? };
+            if stash.is_none() && !there.is_dir() {
+                self.take(sink, there)?;
+                return self.rename_new(source, moved, sink);
+            }
+            let how = Undo::Over { from, to, ino: moved.ino, stash };
+            self.act("rename", how, || host::rename_over(source.at(), sink.at()))?;
+        }
         self.follow(source, moved, sink);
         Ok(())
+    }
+
+    /// Gives what is at a spot a second name in the room; `None` where the host can't.
+    fn second_name(&mut self, spot: &Spot, seen: &Stat) -> StoreResult<Option<String>> {
+        let stash = self.shop.fresh();
+        match host::link(spot.at(), (self.shop.room(), stash.as_bytes())) {
+            Ok(()) => {}
+            Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::MLINK) => return Ok(None),
+            Err(error) => return Err(refused(error)),
+        }
+        self.displaced(stash.clone());
+        let linked = host::stat_at(self.shop.room(), stash.as_bytes()).map_err(refused)?;
+        if linked.holds_same(seen) { Ok(Some(stash)) } else { Err(StoreError::Conflict) }
     }
 
     fn exchange(&mut self, source: &Spot, moved: &Stat, sink: &Spot, there: &Stat) -> StoreResult<()> {

@@ -4,10 +4,12 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use stead_core::Timestamp;
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
-    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, NodeId, OpenContent, Page, Place,
-    Store, StoreError, StoreResult, Verified, Version, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, NodeId,
+    OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, Usage, Verified, Version,
+    Whole,
 };
 
 use super::PhysicalOptions;
@@ -90,7 +92,8 @@ fn resolved_as_far_as_it_goes(path: &Path) -> PathBuf {
 
 impl Store for PhysicalStore {
     fn about(&self) -> About {
-        About { kind: "physical", history: false, feed: false, records: None }
+        let history = self.shop.as_ref().is_some_and(|shop| shop.keeping.is_some());
+        About { kind: "physical", history, feed: false, records: self.log() }
     }
 
     fn stat(&self, at: &Place) -> StoreResult<Attr> {
@@ -159,6 +162,37 @@ impl Store for PhysicalStore {
         Err(StoreError::Unsupported("a Physical Store does not record who changed what"))
     }
 
+    fn version(&self) -> StoreResult<Version> {
+        let books = self.books()?;
+        books.map_or(Ok(Version(0)), |books| books.version())
+    }
+
+    fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+        let books = self.books()?;
+        books.map_or(Ok(Version(0)), |books| books.version_at(time))
+    }
+
+    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+        self.life.check()?;
+        self.deeds_of(query)
+    }
+
+    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+        self.life.check()?;
+        self.open_kept(past)
+    }
+
+    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        self.life.check()?;
+        self.counted_usage(at)
+    }
+
+    /// Forgets the deeds and what was kept for them. The directory itself stays as it is.
+    fn destroy(&self) -> StoreResult<()> {
+        self.life.check()?;
+        self.forget_deeds()
+    }
+
     fn forget(&self, node: NodeId) {
         self.nodes.forget(node.0);
     }
@@ -182,6 +216,7 @@ impl Store for PhysicalStore {
                 ));
             }
         }
+        self.verify_kept(&mut verified, progress)?;
         progress(verified.entries);
         Ok(verified)
     }

@@ -11,7 +11,7 @@ use stead_core::store::{Kind, StoreError, StoreResult};
 
 use super::host::{self, At, Errno, Host, How, Stat, refused};
 use super::mask::split;
-use super::patch::{self, Looks, Patch};
+use super::patch::{self, Fate, Looks, Patch};
 use super::root::{self, Dir, Root};
 use super::workshop::keep;
 
@@ -26,6 +26,8 @@ pub(super) enum Undo {
     Taken { at: Vec<u8>, stash: String },
     /// Something got another name, which nothing had.
     Moved { from: Vec<u8>, to: Vec<u8>, ino: u64 },
+    /// Something got another name. What had it before is in the stash as well, unless it was an empty directory.
+    Over { from: Vec<u8>, to: Vec<u8>, ino: u64, stash: Option<String> },
     /// Two names changed places.
     Crossed { from: Vec<u8>, to: Vec<u8>, from_ino: u64, to_ino: u64 },
     /// A file was written into.
@@ -147,6 +149,23 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
                 result => result.map_err(refused),
             }
         }
+        Undo::Over { from, to, ino, stash } => {
+            let (Some(from), Some(to)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
+            if !to.has(*ino)? {
+                return Ok(());
+            }
+            match host::rename_new(to.at(), from.at()) {
+                // Someone has taken the old name: it stays where it is.
+                Err(Errno::EXIST) => return Ok(()),
+                result => result.map_err(refused)?,
+            }
+            let Some(stash) = stash else { return Ok(()) };
+            match host::rename_new(site.stash(stash), to.at()) {
+                Err(Errno::EXIST) => site.keep(stash),
+                Err(Errno::NOENT) => Ok(()),
+                result => result.map_err(refused),
+            }
+        }
         Undo::Crossed { from, to, from_ino, to_ino } => {
             let (Some(from), Some(to)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
             if from.has(*to_ino)? && to.has(*from_ino)? {
@@ -180,6 +199,51 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
             };
             let fd = spot.dir.open(spot.name, how).map_err(refused)?;
             host::set_mode(fd, before.mode).map_err(refused)
+        }
+    }
+}
+
+/// Whether an action happened that was the only one of its change, by what it has left in the room or on the way.
+///
+/// What is at its place now tells little: others may have gone on from there.
+pub(super) fn happened(site: &Site<'_>, action: &Undo) -> StoreResult<bool> {
+    Ok(match action {
+        Undo::Placed { stash, .. } => site.stashed(stash)?.is_none(),
+        Undo::Swapped { stash, ours, .. } => site.stashed(stash)?.is_none_or(|stat| stat.ino != *ours),
+        Undo::Taken { stash, .. } => site.stashed(stash)?.is_some(),
+        Undo::Moved { from, ino, .. }
+        | Undo::Over { from, ino, .. }
+        | Undo::Crossed { from, from_ino: ino, .. } => match site.spot(from)? {
+            Some(from) => !from.has(*ino)?,
+            None => true,
+        },
+        Undo::Patched { at, patch } => {
+            let Some(spot) = site.spot(at)? else { return Ok(true) };
+            match seen(spot.dir.stat_at(spot.name))? {
+                Some(stat) if stat.ino == patch.ino && stat.kind == Kind::File => {
+                    let file = spot.dir.open(spot.name, How::Read).map_err(refused)?;
+                    patch::fate(&file.into(), &stat, patch, site.moment)? != Fate::Open
+                }
+                _ => true,
+            }
+        }
+        Undo::Dressed { at, ino, after, .. } => match site.spot(at)? {
+            Some(spot) => seen(spot.dir.stat_at(spot.name))?.is_none_or(|stat| {
+                stat.ino != *ino || (stat.mode, stat.modified) == (after.mode, after.modified)
+            }),
+            None => true,
+        },
+    })
+}
+
+impl Undo {
+    /// The name in the room that holds, or will hold, what the action displaces.
+    pub(super) fn displaces(&self) -> Option<&str> {
+        match self {
+            Undo::Swapped { stash, .. } | Undo::Taken { stash, .. } => Some(stash),
+            Undo::Over { stash, .. } => stash.as_deref(),
+            Undo::Patched { patch, .. } => patch.stash.as_deref(),
+            Undo::Placed { .. } | Undo::Moved { .. } | Undo::Crossed { .. } | Undo::Dressed { .. } => None,
         }
     }
 }

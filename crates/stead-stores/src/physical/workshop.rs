@@ -8,8 +8,10 @@
 //! opening          held while a Store opens
 //! rooms/<id>/      lock, journals (j…), content on its way in or out (t…)
 //! kept/            content that lost against another program's, or was taken back after a crash
+//! past/            what changes have displaced, as <version>-<number>, where there is a ledger
 //! ```
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -22,6 +24,7 @@ use stead_core::{Clock, Edit, SystemClock, Timestamp};
 
 use super::host::{self, Errno, Host, How, Lock, refused};
 use super::journal::{Journal, repair};
+use super::keep::{Fates, Keeping, Remains, fates};
 use super::life::Life;
 use super::lock::Locks;
 use super::mask::STATE;
@@ -49,6 +52,8 @@ pub(super) struct Workshop {
     room: Dir,
     name: String,
     kept: Dir,
+    /// `None` without a ledger.
+    pub(super) keeping: Option<Keeping>,
     next: AtomicU64,
     journals: Mutex<Vec<Journal>>,
     _lock: File,
@@ -62,11 +67,18 @@ impl Workshop {
         options: &PhysicalOptions,
         life: Arc<Life>,
     ) -> StoreResult<Arc<Self>> {
-        let top = find(root, state, options.confinement)?;
+        let (top, id) = find(root, state, options.confinement)?;
         let locks = own_dir(&top, "locks").and_then(|dir| dir.open(b"", How::Directory)).map_err(refused)?;
         let locks = Locks::new(locks, options.patience).map_err(refused)?;
         let rooms = own_dir(&top, "rooms").map_err(refused)?;
         let kept = own_dir(&top, "kept").map_err(refused)?;
+        let keeping = match &options.ledger {
+            Some(ledger) => {
+                let past = own_dir(&top, "past").map_err(refused)?;
+                Some(Keeping::new(ledger.clone(), id, options.keep, past))
+            }
+            None => None,
+        };
 
         // One at a time: a room without a lock is a dead one, and nobody may see ours before it is locked.
         let opening = host::open_or_create(top.as_fd(), "opening").map_err(refused)?;
@@ -74,6 +86,14 @@ impl Workshop {
         let dead = dead_rooms(&rooms).map_err(refused)?;
         if !dead.is_empty() {
             let _alone = locks.alone()?;
+            // What the journals tell is asked for before they are cleared, and what the rooms hold before they are.
+            let fates = dead.iter().map(|room| fates(root, &room.dir, &kept));
+            let fates = fates.collect::<StoreResult<Vec<_>>>()?;
+            if let Some(keeping) = &keeping {
+                let remains: Vec<_> =
+                    dead.iter().zip(&fates).map(|(room, fates)| room.remains(fates)).collect();
+                keeping.reconcile(root, &kept, &remains, &living(&rooms, &dead).map_err(refused)?)?;
+            }
             for room in &dead {
                 repair(root, &room.dir, &kept)?;
             }
@@ -101,10 +121,16 @@ impl Workshop {
             room,
             name,
             kept,
+            keeping,
             next: AtomicU64::new(0),
             journals: Mutex::new(Vec::new()),
             _lock: lock,
         }))
+    }
+
+    /// What the room is called.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn room(&self) -> BorrowedFd<'_> {
@@ -174,7 +200,11 @@ impl Workshop {
 
 impl Drop for Workshop {
     fn drop(&mut self) {
-        if !self.life.is_over() {
+        if self.life.is_over() {
+            return;
+        }
+        // What the ledger could not be told is found out by what is in the room, so then it stays.
+        if self.keeping.as_ref().is_none_or(|keeping| keeping.close().is_ok()) {
             let _ = tree::remove(&self.rooms, self.name.as_bytes());
         }
     }
@@ -229,7 +259,7 @@ pub(super) struct Temp {
 }
 
 /// The workshop for a root: in the state directory if that is on the same mount, else in the root itself, masked.
-fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<Dir> {
+fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<(Dir, String)> {
     let id = blake3::hash(&[root.stat.dev.to_le_bytes(), root.stat.ino.to_le_bytes()].concat()).to_hex();
     let state = std::fs::create_dir_all(state)
         .ok()
@@ -243,7 +273,8 @@ fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<Dir>
         None => own_dir(&root.dir, STATE).map_err(refused)?,
     };
     let all = own_dir(&state, "physical").map_err(refused)?;
-    own_dir(&all, &id[..32]).map_err(refused)
+    let top = own_dir(&all, &id[..32]).map_err(refused)?;
+    Ok((top, id[..32].to_owned()))
 }
 
 /// A directory for this user alone, which may have to be made.
@@ -260,6 +291,20 @@ struct DeadRoom {
     dir: Dir,
     /// Held, so that nobody else takes it for dead, too.
     _lock: Option<File>,
+}
+
+impl DeadRoom {
+    fn remains<'a>(&'a self, fates: &'a Fates) -> Remains<'a> {
+        Remains { name: &self.name, dir: &self.dir, fates }
+    }
+}
+
+/// The rooms that someone has locked.
+fn living(rooms: &Dir, dead: &[DeadRoom]) -> Host<HashSet<String>> {
+    let mut names = HashSet::new();
+    host::entries(own_view(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
+    names.retain(|name| dead.iter().all(|room| room.name != *name));
+    Ok(names)
 }
 
 fn dead_rooms(rooms: &Dir) -> Host<Vec<DeadRoom>> {

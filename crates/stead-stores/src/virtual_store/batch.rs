@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use rusqlite::Connection;
-use stead_core::{AuditRecord, StoreError, StoreResult};
+use rusqlite::{Connection, params};
+use stead_core::store::{Record, Version};
+use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
 
 use super::audit::{Appending, Chain, Facts};
 use super::database::{Shared, Volume};
@@ -88,6 +89,52 @@ impl Writing<'_> {
         self.moved = true;
         self.learned.clear();
         self.conn.prepare_cached("UPDATE meta SET value = value + 1 WHERE id = ?1")?.execute([DIR_EPOCH])?;
+        Ok(())
+    }
+
+    /// The next version, made by this operation.
+    pub(super) fn new_version(&mut self, operation: &Operation) -> Result<i64> {
+        let Operation { id, identity, tool, at } = operation;
+        let version = self
+            .conn
+            .prepare_cached(
+                "INSERT INTO version(operation, agent, thread, organization, team, tool, at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .insert(params![
+                id.as_bytes(),
+                identity.agent,
+                identity.thread,
+                identity.organization,
+                identity.team,
+                tool,
+                at.0
+            ])?;
+        Ok(version)
+    }
+
+    /// Writes down what belongs to a change of this operation, which makes that version.
+    pub(super) fn write_down(
+        &mut self,
+        records: &[Record],
+        operation: &Operation,
+        version: Option<i64>,
+    ) -> Result<()> {
+        for record in records {
+            match record {
+                Record::Audit { record, began } => {
+                    let (version, took) = (version.map(Version), began.elapsed());
+                    self.record(&AuditRecord { version, took, ..(**record).clone() })?;
+                }
+                Record::Undoes(operations) => {
+                    for undone in operations {
+                        self.conn
+                            .prepare_cached("INSERT OR IGNORE INTO undone(operation, by) VALUES (?1, ?2)")?
+                            .execute([undone.as_bytes(), operation.id.as_bytes()])?;
+                    }
+                }
+            }
+        }
         Ok(())
     }
 

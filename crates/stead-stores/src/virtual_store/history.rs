@@ -45,12 +45,7 @@ struct Logged {
 
 impl VirtualStore {
     pub(super) fn version_before(&self, time: Timestamp) -> Result<Version> {
-        let reader = self.shared().reader()?;
-        let version = reader
-            .prepare_cached("SELECT id FROM version WHERE at <= ?1 ORDER BY id DESC LIMIT 1")?
-            .query_row([time.0], |row| row.get(0))
-            .optional()?;
-        Ok(Version(version.unwrap_or(0)))
+        version_before(&*self.shared().reader()?, time)
     }
 
     pub(super) fn deeds_of(&self, query: &DeedQuery) -> Result<Deeds> {
@@ -71,6 +66,48 @@ impl VirtualStore {
             .ok_or_else(|| StoreError::Invalid("the content was kept by another Store".into()))?;
         Ok(Box::new(self.open_content(kept.content, kept.size)?))
     }
+}
+
+/// The version that was the newest at that time.
+pub(super) fn version_before(conn: &Connection, time: Timestamp) -> Result<Version> {
+    let version = conn
+        .prepare_cached("SELECT id FROM version WHERE at <= ?1 ORDER BY id DESC LIMIT 1")?
+        .query_row([time.0], |row| row.get(0))
+        .optional()?;
+    Ok(Version(version.unwrap_or(0)))
+}
+
+/// The operation that made a version.
+pub(super) fn operation_of(conn: &Connection, version: i64) -> Result<Option<Operation>> {
+    let operation = conn
+        .prepare_cached(
+            "SELECT operation, agent, thread, organization, team, tool, at FROM version WHERE id = ?1",
+        )?
+        .query_row([version], |row| {
+            let identity = Identity {
+                agent: row.get(1)?,
+                thread: row.get(2)?,
+                organization: row.get(3)?,
+                team: row.get(4)?,
+            };
+            Ok(Operation {
+                id: OperationId::from_bytes(row.get(0)?),
+                identity: Arc::new(identity),
+                tool: Cow::Owned(row.get(5)?),
+                at: Timestamp(row.get(6)?),
+            })
+        })
+        .optional()?;
+    Ok(operation)
+}
+
+/// What an operation took back, and whether it has been taken back itself.
+pub(super) fn taken_back(conn: &Connection, operation: &Operation) -> Result<(Vec<OperationId>, bool)> {
+    let mut statement = conn.prepare_cached("SELECT operation FROM undone WHERE by = ?1")?;
+    let undoes =
+        statement.query_map([operation.id.as_bytes()], |row| row.get(0).map(OperationId::from_bytes))?;
+    let undoes = undoes.collect::<rusqlite::Result<_>>()?;
+    Ok((undoes, is_undone(conn, operation.id.as_bytes(), 0)?))
 }
 
 impl Snapshot<'_> {
@@ -130,7 +167,7 @@ impl Looking<'_> {
 
     /// What a version did, as far as it is wanted.
     fn deed(&self, version: i64) -> Result<Option<Deed>> {
-        let Some(operation) = self.operation(version)? else { return Ok(None) };
+        let Some(operation) = operation_of(self.tree.conn, version)? else { return Ok(None) };
         let mut lines = Vec::new();
         for logged in self.logged(version)? {
             let line = self.line(version, &logged)?;
@@ -141,8 +178,7 @@ impl Looking<'_> {
         if lines.is_empty() {
             return Ok(None);
         }
-        let undoes = self.undone_by(&operation)?;
-        let undone = is_undone(self.tree.conn, operation.id.as_bytes(), 0)?;
+        let (undoes, undone) = taken_back(self.tree.conn, &operation)?;
         Ok(Some(Deed { version: Version(version), operation, lines, undoes, undone }))
     }
 
@@ -197,39 +233,6 @@ impl Looking<'_> {
             .query_row([self.tree.vol, node], |row| row.get::<_, i64>(0))
             .optional()?;
         Ok(kind == Some(EntryKind::Directory as i64))
-    }
-
-    /// The operation of a version.
-    fn operation(&self, version: i64) -> Result<Option<Operation>> {
-        let operation = self
-            .tree
-            .conn
-            .prepare_cached(
-                "SELECT operation, agent, thread, organization, team, tool, at FROM version WHERE id = ?1",
-            )?
-            .query_row([version], |row| {
-                let identity = Identity {
-                    agent: row.get(1)?,
-                    thread: row.get(2)?,
-                    organization: row.get(3)?,
-                    team: row.get(4)?,
-                };
-                Ok(Operation {
-                    id: OperationId::from_bytes(row.get(0)?),
-                    identity: Arc::new(identity),
-                    tool: Cow::Owned(row.get(5)?),
-                    at: Timestamp(row.get(6)?),
-                })
-            })
-            .optional()?;
-        Ok(operation)
-    }
-
-    fn undone_by(&self, operation: &Operation) -> Result<Vec<OperationId>> {
-        let mut statement = self.tree.conn.prepare_cached("SELECT operation FROM undone WHERE by = ?1")?;
-        let undone =
-            statement.query_map([operation.id.as_bytes()], |row| row.get(0).map(OperationId::from_bytes))?;
-        Ok(undone.collect::<rusqlite::Result<_>>()?)
     }
 
     /// What the log says of a version, once per node.

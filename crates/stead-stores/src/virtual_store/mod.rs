@@ -8,9 +8,11 @@
 //! From the outside in: `read`, `walk`, `grep`, `open`, `feed` and `verify` look; `draft` and `change` change, through
 //! the `queue`, whose `batch`es take their `turn` among processes. `tree` resolves paths, `dirs` remembers them. `audit`
 //! is what is written down of all that goes through a door.
+//! `books` is not about volumes: it is where Physical Stores write down what they do.
 
 mod audit;
 mod batch;
+pub(crate) mod books;
 pub mod care;
 mod change;
 mod connections;

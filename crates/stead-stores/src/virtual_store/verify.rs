@@ -24,7 +24,7 @@ const RULES: [(&str, &str); 11] = [
     ),
     (
         "SELECT v.root FROM volume v
-         WHERE NOT EXISTS (SELECT 1 FROM entry e WHERE e.vol = v.id AND e.parent = 0 AND e.name = x'' AND e.node = v.root AND e.kind = 2)",
+         WHERE v.root <> 0 AND NOT EXISTS (SELECT 1 FROM entry e WHERE e.vol = v.id AND e.parent = 0 AND e.name = x'' AND e.node = v.root AND e.kind = 2)",
         "is a volume's root and is not there",
     ),
     (

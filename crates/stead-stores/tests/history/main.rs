@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use stead_core::vfs::{LostUpdates, Undo, UndoOptions, Undone};
 use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
+#[cfg(target_os = "linux")]
+use stead_stores::{Database, Durability, PhysicalOptions, PhysicalStore};
 
 /// A door for an agent, with the whole Store at `/w`.
 fn door(store: &Arc<dyn Store>, agent: &str) -> Vfs {
@@ -17,6 +19,20 @@ fn door(store: &Arc<dyn Store>, agent: &str) -> Vfs {
     let workspace = Workspace::new(prefix, AccessScope::ReadWrite, Mount::from(store));
     let builder = Vfs::builder(Identity::agent(agent)).lost_updates(LostUpdates::Allow);
     builder.workspace(workspace).build().unwrap()
+}
+
+/// A directory that keeps what is displaced in it.
+#[cfg(target_os = "linux")]
+fn in_a_directory() -> (Arc<dyn Store>, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let options = PhysicalOptions {
+        durability: Durability::Fast,
+        ledger: Some(Database::in_memory().into()),
+        ..PhysicalOptions::new(directory.path().join("state"))
+    };
+    (Arc::new(PhysicalStore::open(&root, options).unwrap()), directory)
 }
 
 /// Takes back, and has to find nothing in its way.
@@ -40,6 +56,15 @@ macro_rules! on_every_store {
             $(#[test]
             fn $test() {
                 super::$test(&(std::sync::Arc::new(stead_stores::MemoryStore::new()) as _));
+            })*
+        }
+
+        #[cfg(target_os = "linux")]
+        mod in_a_directory {
+            $(#[test]
+            fn $test() {
+                let (store, _directory) = crate::in_a_directory();
+                super::$test(&store);
             })*
         }
     };

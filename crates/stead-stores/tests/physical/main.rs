@@ -22,6 +22,7 @@ macro_rules! both_ways {
 }
 
 mod faults;
+mod history;
 mod patience;
 mod races;
 mod rules;
@@ -37,7 +38,7 @@ use stead_core::store::{
     StorePath, StoreResult, Subtree,
 };
 use stead_core::{Identity, Operation, OperationId, Store, Timestamp};
-use stead_stores::{Confinement, Durability, PhysicalOptions, PhysicalStore};
+use stead_stores::{Confinement, Database, DatabaseOptions, Durability, PhysicalOptions, PhysicalStore};
 use tempfile::TempDir;
 
 /// A directory with a Store on it, and a state directory beside it.
@@ -62,16 +63,34 @@ impl Bench {
     }
 
     pub fn with(change: impl FnOnce(&mut PhysicalOptions)) -> Self {
+        Bench::laid_out(|_, options| change(options))
+    }
+
+    /// One whose Store keeps what it displaces.
+    pub fn keeping(change: impl FnOnce(&mut PhysicalOptions)) -> Self {
+        Bench::laid_out(|temp, options| {
+            with_ledger(temp, options);
+            change(options);
+        })
+    }
+
+    fn laid_out(change: impl FnOnce(&Path, &mut PhysicalOptions)) -> Self {
         let temp = TempDir::new().unwrap();
         let root = temp.path().join("root");
         std::fs::create_dir(&root).unwrap();
-        let store = open(temp.path(), change);
+        let store = open(temp.path(), |options| change(temp.path(), options));
         Bench { temp, root, store }
     }
 
     pub fn host(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
+}
+
+/// Gives a Store the ledger in a bench's directory.
+pub fn with_ledger(temp: &Path, options: &mut PhysicalOptions) {
+    let fast = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
+    options.ledger = Some(Database::open(temp.join("stead.db"), fast).unwrap().into());
 }
 
 /// Opens a Store on `root` in a bench's directory.

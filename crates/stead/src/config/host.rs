@@ -61,7 +61,7 @@ impl Config {
 
     fn directory(&self, store: &str) -> Option<&Path> {
         match self.stores.get(store) {
-            Some(StoreConfig::Physical { path }) => Some(path),
+            Some(StoreConfig::Physical { path, .. }) => Some(path),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@
 //! what was probably meant.
 
 mod agents;
+mod amount;
 mod find;
 mod host;
 mod later;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use stead_core::{AccessScope, VfsPath};
-use stead_stores::Durability;
+use stead_stores::{Durability, KeepOptions};
 use toml::de::DeTable;
 
 pub use host::Survey;
@@ -70,6 +71,8 @@ pub enum StoreConfig {
     Physical {
         /// The directory.
         path: PathBuf,
+        /// How much of what agents displace is kept, so that it can be taken back; nothing where `None`.
+        keep: Option<KeepOptions>,
     },
     /// A namespace in the database.
     Virtual {

@@ -224,6 +224,11 @@ impl<'d> Section<'d> {
         }
     }
 
+    /// Whether a key is there and says yes or no.
+    pub(super) fn is_flag(&self, key: &str) -> bool {
+        self.table.get(key).is_some_and(|value| value.get_ref().as_bool().is_some())
+    }
+
     /// Whether a key is there.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use stead_stores::KeepOptions;
+
+use super::amount;
 use super::host::Look;
 use super::section::{At, Section};
 use super::{DatabaseConfig, StoreConfig};
@@ -107,10 +110,39 @@ fn physical(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<S
         }
         text => {
             section.check(&path, Look::Directory { store: name.to_owned() });
-            return Some(StoreConfig::Physical { path: joined(directory, text) });
+            return Some(StoreConfig::Physical { path: joined(directory, text), keep: keep(section) });
         }
     }
     None
+}
+
+/// `keep = false`, or how much is kept and for how long.
+fn keep(section: &mut Section<'_>) -> Option<KeepOptions> {
+    let mut options = KeepOptions::default();
+    if !section.has("keep") {
+        section.leave_open("keep");
+        return Some(options);
+    }
+    if section.is_flag("keep") {
+        return section.flag("keep").filter(|keep| keep.value).map(|_| options);
+    }
+    let mut keep = section.table("keep")?;
+    if let Some(age) = keep.text("age") {
+        match amount::duration(age.value) {
+            Ok(parsed) => options.age = parsed,
+            Err(message) => keep.wrong(&age, message),
+        }
+    }
+    for (key, option) in [("bytes", &mut options.bytes), ("file_bytes", &mut options.file_bytes)] {
+        if let Some(bytes) = keep.text(key) {
+            match amount::bytes(bytes.value) {
+                Ok(parsed) => *option = parsed,
+                Err(message) => keep.wrong(&bytes, message),
+            }
+        }
+    }
+    keep.finish();
+    Some(options)
 }
 
 /// A path of the file, counted from its directory. `srv/code` rather than `./srv/code`: it is shown to people.

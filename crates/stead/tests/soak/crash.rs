@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stead_core::store::Parents;
+use stead_core::store::{DeedQuery, Kind as FileKind, Parents, Place, State};
 use stead_core::vfs::{ListPage, OpenOptions, Overwrite, RemoveOptions, WriteOptions};
 use stead_core::{Occurrences, Store, Vfs};
 
@@ -212,15 +212,57 @@ fn check(store: &Arc<dyn Store>, round: u64, acknowledged: &[u64]) {
         for _ in 0..steps {
             script.next();
         }
-        let Some(at_last) = differs(&found, &script.files) else { continue };
-        script.next();
-        if let Some(one_further) = differs(&found, &script.files) {
-            panic!(
-                "round {round}, thread {thread}, after {steps} acknowledged steps: {at_last}; with the step after: {one_further}"
-            );
+        if let Some(at_last) = differs(&found, &script.files) {
+            script.next();
+            if let Some(one_further) = differs(&found, &script.files) {
+                panic!(
+                    "round {round}, thread {thread}, after {steps} acknowledged steps: {at_last}; with the step after: {one_further}"
+                );
+            }
+        }
+        if store.about().history && !found.is_empty() {
+            led_back(&**store, round, thread, script.steps, found);
         }
     }
     verified(&**store);
+}
+
+/// Takes one deed after the other back: they lead through every state that the script went through.
+fn led_back(store: &dyn Store, round: u64, thread: u64, steps: u64, found: Files) {
+    let mut states = vec![Files::new()];
+    let mut script = Script::new(round, thread);
+    while script.steps < steps {
+        script.next();
+        states.push(script.files.clone());
+    }
+    states.dedup();
+    let place = stead_core::store::StorePath::from_checked(&place(round, thread)[1..]);
+    let query = DeedQuery { at: Some(Place::path(place)), ..DeedQuery::all() };
+    let mut files = found;
+    let content = |state: &State| {
+        let past = state.content.as_ref().expect("all that was displaced is kept");
+        let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
+        let count = store.open_past(past).unwrap().read_at(0, &mut bytes).unwrap();
+        assert_eq!(count, bytes.len());
+        bytes
+    };
+    let name = |state: &State| String::from_utf8(state.name.clone()).unwrap();
+    for deed in store.deeds(&query).unwrap().deeds {
+        let of_files = |state: &&State| state.kind == FileKind::File;
+        for after in deed.lines.iter().filter_map(|line| line.after.as_ref()).filter(of_files) {
+            files.remove(&name(after));
+        }
+        for before in deed.lines.iter().filter_map(|line| line.before.as_ref()).filter(of_files) {
+            files.insert(name(before), content(before));
+        }
+        if states.last() != Some(&files) {
+            states.pop();
+        }
+        let wanted = states.last().unwrap_or_else(|| panic!("round {round}: more deeds than steps"));
+        let differs = differs(&files, wanted);
+        assert_eq!(differs, None, "round {round}, thread {thread}, before version {}", deed.version);
+    }
+    assert_eq!(states.len(), 1, "round {round}, thread {thread}: steps without a deed");
 }
 
 fn killed_again_and_again(kind: Kind) {
@@ -264,6 +306,11 @@ fn killed_again_and_again(kind: Kind) {
 #[test]
 fn a_killed_process_loses_nothing_acknowledged_on_a_physical_store() {
     killed_again_and_again(Kind::Physical);
+}
+
+#[test]
+fn a_killed_process_loses_nothing_acknowledged_and_nothing_displaced() {
+    killed_again_and_again(Kind::Kept);
 }
 
 #[test]

@@ -137,6 +137,11 @@ fn eight_processes_share_a_directory() {
 }
 
 #[test]
+fn eight_processes_share_a_directory_that_keeps_its_past() {
+    shared_by_many(Kind::Kept);
+}
+
+#[test]
 fn eight_processes_share_a_database() {
     shared_by_many(Kind::Virtual);
 }

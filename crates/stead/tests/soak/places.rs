@@ -10,6 +10,8 @@ use stead_stores::{Database, DatabaseOptions, Durability, PhysicalOptions, Physi
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Physical,
+    /// One that keeps what it displaces.
+    Kept,
     Virtual,
 }
 
@@ -17,6 +19,7 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Physical => "physical",
+            Kind::Kept => "kept",
             Kind::Virtual => "virtual",
         }
     }
@@ -24,6 +27,7 @@ impl Kind {
     pub(crate) fn named(name: &str) -> Self {
         match name {
             "physical" => Kind::Physical,
+            "kept" => Kind::Kept,
             "virtual" => Kind::Virtual,
             other => panic!("no such Store: {other}"),
         }
@@ -32,22 +36,25 @@ impl Kind {
     /// Opens the Store of this kind that lies in a directory, with full durability.
     pub(crate) fn open(self, directory: &Path) -> Arc<dyn Store> {
         match self {
-            Kind::Physical => {
+            Kind::Physical | Kind::Kept => {
                 let root = directory.join("root");
                 std::fs::create_dir_all(&root).unwrap();
+                let ledger = (self == Kind::Kept).then(|| database(directory).into());
                 let options = PhysicalOptions {
                     durability: Durability::Full,
+                    ledger,
                     ..PhysicalOptions::new(directory.join("state"))
                 };
                 Arc::new(PhysicalStore::open(&root, options).unwrap())
             }
-            Kind::Virtual => {
-                let options = DatabaseOptions { durability: Durability::Full, ..DatabaseOptions::default() };
-                let database = Database::open(directory.join("stead.db"), options).unwrap();
-                Arc::new(database.store(["soak"]).unwrap())
-            }
+            Kind::Virtual => Arc::new(database(directory).store(["soak"]).unwrap()),
         }
     }
+}
+
+fn database(directory: &Path) -> Database {
+    let options = DatabaseOptions { durability: Durability::Full, ..DatabaseOptions::default() };
+    Database::open(directory.join("stead.db"), options).unwrap()
 }
 
 /// A door with one READ_WRITE Workspace at `/`.

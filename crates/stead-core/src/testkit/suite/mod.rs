@@ -8,6 +8,7 @@ pub mod directories;
 pub mod drafts;
 pub mod expecting;
 pub mod feed;
+pub mod history;
 pub mod links;
 pub mod nodes;
 pub mod quotas;
@@ -207,6 +208,27 @@ macro_rules! store_suite {
                     quotas_may_lie_in_each_other
                     writers_at_once_do_not_pass_a_quota
                 ;
+                history:
+                    a_new_file_is_told
+                    the_parents_of_a_new_file_are_told
+                    an_overwrite_tells_both_contents
+                    an_edit_and_an_append_are_told
+                    writing_into_a_file_is_told
+                    moves_are_told
+                    a_moved_directory_takes_its_past_along
+                    what_is_moved_over_is_told
+                    a_removed_file_is_told
+                    a_removed_tree_is_told_entry_by_entry
+                    directories_links_and_attributes_are_told
+                    a_copy_is_told_entry_by_entry
+                    many_steps_are_one_deed
+                    a_refused_change_is_no_deed
+                    the_past_is_put_back
+                    deeds_are_asked_for_by_time_and_by_whom
+                    deeds_are_asked_for_by_place
+                    what_needs_no_history_is_told_without_its_content
+                    a_change_that_changes_nothing_makes_no_deed
+                ;
             }
         }
     };
@@ -247,6 +269,7 @@ mod tests {
             ("racing", include_str!("racing.rs")),
             ("feed", include_str!("feed.rs")),
             ("quotas", include_str!("quotas.rs")),
+            ("history", include_str!("history.rs")),
         ];
         for (theme, source) in themes {
             for line in source.lines().filter(|line| line.ends_with("(t: &Subject) {")) {

@@ -161,7 +161,7 @@ fn forget_lines(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
 fn forget_versions(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM version WHERE id IN (
-           SELECT id FROM version WHERE id < (SELECT max(id) FROM version)
+           SELECT id FROM version WHERE id < (SELECT max(id) FROM version) AND id NOT IN (SELECT ver FROM kept)
              AND id < min(?1, ifnull((SELECT min(version) FROM ({PINNED})), ?1)) LIMIT ?2)"
     );
     Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, AT_ONCE])? as u64)

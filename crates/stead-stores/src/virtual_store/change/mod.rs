@@ -19,7 +19,7 @@ use rusqlite::{Connection, params};
 use stead_core::store::{
     Applied, Change, ChangeKind, Content, Keep, Outcome, Parents, Place, Record, Side, Step, Version,
 };
-use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
+use stead_core::{Operation, StoreError, StoreResult};
 
 use super::VirtualStore;
 use super::batch::{Paths, Writing};
@@ -155,22 +155,7 @@ impl<'a, 'c> Changing<'a, 'c> {
 
     /// Has what is to be written down along with the change written down.
     fn record(&mut self, records: Vec<Record>) -> Result<()> {
-        for record in records {
-            match record {
-                Record::Audit { record, began } => {
-                    let (version, took) = (self.version.map(Version), began.elapsed());
-                    self.writing.record(&AuditRecord { version, took, ..*record })?;
-                }
-                Record::Undoes(operations) => {
-                    for operation in operations {
-                        self.conn()
-                            .prepare_cached("INSERT OR IGNORE INTO undone(operation, by) VALUES (?1, ?2)")?
-                            .execute([operation.as_bytes(), self.operation.id.as_bytes()])?;
-                    }
-                }
-            }
-        }
-        Ok(())
+        self.writing.write_down(&records, self.operation, self.version)
     }
 
     fn finish(self, outcomes: Vec<Outcome>) -> Applied {
@@ -215,22 +200,7 @@ impl<'a, 'c> Changing<'a, 'c> {
         if let Some(version) = self.version {
             return Ok(version);
         }
-        let Operation { id, identity, tool, at } = self.operation;
-        let version = self
-            .conn()
-            .prepare_cached(
-                "INSERT INTO version(operation, agent, thread, organization, team, tool, at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?
-            .insert(params![
-                id.as_bytes(),
-                identity.agent,
-                identity.thread,
-                identity.organization,
-                identity.team,
-                tool,
-                at.0
-            ])?;
+        let version = self.writing.new_version(self.operation)?;
         self.version = Some(version);
         Ok(version)
     }

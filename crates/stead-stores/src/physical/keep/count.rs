@@ -1,0 +1,215 @@
+//! What lies below quota roots, counted with every change: begun with a scan, and carried on by differences.
+
+use std::ops::ControlFlow;
+
+use stead_core::search::Walk;
+use stead_core::store::{Kind, Place, QuotaRoot, StorePath, StoreResult, Usage};
+use stead_core::{Clock, SystemClock};
+
+use super::super::PhysicalStore;
+use super::super::act::Act;
+use super::super::mask::{is_at_or_below, join};
+use super::super::quota::usage_below;
+use super::book::Book;
+use super::face::{Face, Said, What};
+use crate::virtual_store::books::Delta;
+
+/// How old a counter may be before it is compared with what is there: other programs don't count.
+const RECOUNTED_AFTER_SECONDS: i64 = 600;
+
+/// One file that comes or goes, or changes its size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Leaf {
+    path: Vec<u8>,
+    bytes: i64,
+    files: i64,
+    /// How large it is, if it is new there.
+    arrives: Option<u64>,
+}
+
+impl Leaf {
+    fn gone(path: Vec<u8>, face: &Face) -> Option<Self> {
+        let bytes = bytes(face)?;
+        Some(Leaf { path, bytes: -bytes.cast_signed(), files: -1, arrives: None })
+    }
+
+    fn arrived(path: Vec<u8>, face: &Face) -> Option<Self> {
+        let bytes = bytes(face)?;
+        Some(Leaf { path, bytes: bytes.cast_signed(), files: 1, arrives: Some(bytes) })
+    }
+}
+
+/// What something counts; `None` for a directory.
+fn bytes(face: &Face) -> Option<u64> {
+    match face.kind {
+        Kind::Directory => None,
+        Kind::File => Some(face.size),
+        Kind::Symlink | Kind::Special(_) => Some(0),
+    }
+}
+
+/// Whether a path lies below a root, and is not the root itself.
+fn is_below(path: &[u8], root: &[u8]) -> bool {
+    path != root && is_at_or_below(path, root)
+}
+
+/// What the leaves come to at each root.
+pub(super) fn deltas(roots: &[Vec<u8>], leaves: &[Leaf]) -> Vec<Delta> {
+    let sum = |root: &Vec<u8>| {
+        let here = leaves.iter().filter(|leaf| is_below(&leaf.path, root));
+        let (bytes, files) =
+            here.fold((0, 0), |(bytes, files), leaf| (bytes + leaf.bytes, files + leaf.files));
+        Delta { path: root.clone(), bytes, files }
+    };
+    roots.iter().map(sum).filter(|delta| (delta.bytes, delta.files) != (0, 0)).collect()
+}
+
+/// Judges the sizes of single files.
+pub(super) fn judge_files(quotas: &[QuotaRoot], leaves: &[Leaf]) -> StoreResult<()> {
+    for quota in quotas {
+        for leaf in leaves.iter().filter(|leaf| is_below(&leaf.path, quota.at.as_bytes())) {
+            quota.limits.check_file(leaf.arrives.unwrap_or(0))?;
+        }
+    }
+    Ok(())
+}
+
+impl Act<'_> {
+    /// Begins the counters that a change needs. What is not counted yet is scanned, and nobody changes anything
+    /// meanwhile.
+    pub(in super::super) fn begin_counting(&mut self) -> StoreResult<()> {
+        let Some(book) = self.book.as_ref().filter(|book| !book.quotas.is_empty()) else { return Ok(()) };
+        let counters = book.books.counters()?;
+        let counted =
+            |path: &[u8]| counters.iter().any(|(counted, counter)| **counted == *path && !counter.dirty);
+        let uncounted: Vec<StorePath> = book
+            .quotas
+            .iter()
+            .map(|quota| quota.at.clone())
+            .filter(|path| !counted(path.as_bytes()))
+            .collect();
+        if uncounted.is_empty() {
+            return Ok(());
+        }
+        self.becomes_several()?;
+        let mut begun = Vec::with_capacity(uncounted.len());
+        for path in uncounted {
+            begun.push((path.as_bytes().to_vec(), usage_below(self.store, &path)?));
+        }
+        let book = self.book.as_mut().expect("seen above");
+        book.begun = begun;
+        Ok(())
+    }
+
+    /// Counts what an action will do, where someone asks.
+    pub(super) fn count_action(&self, book: &mut Book, said: &[Said]) -> StoreResult<()> {
+        let roots = match &mut book.roots {
+            Some(roots) => roots,
+            // Whoever begins a counter holds the tree alone, so this stays true for as long as the names are held.
+            none => {
+                let counters = book.books.counters()?.into_iter().map(|(path, _)| path);
+                let begun = book.begun.iter().map(|(path, _)| path.clone());
+                let mut roots: Vec<_> = counters.chain(begun).collect();
+                roots.sort();
+                roots.dedup();
+                none.insert(roots)
+            }
+        };
+        if roots.is_empty() {
+            return Ok(());
+        }
+        let mut leaves = Vec::new();
+        for said in said {
+            let (before, after) = (said.detail.before.as_ref(), said.detail.after.as_ref());
+            let path = || said.path.clone();
+            match said.what {
+                What::Placed => leaves.extend(after.and_then(|face| Leaf::arrived(path(), face))),
+                What::Replaced | What::Patched => {
+                    leaves.extend(before.and_then(|face| Leaf::gone(path(), face)));
+                    leaves.extend(after.and_then(|face| Leaf::arrived(path(), face)));
+                }
+                What::Removed => self.tree_leaves(&said.path, before, |below, face| {
+                    leaves.extend(Leaf::gone(join(&said.path, below), face));
+                })?,
+                What::Moved | What::Crossed => {
+                    let other = said.other.as_deref().unwrap_or_default();
+                    let mut moves = |from: &[u8], to: &[u8], below: &[u8], face: &Face| {
+                        leaves.extend(Leaf::gone(join(from, below), face));
+                        leaves.extend(Leaf::arrived(join(to, below), face));
+                    };
+                    self.tree_leaves(&said.path, before, |below, face| {
+                        moves(&said.path, other, below, face)
+                    })?;
+                    if said.what == What::Crossed {
+                        self.tree_leaves(other, after, |below, face| moves(other, &said.path, below, face))?;
+                    }
+                }
+                What::Dressed => {}
+            }
+        }
+        book.count(leaves);
+        Ok(())
+    }
+
+    /// What is at a path, and all below it that can be seen.
+    fn tree_leaves(
+        &self,
+        path: &[u8],
+        face: Option<&Face>,
+        mut each: impl FnMut(&[u8], &Face),
+    ) -> StoreResult<()> {
+        let Some(face) = face else { return Ok(()) };
+        if face.kind != Kind::Directory {
+            each(b"", face);
+            return Ok(());
+        }
+        let place = Place::path(StorePath::from_checked(path));
+        self.store.walk_below(&place, &Walk::default(), &mut |found| {
+            let face = Face { kind: found.attr.kind, size: found.attr.size, ..*face };
+            each(found.path.as_bytes(), &face);
+            ControlFlow::Continue(())
+        })
+    }
+}
+
+impl PhysicalStore {
+    /// How much lies below a path: by its counter if there is one, which is compared with the disk now and then.
+    pub(in super::super) fn counted_usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        let books = match self.keeping() {
+            Some((_, keeping)) => keeping.books()?,
+            None => None,
+        };
+        let Some(books) = books else { return usage_below(self, at) };
+        let counters = books.counters()?;
+        let Some((_, counter)) = counters.iter().find(|(path, _)| **path == *at.as_bytes()) else {
+            return usage_below(self, at);
+        };
+        let now = SystemClock.now();
+        if !counter.dirty && now.as_secs() - counter.at.as_secs() < RECOUNTED_AFTER_SECONDS {
+            return Ok(counter.usage);
+        }
+        let found = usage_below(self, at)?;
+        books.recounted(at.as_bytes().to_vec(), counter.usage, found, now)?;
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaf(path: &str, bytes: i64, files: i64) -> Leaf {
+        Leaf { path: path.into(), bytes, files, arrives: None }
+    }
+
+    #[test]
+    fn what_happens_below_a_root_counts_there_and_above() {
+        let roots = [b"".to_vec(), b"w".to_vec(), b"w/in".to_vec(), b"x".to_vec()];
+        let leaves = [leaf("w/a", 5, 1), leaf("w/in/b", -3, -1), leaf("wx", 7, 1), leaf("x", 100, 1)];
+        let found: Vec<_> = deltas(&roots, &leaves)
+            .into_iter()
+            .map(|delta| (String::from_utf8(delta.path).unwrap(), delta.bytes, delta.files))
+            .collect();
+        assert_eq!(found, [("".into(), 109, 2), ("w".into(), 2, 0), ("w/in".into(), -3, -1)]);
+    }
+}

@@ -1,0 +1,103 @@
+//! What changes displace is kept, and what they did is written down.
+//!
+//! A change tells its `book` of each action before it happens; the entry is in the ledger's database before the action
+//! is on the disk (`enter`). What was displaced moves from the room to `past/` when the change is done, or when someone
+//! finds the room after a crash (`reconcile`). `replay` reads the entries from the newest to the oldest over what is on
+//! the disk now, and so knows what was there before and after each; `past` opens that content. `count` keeps the
+//! counters of quotas, and `prune` lets go of what is too old or too much.
+
+mod book;
+mod count;
+mod face;
+mod past;
+mod prune;
+mod reconcile;
+mod replay;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use stead_core::LogId;
+use stead_core::store::{StoreError, StoreResult};
+
+use super::PhysicalStore;
+use super::host::{How, Stat};
+use super::options::{KeepOptions, Ledger, Need};
+use super::root::Dir;
+use crate::virtual_store::books::Books;
+
+pub(super) use book::Book;
+pub(super) use reconcile::{Fates, Remains, fates};
+
+/// What a Store needs to keep things.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    ledger: Ledger,
+    /// What the ledger calls the directory.
+    directory: String,
+    options: KeepOptions,
+    /// Where displaced things lie, as `<version>-<seq>`.
+    past: Dir,
+    books: Mutex<Option<Arc<Books>>>,
+    /// How many bytes were kept since it was last looked whether that is too much.
+    unpruned: AtomicU64,
+}
+
+impl Keeping {
+    pub(super) fn new(ledger: Ledger, directory: String, options: KeepOptions, past: Dir) -> Self {
+        let unpruned = AtomicU64::new(0);
+        Keeping { ledger, directory, options, past, books: Mutex::new(None), unpruned }
+    }
+
+    /// The books, if there are any yet.
+    pub(super) fn books(&self) -> StoreResult<Option<Arc<Books>>> {
+        self.opened(Need::IfThere)
+    }
+
+    /// The books, which are begun if there are none.
+    pub(super) fn begun(&self) -> StoreResult<Arc<Books>> {
+        Ok(self.opened(Need::InAnyCase)?.expect("books that are needed in any case are opened"))
+    }
+
+    fn opened(&self, need: Need) -> StoreResult<Option<Arc<Books>>> {
+        let mut books = self.books.lock();
+        if books.is_none()
+            && let Some(database) = self.ledger.open(need)?
+        {
+            *books = database.books(&self.directory, need == Need::InAnyCase)?.map(Arc::new);
+        }
+        Ok(books.clone())
+    }
+
+    /// Writes what is left to be written, at the end.
+    pub(super) fn close(&self) -> StoreResult<()> {
+        self.books.lock().as_ref().map_or(Ok(()), |books| books.flush())
+    }
+
+    /// What a row displaced, if it is there.
+    fn stashed(&self, (version, seq): (i64, i64), below: &[u8]) -> Option<Stat> {
+        let name = stash_name(version, seq);
+        let path = super::mask::join(name.as_bytes(), below);
+        let (parent, name) = super::mask::split(&path);
+        self.past.enter(parent, How::Base).ok()?.stat_at(name).ok()
+    }
+}
+
+/// The name in `past/` of what a row displaced.
+fn stash_name(version: i64, seq: i64) -> String {
+    format!("{version}-{seq}")
+}
+
+impl PhysicalStore {
+    /// The books, if there are any yet.
+    pub(super) fn books(&self) -> StoreResult<Option<Arc<Books>>> {
+        let (_, keeping) = self.keeping().ok_or(StoreError::Unsupported("this Store keeps no history"))?;
+        keeping.books()
+    }
+
+    /// The log that the ledger writes into; none before there is a ledger.
+    pub(super) fn log(&self) -> Option<LogId> {
+        self.books().ok().flatten().and_then(|books| books.log())
+    }
+}

@@ -1,0 +1,380 @@
+//! Content as it was: a file that is kept, or one that is still there, under what was written into it since.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use stead_core::Timestamp;
+use stead_core::store::{
+    Attr, Content, Kind, NodeId, OpenContent, Past, PastIdentity, Sealed, Step, StoreError, StoreResult,
+    VersionTag,
+};
+
+use super::super::PhysicalStore;
+use super::super::draft::{Drafted, fill};
+use super::super::host::{self, How, failed, refused};
+use super::super::mask::{join, split};
+use super::super::root::{self, Root};
+use super::super::workshop::{Temp, Workshop};
+use super::face::{Face, Replaced, Said};
+use super::{Keeping, stash_name};
+use crate::virtual_store::books::PAGE;
+
+/// How many entries are looked through for content that was displaced after someone was told of it.
+const SEARCHED: usize = 4_096;
+const PIECE: usize = 1 << 20;
+
+/// What [`Past`] holds for this kind of Store.
+pub(in super::super) struct Kept {
+    root: Root,
+    shop: Arc<Workshop>,
+    origin: Origin,
+}
+
+/// Where content is found.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    base: Base,
+    /// How much of the base shows.
+    shows: u64,
+    length: u64,
+    /// Start, and then end, of what lies over the base: the row whose stash has it, and where in there.
+    over: BTreeMap<u64, (u64, (i64, i64), u64)>,
+    /// Whether it is the base and nothing else.
+    plain: bool,
+}
+
+/// A file, or a symlink's target.
+#[derive(Debug, Clone)]
+enum Base {
+    /// In the tree itself.
+    There { path: Vec<u8>, face: Face },
+    /// What a row displaced, or something below it.
+    Stash { row: (i64, i64), below: Vec<u8> },
+}
+
+/// A base that is open.
+enum Opened {
+    File(File),
+    Target(Vec<u8>),
+}
+
+impl Origin {
+    /// What is at a path now.
+    pub(super) fn there(path: Vec<u8>, face: Face) -> Self {
+        Origin::new(Base::There { path, face }, face.size)
+    }
+
+    /// What a row displaced, or something below it.
+    pub(super) fn stashed(row: (i64, i64), below: Vec<u8>, face: &Face) -> Self {
+        Origin::new(Base::Stash { row, below }, face.size)
+    }
+
+    fn new(base: Base, length: u64) -> Self {
+        Origin { base, shows: length, length, over: BTreeMap::new(), plain: true }
+    }
+
+    /// The same before something was written into it.
+    pub(super) fn before(mut self, row: (i64, i64), replaced: &Replaced) -> Self {
+        self.plain = false;
+        self.length = replaced.length;
+        self.shows = self.shows.min(replaced.length);
+        self.clear(replaced.length, u64::MAX);
+        let mut filled = 0;
+        for &(start, length) in &replaced.pieces {
+            self.clear(start, start + length);
+            self.over.insert(start, (start + length, row, filled));
+            filled += length;
+        }
+        self
+    }
+
+    /// Takes a stretch away from what lies over the base.
+    fn clear(&mut self, start: u64, end: u64) {
+        let touching: Vec<_> = self
+            .over
+            .range(..end)
+            .rev()
+            .take_while(|(_, (last, ..))| *last > start)
+            .map(|(&first, &piece)| (first, piece))
+            .collect();
+        for (first, (last, row, offset)) in touching {
+            self.over.remove(&first);
+            if first < start {
+                self.over.insert(first, (start, row, offset));
+            }
+            if last > end {
+                self.over.insert(end, (last, row, offset + (end - first)));
+            }
+        }
+    }
+
+    /// The row whose stash is the content, if it is as simple as that.
+    fn row(&self) -> Option<(i64, i64)> {
+        match &self.base {
+            Base::Stash { row, below } if below.is_empty() && self.plain => Some(*row),
+            Base::Stash { .. } | Base::There { .. } => None,
+        }
+    }
+
+    fn open(&self, root: &Root, shop: &Arc<Workshop>) -> StoreResult<OpenPast> {
+        let keeping = shop.keeping.as_ref().ok_or(StoreError::NotFound)?;
+        let (base, kind, size) = self.base.open(root, keeping)?;
+        let (shows, length, over) = (self.shows.min(size), self.length, self.over.clone());
+        Ok(OpenPast { shop: Arc::clone(shop), base, kind, shows, length, over })
+    }
+
+    /// The content's BLAKE3 hash.
+    pub(super) fn hash(&self, root: &Root, shop: &Arc<Workshop>) -> StoreResult<[u8; 32]> {
+        let open = self.open(root, shop)?;
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; PIECE.min(usize::try_from(open.length).unwrap_or(PIECE).max(1))];
+        let mut done = 0;
+        loop {
+            match open.read_at(done, &mut buffer)? {
+                0 => return Ok(*hasher.finalize().as_bytes()),
+                count => {
+                    hasher.update(&buffer[..count]);
+                    done += count as u64;
+                }
+            }
+        }
+    }
+
+    /// The content as the port names it. The hash is remembered where it was asked for before.
+    pub(super) fn past(&self, store: &PhysicalStore, hash: Option<[u8; 32]>, size: u64) -> Option<Past> {
+        let (shop, _) = store.keeping()?;
+        let kept = || Kept { root: store.root.clone(), shop: Arc::clone(shop), origin: self.clone() };
+        if size == 0 {
+            return Some(Past::new(PastIdentity::Empty, 0, kept()));
+        }
+        if let Some(hash) = hash {
+            return Some(Past::new(PastIdentity::Hash(hash), size, kept()));
+        }
+        let finder = kept();
+        Some(Past::unhashed(size, kept(), move || finder.hash().ok().map(PastIdentity::Hash)))
+    }
+}
+
+impl Kept {
+    fn hash(&self) -> StoreResult<[u8; 32]> {
+        let hash = self.origin.hash(&self.root, &self.shop)?;
+        if let Some((version, seq)) = self.origin.row()
+            && let Some(keeping) = &self.shop.keeping
+            && let Some(books) = keeping.books()?
+        {
+            // For the next time, and for whoever verifies.
+            let _ = books.hashed(version, seq, hash);
+        }
+        Ok(hash)
+    }
+}
+
+impl Base {
+    fn open(&self, root: &Root, keeping: &Keeping) -> StoreResult<(Opened, Kind, u64)> {
+        let (dir, name) = match self {
+            Base::There { path, face } => {
+                let (parent, name) = split(path);
+                let found = root::enter(&root.dir, parent, How::Base).and_then(|dir| {
+                    let stat = dir.stat_at(name).map_err(refused)?;
+                    Ok((dir, stat))
+                });
+                match found {
+                    Ok((dir, stat)) if Face::of(&stat).holds_same(face) => (dir, name.to_vec()),
+                    // It has been displaced since.
+                    _ => return keeping.displaced(face)?.ok_or(StoreError::NotFound)?.open(root, keeping),
+                }
+            }
+            Base::Stash { row: (version, seq), below } => {
+                let path = join(stash_name(*version, *seq).as_bytes(), below);
+                let (parent, name) = split(&path);
+                (root::enter(&keeping.past, parent, How::Base)?, name.to_vec())
+            }
+        };
+        let stat = dir.stat_at(&name).map_err(refused)?;
+        match stat.kind {
+            Kind::Symlink => {
+                let target = host::read_link(dir.as_fd(), &name).map_err(refused)?;
+                let size = target.len() as u64;
+                Ok((Opened::Target(target), stat.kind, size))
+            }
+            Kind::File => {
+                let file = File::from(dir.open(&name, How::Read).map_err(refused)?);
+                let size = host::stat(&file).map_err(refused)?.size;
+                Ok((Opened::File(file), stat.kind, size))
+            }
+            Kind::Directory => Err(StoreError::IsADirectory),
+            Kind::Special(_) => Err(StoreError::Special(stat.kind)),
+        }
+    }
+}
+
+impl Keeping {
+    /// Where something is kept that had this face.
+    fn displaced(&self, face: &Face) -> StoreResult<Option<Base>> {
+        let Some(books) = self.books()? else { return Ok(None) };
+        let (mut before, mut looked) = ((i64::MAX, i64::MAX), 0);
+        while looked < SEARCHED {
+            let page = books.rows(before, PAGE)?;
+            let Some(last) = page.last() else { break };
+            before = (last.version, last.row.seq);
+            looked += page.len();
+            for told in page.iter().filter(|told| told.row.stashed) {
+                let said = Said::of(told)?;
+                let same = said.detail.before.is_some_and(|before| before.holds_same(face));
+                if same && said.detail.patch.is_none() {
+                    let row = (told.version, told.row.seq);
+                    return Ok(Some(Base::Stash { row, below: Vec::new() }));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Content as it was, open.
+struct OpenPast {
+    shop: Arc<Workshop>,
+    base: Opened,
+    kind: Kind,
+    shows: u64,
+    length: u64,
+    over: BTreeMap<u64, (u64, (i64, i64), u64)>,
+}
+
+impl OpenPast {
+    /// The stash of a row, open for reading.
+    fn stash(&self, (version, seq): (i64, i64)) -> StoreResult<File> {
+        let keeping = self.shop.keeping.as_ref().ok_or(StoreError::NotFound)?;
+        let name = stash_name(version, seq);
+        Ok(keeping.past.open(name.as_bytes(), How::Read).map_err(refused)?.into())
+    }
+
+    /// Copies it into a file, inside the kernel where that can be done.
+    fn copy(&self, to: &File) -> StoreResult<()> {
+        match &self.base {
+            Opened::File(file) => {
+                host::copy(file, 0, to, 0, self.shows).map_err(failed)?;
+            }
+            Opened::Target(target) => {
+                use std::os::unix::fs::FileExt;
+                to.write_all_at(target, 0).map_err(failed)?;
+            }
+        }
+        to.set_len(self.length).map_err(failed)?;
+        for (&start, &(end, row, offset)) in &self.over {
+            host::copy(&self.stash(row)?, offset, to, start, end - start).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+impl OpenContent for OpenPast {
+    fn attr(&self) -> Attr {
+        Attr {
+            node: NodeId(0),
+            kind: self.kind,
+            size: self.length,
+            mode: 0o644,
+            created: None,
+            modified: Timestamp(0),
+            changed: Timestamp(0),
+            tag: VersionTag(0),
+        }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+        let wanted = self.length.saturating_sub(offset).min(buffer.len() as u64);
+        let end = offset + wanted;
+        let mut at = offset;
+        while at < end {
+            let index = |at: u64| usize::try_from(at - offset).expect("within the buffer");
+            let over = self.over.range(..=at).next_back().filter(|(_, (last, ..))| *last > at);
+            let (until, filled) = match over {
+                Some((&first, &(last, row, start))) => {
+                    let until = last.min(end);
+                    let piece = &mut buffer[index(at)..index(until)];
+                    (until, fill(&self.stash(row)?, start + (at - first), piece)?)
+                }
+                None => {
+                    let next = self.over.range(at..).next().map_or(end, |(&first, _)| first).min(end);
+                    let until = if at < self.shows { next.min(self.shows) } else { next };
+                    let piece = &mut buffer[index(at)..index(until)];
+                    let filled = match &self.base {
+                        _ if at >= self.shows => 0,
+                        Opened::File(file) => fill(file, at, piece)?,
+                        Opened::Target(target) => {
+                            let start = usize::try_from(at).unwrap_or(target.len()).min(target.len());
+                            let count = piece.len().min(target.len() - start);
+                            piece[..count].copy_from_slice(&target[start..start + count]);
+                            count
+                        }
+                    };
+                    (until, filled)
+                }
+            };
+            buffer[index(at) + filled..index(until)].fill(0);
+            at = until;
+        }
+        Ok(usize::try_from(wanted).expect("within the buffer"))
+    }
+}
+
+impl PhysicalStore {
+    pub(in super::super) fn open_kept(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+        let kept = self.own(past)?;
+        Ok(Box::new(kept.origin.open(&kept.root, &kept.shop)?))
+    }
+
+    fn own<'p>(&self, past: &'p Past) -> StoreResult<&'p Kept> {
+        let (shop, _) = self.keeping().ok_or(StoreError::Unsupported("this Store keeps no history"))?;
+        past.inner::<Kept>()
+            .filter(|kept| Arc::ptr_eq(&kept.shop, shop))
+            .ok_or_else(|| StoreError::Invalid("the content was kept by another Store".into()))
+    }
+
+    /// Copies kept content that a change puts back, before the change itself displaces anything.
+    pub(in super::super) fn unpacked(
+        &self,
+        shop: &Arc<Workshop>,
+        mut steps: Vec<Step>,
+    ) -> StoreResult<Vec<Step>> {
+        for step in &mut steps {
+            if let Step::Write { content, .. } | Step::Append { content, .. } = step
+                && let Content::Past(past) = &*content
+            {
+                let kept = self.own(past)?;
+                let temp: Temp = shop.temp()?;
+                kept.origin.open(&kept.root, &kept.shop)?.copy(&temp.file)?;
+                *content = Content::Sealed(Sealed::new(past.size(), Drafted::Whole(temp)));
+            }
+        }
+        Ok(steps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over(origin: &Origin) -> Vec<(u64, u64, i64, u64)> {
+        origin.over.iter().map(|(&start, &(end, row, offset))| (start, end, row.0, offset)).collect()
+    }
+
+    #[test]
+    fn what_was_written_is_undone_layer_by_layer() {
+        let origin = Origin::new(Base::Stash { row: (9, 0), below: Vec::new() }, 100);
+        // An append of 20 bytes, before which a write replaced 10..30.
+        let origin = origin.before((8, 0), &Replaced { length: 80, pieces: Vec::new() });
+        assert_eq!((origin.shows, origin.length), (80, 80));
+        let origin = origin.before((7, 0), &Replaced { length: 80, pieces: vec![(10, 20)] });
+        assert_eq!(over(&origin), [(10, 30, 7, 0)]);
+        // An older write replaced the middle of that, and two more bytes at the end, which was further out.
+        let origin = origin.before((6, 0), &Replaced { length: 90, pieces: vec![(15, 5), (80, 10)] });
+        assert_eq!(over(&origin), [(10, 15, 7, 0), (15, 20, 6, 0), (20, 30, 7, 10), (80, 90, 6, 5)]);
+        assert_eq!((origin.shows, origin.length), (80, 90));
+        let origin = origin.before((5, 0), &Replaced { length: 12, pieces: Vec::new() });
+        assert_eq!((over(&origin), origin.length), (vec![(10, 12, 7, 0)], 12));
+    }
+}

@@ -1,0 +1,160 @@
+//! What is kept is let go when it is too old, or too much.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+use stead_core::store::{StoreResult, Verified};
+use stead_core::{Clock, SystemClock, Timestamp};
+
+use super::super::PhysicalStore;
+use super::super::host::{How, refused};
+use super::super::tree;
+use super::book::below;
+use super::face::Face;
+use super::past::Origin;
+use super::{Keeping, stash_name};
+use crate::virtual_store::books::{Books, PAGE, Told};
+
+/// Hosts give out space in blocks: many small files are much, too.
+const BLOCK: u64 = 4_096;
+
+impl PhysicalStore {
+    /// Lets go of what was displaced longer ago than it is to be kept, and of the oldest where there is too much.
+    /// That it was there, and who changed it, stays known. Returns how much space
+    /// is still taken.
+    pub fn prune(&self, now: Timestamp) -> StoreResult<u64> {
+        let Some((_, keeping)) = self.keeping() else { return Ok(0) };
+        match keeping.books()? {
+            Some(books) => keeping.prune(now, &books),
+            None => Ok(0),
+        }
+    }
+
+    /// Checks that all is there that the ledger says is kept, and that it is what it was.
+    pub(in super::super) fn verify_kept(
+        &self,
+        verified: &mut Verified,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<()> {
+        let Some((shop, keeping)) = self.keeping() else { return Ok(()) };
+        let Some(books) = keeping.books()? else { return Ok(()) };
+        books.flush()?;
+        // What is under way has its place in a room for now.
+        let pending: HashSet<_> = books.pending()?.iter().map(|pending| pending.version).collect();
+        each_row(&books, |told| {
+            let row = (told.version, told.row.seq);
+            if !told.row.stashed || pending.contains(&told.version) {
+                return Ok(());
+            }
+            let what = || format!("what version {} displaced (entry {})", row.0, row.1);
+            match (keeping.stashed(row, b""), told.hash) {
+                (None, _) => verified.problems.push(format!("{} is not there any more", what())),
+                (Some(stat), Some(hash)) => {
+                    verified.contents += 1;
+                    let origin = Origin::stashed(row, Vec::new(), &Face::of(&stat));
+                    if origin.hash(&self.root, shop).ok() != Some(hash) {
+                        verified.problems.push(format!("{} is not what its hash says", what()));
+                    }
+                }
+                (Some(_), None) => {}
+            }
+            progress(verified.entries + verified.contents);
+            Ok(())
+        })
+    }
+
+    /// Forgets all deeds, and lets go of all that is kept.
+    pub(in super::super) fn forget_deeds(&self) -> StoreResult<()> {
+        let Some((_, keeping)) = self.keeping() else { return Ok(()) };
+        if let Some(books) = keeping.books()? {
+            books.destroy()?;
+            *keeping.books.lock() = None;
+        }
+        for name in keeping.names()? {
+            tree::remove(&keeping.past, &name).map_err(refused)?;
+        }
+        Ok(())
+    }
+}
+
+impl Keeping {
+    /// Prunes once as much has been kept as could be too much.
+    pub(super) fn prune_if_much(&self, kept: u64, books: &Books) {
+        let much = self.options.bytes / 8;
+        if kept == 0 || self.unpruned.fetch_add(kept, Ordering::Relaxed) + kept < much {
+            return;
+        }
+        self.unpruned.store(0, Ordering::Relaxed);
+        // The change is made; whoever comes next tries again.
+        let _ = self.prune(SystemClock.now(), books);
+    }
+
+    fn prune(&self, now: Timestamp, books: &Books) -> StoreResult<u64> {
+        books.flush()?;
+        let newest = books.last()?;
+        let age = i64::try_from(self.options.age.as_nanos()).unwrap_or(i64::MAX);
+        let oldest = Timestamp(now.0.saturating_sub(age));
+        let (mut gone, mut sum, mut kept) = (Vec::new(), 0_u64, 0);
+        let mut known: HashSet<Box<[u8]>> = HashSet::new();
+        for (row, at) in books.stashed()? {
+            let name = stash_name(row.0, row.1).into_bytes();
+            let found = below(&self.past, &name).unwrap_or_default();
+            sum = sum.saturating_add(found.iter().map(|(_, face)| footprint(face)).sum());
+            // Newest first, so once there is too much, everything that follows is.
+            if at < oldest || sum > self.options.bytes {
+                gone.push(row);
+            } else {
+                kept = sum;
+            }
+            known.insert(name.into());
+        }
+        // The entry first: content without an entry is let go below, an entry without content would be a lie.
+        if !gone.is_empty() {
+            books.dropped(gone.clone())?;
+        }
+        for (version, seq) in gone {
+            let _ = tree::remove(&self.past, stash_name(version, seq).as_bytes());
+        }
+        for name in self.names()? {
+            // What came since belongs to changes that were not looked at.
+            let version =
+                std::str::from_utf8(&name).ok().and_then(|name| name.split('-').next()?.parse().ok());
+            if !known.contains(&*name) && version.is_some_and(|version: i64| version < newest) {
+                let _ = self.remove_unknown(books, &name);
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Removes something that no entry tells of.
+    fn remove_unknown(&self, books: &Books, name: &[u8]) -> StoreResult<()> {
+        let text = std::str::from_utf8(name).unwrap_or_default();
+        let Some((version, seq)) = text.split_once('-') else { return Ok(()) };
+        let (Ok(version), Ok(seq)) = (version.parse::<i64>(), seq.parse::<i64>()) else { return Ok(()) };
+        if books.rows_of(version)?.iter().all(|told| told.row.seq != seq || !told.row.stashed) {
+            tree::remove(&self.past, name).map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> StoreResult<Vec<Box<[u8]>>> {
+        let view = self.past.enter(b"", How::Directory).map_err(refused)?;
+        Ok(tree::names(&view).map_err(refused)?.into_iter().map(|(name, _)| name).collect())
+    }
+}
+
+/// How much space something takes.
+pub(super) fn footprint(face: &Face) -> u64 {
+    face.size.max(1).next_multiple_of(BLOCK)
+}
+
+/// Goes through all rows, newest first.
+fn each_row(books: &Books, mut each: impl FnMut(&Told) -> StoreResult<()>) -> StoreResult<()> {
+    let mut before = (i64::MAX, i64::MAX);
+    loop {
+        let page = books.rows(before, PAGE)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        before = (last.version, last.row.seq);
+        page.iter().try_for_each(&mut each)?;
+    }
+}

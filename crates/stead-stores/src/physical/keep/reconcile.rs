@@ -1,0 +1,130 @@
+//! After a crash: what the ledger was told of actions that may or may not have happened is compared with what the dead
+//! rooms hold.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::fd::AsFd;
+
+use stead_core::Timestamp;
+use stead_core::store::{StoreError, StoreResult};
+
+use super::super::journal;
+use super::super::root::{Dir, Root};
+use super::super::undo::{Moment, Site, Undo, happened};
+use super::Keeping;
+use crate::virtual_store::books::Pending;
+
+/// How the uses of a room's journals ended: whether what they tell of stands.
+pub(in super::super) type Fates = HashMap<u64, bool>;
+
+/// Looks at the journals of a dead room, before they are repaired.
+pub(in super::super) fn fates(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<Fates> {
+    let mut fates = Fates::new();
+    for used in journal::uses(room)? {
+        let moment = Moment::Later { written: used.written };
+        let stands = match &*used.actions {
+            _ if used.done => true,
+            [action] if is_alone(action) => {
+                happened(&Site { root, room: room.as_fd(), kept, moment }, action)?
+            }
+            _ => false,
+        };
+        fates.insert(used.epoch, stands);
+    }
+    Ok(fates)
+}
+
+/// Whether an action was all that its change had to do.
+fn is_alone(action: &Undo) -> bool {
+    match action {
+        Undo::Patched { patch, .. } => patch.alone,
+        Undo::Dressed { alone, .. } => *alone,
+        _ => false,
+    }
+}
+
+/// What is left of a process that died.
+pub(in super::super) struct Remains<'a> {
+    pub(in super::super) name: &'a str,
+    pub(in super::super) dir: &'a Dir,
+    pub(in super::super) fates: &'a Fates,
+}
+
+impl Keeping {
+    /// Ends the intents of dead rooms: what happened becomes a deed, and what it displaced is kept; the rest is
+    /// forgotten. Rooms that are gone were left in order.
+    pub(in super::super) fn reconcile(
+        &self,
+        root: &Root,
+        kept: &Dir,
+        dead: &[Remains<'_>],
+        alive: &HashSet<String>,
+    ) -> StoreResult<()> {
+        let Some(books) = self.books()? else { return Ok(()) };
+        let mut changes: BTreeMap<i64, Vec<Pending>> = BTreeMap::new();
+        for pending in books.pending()? {
+            if !alive.contains(&pending.room) {
+                changes.entry(pending.version).or_default().push(pending);
+            }
+        }
+        let (mut made, mut undone, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        for (version, intents) in changes {
+            let room = dead.iter().find(|room| room.name == intents[0].room);
+            let actions = intents
+                .iter()
+                .map(|pending| serde_json::from_str::<Undo>(&pending.intent.undo))
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|_| StoreError::Corrupt("an intent of the ledger can't be understood".into()))?;
+            let stands = match room {
+                None => true,
+                Some(room) => self.stands(root, kept, room, &intents, &actions)?,
+            };
+            if !stands {
+                undone.push(version);
+                continue;
+            }
+            made.push(version);
+            let rows = books.rows_of(version)?;
+            for (pending, action) in intents.iter().zip(&actions) {
+                let row = (version, pending.intent.seq);
+                let wanted = rows.iter().any(|told| told.row.seq == row.1 && told.row.stashed);
+                let Some(stash) = action.displaces().filter(|_| wanted) else { continue };
+                if let Some(room) = room {
+                    // It may be there already.
+                    let _ = self.take_in(room.dir, stash, row);
+                }
+                if self.stashed(row, b"").is_none() {
+                    lost.push(row);
+                }
+            }
+        }
+        if !lost.is_empty() {
+            books.dropped(lost)?;
+        }
+        if made.is_empty() && undone.is_empty() { Ok(()) } else { books.reconcile(made, undone) }
+    }
+
+    /// Whether what a change intended has happened.
+    fn stands(
+        &self,
+        root: &Root,
+        kept: &Dir,
+        room: &Remains<'_>,
+        intents: &[Pending],
+        actions: &[Undo],
+    ) -> StoreResult<bool> {
+        // The journal is cleared only after the change was made, or after the ledger has forgotten it.
+        if let Some(epoch) = intents.iter().find_map(|pending| pending.intent.journal) {
+            return Ok(room.fates.get(&epoch).copied().unwrap_or(true));
+        }
+        let moment = Moment::Later { written: Timestamp(i64::MAX) };
+        let site = Site { root, room: room.dir.as_fd(), kept, moment };
+        for (pending, action) in intents.iter().zip(actions) {
+            let taken = action.displaces().is_some()
+                && self.stashed((pending.version, pending.intent.seq), b"").is_some();
+            if !taken && !happened(&site, action)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

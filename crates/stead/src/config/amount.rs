@@ -1,0 +1,47 @@
+//! Amounts as people write them: `64MiB`, `14d`.
+
+use std::time::Duration;
+
+const BYTES: [(&str, u64); 5] =
+    [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+const SECONDS: [(&str, u64); 5] = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400), ("w", 7 * 86_400)];
+
+/// A number of bytes.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    amount(text, &BYTES).ok_or_else(|| {
+        let text = text.escape_debug();
+        format!("`{text}` is no number of bytes; write one with its unit: \"64MiB\" (B, KiB, MiB, GiB, TiB)")
+    })
+}
+
+/// A time.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    amount(text, &SECONDS).map(Duration::from_secs).ok_or_else(|| {
+        let text = text.escape_debug();
+        format!("`{text}` is no length of time; write one with its unit: \"14d\" (s, m, h, d, w)")
+    })
+}
+
+fn amount(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim_start())?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_units() {
+        assert_eq!(bytes("64MiB"), Ok(64 << 20));
+        assert_eq!(bytes("0B"), Ok(0));
+        assert_eq!(bytes("3 KiB"), Ok(3 << 10));
+        assert_eq!(duration("14d"), Ok(Duration::from_secs(14 * 86_400)));
+        for wrong in ["", "64", "MiB", "64mb", "-1B", "1.5GiB", "99999999TiB", "64MiB "] {
+            assert!(bytes(wrong).unwrap_err().contains(wrong), "{wrong}");
+        }
+        assert!(duration("14").is_err());
+    }
+}
