@@ -142,7 +142,7 @@ fn what_goes_through_a_door_is_in_the_database() {
     assert_eq!(told, expected);
     let write = entries.iter().find(|entry| entry.call == "write_file").unwrap();
     assert_eq!(write.version, written.version.map(|version| version.0));
-    assert_eq!(write.operation.unwrap().to_string(), written.operation.to_string());
+    assert_eq!(write.operation, Some(written.operation));
     assert_eq!((&*write.agent, write.thread.as_deref(), write.bytes), ("coder", Some("t1"), Some(11)));
     for entry in &entries {
         assert!(!entry.body.contains("secret"), "{}", entry.body);
@@ -340,7 +340,7 @@ fn records_are_found_by_what_they_tell() {
     assert_eq!(found(AuditQuery { thread: Some("t2".into()), ..query() }), "");
     assert_eq!(found(AuditQuery { outcome: Some("denied".into()), ..query() }), "/elsewhere");
     assert_eq!(found(AuditQuery { call: Some("write".into()), ..query() }), "/notes/dir/x");
-    let operation = Some(uuid::Uuid::from_bytes(*copied.operation.as_bytes()));
+    let operation = Some(copied.operation);
     assert_eq!(found(AuditQuery { operation, ..query() }), format!("{copy} {copy}"));
     let all = asked(&access, &query()).len();
     assert_eq!(found(AuditQuery { since: Some(begin), ..query() }).split(' ').count(), all);
@@ -372,7 +372,7 @@ fn whoever_follows_is_told_what_comes_in() {
         let follower = scope.spawn(|| {
             let access = place.access();
             let query = AuditQuery { call: Some("list".into()), ..AuditQuery::default() };
-            access.follow(query, None).unwrap().next().unwrap()
+            access.follow(query, None).unwrap().more().unwrap()
         });
         thread::sleep(std::time::Duration::from_millis(300));
         vfs.exists("/notes/after").unwrap();

@@ -116,10 +116,11 @@ impl<'c> Stores<'c> {
 
     /// What the log holds, to be looked at; `None` where nothing was ever written down.
     pub fn audited(&mut self) -> Result<Option<AuditAccess>> {
-        if !self.config.database.path.exists() {
+        let directory = self.config.audit_directory();
+        // Where only the database is gone, what lies beside it tells what was in it.
+        if !self.config.database.path.exists() && !directory.exists() {
             return Ok(None);
         }
-        let directory = self.config.audit_directory();
         Ok(Some(AuditAccess::open(self.database()?, &directory)?))
     }
 

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod audit;
 mod common;
 mod first_minutes;
