@@ -30,10 +30,10 @@ pub(crate) fn time(time: Option<Timestamp>) -> String {
 /// A duration in a few characters: `12 µs`, `3.4 ms`, `56 s`.
 pub(crate) fn duration(micros: u64) -> String {
     match micros {
-        ..1_000 => format!("{micros} µs"),
-        ..10_000 => format!("{:.1} ms", micros as f64 / 1e3),
-        ..1_000_000 => format!("{} ms", micros / 1_000),
-        ..60_000_000 => format!("{:.1} s", micros as f64 / 1e6),
+        0..1_000 => format!("{micros} µs"),
+        1_000..10_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        10_000..1_000_000 => format!("{} ms", micros / 1_000),
+        1_000_000..60_000_000 => format!("{:.1} s", micros as f64 / 1e6),
         _ => format!("{} min", micros / 60_000_000),
     }
 }
