@@ -1,5 +1,6 @@
 //! What is measured.
 
+mod audit;
 mod door;
 mod files;
 mod grep;
@@ -41,7 +42,7 @@ pub struct Case {
 }
 
 /// All of them, in the order of docs/benchmarks.md.
-pub const CASES: [Case; 7] = [
+pub const CASES: [Case; 8] = [
     Case { name: "files", run: files::run },
     Case { name: "large", run: large::run },
     Case { name: "rename", run: rename::run },
@@ -49,4 +50,5 @@ pub const CASES: [Case; 7] = [
     Case { name: "writers", run: writers::run },
     Case { name: "growth", run: growth::run },
     Case { name: "door", run: door::run },
+    Case { name: "audit", run: audit::run },
 ];

@@ -98,7 +98,7 @@ pub trait AuditLog: Debug + Send + Sync {
     fn id(&self) -> LogId;
 
     /// Writes down what changed nothing, or how a change went that was announced. When it returns, the record survives
-    /// the end of the process.
+    /// the end of the process. What has begun may be left out again once its end is told.
     fn note(&self, record: &AuditRecord) -> StoreResult<()>;
 
     /// Writes down a change that is about to be made in a Store that can't write it down itself. When it returns, the

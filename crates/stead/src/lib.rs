@@ -18,10 +18,12 @@ pub use crate::stead::{Stead, SteadBuilder};
 pub use crate::stores::Stores;
 
 pub use stead_core::Error as DoorError;
+pub use stead_core::clock::SystemClock;
 pub use stead_core::store::{Kind, VersionTag};
 pub use stead_core::{
     Access, AccessScope, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity, Mount, Name,
-    Occurrences, PathError, Store, StoreError, Timestamp, Vfs, VfsPath, Workspace, name, search, store, vfs,
+    Occurrences, OperationId, PathError, Store, StoreError, Timestamp, Vfs, VfsPath, Workspace, name, search,
+    store, vfs,
 };
 pub use stead_stores::{
     Archived, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified, Database,

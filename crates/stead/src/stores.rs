@@ -75,10 +75,11 @@ impl Stores {
 
     /// What the log holds, to be looked at; `None` where nothing was ever written down.
     pub fn audited(&mut self) -> Result<Option<AuditAccess>> {
-        if !self.opener.config.database.path.exists() {
+        let directory = self.opener.config.audit_directory();
+        // Where only the database is gone, what lies beside it tells what was in it.
+        if !self.opener.config.database.path.exists() && !directory.exists() {
             return Ok(None);
         }
-        let directory = self.opener.config.audit_directory();
         Ok(Some(AuditAccess::open(&self.opener.database()?, &directory)?))
     }
 

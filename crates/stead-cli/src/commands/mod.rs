@@ -1,6 +1,7 @@
 //! The commands: one file each, with its arguments, whose doc comments are the help, and what it does with them.
 
 mod append;
+mod audit;
 mod cat;
 mod completions;
 mod config;
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Grep(grep::Args),
     Import(import::Args),
     Export(export::Args),
+    Audit(Box<audit::Args>),
     Verify(verify::Args),
     Completions(completions::Args),
 }
@@ -70,6 +72,7 @@ impl Command {
             Command::Grep(args) => grep::run(args, session),
             Command::Import(args) => import::run(args, session),
             Command::Export(args) => export::run(args, session),
+            Command::Audit(args) => audit::run(*args, session),
             Command::Verify(args) => verify::run(args, session),
             Command::Completions(args) => completions::run(args, session),
         }

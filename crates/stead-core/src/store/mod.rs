@@ -167,6 +167,13 @@ pub struct About {
     pub records: Option<LogId>,
 }
 
+impl About {
+    /// Whether what the Store holds is still there when the process has ended.
+    pub fn outlives_the_process(&self) -> bool {
+        self.kind != "memory"
+    }
+}
+
 /// A stretch of a Store's changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feed {

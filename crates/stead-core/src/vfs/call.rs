@@ -149,14 +149,21 @@ impl<'v> Call<'v> {
         more(&mut change);
         let mut told = false;
         if let Some(log) = &self.shared().audit {
-            let along = store.about().records == Some(log.id());
+            let about = store.about();
+            let along = about.records == Some(log.id());
             told = along && stage == Stage::Last;
             if along {
                 let outcome = if told { AuditOutcome::Ok } else { AuditOutcome::Begun };
                 let record = Box::new(self.record(outcome));
                 change.records.push(Record::Audit { record, began: self.began });
             } else if !self.announced.get() {
-                log.announce(&self.record(AuditOutcome::Begun))?;
+                let record = self.record(AuditOutcome::Begun);
+                // The record has to last no longer than the change.
+                if about.outlives_the_process() {
+                    log.announce(&record)?
+                } else {
+                    log.note(&record)?
+                }
                 self.announced.set(true);
             }
         }

@@ -10,6 +10,7 @@ use super::super::Database;
 use super::super::database::Shared;
 use super::archive::{self, Archived};
 use super::body::AuditEntry;
+use super::head::hex;
 use super::place::Place;
 use super::query::{self, AuditFollower, AuditPage, AuditQuery};
 use super::recover::recover;
@@ -31,6 +32,11 @@ impl AuditAccess {
             recover(&shared, &place, &key)?;
         }
         Ok(AuditAccess { shared, place })
+    }
+
+    /// The public half of the key that signs here, in hexadecimal; `None` where nothing was signed yet.
+    pub fn key(&self) -> StoreResult<Option<String>> {
+        Ok(self.place.known_key()?.map(|key| hex::text(&key.public())))
     }
 
     /// The newest records that a query asks for, or, with the cursor of a page, those before it.

@@ -1,10 +1,11 @@
 //! A record as text: JSON with its fields in a fixed order, so that its hash says all of it.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
-use stead_core::{AuditRecord, Timestamp};
+use stead_core::{AuditRecord, OperationId, Timestamp};
 use uuid::Uuid;
 
 /// A record's own part of the text. Instance and position come before it, when it is put into a chain.
@@ -36,7 +37,7 @@ struct Written<'a> {
     bytes: Option<u64>,
     took_us: u64,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "shown")]
-    operation: Option<stead_core::OperationId>,
+    operation: Option<OperationId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<i64>,
 }
@@ -101,6 +102,33 @@ impl Facts {
     }
 }
 
+/// What stands before and in the outcome of what has only begun. Quotes in texts are escaped, so it stands nowhere else.
+const OUTCOME: &str = "\"outcome\":\"";
+const BEGUN: &str = "\"outcome\":\"begun\"";
+
+/// Leaves out what has begun and is over by now: one record tells all of it. They are the same call if they are alike in
+/// all that was known when it began.
+pub(super) fn without_the_begun(entries: Vec<(i64, Facts)>) -> Vec<(i64, Facts)> {
+    let begun = |facts: &Facts| facts.0.contains(BEGUN);
+    if !entries.iter().any(|(_, facts)| begun(facts)) {
+        return entries;
+    }
+    let call = |facts: &Facts| facts.0.split(OUTCOME).next().unwrap_or_default().to_owned();
+    let mut ended: HashMap<String, usize> = HashMap::new();
+    let mut left: Vec<_> = Vec::with_capacity(entries.len());
+    for (number, facts) in entries.into_iter().rev() {
+        if !begun(&facts) {
+            *ended.entry(call(&facts)).or_default() += 1;
+        } else if let Some(ends) = ended.get_mut(&call(&facts)).filter(|ends| **ends > 0) {
+            *ends -= 1;
+            continue;
+        }
+        left.push((number, facts));
+    }
+    left.reverse();
+    left
+}
+
 /// A record as it lies in the database.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct AuditEntry {
@@ -146,7 +174,7 @@ pub struct AuditEntry {
     pub took_us: u64,
     /// The operation that it belongs to.
     #[serde(default)]
-    pub operation: Option<Uuid>,
+    pub operation: Option<OperationId>,
     /// The version that a change made.
     #[serde(default)]
     pub version: Option<i64>,
@@ -176,7 +204,7 @@ mod tests {
     use std::time::Duration;
 
     use stead_core::store::Version;
-    use stead_core::{AccessScope, AuditOutcome, ErrorKind, Identity, OperationId, VfsPath};
+    use stead_core::{AccessScope, AuditOutcome, ErrorKind, Identity, VfsPath};
 
     use super::*;
 
@@ -207,5 +235,35 @@ mod tests {
         assert_eq!((entry.id, entry.seq, &*entry.agent, entry.version), (9, 3, "co\"der", Some(5)));
         assert_eq!(entry.at(), Some(Timestamp(1_700_000_000_123_456_000)));
         assert_eq!(AuditEntry::parse(1, "{}"), Err(NotAnEntry));
+    }
+
+    #[test]
+    fn what_began_and_ended_is_one_record() {
+        let record = |at: i64, path: &str, outcome: AuditOutcome| {
+            Facts::of(&AuditRecord {
+                at: Timestamp(at * 1_000),
+                identity: Arc::new(Identity::agent("\"outcome\":\"begun\"")),
+                call: "read".into(),
+                paths: vec![VfsPath::parse(path).unwrap()],
+                scope: None,
+                outcome,
+                bytes: (outcome != AuditOutcome::Begun).then_some(7),
+                took: Duration::ZERO,
+                operation: None,
+                version: None,
+            })
+        };
+        use AuditOutcome::{Begun, Ok};
+        let entries = vec![
+            (0, record(1, "/a", Begun)),
+            (1, record(1, "/b", Begun)),
+            (2, record(1, "/a", Begun)),
+            (3, record(2, "/a", Ok)),
+            (4, record(1, "/a", Ok)),
+        ];
+        let left: Vec<_> = without_the_begun(entries.clone()).into_iter().map(|(number, _)| number).collect();
+        // One of two that began at once has ended, and one of another file has not.
+        assert_eq!(left, [0, 1, 3, 4]);
+        assert_eq!(without_the_begun(entries[3..].to_vec()), entries[3..]);
     }
 }

@@ -11,7 +11,7 @@ use stead_core::{AuditLog, AuditRecord, Clock, LogId, StoreError, StoreResult, S
 use super::super::Database;
 use super::super::database::Shared;
 use super::super::queue::Weight;
-use super::body::Facts;
+use super::body::{Facts, without_the_begun};
 use super::chain::Chain;
 use super::head::{Head, Key};
 use super::place::{Place, Running};
@@ -64,7 +64,10 @@ impl Audit {
         let inner = Arc::new(Inner { shared: Arc::clone(shared), id, spool });
         let keeper = Keeper { inner: Arc::clone(&inner), place, key, running, head: None };
         let worker = Builder::new().name("stead-audit".into()).spawn(move || keeper.run());
-        let worker = worker.map_err(|_| StoreError::unavailable("the host starts no more threads"))?;
+        let worker = worker.map_err(|_| {
+            shared.end_log();
+            StoreError::unavailable("the host starts no more threads")
+        })?;
         Ok(Arc::new(Audit { inner, worker: Some(worker) }))
     }
 }
@@ -136,7 +139,7 @@ impl Keeper {
     /// Puts the records of one file into the database, without waiting for the disk; says whether there were any.
     fn drain(&self) -> StoreResult<bool> {
         let Some(bin) = self.inner.spool.fetch() else { return Ok(false) };
-        let entries = bin.entries();
+        let entries = without_the_begun(bin.entries());
         let drained =
             self.inner.shared.write(Weight::Staging, move |writing| writing.append_spooled(&entries));
         let emptied = if drained.is_ok() { Emptied::Yes } else { Emptied::No };

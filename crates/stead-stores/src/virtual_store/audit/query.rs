@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
-use stead_core::{StoreResult, Timestamp, VfsPath};
-use uuid::Uuid;
+use stead_core::{OperationId, StoreResult, Timestamp, VfsPath};
 
 use super::super::database::Shared;
 use super::super::fault::{Result, corrupt};
@@ -27,7 +26,7 @@ pub struct AuditQuery {
     /// Only of this tool or call.
     pub call: Option<String>,
     /// Only of this operation.
-    pub operation: Option<Uuid>,
+    pub operation: Option<OperationId>,
     /// Only with this outcome: `ok`, `denied`, `failed`, `begun`.
     pub outcome: Option<String>,
     /// Only of calls that began at this moment or later.
@@ -228,7 +227,7 @@ impl<'a> AuditFollower<'a> {
     }
 
     /// Waits until there are some, and returns them, oldest first.
-    pub fn poll(&mut self) -> StoreResult<Vec<AuditEntry>> {
+    pub fn more(&mut self) -> StoreResult<Vec<AuditEntry>> {
         loop {
             let reader = self.shared.reader()?;
             // Ids only grow, so the newest one tells whether anything has come, whatever it is.

@@ -6,6 +6,7 @@ use stead_core::{Clock, StoreResult, SystemClock};
 
 use super::super::database::Shared;
 use super::super::queue::Weight;
+use super::body::without_the_begun;
 use super::chain::Chain;
 use super::head::Key;
 use super::place::{Place, Running};
@@ -26,8 +27,9 @@ fn recover_one(shared: &Arc<Shared>, place: &Place, key: &Key, running: Running)
         let mut chain = Chain::load(writing.conn, uuid)?;
         // A drained file is emptied after its records are in: what is in already is not put in again.
         let before = chain.spooled;
-        for (number, facts) in left.iter().filter(|(number, _)| *number >= before) {
-            writing.appending.append(writing.conn, &mut chain, facts)?;
+        let left = left.into_iter().filter(|(number, _)| *number >= before).collect();
+        for (number, facts) in without_the_begun(left) {
+            writing.appending.append(writing.conn, &mut chain, &facts)?;
             chain.spooled = number + 1;
         }
         let Some(row) = chain.row else { return Ok(None) };

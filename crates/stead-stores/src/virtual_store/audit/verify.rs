@@ -58,6 +58,8 @@ struct Known {
     told: i64,
     /// The last position there can be, where the instance has ended.
     ended: Option<i64>,
+    /// The last position that a signature covers.
+    signed: i64,
     foreign: bool,
 }
 
@@ -194,11 +196,14 @@ struct Judge {
 impl Judge {
     /// Takes a head into account.
     fn weigh(&self, head: Head, known: &mut Known, verified: &mut AuditVerified) {
+        let same = known.heads.entry(head.seq).or_default();
         if self.key != Some(head.key) {
             known.foreign = true;
+        } else if same.contains(&head) {
+            // It lies in the database and outside.
         } else if head.is_signed() {
             verified.heads += 1;
-            known.heads.entry(head.seq).or_default().push(head);
+            same.push(head);
         } else {
             verified.problem(format!(
                 "the signature of record {} of instance {} is wrong",
@@ -268,7 +273,8 @@ fn walk(
 ) -> Result<()> {
     let mut chains: HashMap<Uuid, (Walk, Known)> = HashMap::new();
     for (uuid, mut known) in known {
-        let heads = std::mem::take(&mut known.heads);
+        let mut heads = std::mem::take(&mut known.heads);
+        heads.retain(|_, heads| !heads.is_empty());
         let before = match heads.get(&known.archived).and_then(|heads| heads.first()) {
             _ if known.archived == 0 => START,
             Some(head) => head.hash,
@@ -284,8 +290,7 @@ fn walk(
         if heads.is_empty() && known.foreign {
             verified.foreign += 1;
         }
-        let signed = heads.last_key_value().map_or(0, |(seq, _)| *seq);
-        known.heads = BTreeMap::from([(signed, Vec::new())]);
+        known.signed = heads.last_key_value().map_or(0, |(seq, _)| *seq);
         chains.insert(uuid, (Walk::new(uuid, known.archived + 1, before, heads), known));
     }
     let mut homeless = HashSet::new();
@@ -313,8 +318,7 @@ fn walk(
             verified
                 .problem(format!("{} was added after its instance had ended", named(walk.uuid, seq, body)));
         }
-        let signed = known.heads.last_key_value().map_or(0, |(seq, _)| *seq);
-        verified.unsigned += u64::from(seq > signed && !known.foreign);
+        verified.unsigned += u64::from(seq > known.signed && !known.foreign);
         verified.records += 1;
         if verified.records.is_multiple_of(RECORDS_PER_WORD) {
             progress(verified.records);
