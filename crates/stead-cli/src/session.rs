@@ -205,6 +205,7 @@ impl Session {
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum Colour {
+    Bold = 1,
     Dim = 2,
     Red = 31,
     Green = 32,

@@ -8,9 +8,11 @@ pub mod config;
 mod error;
 mod lazy;
 mod on_host;
+mod past;
 mod stead;
 mod stores;
 pub mod transfer;
+pub mod when;
 
 pub use crate::config::Config;
 pub use crate::error::{Error, Result};
@@ -19,11 +21,15 @@ pub use crate::stores::Stores;
 
 pub use stead_core::Error as DoorError;
 pub use stead_core::clock::SystemClock;
-pub use stead_core::store::{Kind, VersionTag};
+pub use stead_core::history;
+pub use stead_core::store::{Kind, Version, VersionTag};
 pub use stead_core::{
     Access, AccessScope, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity, Mount, Name,
-    Occurrences, OperationId, PathError, Store, StoreError, Timestamp, Vfs, VfsPath, Workspace, name, search,
-    store, vfs,
+    Occurrences, Operation, OperationId, PathError, Store, StoreError, Timestamp, Vfs, VfsPath, Workspace,
+    name, search, store, vfs,
+};
+pub use stead_stores::virtual_store::{
+    BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot,
 };
 pub use stead_stores::{
     Archived, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified, Database,

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use stead_core::store::Version;
+use stead_core::store::{QuotaLimits, Version};
 use stead_core::vfs::{IntoPath, Limits, LostUpdates};
 use stead_core::{AccessScope, AuditLog, Clock, Identity, Mount, Vfs, Workspace};
+use stead_stores::Database;
 
 use crate::config::{Config, StoreConfig, WorkspaceConfig};
 use crate::error::{Error, Result, shown};
 use crate::on_host::OnHost;
-use crate::stores::Stores;
+use crate::stores::{Keeper, Stores};
 use crate::transfer::{self, Compare, Destination, Existing, Source, Totals, Watch};
 
 /// Everything that one agent can reach.
@@ -19,6 +20,7 @@ use crate::transfer::{self, Compare, Destination, Existing, Source, Totals, Watc
 pub struct Stead {
     vfs: Vfs,
     on_host: OnHost,
+    pub(crate) keeper: Option<Keeper>,
 }
 
 impl Stead {
@@ -43,6 +45,8 @@ impl Stead {
             limits: Limits::default(),
             lost_updates: LostUpdates::default(),
             audit: None,
+            quota: QuotaLimits::default(),
+            database: None,
         }
     }
 
@@ -58,7 +62,7 @@ impl Stead {
             known: config.agents.keys().cloned().collect(),
         })?;
         let mut stores = Stores::of(config);
-        let mut builder = Stead::builder(agent);
+        let mut builder = Stead::builder(agent).quota(known.quota);
         if let Some(log) = stores.audit()? {
             builder = builder.audit(log);
         }
@@ -69,7 +73,7 @@ impl Stead {
                 on_host.add(&workspace.prefix, path, &workspace.path);
             }
         }
-        Ok(Stead { on_host, ..builder.build()? })
+        Ok(Stead { on_host, keeper: Some(stores.keeper()), ..builder.build()? })
     }
 
     /// The one door to its files.
@@ -79,7 +83,7 @@ impl Stead {
 
     /// This stead as it was at a version: read-only, and without what has no history.
     pub fn as_of(&self, version: Version) -> Result<Stead> {
-        Ok(Stead { vfs: self.vfs.as_of(version)?, on_host: self.on_host.clone() })
+        Ok(Stead { vfs: self.vfs.as_of(version)?, ..self.clone() })
     }
 
     /// [`transfer::import`], unless a directory would be put into itself.
@@ -132,6 +136,7 @@ fn mounted(config: &WorkspaceConfig, stores: &mut Stores) -> Result<Workspace> {
     if let Some(protect) = &config.protect {
         workspace = workspace.with_protect(protect).map_err(stead_core::Error::from)?;
     }
+    let workspace = workspace.with_quota(config.quota);
     Ok(workspace.with_scratch(&config.scratch).map_err(stead_core::Error::from)?)
 }
 
@@ -146,6 +151,8 @@ pub struct SteadBuilder {
     limits: Limits,
     lost_updates: LostUpdates,
     audit: Option<Arc<dyn AuditLog>>,
+    quota: QuotaLimits,
+    database: Option<Database>,
 }
 
 impl SteadBuilder {
@@ -191,12 +198,23 @@ impl SteadBuilder {
         SteadBuilder { audit: Some(log), ..self }
     }
 
+    /// Limits all of its Workspaces together.
+    pub fn quota(self, quota: QuotaLimits) -> Self {
+        SteadBuilder { quota, ..self }
+    }
+
+    /// Keeps snapshots in this database: the one that its Virtual Stores are in.
+    pub fn database(self, database: &Database) -> Self {
+        SteadBuilder { database: Some(database.clone()), ..self }
+    }
+
     /// Puts it together. What is no path, and two Workspaces with one prefix, are refused here.
     pub fn build(self) -> Result<Stead> {
         if let Some(error) = self.wrong {
             return Err(error);
         }
-        let mut builder = Vfs::builder(self.identity).limits(self.limits).lost_updates(self.lost_updates);
+        let builder = Vfs::builder(self.identity).limits(self.limits).quota(self.quota);
+        let mut builder = builder.lost_updates(self.lost_updates);
         if let Some(clock) = self.clock {
             builder = builder.clock(clock);
         }
@@ -205,7 +223,8 @@ impl SteadBuilder {
         }
         let vfs =
             self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
-        Ok(Stead { vfs: vfs.build()?, on_host: OnHost::default() })
+        let keeper = self.database.map(Keeper::Open);
+        Ok(Stead { vfs: vfs.build()?, on_host: OnHost::default(), keeper })
     }
 }
 

@@ -7,14 +7,15 @@ use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stead_core::store::{About, StoreError, Verified};
-use stead_core::{AuditLog, LogId, Store};
+use stead_core::store::{About, StoreError, Verified, Version};
+use stead_core::{AuditLog, LogId, Store, Timestamp};
+use stead_stores::virtual_store::{BackupReport, Collected, Forgotten, GcOptions, Retention};
 use stead_stores::{
     Audit, AuditAccess, Database, DatabaseOptions, Ledger, MemoryStore, Need, PhysicalOptions, PhysicalStore,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::lazy::Lazy;
 
 /// The files that SQLite and the queue of writers keep beside a database.
@@ -68,6 +69,16 @@ impl Stores {
         Ok(Arc::clone(lazy))
     }
 
+    /// The database, opened when it is first asked for.
+    pub(crate) fn keeper(&self) -> Keeper {
+        Keeper::Configured(Arc::clone(&self.opener))
+    }
+
+    /// The database that Virtual Stores, snapshots, the audit and what Physical Stores keep are in.
+    pub fn database(&mut self) -> Result<Database> {
+        self.opener.database()
+    }
+
     /// The log of everything that is done, unless it is turned off.
     pub fn audit(&mut self) -> Result<Option<Arc<dyn AuditLog>>> {
         Ok(self.opener.audit()?.map(|audit| audit as Arc<dyn AuditLog>))
@@ -81,6 +92,38 @@ impl Stores {
             return Ok(None);
         }
         Ok(Some(AuditAccess::open(&self.opener.database()?, &directory)?))
+    }
+
+    /// Forgets what is older than it has to be, and gives its space back.
+    pub fn gc(
+        &mut self,
+        retention: Retention,
+        options: GcOptions,
+        now: Timestamp,
+        progress: &mut dyn FnMut(&str, u64),
+    ) -> Result<(Forgotten, Collected)> {
+        let database = self.opener.database()?;
+        let forgotten = database.forget(retention, now, &mut |done| progress("forgetting", done))?;
+        let collected = database.gc(options, now, &mut |done| progress("freeing", done))?;
+        Ok((forgotten, collected))
+    }
+
+    /// Copies the database into a new file while it is used.
+    pub fn backup(&mut self, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<BackupReport> {
+        self.opener.database()?.backup(to, progress).map_err(|cause| match cause {
+            StoreError::AlreadyExists => {
+                Error::InTheWay(format!("`{}` is there already; choose another name", shown(to)))
+            }
+            cause => cause.into(),
+        })
+    }
+
+    /// Makes the database what a backup holds.
+    pub fn restore_backup(&mut self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<Version> {
+        self.opener.database()?.restore_backup(from, progress).map_err(|cause| match cause {
+            StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", shown(from))),
+            cause => cause.into(),
+        })
     }
 
     /// Checks everything that can be checked: the database as a whole, and each Physical Store.
@@ -119,9 +162,27 @@ fn about(config: &StoreConfig, log: Option<LogId>) -> About {
     }
 }
 
+/// Where a stead's database comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum Keeper {
+    /// It was handed in.
+    Open(Database),
+    /// It is opened when it is needed.
+    Configured(Arc<Opener>),
+}
+
+impl Keeper {
+    pub(crate) fn database(&self) -> Result<Database> {
+        match self {
+            Keeper::Open(database) => Ok(database.clone()),
+            Keeper::Configured(opener) => opener.database(),
+        }
+    }
+}
+
 /// Opens Stores as the configuration says.
 #[derive(Debug)]
-struct Opener {
+pub(crate) struct Opener {
     config: Config,
     /// One for all Stores that are kept in it.
     database: Mutex<Option<Database>>,

@@ -10,13 +10,7 @@ pub(super) fn workspace(section: &mut Section<'_>) {
     section.flag("managed");
     section.choice("per", &["agent", "thread"]);
     section.choice("fork", &["thread"]);
-    if let Some(mut quota) = section.table("quota") {
-        for key in ["bytes", "files", "file_bytes"] {
-            quota.leave_open(key);
-        }
-        quota.finish();
-    }
-    for key in ["managed", "per", "fork", "quota"] {
+    for key in ["managed", "per", "fork"] {
         section.no_effect(key);
     }
 }

@@ -16,7 +16,9 @@ mod stores;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use stead_core::store::QuotaLimits;
 use stead_core::{AccessScope, VfsPath};
+use stead_stores::virtual_store::Retention;
 use stead_stores::{Durability, KeepOptions};
 use toml::de::DeTable;
 
@@ -44,6 +46,8 @@ pub struct Config {
     pub agents: BTreeMap<String, AgentConfig>,
     /// What is written down of what agents do.
     pub audit: AuditConfig,
+    /// How long versions are kept.
+    pub history: Retention,
     notes: Vec<Problem>,
     checks: Vec<HostCheck>,
 }
@@ -90,6 +94,8 @@ pub struct AgentConfig {
     pub description: Option<String>,
     /// What it sees.
     pub workspaces: Vec<WorkspaceConfig>,
+    /// How much may lie in all of its Workspaces together.
+    pub quota: QuotaLimits,
 }
 
 /// `[[agents.NAME.workspaces]]`
@@ -109,6 +115,8 @@ pub struct WorkspaceConfig {
     pub protect: Option<Vec<String>>,
     /// What is kept without history.
     pub scratch: Vec<String>,
+    /// How much may lie in it.
+    pub quota: QuotaLimits,
 }
 
 impl AgentConfig {
@@ -145,8 +153,8 @@ impl Config {
         let parts = errors.is_empty().then(|| read(&document, table.get_ref(), directory_of(file)));
         let (problems, notes, checks) = document.finish();
         match parts {
-            Some((database, stores, agents, audit)) if problems.is_empty() => {
-                Ok(Config { file: file.to_owned(), database, stores, agents, audit, notes, checks })
+            Some((database, stores, agents, audit, history)) if problems.is_empty() => {
+                Ok(Config { file: file.to_owned(), database, stores, agents, audit, history, notes, checks })
             }
             _ => Err(ConfigError::Wrong(Problems { file: file.to_owned(), problems })),
         }
@@ -188,7 +196,8 @@ fn directory_of(file: &Path) -> &Path {
     }
 }
 
-type Parts = (DatabaseConfig, BTreeMap<String, StoreConfig>, BTreeMap<String, AgentConfig>, AuditConfig);
+type Parts =
+    (DatabaseConfig, BTreeMap<String, StoreConfig>, BTreeMap<String, AgentConfig>, AuditConfig, Retention);
 
 fn read(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> Parts {
     if table.is_empty() {
@@ -201,9 +210,10 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> Parts
     let stores = stores::stores(&mut top, directory);
     let agents = agents::agents(document, &mut top, &stores.names);
     let audit = audit(&mut top);
+    let history = amount::history(&mut top);
     later::parts(&mut top);
     top.finish();
-    (database, stores.usable, agents, audit)
+    (database, stores.usable, agents, audit, history)
 }
 
 fn audit(top: &mut Section<'_>) -> AuditConfig {

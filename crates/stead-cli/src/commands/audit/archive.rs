@@ -4,7 +4,7 @@ use serde_json::json;
 use stead::{Archived, Timestamp};
 
 use super::access;
-use super::filter::moment;
+use crate::commands::moment;
 use crate::failure::{Ended, Exit};
 use crate::human;
 use crate::session::Session;

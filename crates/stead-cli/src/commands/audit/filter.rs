@@ -1,8 +1,9 @@
 //! Which records are meant.
 
 use stead::vfs::IntoPath;
-use stead::{AuditQuery, Clock, OperationId, SystemClock, Timestamp};
+use stead::{AuditQuery, OperationId, Timestamp};
 
+use crate::commands::moment;
 use crate::failure::Failure;
 use crate::session::Session;
 
@@ -45,52 +46,5 @@ impl Filter {
             since: self.since,
             until: self.until,
         })
-    }
-}
-
-/// A time as people write it: a moment, a day, or how long ago.
-pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
-    moment_at(text, SystemClock.now())
-}
-
-fn moment_at(text: &str, now: Timestamp) -> Result<Timestamp, String> {
-    if let Some(ago) = ago(text) {
-        return Ok(Timestamp(now.0.saturating_sub(ago)));
-    }
-    text.parse().map_err(|error| format!("{error}; or how long ago: 30m, 2h, 7d"))
-}
-
-/// `2h` in nanoseconds.
-fn ago(text: &str) -> Option<i64> {
-    let unit = match text.chars().last()? {
-        's' => 1,
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        'w' => 7 * 86_400,
-        _ => return None,
-    };
-    let number = &text[..text.len() - 1];
-    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    let number: i64 = digits.then(|| number.parse().ok())??;
-    number.checked_mul(unit)?.checked_mul(1_000_000_000)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_is_a_moment_a_day_or_how_long_ago() {
-        let now = Timestamp::from_secs(1_000_000);
-        let at = |text| moment_at(text, now).map(Timestamp::as_secs);
-        assert_eq!(at("30m"), Ok(1_000_000 - 1_800));
-        assert_eq!(at("2h"), Ok(1_000_000 - 7_200));
-        assert_eq!(at("7d"), Ok(1_000_000 - 604_800));
-        assert_eq!(at("1970-01-02"), Ok(86_400));
-        assert_eq!(at("1970-01-01T01:00:00+01:00"), Ok(0));
-        for wrong in ["", "h", "-2h", "2x", "99999999999999999999d", "é"] {
-            assert!(at(wrong).unwrap_err().contains("30m, 2h, 7d"), "{wrong}");
-        }
     }
 }
