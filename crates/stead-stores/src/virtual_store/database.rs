@@ -217,9 +217,9 @@ impl Shared {
         }
     }
 
-    /// The directory of the database's file.
-    pub(super) fn directory(&self) -> Option<PathBuf> {
-        self.readers.as_ref().and_then(|readers| readers.path().parent().map(Path::to_owned))
+    /// The database's file, if it is in one.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        self.readers.as_ref().map(|readers| readers.path().to_owned())
     }
 
     /// Looks volumes up again when they are next opened.
