@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::places::Kind;
-use crate::{audit, crash, crowd, memory, narrow};
+use crate::{audit, crash, crowd, memory, narrow, rewind};
 
 const TASK: &str = "STEAD_SOAK_TASK";
 
@@ -88,6 +88,7 @@ fn the_child_process() {
         "crowd" => crowd::child(&task),
         "memory" => memory::child(&task),
         "narrow" => narrow::child(&task),
+        "rewind" => rewind::child(&task),
         other => panic!("no such task: {other}"),
     }
 }

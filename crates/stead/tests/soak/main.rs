@@ -12,4 +12,5 @@ mod crowd;
 mod memory;
 mod narrow;
 mod places;
+mod rewind;
 mod swap;
