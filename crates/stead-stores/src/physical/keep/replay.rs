@@ -306,6 +306,14 @@ impl<'a> Replay<'a> {
         let mut track = self.after(said, row);
         let after = self.state(&track, &said.path);
         let Some(before) = said.detail.before else { return };
+        let another = before.kind != track.face.kind;
+        if another {
+            // A file that gave way to a symlink, or the other way round: two things.
+            if self.wants(&said.path) {
+                lines.add(track.node, None, Some(after.clone()));
+            }
+            track.node = self.gone(row, b"");
+        }
         match (said.what, &said.detail.patch) {
             (What::Replaced, _) => {
                 let stash = self.keeping.stashed(row, b"").filter(|_| said.stashed);
@@ -325,7 +333,7 @@ impl<'a> Replay<'a> {
         self.tracks.insert(said.path.clone(), Some(track.clone()));
         if self.wants(&said.path) {
             let before = self.state(&track, &said.path);
-            lines.add(track.node, Some(before), Some(after));
+            lines.add(track.node, Some(before), (!another).then_some(after));
         }
     }
 
