@@ -28,7 +28,7 @@ const GONE: u64 = 1 << 63;
 
 impl PhysicalStore {
     pub(in super::super) fn deeds_of(&self, query: &DeedQuery) -> StoreResult<Deeds> {
-        let (_, keeping) = self.keeping().ok_or(StoreError::Unsupported("this Store keeps no history"))?;
+        let (shop, keeping) = self.keeping().ok_or(StoreError::Unsupported("this Store keeps no history"))?;
         let Some(books) = keeping.books()? else {
             return match &query.at {
                 Some(place) => self.stat_at(place).map(|_| Deeds::default()),
@@ -38,11 +38,16 @@ impl PhysicalStore {
         books.flush()?;
         for _ in 1..TRIES {
             let last = books.last()?;
+            if !books.pending()?.is_empty() {
+                // What is entered may not have happened yet. Whoever could have everything alone has waited for it.
+                drop(shop.locks.alone()?);
+            }
             let deeds = Replay::new(self, keeping, &books, query).deeds();
             if books.last()? == last {
                 return deeds;
             }
         }
+        let _alone = shop.locks.alone()?;
         Replay::new(self, keeping, &books, query).deeds()
     }
 }
@@ -135,11 +140,12 @@ impl<'a> Replay<'a> {
             self.top = self.find_top(place)?;
         }
         let mut found = Deeds::default();
+        let Some(oldest) = self.books.oldest(self.query)? else { return Ok(found) };
         let mut rows = Rows::new(self.books);
         let mut next = rows.next()?;
         while let Some(told) = next {
             let version = told.version;
-            if version <= self.query.after.0 || found.deeds.len() >= self.query.limit {
+            if version < oldest || found.deeds.len() >= self.query.limit {
                 break;
             }
             let operation = match version <= self.query.upto.0 {
