@@ -5,6 +5,7 @@ mod door;
 mod files;
 mod grep;
 mod growth;
+mod keeping;
 mod large;
 mod rename;
 mod writers;
@@ -49,6 +50,7 @@ pub const CASES: [Case; 8] = [
     Case { name: "grep", run: grep::run },
     Case { name: "writers", run: writers::run },
     Case { name: "growth", run: growth::run },
+    Case { name: "keeping", run: keeping::run },
     Case { name: "door", run: door::run },
     Case { name: "audit", run: audit::run },
 ];

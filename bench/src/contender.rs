@@ -99,7 +99,8 @@ pub fn labels(field: &[Seat]) -> Vec<&'static str> {
     field.iter().map(|seat| seat.label).collect()
 }
 
-fn fresh(data: &Path, name: &str) -> Result<std::path::PathBuf> {
+/// A new directory below `data`.
+pub fn fresh(data: &Path, name: &str) -> Result<std::path::PathBuf> {
     let path = data.join(name);
     std::fs::create_dir_all(&path)?;
     Ok(path)

@@ -42,6 +42,18 @@ impl Ours {
         Ok(Ours::new(Arc::new(PhysicalStore::open(&root, options)?), Some(root)))
     }
 
+    /// A Physical Store that keeps what it displaces.
+    pub fn keeping(directory: &Path, durability: Durability) -> Result<Self> {
+        let (root, state) = (directory.join("root"), directory.join("state"));
+        std::fs::create_dir(&root)?;
+        std::fs::create_dir(&state)?;
+        let options = DatabaseOptions { durability: durability.into(), ..DatabaseOptions::default() };
+        let ledger = Some(Database::open(directory.join("stead.db"), options)?.into());
+        let options =
+            PhysicalOptions { durability: durability.into(), ledger, ..PhysicalOptions::new(state) };
+        Ok(Ours::new(Arc::new(PhysicalStore::open(&root, options)?), Some(root)))
+    }
+
     fn new(store: Arc<dyn Store>, root: Option<PathBuf>) -> Self {
         Ours { store, root, identity: Arc::new(Identity::agent("bench")) }
     }

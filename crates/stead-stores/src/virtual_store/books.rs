@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rusqlite::{OptionalExtension, params};
-use stead_core::store::{QuotaRoot, Record, Usage, Version};
+use stead_core::store::{DeedQuery, QuotaRoot, Record, Usage, Version};
 use stead_core::{
     AuditOutcome, AuditRecord, Clock, LogId, Operation, OperationId, StoreError, StoreResult, SystemClock,
     Timestamp,
@@ -286,6 +286,26 @@ impl Books {
     /// The operation that made a version.
     pub(crate) fn operation(&self, version: i64) -> StoreResult<Option<Operation>> {
         Ok(operation_of(&*self.shared.reader()?, version)?)
+    }
+
+    /// The oldest version of the operations that a query asks for.
+    pub(crate) fn oldest(&self, query: &DeedQuery) -> StoreResult<Option<i64>> {
+        Ok(self.read_oldest(query)?)
+    }
+
+    fn read_oldest(&self, query: &DeedQuery) -> Result<Option<i64>> {
+        let reader = self.shared.reader()?;
+        let mut statement = reader.prepare_cached(
+            "SELECT min(id) FROM version WHERE id > ?1 AND id <= ?2 AND (?3 IS NULL OR agent = ?3)
+               AND (?4 IS NULL OR operation = ?4) AND (?5 IS NULL OR at >= ?5)",
+        )?;
+        let (after, upto) = (query.after.0, query.upto.0);
+        let (operation, since) = (query.operation.as_ref().map(OperationId::as_bytes), query.since);
+        let oldest = statement
+            .query_row(params![after, upto, query.agent, operation, since.map(|at| at.0)], |row| {
+                row.get(0)
+            })?;
+        Ok(oldest)
     }
 
     /// What an operation took back, and whether it has been taken back itself.

@@ -153,7 +153,9 @@ fn every_version_can_be_restored(store: &Arc<dyn Store>) {
         }
         for _ in 0..5 {
             let (version, then) = &earlier[random.usize(..earlier.len())];
-            let restored = doors[0].restore("/w", *version, &Restore::default()).unwrap();
+            let restored = doors[0].restore("/w", *version, &Restore::default());
+            let restored =
+                restored.unwrap_or_else(|error| panic!("seed {seed}, version {version}: {error:?}"));
             assert!(restored.done, "seed {seed}: {:?}", restored.conflicts);
             assert_eq!(snapshot_of(&**store), *then, "seed {seed}, version {version}");
         }

@@ -92,6 +92,7 @@ pub fn a_new_file_is_told(t: &Subject) {
     says(t, only(&made), None, Some("one"));
     let after = only(&made).after.as_ref().unwrap();
     assert_eq!((after.kind, &*after.name, after.mode), (Kind::File, &b"a"[..], 0o644));
+    assert_eq!(after.path, StorePath::from_checked("a"));
     let node = only(&made).node;
     let found = deeds(t);
     assert_eq!(found.now[&node].path, StorePath::from_checked("a"));
@@ -222,6 +223,7 @@ pub fn a_moved_directory_takes_its_past_along(t: &Subject) {
     let line = only(&found.deeds[2]);
     says(t, line, Some("one"), Some("two"));
     assert_eq!((line.node, line.after.as_ref().unwrap().parent), (t.node("e/a"), t.node("e")));
+    assert_eq!(line.after.as_ref().unwrap().path, StorePath::from_checked("d/a"), "as it was then");
     assert_eq!(found.now[&line.node].path, StorePath::from_checked("e/a"));
 }
 
@@ -319,6 +321,14 @@ pub fn a_copy_is_told_entry_by_entry(t: &Subject) {
     t.write("f", "three");
     let copied = deed(t, vec![copy("d/a", "f", Replace::Over)]);
     says(t, only(&copied), Some("three"), Some("one"));
+    // What gives way to something of another kind is another thing.
+    t.link("l", "there");
+    let copied = deed(t, vec![copy("l", "f", Replace::Over)]);
+    assert_eq!(copied.lines.len(), 2, "{copied:?}");
+    let gone = copied.lines.iter().find(|line| line.after.is_none()).expect("the file goes");
+    let came = copied.lines.iter().find(|line| line.before.is_none()).expect("the symlink comes");
+    says(t, gone, Some("one"), None);
+    says(t, came, None, Some("there"));
 }
 
 pub fn many_steps_are_one_deed(t: &Subject) {
@@ -480,4 +490,47 @@ pub fn a_change_that_changes_nothing_makes_no_deed(t: &Subject) {
     let change = Change::new(change(Vec::new()).operation, vec![mkdir("d")]);
     assert_eq!(t.store.apply(change).unwrap().version, None);
     assert_eq!((deeds(t).deeds.len(), t.store.version().unwrap()), (before, version));
+}
+
+pub fn what_was_gone_comes_back_as_what_it_was(t: &Subject) {
+    if without(t) {
+        return;
+    }
+    t.write("d/a", "one");
+    t.write("d/a", "two");
+    t.remove("d");
+    let gone = deeds(t).deeds;
+    let [directory, file] = ["d", "a"].map(|name| named(&gone[0], name).node);
+    let content = past(named(&gone[0], "a").before.as_ref()).clone();
+    let steps = vec![mkdir("d"), write_with(at("d/a"), Content::Past(content), Put::default())];
+    let back = Change { returning: [(0, directory), (1, file)].into(), ..change(steps) };
+    t.store.apply(back).unwrap();
+    let found = deeds(t);
+    let [directory, file] = ["d", "d/a"].map(|path| t.node(path));
+    assert_eq!(found.now[&file].path, StorePath::from_checked("d/a"));
+    for deed in &found.deeds {
+        assert!(deed.lines.iter().all(|line| [directory, file].contains(&line.node)), "{deed:?}");
+    }
+    says(t, only(&found.deeds[2]), Some("one"), Some("two"));
+    assert_eq!(found.deeds.len(), 4);
+}
+
+pub fn what_was_taken_back_is_told(t: &Subject) {
+    if without(t) {
+        return;
+    }
+    let one = deed(t, vec![write("a", "one")]).operation.id;
+    let undoing = |operation| Change {
+        records: vec![crate::store::Record::Undoes(vec![operation])],
+        ..change(vec![write("a", "another")])
+    };
+    let taking_back = undoing(one);
+    let second = taking_back.operation.id;
+    t.store.apply(taking_back).unwrap();
+    let told = |t: &Subject| {
+        deeds(t).deeds.iter().map(|deed| (deed.undoes.clone(), deed.undone)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(t), [(vec![one], false), (Vec::new(), true)]);
+    t.store.apply(undoing(second)).unwrap();
+    assert_eq!(told(t), [(vec![second], false), (vec![one], true), (Vec::new(), false)]);
 }

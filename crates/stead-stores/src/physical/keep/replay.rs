@@ -28,7 +28,7 @@ const GONE: u64 = 1 << 63;
 
 impl PhysicalStore {
     pub(in super::super) fn deeds_of(&self, query: &DeedQuery) -> StoreResult<Deeds> {
-        let (_, keeping) = self.keeping().ok_or(StoreError::Unsupported("this Store keeps no history"))?;
+        let (shop, keeping) = self.keeping().ok_or(StoreError::Unsupported("this Store keeps no history"))?;
         let Some(books) = keeping.books()? else {
             return match &query.at {
                 Some(place) => self.stat_at(place).map(|_| Deeds::default()),
@@ -38,11 +38,16 @@ impl PhysicalStore {
         books.flush()?;
         for _ in 1..TRIES {
             let last = books.last()?;
+            if !books.pending()?.is_empty() {
+                // What is entered may not have happened yet. Whoever could have everything alone has waited for it.
+                drop(shop.locks.alone()?);
+            }
             let deeds = Replay::new(self, keeping, &books, query).deeds();
             if books.last()? == last {
                 return deeds;
             }
         }
+        let _alone = shop.locks.alone()?;
         Replay::new(self, keeping, &books, query).deeds()
     }
 }
@@ -135,11 +140,12 @@ impl<'a> Replay<'a> {
             self.top = self.find_top(place)?;
         }
         let mut found = Deeds::default();
+        let Some(oldest) = self.books.oldest(self.query)? else { return Ok(found) };
         let mut rows = Rows::new(self.books);
         let mut next = rows.next()?;
         while let Some(told) = next {
             let version = told.version;
-            if version <= self.query.after.0 || found.deeds.len() >= self.query.limit {
+            if version < oldest || found.deeds.len() >= self.query.limit {
                 break;
             }
             let operation = match version <= self.query.upto.0 {
@@ -306,6 +312,14 @@ impl<'a> Replay<'a> {
         let mut track = self.after(said, row);
         let after = self.state(&track, &said.path);
         let Some(before) = said.detail.before else { return };
+        let another = before.kind != track.face.kind;
+        if another {
+            // A file that gave way to a symlink, or the other way round: two things.
+            if self.wants(&said.path) {
+                lines.add(track.node, None, Some(after.clone()));
+            }
+            track.node = self.gone(row, b"");
+        }
         match (said.what, &said.detail.patch) {
             (What::Replaced, _) => {
                 let stash = self.keeping.stashed(row, b"").filter(|_| said.stashed);
@@ -325,7 +339,7 @@ impl<'a> Replay<'a> {
         self.tracks.insert(said.path.clone(), Some(track.clone()));
         if self.wants(&said.path) {
             let before = self.state(&track, &said.path);
-            lines.add(track.node, Some(before), Some(after));
+            lines.add(track.node, Some(before), (!another).then_some(after));
         }
     }
 
