@@ -472,6 +472,9 @@ fn the_key_is_only_its_owners() {
     place.fill();
     let verified = place.verify();
     assert_eq!((verified.foreign, verified.problems.len()), (1, 0), "{verified:?}");
+    let archived = place.access().archive(SystemClock.now(), &place.directory.path().join("to")).unwrap();
+    let verified = place.verify();
+    assert_eq!((archived.records, verified.records, verified.problems.len()), (11, 11, 0), "{verified:?}");
 }
 
 #[test]

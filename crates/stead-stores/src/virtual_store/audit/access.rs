@@ -63,8 +63,12 @@ impl AuditAccess {
         verify::verify(&self.shared, &self.place, progress)
     }
 
-    /// Moves records of calls before a moment into a file that is made in `directory`, as far as they are signed.
+    /// Moves records of calls before a moment into a file that is made in `directory`, as far as they are signed
+    /// with this log's own key.
     pub fn archive(&self, before: Timestamp, directory: &Path) -> StoreResult<Archived> {
-        archive::archive(&self.shared, before, directory)
+        match self.place.known_key()? {
+            Some(key) => archive::archive(&self.shared, &key, before, directory),
+            None => Ok(Archived { records: 0, file: None }),
+        }
     }
 }

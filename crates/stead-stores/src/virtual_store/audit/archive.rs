@@ -21,7 +21,7 @@ use super::super::fault::{Fault, Result, corrupt};
 use super::super::queue::Weight;
 use super::body::{AuditEntry, time_text};
 use super::chain::{Hash, START};
-use super::head::{Head, hex};
+use super::head::{Head, Key, hex};
 use super::spool::{sync_directory, unwritable};
 use super::verify::{AuditVerified, Walk};
 
@@ -61,10 +61,15 @@ struct RecordLine<'a> {
     record: &'a RawValue,
 }
 
-pub(super) fn archive(shared: &Arc<Shared>, before: Timestamp, directory: &Path) -> StoreResult<Archived> {
+pub(super) fn archive(
+    shared: &Arc<Shared>,
+    key: &Key,
+    before: Timestamp,
+    directory: &Path,
+) -> StoreResult<Archived> {
     let reader = shared.reader()?;
     let transaction = reader.unchecked_transaction().map_err(Fault::from)?;
-    let segments = segments(&transaction, before)?;
+    let segments = segments(&transaction, key, before)?;
     let done = archived(&transaction)?;
     let now = SystemClock.now();
     let unique = &Uuid::now_v7().simple().to_string()[20..];
@@ -126,9 +131,9 @@ fn archived(conn: &Connection) -> Result<HashMap<i64, i64>> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// What can be moved: of each chain, up to the last head that was signed before that moment. By then every record that
-/// it covers was there.
-fn segments(conn: &Connection, before: Timestamp) -> Result<Vec<(i64, Segment)>> {
+/// What can be moved: of each chain of our own, up to the last head that was signed before that moment. By then every
+/// record that it covers was there.
+fn segments(conn: &Connection, key: &Key, before: Timestamp) -> Result<Vec<(i64, Segment)>> {
     let mut statement = conn.prepare(
         "SELECT h.seq, h.hash, h.at, h.key, h.signature, i.id, i.uuid, s.last, b.hash
          FROM audit_instance i
@@ -143,6 +148,9 @@ fn segments(conn: &Connection, before: Timestamp) -> Result<Vec<(i64, Segment)>>
     while let Some(row) = rows.next()? {
         let uuid = Uuid::parse_str(&row.get::<_, String>(6)?).map_err(|_| broken())?;
         let head = Head::from_row(uuid, row)?;
+        if head.key != key.public() {
+            continue;
+        }
         let last: Option<i64> = row.get(7)?;
         let before = match last {
             None => START,
