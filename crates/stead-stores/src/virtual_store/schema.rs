@@ -18,7 +18,8 @@ pub(super) const NEXT_NODE: i64 = 2;
 /// "Sted" in the database's header: the file is ours.
 const APPLICATION_ID: i32 = 0x5374_6564;
 /// What makes format n + 1 out of format n, from an empty database on. Only ever appended to.
-const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema-2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
 /// How much a log grows before it is written back: 16 MiB.
 const CHECKPOINTS: &str = "PRAGMA wal_autocheckpoint = 4000";
 /// Older ones can corrupt a database when its log is reset during a read.
