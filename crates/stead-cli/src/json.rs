@@ -1,8 +1,8 @@
 //! What `--json` prints: the fields here are what others script against.
 
 use serde_json::{Value, json};
-use stead::vfs::{Copied, DirEntry, Stat, Unreadable, Walked, Written};
-use stead::{Timestamp, VersionTag};
+use stead::vfs::{ContentDiff, Copied, Difference, DirEntry, Stat, Unreadable, Walked, Written};
+use stead::{Fork, Timestamp, VersionTag};
 
 /// A failure.
 pub(crate) fn error(code: &str, message: &str) -> Value {
@@ -81,6 +81,37 @@ pub(crate) fn copied(copied: &Copied) -> Value {
         "tag": tag(copied.tag),
         "version": copied.version.map(|version| version.0),
         "operation": copied.operation.to_string(),
+    })
+}
+
+/// A fork.
+pub(crate) fn fork(fork: &Fork) -> Value {
+    json!({
+        "fork": fork.name.as_str(),
+        "path": format!("/forks/{}", fork.name),
+        "owner": fork.owner,
+        "maker": fork.maker,
+        "of": fork.of.to_string(),
+        "made": time(Some(fork.made)),
+    })
+}
+
+/// A path that differs.
+pub(crate) fn difference(difference: &Difference) -> Value {
+    let (binary, diff) = match &difference.content {
+        Some(ContentDiff::Text(text)) => (false, Some(text)),
+        Some(ContentDiff::Binary) => (true, None),
+        None => (false, None),
+    };
+    json!({
+        "path": difference.path.to_string(),
+        "from": difference.from.as_ref().map(ToString::to_string),
+        "differs": difference.differs.word(),
+        "kind": difference.kind.word(),
+        "modes": difference.modes.map(|(old, new)| [mode(old), mode(new)]),
+        "sizes": [difference.sizes.0, difference.sizes.1],
+        "binary": binary,
+        "diff": diff,
     })
 }
 

@@ -6,6 +6,7 @@
 
 pub mod config;
 mod error;
+mod forks;
 mod lazy;
 mod on_host;
 mod stead;
@@ -18,7 +19,7 @@ pub use crate::stead::{Stead, SteadBuilder};
 pub use crate::stores::Stores;
 
 pub use stead_core::Error as DoorError;
-pub use stead_core::store::{Kind, VersionTag};
+pub use stead_core::store::{Fork, ForkName, Kind, VersionTag};
 pub use stead_core::{
     Access, AccessScope, Clock, ErrorKind, Identity, Mount, Name, Occurrences, PathError, Store, StoreError,
     Timestamp, Vfs, VfsPath, Workspace, name, search, store, vfs,

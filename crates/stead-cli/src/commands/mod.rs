@@ -6,8 +6,13 @@ mod completions;
 mod config;
 mod content;
 mod cp;
+mod diff;
+mod discard;
 mod edit;
 mod export;
+mod fork;
+mod fork_diff;
+mod forks;
 mod glob;
 mod grep;
 mod import;
@@ -46,6 +51,10 @@ pub(crate) enum Command {
     Grep(grep::Args),
     Import(import::Args),
     Export(export::Args),
+    Fork(fork::Args),
+    Forks(forks::Args),
+    Diff(diff::Args),
+    Discard(discard::Args),
     Verify(verify::Args),
     Completions(completions::Args),
 }
@@ -70,6 +79,10 @@ impl Command {
             Command::Grep(args) => grep::run(args, session),
             Command::Import(args) => import::run(args, session),
             Command::Export(args) => export::run(args, session),
+            Command::Fork(args) => fork::run(args, session),
+            Command::Forks(args) => forks::run(args, session),
+            Command::Diff(args) => diff::run(args, session),
+            Command::Discard(args) => discard::run(args, session),
             Command::Verify(args) => verify::run(args, session),
             Command::Completions(args) => completions::run(args, session),
         }

@@ -5,3 +5,4 @@ mod answers;
 mod broken;
 mod common;
 mod first_minutes;
+mod forks;

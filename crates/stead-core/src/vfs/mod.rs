@@ -5,6 +5,7 @@
 
 mod batch;
 mod copy;
+mod fork;
 mod history;
 mod list;
 mod open;
@@ -17,6 +18,7 @@ mod seen;
 mod tests;
 mod write;
 
+pub use crate::history::diff::ContentDiff;
 pub use crate::lines::{LineRange, Rest};
 pub use batch::Batch;
 pub use copy::{Copied, Overwrite};
@@ -194,6 +196,16 @@ impl Vfs {
             workspaces.push(workspace.clone().looking_back(past));
         }
         let router = Router::new(workspaces).expect("prefixes that differ go on to differ");
+        Ok(self.behind(router))
+    }
+
+    /// The same door with these Workspaces instead. What was read through it before is forgotten.
+    pub fn with_workspaces(&self, workspaces: Vec<Workspace>) -> Result<Vfs, DuplicatePrefix> {
+        Ok(self.behind(Router::new(workspaces)?))
+    }
+
+    /// The same door over other ways.
+    fn behind(&self, router: Router) -> Vfs {
         let Shared { identity, clock, limits, lost_updates, quota, .. } = &*self.shared;
         let shared = Shared {
             router,
@@ -205,7 +217,7 @@ impl Vfs {
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
-        Ok(Vfs { shared: Arc::new(shared), tool: self.tool.clone(), operation: self.operation })
+        Vfs { shared: Arc::new(shared), tool: self.tool.clone(), operation: self.operation }
     }
 
     /// The operation that a change belongs to; `call` names it unless a tool has.

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Rows, params};
+use rusqlite::{Connection, OptionalExtension, Rows, Statement, params};
 use stead_core::StoreError;
 
 use super::database::Volume;
@@ -36,7 +36,7 @@ pub(super) enum Own {
     Silent,
 }
 
-/// What a visit to entries is for: the entry and its name.
+/// What is done with each entry and its name.
 pub(super) type Visit<'v> = dyn FnMut(Row, &[u8]) -> Result<ControlFlow<()>> + 'v;
 
 /// The columns of an entry with its name.
@@ -113,10 +113,7 @@ impl<'c> Tree<'c> {
         const SQL: [&str; 2] = named!("e.parent = ?3 AND e.name > ?4 ORDER BY e.name LIMIT ?5");
         // How many names a layer has to give is not known before they are merged.
         let limit = if self.below.is_empty() { limit } else { -1 };
-        self.merged(SQL, &[&parent, &after, &limit], &mut |row, _, name| match row {
-            Some(row) => visit(row, name),
-            None => Ok(ControlFlow::Continue(())),
-        })
+        self.visit(SQL, &[&parent, &after, &limit], visit)
     }
 
     /// How many entries a directory has.
@@ -138,10 +135,40 @@ impl<'c> Tree<'c> {
     /// All entries but the root, sorted by directory and name.
     pub(super) fn everything(&self, visit: &mut Visit<'_>) -> Result<()> {
         const SQL: [&str; 2] = named!("e.parent > ?3 ORDER BY e.parent, e.name");
-        self.merged(SQL, &[&ROOTS_PARENT], &mut |row, _, name| match row {
-            Some(row) => visit(row, name),
-            None => Ok(ControlFlow::Continue(())),
-        })
+        self.visit(SQL, &[&ROOTS_PARENT], visit)
+    }
+
+    /// What `sql` finds, in one layer or in several.
+    fn visit(
+        &self,
+        sql: [&'static str; 2],
+        rest: &[&dyn rusqlite::ToSql],
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
+        if !self.below.is_empty() {
+            return self.merged(sql, rest, &mut |row, _, name| match row {
+                Some(row) => visit(row, name),
+                None => Ok(ControlFlow::Continue(())),
+            });
+        }
+        let mut statement = self.conn.prepare_cached(self.pick(sql))?;
+        self.bind(&mut statement, rest)?;
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            if visit(self.timed(Row::of(row, 0)?)?, name_in(row)?)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn bind(&self, statement: &mut Statement<'_>, rest: &[&dyn rusqlite::ToSql]) -> Result<()> {
+        statement.raw_bind_parameter(1, self.vol)?;
+        statement.raw_bind_parameter(2, self.as_of)?;
+        for (index, value) in rest.iter().enumerate() {
+            statement.raw_bind_parameter(index + 3, value)?;
+        }
+        Ok(())
     }
 
     /// What lies below a directory, each directory before what is in it.
@@ -179,11 +206,7 @@ impl<'c> Tree<'c> {
                 // Statements run side by side, and the cache holds one of each text.
                 depth => self.conn.prepare_cached(&format!("{sql} -- {depth}"))?,
             };
-            statement.raw_bind_parameter(1, tree.vol)?;
-            statement.raw_bind_parameter(2, tree.as_of)?;
-            for (index, value) in rest.iter().enumerate() {
-                statement.raw_bind_parameter(index + 3, value)?;
-            }
+            tree.bind(&mut statement, rest)?;
             statements.push(statement);
         }
         let mut sources: Vec<Rows<'_>> =

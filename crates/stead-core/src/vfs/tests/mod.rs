@@ -1,6 +1,7 @@
 //! What the door promises, shown over the model Store: no disk, no database.
 
 mod copying;
+mod forking;
 mod open_files;
 mod protection;
 mod reading;
