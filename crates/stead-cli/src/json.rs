@@ -6,7 +6,7 @@ use stead::vfs::{
     Blamed, Copied, Difference, DirEntry, LogChange, LogEntry, PathChange, Stat, Undone, Unreadable, Walked,
     Written,
 };
-use stead::{Operation, Snapshot, Timestamp, VersionTag};
+use stead::{Fork, Operation, Snapshot, Timestamp, VersionTag};
 
 /// A failure.
 pub(crate) fn error(code: &str, message: &str) -> Value {
@@ -85,6 +85,18 @@ pub(crate) fn copied(copied: &Copied) -> Value {
         "tag": tag(copied.tag),
         "version": copied.version.map(|version| version.0),
         "operation": copied.operation.to_string(),
+    })
+}
+
+/// A fork.
+pub(crate) fn fork(fork: &Fork) -> Value {
+    json!({
+        "fork": fork.name.as_str(),
+        "path": format!("/forks/{}", fork.name),
+        "owner": fork.owner,
+        "maker": fork.maker,
+        "of": fork.of.to_string(),
+        "made": time(Some(fork.made)),
     })
 }
 

@@ -121,6 +121,29 @@ fn what_can_be_reached_is_never_cleared_away() {
 }
 
 #[test]
+fn what_a_fork_stands_on_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(&dir.path().join("db"));
+    let store = database.store(["a"]).unwrap();
+    let base = door(&store, Arc::new(SystemClock));
+    base.write("/w/d/f", "as it was").unwrap();
+    let then = snapshot_of(&store);
+    let fork = store.fork_as(["a", "fork"]).unwrap();
+    base.write("/w/d/f", "something else").unwrap();
+    base.remove_directory("/w/d", RemoveOptions { recursive: true, ..RemoveOptions::default() }).unwrap();
+    let retention = Retention { age: Duration::ZERO, ..Retention::default() };
+    database.forget(retention, SystemClock.now(), &mut |_| ()).unwrap();
+    database.gc(at_once(), SystemClock.now(), &mut |_| ()).unwrap();
+    assert_eq!(snapshot_of(&fork), then);
+    sound(&database);
+    // Discarded, it gives its space back.
+    fork.destroy().unwrap();
+    database.forget(retention, SystemClock.now(), &mut |_| ()).unwrap();
+    database.gc(at_once(), SystemClock.now(), &mut |_| ()).unwrap();
+    assert_eq!(database.verify(&mut |_| ()).unwrap().contents, 0);
+}
+
+#[test]
 fn of_a_file_with_many_versions_the_oldest_contents_go() {
     let dir = tempfile::tempdir().unwrap();
     let database = open(&dir.path().join("db"));

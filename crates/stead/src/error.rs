@@ -32,6 +32,14 @@ pub enum Error {
         /// The agents there are.
         known: Vec<String>,
     },
+    /// The agent has no such fork.
+    #[error("you have no fork `{}`{}", escaped(.name.as_bytes()), forks(.known))]
+    NoFork {
+        /// The name that was asked for.
+        name: String,
+        /// The forks there are.
+        known: Vec<String>,
+    },
     /// A Store can't be opened.
     #[error("the Store `{}` can't be opened: {}", escaped(.store.as_bytes()), opening(.cause))]
     Open {
@@ -79,6 +87,7 @@ impl Error {
             Error::Config(_) | Error::DuplicatePrefix(_) | Error::UnknownAgent { .. } | Error::Invalid(_) => {
                 ErrorKind::Invalid
             }
+            Error::NoFork { .. } => ErrorKind::NotFound,
             // A Store that is not where the configuration says is the configuration's mistake.
             Error::Open { cause: StoreError::NotFound | StoreError::NotADirectory, .. } => ErrorKind::Invalid,
             Error::Open { cause, .. } | Error::Store(cause) => cause.kind(),
@@ -151,15 +160,17 @@ pub(crate) fn shown(path: &Path) -> Escaped<'_> {
 fn others(known: &[String]) -> String {
     match known {
         [] => "; the configuration has none".into(),
-        known => {
-            format!(
-                "; there are {}",
-                known
-                    .iter()
-                    .map(|name| format!("`{}`", escaped(name.as_bytes())))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            )
-        }
+        known => format!("; there are {}", quoted(known)),
     }
+}
+
+fn forks(known: &[String]) -> String {
+    match known {
+        [] => "; make one with `stead fork`".into(),
+        known => format!("; you have {}", quoted(known)),
+    }
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{}`", escaped(name.as_bytes()))).collect::<Vec<_>>().join(", ")
 }

@@ -6,6 +6,7 @@
 
 pub mod config;
 mod error;
+mod forks;
 mod lazy;
 mod on_host;
 mod past;
@@ -22,7 +23,7 @@ pub use crate::stores::Stores;
 pub use stead_core::Error as DoorError;
 pub use stead_core::clock::SystemClock;
 pub use stead_core::history;
-pub use stead_core::store::{Kind, Version, VersionTag};
+pub use stead_core::store::{Fork, ForkName, Kind, Version, VersionTag};
 pub use stead_core::{
     Access, AccessScope, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity, Mount, Name,
     Occurrences, Operation, OperationId, PathError, Store, StoreError, Timestamp, Vfs, VfsPath, Workspace,

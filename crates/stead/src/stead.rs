@@ -9,6 +9,7 @@ use stead_stores::Database;
 
 use crate::config::{Config, StoreConfig, WorkspaceConfig};
 use crate::error::{Error, Result, shown};
+use crate::forks::Forks;
 use crate::on_host::OnHost;
 use crate::stores::{Keeper, Stores};
 use crate::transfer::{self, Compare, Destination, Existing, Source, Totals, Watch};
@@ -18,9 +19,10 @@ use crate::transfer::{self, Compare, Destination, Existing, Source, Totals, Watc
 /// It is a value that is handed to whatever acts for the agent. Cloning is cheap, and clones are the same stead.
 #[derive(Debug, Clone)]
 pub struct Stead {
-    vfs: Vfs,
+    pub(crate) vfs: Vfs,
     on_host: OnHost,
     pub(crate) keeper: Option<Keeper>,
+    pub(crate) forks: Forks,
 }
 
 impl Stead {
@@ -73,7 +75,9 @@ impl Stead {
                 on_host.add(&workspace.prefix, path, &workspace.path);
             }
         }
-        Ok(Stead { on_host, keeper: Some(stores.keeper()), ..builder.build()? })
+        let forks = Forks::of(config, agent, &stores);
+        builder = forks.mounted(builder)?;
+        Ok(Stead { on_host, forks, keeper: Some(stores.keeper()), ..builder.build()? })
     }
 
     /// The one door to its files.
@@ -84,6 +88,11 @@ impl Stead {
     /// This stead as it was at a version: read-only, and without what has no history.
     pub fn as_of(&self, version: Version) -> Result<Stead> {
         Ok(Stead { vfs: self.vfs.as_of(version)?, ..self.clone() })
+    }
+
+    /// This stead with other Workspaces, because its forks are others.
+    pub(crate) fn with_forks(&self, workspaces: Vec<Workspace>, forks: Forks) -> Result<Stead> {
+        Ok(Stead { vfs: self.vfs.with_workspaces(workspaces)?, forks, ..self.clone() })
     }
 
     /// [`transfer::import`], unless a directory would be put into itself.
@@ -144,7 +153,7 @@ fn mounted(config: &WorkspaceConfig, stores: &mut Stores) -> Result<Workspace> {
 #[derive(Debug)]
 pub struct SteadBuilder {
     identity: Identity,
-    workspaces: Vec<Workspace>,
+    pub(crate) workspaces: Vec<Workspace>,
     /// The first thing that was wrong; it is told by [`SteadBuilder::build`].
     wrong: Option<Error>,
     clock: Option<Arc<dyn Clock>>,
@@ -223,8 +232,8 @@ impl SteadBuilder {
         }
         let vfs =
             self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
-        let keeper = self.database.map(Keeper::Open);
-        Ok(Stead { vfs: vfs.build()?, on_host: OnHost::default(), keeper })
+        let (keeper, forks) = (self.database.map(Keeper::Open), Forks::default());
+        Ok(Stead { vfs: vfs.build()?, on_host: OnHost::default(), keeper, forks })
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stead_core::store::{About, StoreError, Verified, Version};
+use stead_core::store::{About, Fork, StoreError, Verified, Version};
 use stead_core::{AuditLog, LogId, Store, Timestamp};
 use stead_stores::virtual_store::{BackupReport, Collected, Forgotten, GcOptions, Retention};
 use stead_stores::{
@@ -124,6 +124,28 @@ impl Stores {
             StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", shown(from))),
             cause => cause.into(),
         })
+    }
+
+    /// The forks of an agent, and what opens the Store of each. Where there is no database yet, there are none.
+    pub(crate) fn forks(&self, owner: &str) -> Result<Vec<(Fork, Arc<dyn Store>)>> {
+        if !self.opener.config.database.path.exists() {
+            return Ok(Vec::new());
+        }
+        let database = self.opener.database()?;
+        let about = about(
+            &StoreConfig::Virtual { namespace: Vec::new() },
+            self.opener.audit().ok().flatten().map(|log| log.id()),
+        );
+        let lazy = |fork: Fork| {
+            let (database, owner, name) = (database.clone(), fork.owner.clone(), fork.name.clone());
+            let open = move || match database.forked(&owner, &name) {
+                Err(StoreError::NotFound) => Err(Error::Invalid("it has been discarded".into())),
+                store => Ok(Arc::new(store?) as Arc<dyn Store>),
+            };
+            let store: Arc<dyn Store> = Arc::new(Lazy::new(fork.name.as_str(), about, open));
+            (fork, store)
+        };
+        Ok(database.forks(owner)?.into_iter().map(lazy).collect())
     }
 
     /// Checks everything that can be checked: the database as a whole, and each Physical Store.

@@ -5,18 +5,21 @@ use crate::failure::{Ended, Exit, Failure};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 
-/// Show what differs between two versions, snapshots or times
+/// Show what differs between two versions, snapshots or times, or between a fork and its base
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to compare: a Workspace, or something in one
-    #[arg(value_name = "PREFIX")]
-    prefix: String,
+    #[arg(value_name = "PREFIX", required_unless_present = "fork")]
+    prefix: Option<String>,
     /// The one: a version's number, a snapshot's label or #number, a time, or how long ago (2h)
-    #[arg(value_name = "A")]
-    from: String,
+    #[arg(value_name = "A", required_unless_present = "fork")]
+    from: Option<String>,
     /// The other
     #[arg(value_name = "B", default_value = "now")]
     to: String,
+    /// A fork instead, against its base as it was when the fork was made
+    #[arg(long, value_name = "FORK", conflicts_with_all = ["prefix", "from"])]
+    fork: Option<String>,
     /// Only say which paths differ
     #[arg(long)]
     stat: bool,
@@ -27,9 +30,14 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let stead = session.stead()?;
-    let (from, to) = (stead.moment(&*args.prefix, &args.from)?, stead.moment(&*args.prefix, &args.to)?);
     let options = DiffOptions { text: !args.stat, context: args.unified };
-    let found = stead.vfs().operation("diff").diff(&*args.prefix, from, to, options)?;
+    let found = match (&args.fork, &args.prefix, &args.from) {
+        (None, Some(prefix), Some(from)) => {
+            let (from, to) = (stead.moment(&**prefix, from)?, stead.moment(&**prefix, &args.to)?);
+            stead.vfs().operation("diff").diff(&**prefix, from, to, options)?
+        }
+        (fork, ..) => stead.diff_fork(fork.as_deref().unwrap_or_default(), options)?,
+    };
     for one in &found {
         if session.wants_json() {
             session.json(&json::difference(one))?;
@@ -45,7 +53,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     Ok(Exit::OK)
 }
 
-pub(super) fn summary(one: &Difference, session: &mut Session) -> Result<(), Failure> {
+fn summary(one: &Difference, session: &mut Session) -> Result<(), Failure> {
     let (letter, colour) = match one.differs {
         Differs::Added => ('A', Colour::Green),
         Differs::Changed => ('M', Colour::Blue),
@@ -58,7 +66,7 @@ pub(super) fn summary(one: &Difference, session: &mut Session) -> Result<(), Fai
 }
 
 /// As `git diff` shows it.
-pub(super) fn print(one: &Difference, session: &mut Session) -> Result<(), Failure> {
+fn print(one: &Difference, session: &mut Session) -> Result<(), Failure> {
     let old = one.from.as_ref().unwrap_or(&one.path);
     let mark = human::mark(one.kind);
     let head = match one.differs {

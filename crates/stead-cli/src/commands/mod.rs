@@ -10,8 +10,11 @@ mod config;
 mod content;
 mod cp;
 mod diff;
+mod discard;
 mod edit;
 mod export;
+mod fork;
+mod forks;
 mod gc;
 mod glob;
 mod grep;
@@ -66,6 +69,9 @@ pub(crate) enum Command {
     Restore(restore::Args),
     Undo(undo::Args),
     Blame(blame::Args),
+    Fork(fork::Args),
+    Forks(forks::Args),
+    Discard(discard::Args),
     Verify(verify::Args),
     Gc(gc::Args),
     Backup(backup::Args),
@@ -101,6 +107,9 @@ impl Command {
             Command::Restore(args) => restore::run(args, session),
             Command::Undo(args) => undo::run(args, session),
             Command::Blame(args) => blame::run(args, session),
+            Command::Fork(args) => fork::run(args, session),
+            Command::Forks(args) => forks::run(args, session),
+            Command::Discard(args) => discard::run(args, session),
             Command::Verify(args) => verify::run(args, session),
             Command::Gc(args) => gc::run(args, session),
             Command::Backup(args) => backup::run(args, session),

@@ -6,3 +6,4 @@ mod audit;
 mod broken;
 mod common;
 mod first_minutes;
+mod forks;

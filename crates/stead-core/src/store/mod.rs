@@ -8,6 +8,7 @@ mod attr;
 mod change;
 mod draft;
 mod error;
+mod fork;
 mod history;
 mod place;
 mod quota;
@@ -19,6 +20,7 @@ pub use change::{
 };
 pub use draft::{Draft, DraftOf, OpenContent, Sealed};
 pub use error::{LinkHit, Side, StoreError, StoreResult};
+pub use fork::{Fork, ForkName, NotAForkName};
 pub use history::{Deed, DeedQuery, Deeds, Line, Now, Past, PastIdentity, State};
 pub use place::{Place, StorePath};
 pub use quota::{QuotaLimits, QuotaOn, QuotaRoot, Usage};
@@ -122,6 +124,16 @@ pub trait Store: Debug + Send + Sync {
     /// Opens content that [`Store::deeds`] told of.
     fn open_past(&self, _past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         Err(StoreError::Unsupported("this Store keeps no history"))
+    }
+
+    /// Makes a fork of this Store as it is now, and writes down whose it is.
+    ///
+    /// A fork begins with what the Store holds, under the same nodes and in the same states, and goes its own way: it
+    /// never changes its base, and never sees what happens to it. Its history begins with it, and the Store can't be
+    /// destroyed while it is there. A name that its owner has given to another fork is
+    /// [`StoreError::AlreadyExists`].
+    fn fork(&self, _fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+        Err(StoreError::Unsupported("this Store can't be forked"))
     }
 
     /// How much lies below a directory; 0 where nothing is there.

@@ -11,7 +11,7 @@ mod untouchable;
 
 pub use faulty::{Fault, Faulty};
 pub use meddling::Meddling;
-pub use model::{Snapshot, Thing, model_run, snapshot_of};
+pub use model::{Snapshot, Thing, model_run, model_run_over, snapshot_of};
 pub use model_store::ModelStore;
 pub use notes::Notes;
 pub use suite::Fixture;

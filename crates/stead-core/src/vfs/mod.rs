@@ -7,6 +7,7 @@
 mod batch;
 mod call;
 mod copy;
+mod fork;
 mod history;
 mod list;
 mod open;
@@ -19,6 +20,7 @@ mod seen;
 mod tests;
 mod write;
 
+pub use crate::history::diff::ContentDiff;
 pub use crate::lines::{LineRange, Rest};
 pub use batch::Batch;
 pub use copy::{Copied, Overwrite};
@@ -201,7 +203,7 @@ impl Vfs {
 
 impl Call<'_> {
     fn looking_back(&self, version: Version) -> Result<Vfs> {
-        let Shared { router, identity, clock, limits, lost_updates, quota, audit, .. } = self.shared();
+        let router = &self.shared().router;
         let mut workspaces = Vec::new();
         for workspace in router.workspaces().filter(|workspace| workspace.scope().allows(Access::History)) {
             let past = match workspace.mount().store().as_of(version) {
@@ -213,8 +215,21 @@ impl Call<'_> {
             };
             workspaces.push(workspace.clone().looking_back(past));
         }
+        Ok(self.vfs.behind(Router::new(workspaces).expect("prefixes that differ go on to differ")))
+    }
+}
+
+impl Vfs {
+    /// The same door with these Workspaces instead. What was read through it before is forgotten.
+    pub fn with_workspaces(&self, workspaces: Vec<Workspace>) -> Result<Vfs, DuplicatePrefix> {
+        Ok(self.behind(Router::new(workspaces)?))
+    }
+
+    /// The same door over other ways.
+    fn behind(&self, router: Router) -> Vfs {
+        let Shared { identity, clock, limits, lost_updates, quota, audit, .. } = &*self.shared;
         let shared = Shared {
-            router: Router::new(workspaces).expect("prefixes that differ go on to differ"),
+            router,
             identity: Arc::clone(identity),
             clock: Arc::clone(clock),
             limits: *limits,
@@ -224,6 +239,6 @@ impl Call<'_> {
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
-        Ok(Vfs { shared: Arc::new(shared), tool: self.vfs.tool.clone(), operation: self.vfs.operation })
+        Vfs { shared: Arc::new(shared), tool: self.tool.clone(), operation: self.operation }
     }
 }

@@ -5,6 +5,8 @@
 //! the database, and what a change displaces stays readable as of the versions before it. `docs/format.md` describes
 //! the tables.
 //!
+//! A fork is a volume that stands on another one, and `layers` has its rows and those below them look like one tree.
+//!
 //! From the outside in: `read`, `walk`, `grep`, `open`, `feed` and `verify` look; `draft` and `change` change, through
 //! the `queue`, whose `batch`es take their `turn` among processes. `tree` resolves paths, `dirs` remembers them. `audit`
 //! is what is written down of all that goes through a door.
@@ -22,8 +24,10 @@ mod dirs;
 mod draft;
 mod fault;
 mod feed;
+mod fork;
 mod grep;
 mod history;
+mod layers;
 mod memory;
 mod open;
 mod queue;
@@ -40,8 +44,8 @@ use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page,
-    Past, Place, StorePath, Usage, Verified, Version, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, OpenContent,
+    Page, Past, Place, StorePath, Usage, Verified, Version, Whole,
 };
 use stead_core::{Store, StoreError, StoreResult, Timestamp};
 
@@ -141,7 +145,7 @@ impl Store for VirtualStore {
     }
 
     fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
-        if version.0 < 0 || version > self.version()? {
+        if version.0 < self.volume.forked_at().unwrap_or(0) || version > self.version()? {
             return Err(StoreError::NotFound);
         }
         let reader = self.shared().reader()?;
@@ -166,6 +170,10 @@ impl Store for VirtualStore {
 
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         self.open_kept(past)
+    }
+
+    fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+        Ok(Arc::new(self.fork_for(fork)?))
     }
 
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {

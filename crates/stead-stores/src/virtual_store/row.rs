@@ -11,6 +11,9 @@ pub(super) const FILE_MODE: u32 = 0o644;
 pub(super) const DIRECTORY_MODE: u32 = 0o755;
 pub(super) const SYMLINK_MODE: u32 = 0o777;
 
+/// The kind of a row that hides a name of the base of a fork.
+pub(super) const WHITEOUT: i64 = 0;
+
 /// A query over the entries `e` as they are now, and the same one over those as of version `?2`.
 ///
 /// `?1` is the volume in both. Of one name, or one node, at most one row holds at any version.

@@ -2,6 +2,7 @@
 
 mod audit;
 mod copying;
+mod forking;
 mod open_files;
 mod protection;
 mod reading;

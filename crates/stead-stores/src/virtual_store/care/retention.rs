@@ -43,7 +43,8 @@ pub struct Forgotten {
 }
 
 /// The versions that are kept whatever their age.
-const PINNED: &str = "SELECT version FROM snapshot";
+const PINNED: &str =
+    "SELECT version FROM snapshot UNION SELECT base_ver AS version FROM volume WHERE base IS NOT NULL";
 
 /// Whether a version can still be read.
 pub(in super::super) fn readable(conn: &Connection, version: i64) -> Result<bool> {
