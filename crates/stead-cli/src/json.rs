@@ -122,27 +122,6 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     text
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_written_as_base64() {
-        // The test vectors of RFC 4648.
-        let pairs = [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-        ];
-        for (plain, encoded) in pairs {
-            assert_eq!(base64(plain.as_bytes()), encoded);
-        }
-        assert_eq!(base64(&[0xff, 0xfe, 0xfd]), "//79");
-    }
-}
 
 /// One change, and its operation.
 pub(crate) fn log_entry(entry: &LogEntry) -> Value {
@@ -232,4 +211,26 @@ pub(crate) fn blamed(number: usize, line: &Blamed) -> Value {
         "version": line.version.map(|version| version.0),
         "operation": line.operation.as_ref().map(operation),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_written_as_base64() {
+        // The test vectors of RFC 4648.
+        let pairs = [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+        ];
+        for (plain, encoded) in pairs {
+            assert_eq!(base64(plain.as_bytes()), encoded);
+        }
+        assert_eq!(base64(&[0xff, 0xfe, 0xfd]), "//79");
+    }
 }
