@@ -63,7 +63,7 @@ macro_rules! on_every_store {
         mod in_a_directory {
             $(#[test]
             fn $test() {
-                let (store, _directory) = crate::in_a_directory();
+                let (store, _directory) = $crate::in_a_directory();
                 super::$test(&store);
             })*
         }
