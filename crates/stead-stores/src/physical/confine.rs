@@ -18,6 +18,9 @@ const CONFINED: ResolveFlags = ResolveFlags::BENEATH
 /// The kernel takes paths below 4,096 bytes; longer ones are resolved in pieces.
 const PIECE: usize = 3_800;
 
+/// How often a path is resolved again that seemed to lead out.
+const DISPLACED: usize = 16;
+
 /// Who keeps a path below its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opener {
@@ -72,7 +75,15 @@ fn resolve_in_pieces(below: BorrowedFd<'_>, path: &[u8], how: How) -> Host<Owned
 fn resolve(below: BorrowedFd<'_>, path: &[u8], how: How) -> Host<OwnedFd> {
     let path = if path.is_empty() { b"." } else { path };
     let (flags, mode) = (how.flags(), rustix::fs::Mode::empty());
-    host::patiently(|| rustix::fs::openat2(below, path, flags, mode, CONFINED))
+    let mut tries = 0;
+    loop {
+        match host::patiently(|| rustix::fs::openat2(below, path, flags, mode, CONFINED)) {
+            // The kernel looks once more at the end. A file that was displaced in between lies elsewhere then, and
+            // another one has its name.
+            Err(Errno::XDEV) if tries < DISPLACED => tries += 1,
+            result => return result,
+        }
+    }
 }
 
 fn walk(below: BorrowedFd<'_>, path: &[u8], how: How, hidden: &dyn Fn(&Stat) -> bool) -> Host<OwnedFd> {

@@ -35,10 +35,12 @@ fn past_bytes(store: &dyn Store, past: &stead_core::store::Past) -> Vec<u8> {
     bytes
 }
 
+/// Where a node is, and what it is.
+type Known = (NodeId, Vec<u8>, (Kind, u32, Vec<u8>));
+
 /// What was there before the last deed, by what the deed says.
 pub(crate) fn led_back(store: &dyn Store) -> Tree {
-    type Held = (Kind, u32, Vec<u8>);
-    let mut nodes: HashMap<NodeId, (NodeId, Vec<u8>, Held)> = HashMap::new();
+    let mut nodes: HashMap<NodeId, Known> = HashMap::new();
     let mut found = Vec::new();
     store
         .walk(&Place::root(), &Walk::default(), &mut |entry| {

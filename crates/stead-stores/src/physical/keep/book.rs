@@ -1,24 +1,18 @@
 //! What a change tells the ledger: each action before it happens, and how it ended.
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use stead_core::store::{Change, Keep, Kind, NodeId, QuotaRoot, Record, StoreError, StoreResult, Usage};
+use stead_core::store::{Change, Keep, NodeId, QuotaRoot, Record, StoreError, StoreResult, Usage};
 use stead_core::{AuditOutcome, Operation};
 
 use super::super::PhysicalStore;
 use super::super::act::Act;
-use super::super::host::{self, Errno, How, Stat, refused};
-use super::super::mask::{join, split};
-use super::super::root::{self, Dir};
-use super::super::tree;
 use super::super::undo::Undo;
 use super::super::workshop::Workshop;
+use super::Keeping;
 use super::count::{Leaf, deltas, judge_files};
-use super::face::{Detail, Face, Replaced, Said, What};
-use super::prune::footprint;
-use super::{Keeping, stash_name};
+use super::face::Said;
 use crate::virtual_store::books::{Books, Delta, Entry, Intent, Row, Withdrawal};
 
 /// The part of a change that concerns the ledger.
@@ -93,7 +87,26 @@ impl Book {
         self.returns = self.returning.get(&index).copied();
     }
 
-    fn keeps(&self, keeping: &Keeping, size: u64) -> bool {
+    /// Adds an action, as the ledger will have it. The first row is of what it displaces.
+    fn note(&mut self, how: &Undo, journal: Option<u64>, said: &[Said]) {
+        let undo = serde_json::to_string(how).expect("actions hold numbers, text and bytes");
+        self.unwritten.intents.push(Intent { seq: self.next, journal, undo });
+        if let Some(stash) = how.displaces() {
+            self.stashes.insert(stash.to_owned(), (self.next, said[0].stashed));
+        }
+        for said in said {
+            self.unwritten.rows.push(said.row(self.next));
+            self.next += 1;
+        }
+    }
+
+    /// The node that comes back with the present step.
+    pub(super) fn returns(&self) -> Option<NodeId> {
+        self.returns
+    }
+
+    /// Whether something of that size is kept if the present step displaces it.
+    pub(super) fn keeps(&self, keeping: &Keeping, size: u64) -> bool {
         self.keep == Keep::History && size <= keeping.options.file_bytes
     }
 
@@ -146,7 +159,9 @@ impl Act<'_> {
             return Ok(None);
         };
         let mark = Mark(book.unwritten.rows.len(), book.unwritten.intents.len(), book.unwritten.leaves.len());
-        let entered = self.describe(&mut book, keeping, how).and_then(|()| {
+        let entered = self.said(&book, keeping, how).and_then(|said| {
+            self.count_action(&mut book, &said)?;
+            book.note(how, self.journal_epoch(), &said);
             // Of several actions the journal is the intent; the ledger is told before the journal's last word.
             if self.is_several() { Ok(()) } else { book.write(self.shop) }
         });
@@ -211,108 +226,6 @@ impl Act<'_> {
         keeping.prune_if_much(kept, &book.books);
         Some(version)
     }
-
-    /// What the ledger says of an action.
-    fn describe(&self, book: &mut Book, keeping: &Keeping, how: &Undo) -> StoreResult<()> {
-        let said = self.said(book, keeping, how)?;
-        self.count_action(book, &said)?;
-        let journal = self.journal_epoch();
-        let undo = serde_json::to_string(how).expect("actions hold numbers, text and bytes");
-        book.unwritten.intents.push(Intent { seq: book.next, journal, undo });
-        if let Some(stash) = how.displaces() {
-            book.stashes.insert(stash.to_owned(), (book.next, said[0].stashed));
-        }
-        for said in said {
-            book.unwritten.rows.push(said.row(book.next));
-            book.next += 1;
-        }
-        Ok(())
-    }
-
-    /// The rows of an action. The first one is of what it displaces, if it displaces something.
-    fn said(&self, book: &Book, keeping: &Keeping, how: &Undo) -> StoreResult<Vec<Said>> {
-        let room = self.shop.room();
-        let said = |what, path: &[u8], before: Option<Face>, after: Option<Face>, stashed| Said {
-            what,
-            path: path.to_vec(),
-            other: None,
-            detail: Detail { before, after, ..Detail::default() },
-            stashed,
-        };
-        Ok(match how {
-            Undo::Placed { at, stash, .. } => {
-                let found = below(self.shop.room_dir(), stash.as_bytes())?;
-                let place = |(path, face): (Vec<u8>, Face)| {
-                    said(What::Placed, &join(at, &path), None, Some(face), false)
-                };
-                let mut placed: Vec<_> = found.into_iter().map(place).collect();
-                if let (Some(last), Some(node)) = (placed.last_mut(), book.returns) {
-                    last.detail.returns = Some(node.0);
-                }
-                placed
-            }
-            Undo::Swapped { at, stash, .. } => {
-                let before = Face::of(&self.seen(at)?);
-                let after = Face::of(&host::stat_at(room, stash.as_bytes()).map_err(refused)?);
-                let stashed = book.keeps(keeping, before.size);
-                vec![said(What::Replaced, at, Some(before), Some(after), stashed)]
-            }
-            Undo::Taken { at, .. } => {
-                let before = Face::of(&self.seen(at)?);
-                vec![said(What::Removed, at, Some(before), None, book.keeps(keeping, before.size))]
-            }
-            Undo::Moved { from, to, .. } => vec![self.named(What::Moved, from, to)?],
-            Undo::Over { from, to, stash, .. } => {
-                let before = Face::of(&self.seen(to)?);
-                let stashed = stash.is_some() && book.keeps(keeping, before.size);
-                vec![said(What::Removed, to, Some(before), None, stashed), self.named(What::Moved, from, to)?]
-            }
-            Undo::Crossed { from, to, .. } => {
-                let mut crossed = self.named(What::Crossed, from, to)?;
-                crossed.detail.after = Some(Face::of(&self.seen(to)?));
-                vec![crossed]
-            }
-            Undo::Patched { at, patch } => {
-                let face = |size, looks: super::super::patch::Looks| Face {
-                    kind: Kind::File,
-                    ino: patch.ino,
-                    size,
-                    mode: looks.mode & 0o7777,
-                    modified: looks.modified,
-                };
-                let before = face(patch.old_length, patch.before);
-                let after = face(patch.new_length, patch.after);
-                let bytes = patch.replaced.iter().map(|(_, length)| length).sum();
-                let stashed = patch.stash.is_some() && book.keeps(keeping, bytes);
-                let mut patched = said(What::Patched, at, Some(before), Some(after), stashed);
-                patched.detail.patch = Some(Replaced::from(patch));
-                vec![patched]
-            }
-            Undo::Dressed { at, before, after, .. } => {
-                let now = Face::of(&self.seen(at)?);
-                let face = |looks: &super::super::patch::Looks| Face {
-                    mode: looks.mode & 0o7777,
-                    modified: looks.modified,
-                    ..now
-                };
-                vec![said(What::Dressed, at, Some(face(before)), Some(face(after)), false)]
-            }
-        })
-    }
-
-    /// A row with two names.
-    fn named(&self, what: What, from: &[u8], to: &[u8]) -> StoreResult<Said> {
-        let before = Some(Face::of(&self.seen(from)?));
-        let detail = Detail { before, ..Detail::default() };
-        Ok(Said { what, path: from.to_vec(), other: Some(to.to_vec()), detail, stashed: false })
-    }
-
-    /// What is at a path now.
-    fn seen(&self, path: &[u8]) -> StoreResult<Stat> {
-        let (parent, name) = split(path);
-        let dir = root::enter(&self.store.root.dir, parent, How::Base)?;
-        dir.stat_at(name).map_err(refused)
-    }
 }
 
 impl PhysicalStore {
@@ -321,72 +234,4 @@ impl PhysicalStore {
         let shop = self.workshop().ok()?;
         Some((shop, shop.keeping.as_ref()?))
     }
-}
-
-impl Keeping {
-    /// Moves something from a room to where it is kept, and says how large it is.
-    fn keep(&self, shop: &Workshop, stash: &str, row: (i64, i64), books: &Books) -> StoreResult<u64> {
-        self.take_in(shop.room_dir(), stash, row).map_err(refused)?;
-        self.leave_out_large(row, books)
-    }
-
-    /// Moves something from a room to where it is kept.
-    pub(super) fn take_in(&self, room: &Dir, stash: &str, (version, seq): (i64, i64)) -> Result<(), Errno> {
-        let name = stash_name(version, seq);
-        host::rename_new((room.as_fd(), stash.as_bytes()), (self.past.as_fd(), name.as_bytes()))
-    }
-
-    /// Lets go of files in a kept tree that are too large to be kept, and says how large the rest is.
-    pub(super) fn leave_out_large(&self, (version, seq): (i64, i64), books: &Books) -> StoreResult<u64> {
-        let name = stash_name(version, seq);
-        let top = host::stat_at(self.past.as_fd(), name.as_bytes()).map_err(refused)?;
-        if !top.is_dir() {
-            return Ok(footprint(&Face::of(&top)));
-        }
-        let found = below(&self.past, name.as_bytes())?;
-        let (large, small): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|(_, face)| face.size > self.options.file_bytes);
-        let mut rows = Vec::new();
-        if !large.is_empty() {
-            let told = books.rows_of(version)?;
-            let at = told.iter().find(|told| told.row.seq == seq).map(|told| told.row.path.clone());
-            // What was removed with the tree was removed just before it.
-            let first = told.iter().map(|told| told.row.seq).min().unwrap_or(0).min(0);
-            for ((path, face), seq) in large.iter().zip((i64::MIN..first).rev()) {
-                let (parent, last) = split(path);
-                let dir = self.past.enter(&join(name.as_bytes(), parent), How::Base).map_err(refused)?;
-                host::unlink(dir.as_fd(), last).map_err(refused)?;
-                let path = join(at.as_deref().unwrap_or_default(), path);
-                let detail = Detail { before: Some(*face), ..Detail::default() };
-                let said = Said { what: What::Removed, path, other: None, detail, stashed: false };
-                rows.push(said.row(seq));
-            }
-            books.add(version, rows)?;
-        }
-        Ok(small.iter().map(|(_, face)| footprint(face)).sum())
-    }
-}
-
-/// Something in one of Stead's own directories and all below it, parents first, with paths counted from it.
-pub(super) fn below(dir: &Dir, name: &[u8]) -> StoreResult<Vec<(Vec<u8>, Face)>> {
-    let top = host::stat_at(dir.as_fd(), name).map_err(refused)?;
-    let mut found = vec![(Vec::new(), Face::of(&top))];
-    if !top.is_dir() {
-        return Ok(found);
-    }
-    let mut open = vec![Vec::new()];
-    while let Some(path) = open.pop() {
-        let here = dir.enter(&join(name, &path), How::Directory).map_err(refused)?;
-        for (name, _) in tree::names(&here).map_err(refused)? {
-            let stat = here.stat_at(&name).map_err(refused)?;
-            let path = join(&path, &name);
-            if stat.is_dir() {
-                open.push(path.clone());
-            }
-            found.push((path, Face::of(&stat)));
-        }
-    }
-    // A parent sorts before what is in it.
-    found[1..].sort_by(|one, other| one.0.cmp(&other.0));
-    Ok(found)
 }

@@ -13,6 +13,9 @@ mod past;
 mod prune;
 mod reconcile;
 mod replay;
+mod rows;
+mod said;
+mod stash;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -18,8 +18,8 @@ use super::super::mask::{join, split};
 use super::super::root::{self, Root};
 use super::super::workshop::{Temp, Workshop};
 use super::face::{Face, Replaced, Said};
+use super::rows::Rows;
 use super::{Keeping, stash_name};
-use crate::virtual_store::books::PAGE;
 
 /// How many entries are looked through for content that was displaced after someone was told of it.
 const SEARCHED: usize = 4_096;
@@ -214,19 +214,14 @@ impl Keeping {
     /// Where something is kept that had this face.
     fn displaced(&self, face: &Face) -> StoreResult<Option<Base>> {
         let Some(books) = self.books()? else { return Ok(None) };
-        let (mut before, mut looked) = ((i64::MAX, i64::MAX), 0);
-        while looked < SEARCHED {
-            let page = books.rows(before, PAGE)?;
-            let Some(last) = page.last() else { break };
-            before = (last.version, last.row.seq);
-            looked += page.len();
-            for told in page.iter().filter(|told| told.row.stashed) {
-                let said = Said::of(told)?;
-                let same = said.detail.before.is_some_and(|before| before.holds_same(face));
-                if same && said.detail.patch.is_none() {
-                    let row = (told.version, told.row.seq);
-                    return Ok(Some(Base::Stash { row, below: Vec::new() }));
-                }
+        let mut rows = Rows::new(&books);
+        for _ in 0..SEARCHED {
+            let Some(told) = rows.next()? else { break };
+            let said = Said::of(&told)?;
+            let same = said.detail.before.is_some_and(|before| before.holds_same(face));
+            if same && told.row.stashed && said.detail.patch.is_none() {
+                let row = (told.version, told.row.seq);
+                return Ok(Some(Base::Stash { row, below: Vec::new() }));
             }
         }
         Ok(None)

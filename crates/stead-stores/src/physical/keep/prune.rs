@@ -9,11 +9,12 @@ use stead_core::{Clock, SystemClock, Timestamp};
 use super::super::PhysicalStore;
 use super::super::host::{How, refused};
 use super::super::tree;
-use super::book::below;
 use super::face::Face;
 use super::past::Origin;
+use super::rows::Rows;
+use super::stash::below;
 use super::{Keeping, stash_name};
-use crate::virtual_store::books::{Books, PAGE, Told};
+use crate::virtual_store::books::Books;
 
 /// Hosts give out space in blocks: many small files are much, too.
 const BLOCK: u64 = 4_096;
@@ -41,10 +42,11 @@ impl PhysicalStore {
         books.flush()?;
         // What is under way has its place in a room for now.
         let pending: HashSet<_> = books.pending()?.iter().map(|pending| pending.version).collect();
-        each_row(&books, |told| {
+        let mut rows = Rows::new(&books);
+        while let Some(told) = rows.next()? {
             let row = (told.version, told.row.seq);
             if !told.row.stashed || pending.contains(&told.version) {
-                return Ok(());
+                continue;
             }
             let what = || format!("what version {} displaced (entry {})", row.0, row.1);
             match (keeping.stashed(row, b""), told.hash) {
@@ -59,8 +61,8 @@ impl PhysicalStore {
                 (Some(_), None) => {}
             }
             progress(verified.entries + verified.contents);
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     /// Forgets all deeds, and lets go of all that is kept.
@@ -146,15 +148,4 @@ impl Keeping {
 /// How much space something takes.
 pub(super) fn footprint(face: &Face) -> u64 {
     face.size.max(1).next_multiple_of(BLOCK)
-}
-
-/// Goes through all rows, newest first.
-fn each_row(books: &Books, mut each: impl FnMut(&Told) -> StoreResult<()>) -> StoreResult<()> {
-    let mut before = (i64::MAX, i64::MAX);
-    loop {
-        let page = books.rows(before, PAGE)?;
-        let Some(last) = page.last() else { return Ok(()) };
-        before = (last.version, last.row.seq);
-        page.iter().try_for_each(&mut each)?;
-    }
 }

@@ -4,22 +4,24 @@
 //! written along with whatever is written next: until then the entry is an intent, which the next one to open the
 //! directory compares with what is there.
 
+mod count;
+mod read;
+
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rusqlite::{OptionalExtension, params};
-use stead_core::store::{DeedQuery, QuotaRoot, Record, Usage, Version};
+use stead_core::store::{QuotaRoot, Record, Usage};
 use stead_core::{
-    AuditOutcome, AuditRecord, Clock, LogId, Operation, OperationId, StoreError, StoreResult, SystemClock,
-    Timestamp,
+    AuditOutcome, AuditRecord, Clock, LogId, Operation, OperationId, StoreResult, SystemClock, Timestamp,
 };
 
 use super::Database;
 use super::batch::Writing;
-use super::database::{Shared, newest};
-use super::fault::{Fault, Result};
-use super::history::{operation_of, taken_back, version_before};
+use super::database::Shared;
+use super::fault::Result;
 use super::queue::Weight;
+use count::{count, judge};
 
 /// How many rows are read at once.
 pub(crate) const PAGE: usize = 256;
@@ -210,127 +212,6 @@ impl Books {
         self.settling(Weight::Staging, move |writing, vol| insert(writing, vol, version, &rows))
     }
 
-    /// The next rows, newest first, after `(version, seq)`.
-    pub(crate) fn rows(&self, before: (i64, i64), limit: usize) -> StoreResult<Vec<Told>> {
-        Ok(self.read_rows(before, limit)?)
-    }
-
-    fn read_rows(&self, before: (i64, i64), limit: usize) -> Result<Vec<Told>> {
-        let reader = self.shared.reader()?;
-        let mut statement = reader.prepare_cached(
-            "SELECT ver, seq, what, path, other, detail, stashed, hash FROM kept
-             WHERE vol = ?1 AND (ver, seq) < (?2, ?3) ORDER BY ver DESC, seq DESC LIMIT ?4",
-        )?;
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = statement.query_map(params![self.vol, before.0, before.1, limit], |row| {
-            let told = Row {
-                seq: row.get(1)?,
-                what: row.get(2)?,
-                path: row.get(3)?,
-                other: row.get(4)?,
-                detail: row.get(5)?,
-                stashed: row.get(6)?,
-            };
-            Ok(Told { version: row.get(0)?, row: told, hash: row.get(7)? })
-        })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
-    }
-
-    /// The rows that have displaced something which is kept, newest first, and when that was.
-    pub(crate) fn stashed(&self) -> StoreResult<Vec<((i64, i64), Timestamp)>> {
-        Ok(self.read_stashed()?)
-    }
-
-    fn read_stashed(&self) -> Result<Vec<((i64, i64), Timestamp)>> {
-        let reader = self.shared.reader()?;
-        let mut statement = reader.prepare_cached(
-            "SELECT k.ver, k.seq, v.at FROM kept k JOIN version v ON v.id = k.ver
-             WHERE k.vol = ?1 AND k.stashed = 1 ORDER BY k.ver DESC, k.seq DESC",
-        )?;
-        let rows = statement
-            .query_map([self.vol], |row| Ok(((row.get(0)?, row.get(1)?), Timestamp(row.get(2)?))))?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
-    }
-
-    /// The rows of one version.
-    pub(crate) fn rows_of(&self, version: i64) -> StoreResult<Vec<Told>> {
-        let mut rows = Vec::new();
-        let mut before = (version, i64::MAX);
-        loop {
-            let page = self.rows(before, PAGE)?;
-            let Some(last) = page.last() else { return Ok(rows) };
-            before = (last.version, last.row.seq);
-            let more = before.0 == version;
-            rows.extend(page.into_iter().filter(|told| told.version == version));
-            if !more {
-                return Ok(rows);
-            }
-        }
-    }
-
-    /// The newest version that did something to the directory.
-    pub(crate) fn last(&self) -> StoreResult<i64> {
-        Ok(self.rows((i64::MAX, i64::MAX), 1)?.first().map_or(0, |told| told.version))
-    }
-
-    /// The newest version of the database.
-    pub(crate) fn version(&self) -> StoreResult<Version> {
-        Ok(Version(newest(&*self.shared.reader()?)?))
-    }
-
-    /// The version that was the newest at that time.
-    pub(crate) fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
-        Ok(version_before(&*self.shared.reader()?, time)?)
-    }
-
-    /// The operation that made a version.
-    pub(crate) fn operation(&self, version: i64) -> StoreResult<Option<Operation>> {
-        Ok(operation_of(&*self.shared.reader()?, version)?)
-    }
-
-    /// The oldest version of the operations that a query asks for.
-    pub(crate) fn oldest(&self, query: &DeedQuery) -> StoreResult<Option<i64>> {
-        Ok(self.read_oldest(query)?)
-    }
-
-    fn read_oldest(&self, query: &DeedQuery) -> Result<Option<i64>> {
-        let reader = self.shared.reader()?;
-        let mut statement = reader.prepare_cached(
-            "SELECT min(id) FROM version WHERE id > ?1 AND id <= ?2 AND (?3 IS NULL OR agent = ?3)
-               AND (?4 IS NULL OR operation = ?4) AND (?5 IS NULL OR at >= ?5)",
-        )?;
-        let (after, upto) = (query.after.0, query.upto.0);
-        let (operation, since) = (query.operation.as_ref().map(OperationId::as_bytes), query.since);
-        let oldest = statement
-            .query_row(params![after, upto, query.agent, operation, since.map(|at| at.0)], |row| {
-                row.get(0)
-            })?;
-        Ok(oldest)
-    }
-
-    /// What an operation took back, and whether it has been taken back itself.
-    pub(crate) fn taken_back(&self, operation: &Operation) -> StoreResult<(Vec<OperationId>, bool)> {
-        Ok(taken_back(&*self.shared.reader()?, operation)?)
-    }
-
-    /// All intents, of whatever room.
-    pub(crate) fn pending(&self) -> StoreResult<Vec<Pending>> {
-        Ok(self.read_pending()?)
-    }
-
-    fn read_pending(&self) -> Result<Vec<Pending>> {
-        let reader = self.shared.reader()?;
-        let mut statement = reader.prepare_cached(
-            "SELECT ver, seq, room, journal, undo FROM intent WHERE vol = ?1 ORDER BY ver, seq",
-        )?;
-        let rows = statement.query_map([self.vol], |row| {
-            let journal = row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned);
-            let intent = Intent { seq: row.get(1)?, journal, undo: row.get(4)? };
-            Ok(Pending { version: row.get(0)?, room: row.get(2)?, intent })
-        })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
-    }
-
     /// Ends the intents of dead rooms: those that were made, and those that were not. What was counted for the latter
     /// has to be counted again.
     pub(crate) fn reconcile(&self, made: Vec<i64>, undone: Vec<i64>) -> StoreResult<()> {
@@ -368,50 +249,6 @@ impl Books {
                 .conn
                 .prepare_cached("UPDATE kept SET hash = ?4 WHERE vol = ?1 AND ver = ?2 AND seq = ?3")?
                 .execute(params![vol, version, seq, hash])?;
-            Ok(())
-        })
-    }
-
-    /// What is counted, and where.
-    pub(crate) fn counters(&self) -> StoreResult<Vec<(Vec<u8>, Counter)>> {
-        Ok(self.read_counters()?)
-    }
-
-    fn read_counters(&self) -> Result<Vec<(Vec<u8>, Counter)>> {
-        let reader = self.shared.reader()?;
-        let mut statement =
-            reader.prepare_cached("SELECT path, bytes, files, at, dirty FROM counted WHERE vol = ?1")?;
-        let rows = statement.query_map([self.vol], |row| {
-            let usage = usage(row.get(1)?, row.get(2)?);
-            Ok((row.get(0)?, Counter { usage, at: Timestamp(row.get(3)?), dirty: row.get(4)? }))
-        })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
-    }
-
-    /// Corrects a counter by what was found, unless it has changed while that was counted.
-    pub(crate) fn recounted(
-        &self,
-        path: Vec<u8>,
-        was: Usage,
-        found: Usage,
-        at: Timestamp,
-    ) -> StoreResult<()> {
-        self.settling(Weight::Staging, move |writing, vol| {
-            writing
-                .conn
-                .prepare_cached(
-                    "UPDATE counted SET bytes = ?5, files = ?6, at = ?7, dirty = 0
-                     WHERE vol = ?1 AND path = ?2 AND bytes = ?3 AND files = ?4",
-                )?
-                .execute(params![
-                    vol,
-                    path,
-                    was.bytes.cast_signed(),
-                    was.files.cast_signed(),
-                    found.bytes.cast_signed(),
-                    found.files.cast_signed(),
-                    at.0
-                ])?;
             Ok(())
         })
     }
@@ -530,37 +367,6 @@ fn insert(writing: &mut Writing<'_>, vol: i64, version: i64, rows: &[Row]) -> Re
         ])?;
     }
     Ok(())
-}
-
-fn count(writing: &mut Writing<'_>, vol: i64, path: &[u8], bytes: i64, files: i64) -> Result<()> {
-    writing
-        .conn
-        .prepare_cached(
-            "UPDATE counted SET bytes = max(0, bytes + ?3), files = max(0, files + ?4) WHERE vol = ?1 AND path = ?2",
-        )?
-        .execute(params![vol, path, bytes, files])?;
-    Ok(())
-}
-
-fn judge(writing: &mut Writing<'_>, vol: i64, quota: &QuotaRoot, deltas: &[Delta]) -> Result<()> {
-    let path = quota.at.as_bytes();
-    let after = writing
-        .conn
-        .prepare_cached("SELECT bytes, files FROM counted WHERE vol = ?1 AND path = ?2")?
-        .query_row(params![vol, path], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
-        .optional()?
-        .ok_or_else(|| {
-            Fault::Store(StoreError::unavailable("what a quota counts was given up; try again"))
-        })?;
-    let delta = deltas.iter().find(|delta| delta.path == path);
-    let (bytes, files) = delta.map_or((0, 0), |delta| (delta.bytes, delta.files));
-    quota.check(usage(after.0 - bytes, after.1 - files), usage(after.0, after.1))?;
-    Ok(())
-}
-
-fn usage(bytes: i64, files: i64) -> Usage {
-    let positive = |count: i64| u64::try_from(count).unwrap_or(0);
-    Usage { bytes: positive(bytes), files: positive(files) }
 }
 
 fn forget_intents(writing: &mut Writing<'_>, vol: i64, version: i64) -> Result<()> {

@@ -1,0 +1,80 @@
+//! Whether a query asks for something: by what it is now, not by the names it had.
+
+use stead_core::store::{NodeId, Place, StoreError, StoreResult};
+
+use super::super::super::mask::{is_at_or_below, join};
+use super::super::face::{Said, What};
+use super::super::rows::Rows;
+use super::Replay;
+
+/// What a query asks for.
+pub(super) enum Top {
+    Everything,
+    At(Vec<u8>),
+    /// It was not there at this time any more: the entry that took it away comes later, and what its path was then.
+    Gone((i64, i64), Vec<u8>),
+    /// It was not there yet.
+    Before,
+}
+
+impl Replay<'_> {
+    /// Whether the query asks for what is at a path at this time.
+    pub(super) fn wants(&self, path: &[u8]) -> bool {
+        match &self.top {
+            Top::Everything => true,
+            Top::At(top) => is_at_or_below(path, top),
+            Top::Gone(..) | Top::Before => false,
+        }
+    }
+
+    /// What lies at a place, or lay there last.
+    pub(super) fn find_top(&self, place: &Place) -> StoreResult<Top> {
+        let mut path = place.path.as_bytes().to_vec();
+        if place.from != NodeId::ROOT {
+            let from = self.store.nodes.path(place.from.0).ok_or(StoreError::NotFound)?;
+            path = join(&from, &path);
+        }
+        if path.is_empty() {
+            return Ok(Top::Everything);
+        }
+        if self.stat(&path).is_some() {
+            return Ok(Top::At(path));
+        }
+        let mut rows = Rows::new(self.books);
+        let mut newer: Vec<(Said, (i64, i64))> = Vec::new();
+        while let Some(told) = rows.next()? {
+            let (said, row) = (Said::of(&told)?, (told.version, told.row.seq));
+            let ends = match said.what {
+                What::Removed | What::Moved => is_at_or_below(&path, &said.path),
+                What::Crossed => {
+                    is_at_or_below(&path, &said.path)
+                        || said.other.as_ref().is_some_and(|other| is_at_or_below(&path, other))
+                }
+                What::Placed | What::Replaced | What::Patched | What::Dressed => false,
+            };
+            newer.push((said, row));
+            if ends {
+                return Ok(follow(path, newer));
+            }
+        }
+        Err(StoreError::NotFound)
+    }
+}
+
+/// Where something is now that was at `path` before the last of these entries, which come newest first.
+fn follow(mut path: Vec<u8>, entries: Vec<(Said, (i64, i64))>) -> Top {
+    for (said, row) in entries.iter().rev() {
+        let other = said.other.as_deref().unwrap_or_default();
+        match said.what {
+            What::Removed if is_at_or_below(&path, &said.path) => return Top::Gone(*row, path),
+            What::Moved | What::Crossed if is_at_or_below(&path, &said.path) => {
+                path = [other, &path[said.path.len()..]].concat();
+            }
+            What::Crossed if is_at_or_below(&path, other) => {
+                path = [&said.path, &path[other.len()..]].concat();
+            }
+            _ => {}
+        }
+    }
+    Top::At(path)
+}

@@ -1,0 +1,196 @@
+//! What is known of a path at the time that a replay has come to.
+
+use stead_core::store::{Kind, NodeId, State, StorePath};
+
+use super::super::super::host::{How, Stat};
+use super::super::super::mask::{is_at_or_below, split};
+use super::super::super::root;
+use super::super::face::{Face, Said};
+use super::super::past::Origin;
+use super::Replay;
+
+/// Nodes of what is gone are above all inode numbers.
+pub(super) const GONE: u64 = 1 << 63;
+
+/// What is said of something that nothing is known of.
+const NOTHING: Face = Face { kind: Kind::File, ino: 0, size: 0, mode: 0, modified: stead_core::Timestamp(0) };
+
+/// One thing through time.
+#[derive(Debug, Clone)]
+pub(super) struct Track {
+    pub(super) node: NodeId,
+    /// What it looked like at the time that the replay has come to.
+    pub(super) face: Face,
+    /// What it held then.
+    pub(super) content: Option<Origin>,
+    pub(super) hash: Option<[u8; 32]>,
+}
+
+/// An entry that gave a directory a name, or took one from it: what lay below it went along.
+#[derive(Debug)]
+pub(super) enum Passed {
+    Placed(Vec<u8>),
+    Removed { path: Vec<u8>, row: (i64, i64), stashed: bool },
+    Moved(Vec<u8>, Vec<u8>),
+    Crossed(Vec<u8>, Vec<u8>),
+}
+
+/// Where something is that no entry since has touched.
+enum Found {
+    /// On the disk, at this path.
+    There(Vec<u8>),
+    /// In what a row displaced, below it.
+    Stashed((i64, i64), Vec<u8>),
+    Nowhere,
+}
+
+impl Replay<'_> {
+    /// The track of what an entry put at its own path.
+    pub(super) fn after(&mut self, said: &Said, row: (i64, i64)) -> Track {
+        self.left(&said.path, said.detail.after, row)
+    }
+
+    /// The track of what an entry left at a path, where it had this face.
+    pub(super) fn left(&mut self, at: &[u8], face: Option<Face>, row: (i64, i64)) -> Track {
+        let track = match (self.track(at), face) {
+            (Some(track), Some(face)) if track.face.holds_same(&face) || face.kind == Kind::Directory => {
+                Track { face, ..track }
+            }
+            // Another program has been there since.
+            (Some(track), Some(face)) => Track { node: track.node, face, content: None, hash: None },
+            (Some(track), None) => track,
+            (None, face) => {
+                Track { node: self.gone(row, at), face: face.unwrap_or(NOTHING), content: None, hash: None }
+            }
+        };
+        self.tracks.insert(at.to_vec(), Some(track.clone()));
+        track
+    }
+
+    /// What is at a path at this time, if anything is known to be.
+    pub(super) fn track(&mut self, path: &[u8]) -> Option<Track> {
+        if let Some(known) = self.tracks.get(path) {
+            return known.clone();
+        }
+        let track = match self.trace(path) {
+            Found::There(now) => {
+                let face = Face::of(&self.stat(&now)?);
+                let node = self.node_there(face.ino, &now);
+                Track { node, face, content: Some(Origin::there(now, face)), hash: None }
+            }
+            Found::Stashed(row, below) => {
+                let face = Face::of(&self.keeping.stashed(row, &below)?);
+                let node = self.gone(row, &below);
+                Track { node, face, content: Some(Origin::stashed(row, below, &face)), hash: None }
+            }
+            Found::Nowhere => return None,
+        };
+        self.tracks.insert(path.to_vec(), Some(track.clone()));
+        Some(track)
+    }
+
+    /// Follows a path of this time to where it is now.
+    fn trace(&self, path: &[u8]) -> Found {
+        let mut path = path.to_vec();
+        let moved = |path: &[u8], from: &[u8], to: &[u8]| [to, &path[from.len()..]].concat();
+        for passed in self.passed.iter().rev() {
+            match passed {
+                Passed::Placed(at) if is_at_or_below(&path, at) => return Found::Nowhere,
+                Passed::Removed { path: at, row, stashed } if is_at_or_below(&path, at) => {
+                    let rest = &path[at.len()..];
+                    let below = rest.strip_prefix(b"/").unwrap_or(rest).to_vec();
+                    return if *stashed { Found::Stashed(*row, below) } else { Found::Nowhere };
+                }
+                Passed::Moved(from, to) if is_at_or_below(&path, from) => path = moved(&path, from, to),
+                Passed::Crossed(from, to) if is_at_or_below(&path, from) => path = moved(&path, from, to),
+                Passed::Crossed(from, to) if is_at_or_below(&path, to) => path = moved(&path, to, from),
+                _ => {}
+            }
+        }
+        Found::There(path)
+    }
+
+    /// What is on the disk now.
+    pub(super) fn stat(&self, path: &[u8]) -> Option<Stat> {
+        if self.store.mask.hides(path) {
+            return None;
+        }
+        let (parent, name) = split(path);
+        root::enter(&self.store.root.dir, parent, How::Base).ok()?.stat_at(name).ok()
+    }
+
+    /// The node of something that is there: its inode, unless something else with that inode was named before.
+    fn node_there(&mut self, ino: u64, path: &[u8]) -> NodeId {
+        let node = NodeId(ino);
+        let known = self.there.entry(node).or_insert_with(|| path.to_vec());
+        if **known == *path {
+            return node;
+        }
+        let node = gone((i64::MAX, 0), path);
+        self.there.insert(node, path.to_vec());
+        node
+    }
+
+    /// The node of something that went with an entry.
+    pub(super) fn gone(&self, row: (i64, i64), below: &[u8]) -> NodeId {
+        let node = gone(row, below);
+        self.returned.get(&node).copied().unwrap_or(node)
+    }
+
+    /// Takes all that is known at a path and below it.
+    pub(super) fn take(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Option<Track>)> {
+        // What lies below begins with `path/`, and `0` is what follows `/`.
+        let below = [path, b"/"].concat()..[path, b"0"].concat();
+        let keys = self.tracks.range(below).map(|(key, _)| key.clone());
+        let keys: Vec<_> = keys.chain([path.to_vec()]).collect();
+        let taken = keys.into_iter().filter_map(|key| self.tracks.remove_entry(&key));
+        taken.map(|(key, track)| (key[path.len()..].to_vec(), track)).collect()
+    }
+
+    pub(super) fn put(&mut self, path: &[u8], taken: Vec<(Vec<u8>, Option<Track>)>) {
+        self.tracks.extend(taken.into_iter().map(|(rest, track)| ([path, &rest].concat(), track)));
+    }
+
+    /// The node of a directory at this time.
+    fn directory(&mut self, path: &[u8]) -> NodeId {
+        if path.is_empty() {
+            return NodeId::ROOT;
+        }
+        self.track(path).map_or_else(|| gone((i64::MAX, 1), path), |track| track.node)
+    }
+
+    pub(super) fn state(&mut self, track: &Track, path: &[u8]) -> State {
+        let (parent, name) = split(path);
+        let parent = self.directory(parent);
+        debug_assert!(!name.is_empty(), "the root has no state");
+        self.state_in(track, parent, path)
+    }
+
+    pub(super) fn state_in(&self, track: &Track, parent: NodeId, path: &[u8]) -> State {
+        let Track { face, content, hash, .. } = track;
+        let content = match face.kind {
+            Kind::File | Kind::Symlink => {
+                content.as_ref().and_then(|content| content.past(self.store, *hash, face.size))
+            }
+            Kind::Directory | Kind::Special(_) => None,
+        };
+        State {
+            parent,
+            name: split(path).1.to_vec(),
+            path: StorePath::from_checked(path),
+            kind: face.kind,
+            mode: face.mode,
+            modified: face.modified,
+            size: face.size,
+            content,
+        }
+    }
+}
+
+/// The node of something that is not there any more: always the same one for the same thing.
+fn gone((version, seq): (i64, i64), below: &[u8]) -> NodeId {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&version.to_le_bytes()).update(&seq.to_le_bytes()).update(below);
+    let bytes = hasher.finalize();
+    NodeId(GONE | u64::from_le_bytes(*bytes.as_bytes().first_chunk().expect("a hash has 32 bytes")))
+}

@@ -1,0 +1,30 @@
+//! The entries of a ledger, one after the other.
+
+use stead_core::store::StoreResult;
+
+use crate::virtual_store::books::{Books, PAGE, Told};
+
+/// The rows of a ledger, newest first.
+pub(super) struct Rows<'a> {
+    books: &'a Books,
+    before: (i64, i64),
+    page: std::vec::IntoIter<Told>,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn new(books: &'a Books) -> Self {
+        Rows { books, before: (i64::MAX, i64::MAX), page: Vec::new().into_iter() }
+    }
+
+    /// The next row, if there is one.
+    pub(super) fn next(&mut self) -> StoreResult<Option<Told>> {
+        if self.page.len() == 0 {
+            self.page = self.books.rows(self.before, PAGE)?.into_iter();
+        }
+        let told = self.page.next();
+        if let Some(told) = &told {
+            self.before = (told.version, told.row.seq);
+        }
+        Ok(told)
+    }
+}

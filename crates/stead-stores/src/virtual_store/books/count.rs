@@ -1,0 +1,71 @@
+//! Counters: how much lies below a path, and whether it may.
+
+use rusqlite::{OptionalExtension, params};
+use stead_core::store::{QuotaRoot, Usage};
+use stead_core::{StoreError, StoreResult, Timestamp};
+
+use super::super::batch::Writing;
+use super::super::fault::{Fault, Result};
+use super::super::queue::Weight;
+use super::{Books, Delta};
+
+impl Books {
+    /// Corrects a counter by what was found, unless it has changed while that was counted.
+    pub(crate) fn recounted(
+        &self,
+        path: Vec<u8>,
+        was: Usage,
+        found: Usage,
+        at: Timestamp,
+    ) -> StoreResult<()> {
+        self.settling(Weight::Staging, move |writing, vol| {
+            writing
+                .conn
+                .prepare_cached(
+                    "UPDATE counted SET bytes = ?5, files = ?6, at = ?7, dirty = 0
+                     WHERE vol = ?1 AND path = ?2 AND bytes = ?3 AND files = ?4",
+                )?
+                .execute(params![
+                    vol,
+                    path,
+                    was.bytes.cast_signed(),
+                    was.files.cast_signed(),
+                    found.bytes.cast_signed(),
+                    found.files.cast_signed(),
+                    at.0
+                ])?;
+            Ok(())
+        })
+    }
+}
+
+pub(super) fn count(writing: &mut Writing<'_>, vol: i64, path: &[u8], bytes: i64, files: i64) -> Result<()> {
+    writing
+        .conn
+        .prepare_cached(
+            "UPDATE counted SET bytes = max(0, bytes + ?3), files = max(0, files + ?4) WHERE vol = ?1 AND path = ?2",
+        )?
+        .execute(params![vol, path, bytes, files])?;
+    Ok(())
+}
+
+pub(super) fn judge(writing: &mut Writing<'_>, vol: i64, quota: &QuotaRoot, deltas: &[Delta]) -> Result<()> {
+    let path = quota.at.as_bytes();
+    let after = writing
+        .conn
+        .prepare_cached("SELECT bytes, files FROM counted WHERE vol = ?1 AND path = ?2")?
+        .query_row(params![vol, path], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
+        .optional()?
+        .ok_or_else(|| {
+            Fault::Store(StoreError::unavailable("what a quota counts was given up; try again"))
+        })?;
+    let delta = deltas.iter().find(|delta| delta.path == path);
+    let (bytes, files) = delta.map_or((0, 0), |delta| (delta.bytes, delta.files));
+    quota.check(usage(after.0 - bytes, after.1 - files), usage(after.0, after.1))?;
+    Ok(())
+}
+
+pub(super) fn usage(bytes: i64, files: i64) -> Usage {
+    let positive = |count: i64| u64::try_from(count).unwrap_or(0);
+    Usage { bytes: positive(bytes), files: positive(files) }
+}
