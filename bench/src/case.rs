@@ -2,6 +2,7 @@
 
 mod door;
 mod files;
+mod fork;
 mod grep;
 mod growth;
 mod large;
@@ -41,12 +42,13 @@ pub struct Case {
 }
 
 /// All of them, in the order of docs/benchmarks.md.
-pub const CASES: [Case; 7] = [
+pub const CASES: [Case; 8] = [
     Case { name: "files", run: files::run },
     Case { name: "large", run: large::run },
     Case { name: "rename", run: rename::run },
     Case { name: "grep", run: grep::run },
     Case { name: "writers", run: writers::run },
     Case { name: "growth", run: growth::run },
+    Case { name: "fork", run: fork::run },
     Case { name: "door", run: door::run },
 ];
