@@ -3,6 +3,7 @@
 mod audit;
 mod door;
 mod files;
+mod fork;
 mod grep;
 mod growth;
 mod keeping;
@@ -43,7 +44,7 @@ pub struct Case {
 }
 
 /// All of them, in the order of docs/benchmarks.md.
-pub const CASES: [Case; 8] = [
+pub const CASES: [Case; 10] = [
     Case { name: "files", run: files::run },
     Case { name: "large", run: large::run },
     Case { name: "rename", run: rename::run },
@@ -51,6 +52,7 @@ pub const CASES: [Case; 8] = [
     Case { name: "writers", run: writers::run },
     Case { name: "growth", run: growth::run },
     Case { name: "keeping", run: keeping::run },
+    Case { name: "fork", run: fork::run },
     Case { name: "door", run: door::run },
     Case { name: "audit", run: audit::run },
 ];

@@ -122,7 +122,6 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     text
 }
 
-
 /// One change, and its operation.
 pub(crate) fn log_entry(entry: &LogEntry) -> Value {
     let change = |change: &LogChange| {

@@ -195,7 +195,7 @@ impl Vfs {
 
     /// The Workspaces as they were at a version: read-only, and only those whose history may be looked into.
     ///
-    /// What stands on a Store without history is not among them.
+    /// What stands on a Store without history, or on one that was not there yet, is not among them.
     pub fn as_of(&self, version: Version) -> Result<Vfs> {
         self.call("as_of", [], |call, []| call.looking_back(version))
     }
@@ -204,16 +204,22 @@ impl Vfs {
 impl Call<'_> {
     fn looking_back(&self, version: Version) -> Result<Vfs> {
         let router = &self.shared().router;
-        let mut workspaces = Vec::new();
+        let (mut workspaces, mut unknown) = (Vec::new(), None);
         for workspace in router.workspaces().filter(|workspace| workspace.scope().allows(Access::History)) {
-            let past = match workspace.mount().store().as_of(version) {
-                Err(StoreError::Unsupported(_)) => continue,
-                past => past.map_err(|cause| {
-                    let sight = Sight::of(workspace.scope());
-                    Error::Store { path: workspace.prefix().clone(), sight, cause }
-                })?,
+            let failed = |cause| {
+                let sight = Sight::of(workspace.scope());
+                Error::Store { path: workspace.prefix().clone(), sight, cause }
             };
-            workspaces.push(workspace.clone().looking_back(past));
+            match workspace.mount().store().as_of(version) {
+                Ok(past) => workspaces.push(workspace.clone().looking_back(past)),
+                Err(StoreError::Unsupported(_)) => {}
+                // A fork has no version from before it was made. One that none of them has is no version.
+                Err(cause @ StoreError::NotFound) => unknown = unknown.or(Some(failed(cause))),
+                Err(cause) => return Err(failed(cause)),
+            }
+        }
+        if let (true, Some(unknown)) = (workspaces.is_empty(), unknown) {
+            return Err(unknown);
         }
         Ok(self.vfs.behind(Router::new(workspaces).expect("prefixes that differ go on to differ")))
     }

@@ -66,10 +66,11 @@ impl Database {
     /// The Store of an agent's fork.
     pub fn forked(&self, owner: &str, name: &ForkName) -> StoreResult<VirtualStore> {
         let namespace = namespace_of(owner, name)?;
-        let there = find_volume(&*self.0.reader()?, &namespace)?.is_some();
-        if !there {
+        let Some((id, _)) = find_volume(&*self.0.reader()?, &namespace)? else {
             return Err(StoreError::NotFound);
-        }
+        };
+        // Another process may have discarded the one that is known here, and made it anew.
+        self.0.volumes.lock().retain(|known, volume| *known != namespace || volume.id == id);
         self.store(["forks", owner, name.as_str()])
     }
 }

@@ -39,6 +39,9 @@ pub(super) enum Own {
 /// What is done with each entry and its name.
 pub(super) type Visit<'v> = dyn FnMut(Row, &[u8]) -> Result<ControlFlow<()>> + 'v;
 
+/// What is done with each name: what has it, unless it is hidden, and the directory that it is in.
+type VisitName<'v> = dyn FnMut(Option<Row>, i64, &[u8]) -> Result<ControlFlow<()>> + 'v;
+
 /// The columns of an entry with its name.
 macro_rules! named {
     ($rest:literal) => {
@@ -48,9 +51,6 @@ macro_rules! named {
         )
     };
 }
-
-/// Told of an entry's row (`None` where it is gone), its directory and its name.
-type VisitMerged<'v> = dyn FnMut(Option<Row>, i64, &[u8]) -> Result<ControlFlow<()>> + 'v;
 
 impl Volume {
     /// The version that it was forked at; nothing of it is older. `None` where it stands on nothing.
@@ -197,7 +197,7 @@ impl<'c> Tree<'c> {
         &self,
         sql: [&'static str; 2],
         rest: &[&dyn rusqlite::ToSql],
-        visit: &mut VisitMerged<'_>,
+        visit: &mut VisitName<'_>,
     ) -> Result<()> {
         let mut trees = vec![*self];
         trees.extend(std::iter::successors(self.base(), Tree::base));

@@ -180,3 +180,50 @@ fn check(conn: &Connection) -> Result<usize> {
         Err(StoreError::Invalid("the file is a database of another program; choose another".into()).into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use stead_core::Store;
+    use stead_core::store::{Place, StorePath};
+
+    use super::super::{Database, DatabaseOptions};
+    use super::*;
+
+    /// A database as an earlier version left it, with a file in it.
+    fn older(path: &Path, format: usize) {
+        let conn = connect(path, Role::Writer(Durability::Fast), Duration::ZERO).unwrap();
+        conn.execute_batch("PRAGMA journal_mode = WAL").unwrap();
+        for migration in &MIGRATIONS[..format] {
+            conn.execute_batch(migration).unwrap();
+        }
+        conn.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+        conn.pragma_update(None, "user_version", format as i64).unwrap();
+        conn.execute_batch(
+            r#"UPDATE meta SET value = 1025 WHERE id = 2;
+               INSERT INTO volume(id, namespace, root) VALUES (1, '["old"]', 1);
+               INSERT INTO entry VALUES (1, 0, x'', 1, 2, 493, 0, 0, 0, 0, NULL, 0);
+               INSERT INTO entry VALUES (1, 1, CAST('f' AS BLOB), 2, 1, 420, 0, 0, 0, 0, NULL, 0);"#,
+        )
+        .unwrap();
+    }
+
+    #[test]
+    fn an_older_format_is_brought_up_to_date() {
+        for format in 1..MIGRATIONS.len() {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("db");
+            older(&path, format);
+            let database = Database::open(&path, DatabaseOptions::default()).unwrap();
+            let store = database.store(["old"]).unwrap();
+            let fork = store.fork_as(["fork"]).unwrap();
+            let other = database.store(["other"]).unwrap();
+            let place = Place::path(StorePath::from_checked("f"));
+            for store in [&store, &fork] {
+                assert_eq!(store.stat(&place).unwrap().node.0, 2, "format {format}");
+            }
+            assert!(other.stat(&place).is_err());
+            assert_eq!(database.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+        }
+    }
+}

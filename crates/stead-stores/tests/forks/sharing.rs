@@ -75,6 +75,27 @@ fn neither_sees_what_the_other_does() {
     sound(&base);
 }
 
+/// Also where the one in between gets its row of the directory only then.
+#[test]
+fn a_fork_of_a_fork_keeps_the_times_of_directories() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "d/f", "1");
+    let first = fork(&base, "one");
+    write(&first, "own", "1");
+    let second = fork(&first, "two");
+    write(&second, "own", "2");
+    let third = fork(&second, "three");
+    let [of_second, of_third] = [&second, &third].map(|store| store.stat(&place("d")).unwrap());
+    write(&base, "d/g", "1");
+    write(&first, "d/h", "1");
+    write(&first, "d/i", "1");
+    assert_eq!(second.stat(&place("d")).unwrap(), of_second);
+    write(&second, "d/j", "1");
+    assert_eq!(third.stat(&place("d")).unwrap(), of_third);
+    assert_eq!(names(&third, "d"), ["f"]);
+}
+
 #[test]
 fn a_page_of_a_directory_counts_what_the_fork_shows() {
     let (database, _directory) = database();

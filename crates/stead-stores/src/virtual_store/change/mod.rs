@@ -404,17 +404,15 @@ impl<'a, 'c> Changing<'a, 'c> {
         if !self.touched.insert(directory) {
             return Ok(());
         }
-        self.keep_times(directory)?;
-        let mut statement = self
-            .conn()
-            .prepare_cached("UPDATE entry SET modified = ?3, changed = ?3 WHERE vol = ?1 AND node = ?2")?;
-        let touched = statement.execute([self.volume.id, directory, self.now()])?;
-        if touched == 0
+        if self.is_fork()
             && let Some((row, name)) = self.tree().named(directory)?
         {
             self.own(&row, &name)?;
-            statement.execute([self.volume.id, directory, self.now()])?;
         }
+        self.keep_times(directory)?;
+        self.conn()
+            .prepare_cached("UPDATE entry SET modified = ?3, changed = ?3 WHERE vol = ?1 AND node = ?2")?
+            .execute([self.volume.id, directory, self.now()])?;
         Ok(())
     }
 
