@@ -9,8 +9,6 @@ use insta::assert_snapshot;
 
 /// Two Stores that work and two that do not.
 const HALF_BROKEN: &str = r#"
-[audit]
-enabled = false
 [database]
 url = "sqlite:broken.db"
 [stores.here]
@@ -33,6 +31,8 @@ store = "gone"
 prefix = "/notes"
 scope = "rw"
 store = "notes"
+[audit]
+enabled = false
 "#;
 
 #[test]

@@ -56,7 +56,7 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     coder(&["write", "/notes/plan.md", "one\ntwo\n"]);
     coder(&["write", "/notes/old.md", "old\n"]);
     assert_snapshot!(coder(&["fork", "/notes", "draft"]), @"! Forked /notes as /forks/draft");
-    assert_snapshot!(coder(&["diff", "--fork", "draft"]), @"");
+    assert_snapshot!(coder(&["diff", "--fork", "draft"]), @"! Nothing differs.");
     // The base goes on; the fork does not see it, nor the base the fork.
     coder(&["write", "/notes/later.md", "later\n"]);
     coder(&["edit", "/forks/draft/plan.md", "two", "2"]);
@@ -81,10 +81,14 @@ fn a_fork_is_made_changed_compared_and_discarded() {
     "#);
     assert_snapshot!(coder(&["diff", "--fork", "draft"]), @r#"
     added /forks/draft/added.md
+    --- /dev/null
+    +++ b/forks/draft/added.md
     @@ -0,0 +1 @@
     +added
-    moved /forks/draft/new.md from /forks/draft/old.md
+    moved /forks/draft/old.md -> /forks/draft/new.md
     changed /forks/draft/plan.md
+    --- a/forks/draft/plan.md
+    +++ b/forks/draft/plan.md
     @@ -1,2 +1,2 @@
      one
     -two

@@ -7,3 +7,4 @@ mod broken;
 mod common;
 mod first_minutes;
 mod forks;
+mod past;

@@ -139,7 +139,7 @@ fn a_name_is_given_once_and_the_forks_of_an_agent_are_known() {
     Store::fork(&base, &other).unwrap();
     // Another process finds it.
     let again = Database::open(directory.path().join("stead.db"), DatabaseOptions::default()).unwrap();
-    assert_eq!(again.forks("coder").unwrap(), [draft.clone()]);
+    assert_eq!(again.forks("coder").unwrap(), std::slice::from_ref(&draft));
     assert_eq!(again.forks("nobody").unwrap(), []);
     let store = again.forked("coder", &draft.name).unwrap();
     write(&store, "f", "2");
