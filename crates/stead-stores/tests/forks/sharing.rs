@@ -1,5 +1,7 @@
 //! What a fork shares with its base, what it does not, and how it ends.
 
+use std::thread;
+
 use rusqlite::Connection;
 use stead_core::store::{Fork, Page, QuotaLimits, StorePath, Usage};
 use stead_core::{Name, Store, StoreError, Timestamp, VfsPath};
@@ -215,4 +217,35 @@ fn verify_finds_what_is_wrong_with_a_fork() {
         Connection::open(directory.path().join("stead.db")).unwrap().execute_batch(damage).unwrap();
         assert!(!fork.verify(&mut |_| ()).unwrap().problems.is_empty(), "{damage}");
     }
+}
+
+#[test]
+fn one_of_many_who_want_a_name_gets_it() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "f", "1");
+    let made = thread::scope(|scope| {
+        let forkers: Vec<_> = (0..8).map(|_| scope.spawn(|| base.fork_as(["wanted"]))).collect();
+        forkers.into_iter().map(|forker| forker.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
+    let refused = made.into_iter().filter_map(Result::err);
+    assert!(refused.into_iter().all(|error| matches!(error, StoreError::AlreadyExists)));
+}
+
+/// What only a fork held is no one's afterwards, and what it shared is still the base's.
+#[test]
+fn a_fork_that_is_discarded_gives_its_space_back() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "shared", &"s".repeat(1_000));
+    let fork = fork(&base, "one");
+    write(&fork, "own", &"o".repeat(500));
+    write(&fork, "own", &"p".repeat(300));
+    rename(&fork, "shared", "moved");
+    let unreferenced = || base.verify(&mut |_| ()).unwrap().unreferenced;
+    assert_eq!(unreferenced(), 0);
+    fork.destroy().unwrap();
+    assert_eq!(unreferenced(), 800);
+    assert_eq!(read(&base, "shared").unwrap(), "s".repeat(1_000));
 }
