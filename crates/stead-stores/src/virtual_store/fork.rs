@@ -14,7 +14,7 @@ use super::database::{Volume, find_volume, newest, remove_volume, written};
 use super::fault::{Result, corrupt};
 use super::layers::{Layer, ROOTS_PARENT};
 use super::queue::Weight;
-use super::row::{Row, WHITEOUT, entries};
+use super::row::{Row, entries};
 use super::tree::Tree;
 use super::{Database, VirtualStore};
 
@@ -183,47 +183,13 @@ fn put_together(writing: &mut Writing<'_>, root: i64, layers: &[Layer]) -> Resul
         Ok(std::ops::ControlFlow::Continue(()))
     })?;
     let vol = insert(writing, None, root, *last)?;
-    let mut inserted = conn.prepare_cached(
-        "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, content, since)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-    )?;
     for (row, parent, name) in rows {
         match row {
-            Some(row) => {
-                let (kind, since) = (row.kind as i64, row.since);
-                inserted.execute(params![
-                    vol,
-                    parent,
-                    name,
-                    row.node,
-                    kind,
-                    row.mode,
-                    row.size,
-                    row.created,
-                    row.modified,
-                    row.changed,
-                    row.content,
-                    since
-                ])?;
-            }
+            Some(row) => row.insert(conn, vol, &name)?,
             // A name that only the layers had is simply not there.
             None => {
                 if let Some(hidden) = bottom.child(parent, &name)? {
-                    let none = None::<i64>;
-                    inserted.execute(params![
-                        vol,
-                        parent,
-                        name,
-                        -hidden.node,
-                        WHITEOUT,
-                        0,
-                        0,
-                        0,
-                        0,
-                        0,
-                        none,
-                        first.as_of
-                    ])?;
+                    hidden.hide(conn, vol, &name, first.as_of)?;
                 }
             }
         }

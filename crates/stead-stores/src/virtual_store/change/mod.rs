@@ -302,26 +302,7 @@ impl<'a, 'c> Changing<'a, 'c> {
 
     /// Writes a new row.
     fn insert(&self, row: &Row, name: &[u8]) -> Result<()> {
-        self.conn()
-            .prepare_cached(
-                "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, content, since)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-            )?
-            .execute(params![
-                self.volume.id,
-                row.parent,
-                name,
-                row.node,
-                row.kind as i64,
-                row.mode,
-                row.size,
-                row.created,
-                row.modified,
-                row.changed,
-                row.content,
-                row.since
-            ])?;
-        Ok(())
+        row.insert(self.conn(), self.volume.id, name)
     }
 
     /// Gives a node other attributes or another content, at the name that it has.

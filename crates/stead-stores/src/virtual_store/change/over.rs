@@ -51,12 +51,7 @@ impl Changing<'_, '_> {
             && let Some(hidden) = base.child(parent, name)?
         {
             let since = self.version()?;
-            self.conn()
-                .prepare_cached(
-                    "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, since)
-                     VALUES (?1, ?2, ?3, -?4, ?5, 0, 0, ?6, ?6, ?6, ?7)",
-                )?
-                .execute(params![self.volume.id, parent, name, hidden.node, WHITEOUT, self.now(), since])?;
+            hidden.hide(self.conn(), self.volume.id, name, since)?;
         }
         Ok(())
     }
