@@ -350,6 +350,13 @@ fn records_are_found_by_what_they_tell() {
     assert_eq!(found(AuditQuery { since: Some(later), ..query() }), "");
     assert_eq!(found(AuditQuery { until: Some(later), path: path("/notes/ab"), ..query() }), "/notes/ab");
 
+    // What was put down long after it began is found by when it began.
+    let sql = "INSERT INTO audit(id, instance, seq, hash, body)
+        SELECT max(id) + 3600000000, instance, seq, hash, body FROM audit WHERE path = '/notes/ab'";
+    Connection::open(place.file()).unwrap().execute(sql, []).unwrap();
+    let page = access.page(&AuditQuery { until: Some(later), ..query() }, None, 100).unwrap();
+    assert_eq!((page.entries.len(), page.entries[0].paths.join(",")), (all + 1, "/notes/ab".into()));
+
     // Page by page, newest first, nothing twice and nothing left out.
     let (mut cursor, mut pages) = (None, Vec::new());
     loop {

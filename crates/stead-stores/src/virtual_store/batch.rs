@@ -158,7 +158,7 @@ impl Writing<'_> {
                 chain.spooled = number + 1;
             }
         }
-        Ok(())
+        self.chain.map_or(Ok(()), |chain| chain.save(self.conn))
     }
 
     /// Where the audit's chain ends by now.
@@ -241,9 +241,6 @@ fn transact(
     };
     // A lone job that failed leaves nothing to commit; the transaction ends as it is dropped.
     if let [Verdict::Done] | [_, _, ..] = &*verdicts {
-        if let Some(longer) = writing.chain.filter(|longer| Some(*longer) != *chain) {
-            longer.save(conn)?;
-        }
         transaction.commit()?;
         // Positions are given out with the commit: what was rolled back had none.
         *chain = writing.chain;

@@ -43,12 +43,18 @@ impl Chain {
                 Ok((row.get(0)?, row.get(1)?, row.get::<_, Vec<u8>>(2)?, row.get(3)?))
             })
             .optional()?;
-        let Some((row, seq, hash, spooled)) = found else { return Ok(Chain::new(uuid)) };
+        let Some((row, saved, hash, spooled)) = found else { return Ok(Chain::new(uuid)) };
+        // A change adds to the chain without touching the row. The newest is near the end: whoever asks does so soon.
+        let newest = conn
+            .prepare_cached("SELECT seq, hash FROM audit WHERE instance = ?1 ORDER BY id DESC LIMIT 1")?
+            .query_row([row], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let (seq, hash): (i64, Vec<u8>) = newest.filter(|(seq, _)| *seq > saved).unwrap_or((saved, hash));
         let hash = hash.try_into().map_err(|_| corrupt("the audit has a hash of a wrong length"))?;
         Ok(Chain { uuid, row: Some(row), seq, hash, spooled })
     }
 
-    /// Makes the row say how far it has come.
+    /// Makes the row say how far it has come: with its spool, and when it is signed.
     pub(in super::super) fn save(&self, conn: &Connection) -> Result<()> {
         conn.prepare_cached("UPDATE audit_instance SET seq = ?2, hash = ?3, spooled = ?4 WHERE id = ?1")?
             .execute(params![self.row, self.seq, self.hash, self.spooled])?;
@@ -75,7 +81,7 @@ pub(in super::super) struct Appending {
 }
 
 impl Appending {
-    /// Puts a record at the end of a chain. The chain's own row is saved by whoever ends the transaction.
+    /// Puts a record at the end of a chain.
     pub(in super::super) fn append(
         &mut self,
         conn: &Connection,

@@ -161,6 +161,7 @@ impl Keeper {
             let Some((chain, row)) = writing.chain().and_then(|chain| Some((chain, chain.row?))) else {
                 return Ok(None);
             };
+            chain.save(writing.conn)?;
             let head = key.sign(&chain, SystemClock.now());
             head.insert(writing.conn, row)?;
             Ok(Some(head))

@@ -11,6 +11,8 @@ use super::super::database::Shared;
 use super::super::fault::{Result, corrupt};
 use super::body::{AuditEntry, time_text};
 
+/// After how many seconds a record comes late, as the index of those has it.
+const LATE: i64 = 60;
 /// How often someone who follows looks whether there is more.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -107,11 +109,17 @@ impl AuditQuery {
     fn ids(&self, conn: &Connection, from: From, limit: usize) -> Result<Vec<i64>> {
         let path = self.path.as_ref().filter(|path| !path.is_root());
         match (path, from) {
-            (None, _) => {
-                // The newest lie at the end, where one begins; for a window in the past there is an index.
-                let past = self.until.is_some() && self.operation.is_none() && self.outcome.is_none();
-                ids(conn, &self.conditions(from, if past { "at" } else { "+at" }), from, limit)
+            (None, From::Before(_)) if self.until.is_some() => {
+                let until = self.until.unwrap_or_default();
+                // What was put down soon after it began lies before that moment; for the few others there is an index.
+                let mut soon = self.conditions(from, "+at");
+                soon.add("id < ?", (until.as_secs() + LATE + 1).saturating_mul(1_000_000));
+                let mut late = self.conditions(from, "at");
+                late.sql.push(format!("id / 1000000 > unixepoch(at) + {LATE}"));
+                let found = [ids(conn, &soon, from, limit)?, ids(conn, &late, from, limit)?].concat();
+                Ok(newest_of(found, limit))
             }
+            (None, _) => ids(conn, &self.conditions(from, "+at"), from, limit),
             (Some(path), From::After(_)) => {
                 // Whoever goes through everything goes through it once: each stretch begins where the last one ended.
                 let mut conditions = self.conditions(from, "+at");
@@ -131,10 +139,7 @@ impl AuditQuery {
                     conditions.add(&below, format!("{path}/"));
                     found.extend(ids(conn, &conditions, from, limit)?);
                 }
-                found.sort_by(|one, other| other.cmp(one));
-                found.dedup();
-                found.truncate(limit);
-                Ok(found)
+                Ok(newest_of(found, limit))
             }
         }
     }
@@ -149,6 +154,14 @@ impl AuditQuery {
         };
         ids.into_iter().map(&mut entry).collect()
     }
+}
+
+/// The greatest of some ids, greatest first.
+fn newest_of(mut ids: Vec<i64>, limit: usize) -> Vec<i64> {
+    ids.sort_by(|one, other| other.cmp(one));
+    ids.dedup();
+    ids.truncate(limit);
+    ids
 }
 
 /// How many characters a path has, as SQLite counts them.
