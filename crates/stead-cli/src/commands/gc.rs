@@ -11,7 +11,7 @@ use crate::session::Session;
 /// Forget what is older than it has to be, and give its space back
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Forget versions older than this instead of what [history] says: 30d, 12h
+    /// Forget versions older than this instead of what `[history]` says: 30d, 12h
     #[arg(long, value_name = "AGE", value_parser = super::length)]
     older_than: Option<Duration>,
     /// How long content that nothing refers to waits before it goes; longer than any program reads one file

@@ -174,7 +174,9 @@ fn snapshots_have_names_and_can_be_gone_back_to() {
 #[test]
 fn history_follows_the_scope() {
     let place = two();
-    for args in [&["log", "/drop/x"][..], &["snapshot", "/drop"], &["diff", "/drop", "1"], &["blame", "/drop/x"]] {
+    for args in
+        [&["log", "/drop/x"][..], &["snapshot", "/drop"], &["diff", "/drop", "1"], &["blame", "/drop/x"]]
+    {
         let told = place.run(["--agent", "bob"].into_iter().chain(args.iter().copied()));
         assert!(told.contains("WRITE_ONLY") && told.ends_with("exit 1"), "{args:?}: {told}");
     }

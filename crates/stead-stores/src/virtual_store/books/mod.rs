@@ -143,7 +143,9 @@ impl Database {
                     let id = writing.fresh_node()?;
                     writing
                         .conn
-                        .prepare_cached("INSERT OR IGNORE INTO volume(id, namespace, root) VALUES (?1, ?2, 0)")?
+                        .prepare_cached(
+                            "INSERT OR IGNORE INTO volume(id, namespace, root) VALUES (?1, ?2, 0)",
+                        )?
                         .execute(params![id, namespace])?;
                     let id = writing
                         .conn
