@@ -27,6 +27,24 @@ pub(crate) struct Globals {
     agent: Option<String>,
 }
 
+/// When to look.
+#[derive(Debug, clap::Args)]
+pub(crate) struct At {
+    /// As it was then: a version's number, a snapshot's label or #number, a time, or how long ago (2h)
+    #[arg(long, value_name = "MOMENT")]
+    at: Option<String>,
+}
+
+impl At {
+    /// The stead as it was, or as it is.
+    pub(crate) fn look(&self, stead: Stead, path: &str) -> Result<Stead, Failure> {
+        match &self.at {
+            Some(moment) => Ok(stead.as_of(stead.moment(path, moment)?)?),
+            None => Ok(stead),
+        }
+    }
+}
+
 /// One run of the binary.
 pub(crate) struct Session {
     globals: Globals,
@@ -97,6 +115,11 @@ impl Session {
     /// Its door, for one operation of this command.
     pub(crate) fn vfs(&self, command: &'static str) -> Result<Vfs, Failure> {
         Ok(self.stead()?.vfs().operation(command))
+    }
+
+    /// The same, as things were at a moment where one is named.
+    pub(crate) fn vfs_at(&self, command: &'static str, at: &At, path: &str) -> Result<Vfs, Failure> {
+        Ok(at.look(self.stead()?, path)?.vfs().operation(command))
     }
 
     /// Where data goes.

@@ -62,16 +62,23 @@ impl Stead {
     pub fn moment(&self, path: impl IntoPath, text: &str) -> Result<Version> {
         let path = path.into_path()?;
         let route = self.vfs().router().route(&path);
-        let Some(route) = route.filter(|route| route.workspace.scope().allows(Access::History)) else {
-            // The door says why.
-            self.vfs().log(&stead_core::vfs::LogQuery {
-                path: Some(path),
-                limit: 1,
-                ..Default::default()
-            })?;
-            return Err(Error::Invalid("there is no history there".to_owned()));
+        let store = match route {
+            Some(route) if route.workspace.scope().allows(Access::History) => route.workspace.mount().store(),
+            // The door says why not.
+            Some(_) => {
+                let query = stead_core::vfs::LogQuery { path: Some(path), limit: 1, ..Default::default() };
+                self.vfs().log(&query)?;
+                return Err(Error::Invalid("there is no history there".to_owned()));
+            }
+            // A level above Workspaces: versions are the database's, so any Store with a history can tell.
+            None => {
+                let of_database = self.vfs().workspaces().find(|workspace| {
+                    workspace.scope().allows(Access::History) && workspace.mount().store().about().history
+                });
+                let none = || Error::Invalid("none of your Workspaces has a history to look into".to_owned());
+                of_database.ok_or_else(none)?.mount().store()
+            }
         };
-        let store = route.workspace.mount().store();
         if text == "now" {
             return Ok(store.version()?);
         }

@@ -5,7 +5,7 @@ use stead::vfs::{LineRange, Range, Rest};
 use stead::{DoorError, Vfs};
 
 use crate::failure::{Ended, Failure};
-use crate::session::Session;
+use crate::session::{At, Session};
 use crate::{human, json};
 
 /// Print files, or parts of them
@@ -26,6 +26,8 @@ pub(crate) struct Args {
     /// Let --offset and --limit count bytes
     #[arg(long)]
     bytes: bool,
+    #[command(flatten)]
+    at: At,
 }
 
 /// A stretch of lines.
@@ -60,7 +62,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     if args.offset == Some(0) && !args.bytes {
         return Err(Failure::invalid("lines are counted from 1; --offset 0 is none of them"));
     }
-    let vfs = session.vfs("cat")?;
+    let vfs = session.vfs_at("cat", &args.at, &args.paths[0])?;
     let part = match args.lines {
         Some(lines) => Part::Lines(lines),
         None if args.bytes => {

@@ -1,12 +1,11 @@
 use std::path::PathBuf;
 
-use stead::store::Version;
 use stead::transfer::{Destination, Existing};
 
 use super::import::{compare, ended};
 use crate::failure::{Ended, Failure};
 use crate::progress::Progress;
-use crate::session::Session;
+use crate::session::{At, Session};
 
 /// Write what a directory holds to a directory or a tar archive of the host
 ///
@@ -23,19 +22,15 @@ pub(crate) struct Args {
     /// are replaced
     #[arg(long)]
     force: bool,
-    /// As it was at this version
-    #[arg(long, value_name = "VERSION")]
-    at: Option<i64>,
+    #[command(flatten)]
+    at: At,
     /// Compare content rather than size, time and mode
     #[arg(long)]
     checksum: bool,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let mut stead = session.stead()?;
-    if let Some(version) = args.at {
-        stead = stead.as_of(Version(version))?;
-    }
+    let stead = args.at.look(session.stead()?, &args.from)?;
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let to_stdout = args.destination.as_os_str() == "-";
     if to_stdout && session.wants_json() {

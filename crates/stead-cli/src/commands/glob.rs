@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use crate::failure::{Ended, Exit};
-use crate::session::Session;
+use crate::session::{At, Session};
 use crate::{human, json};
 
 /// Find paths by a pattern: `**/*.md`
@@ -15,10 +15,12 @@ pub(crate) struct Args {
     /// Show at most so many
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::at_least_one)]
     limit: usize,
+    #[command(flatten)]
+    at: At,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let vfs = session.vfs("glob")?;
+    let vfs = session.vfs_at("glob", &args.at, &args.path)?;
     let result = vfs.glob(&args.pattern, &args.path, args.limit)?;
     if session.wants_json() {
         let entries: Vec<_> = result.found.iter().map(json::walked).collect();

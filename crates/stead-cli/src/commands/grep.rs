@@ -5,7 +5,7 @@ use stead::search::{Case, GrepQuery, LineRole, Output, Syntax};
 use stead::vfs::{FileMatch, GrepResult};
 
 use crate::failure::{Ended, Exit, Failure};
-use crate::session::{Colour, Session};
+use crate::session::{At, Colour, Session};
 use crate::{human, json};
 
 /// Find text in files; exits with 1 if nothing matches
@@ -49,10 +49,12 @@ pub(crate) struct Args {
     /// Stop after so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     timeout: u64,
+    #[command(flatten)]
+    at: At,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let vfs = session.vfs("grep")?;
+    let vfs = session.vfs_at("grep", &args.at, &args.path)?;
     let output = match (args.files, args.count) {
         (true, _) => Output::Files,
         (_, true) => Output::Counts,

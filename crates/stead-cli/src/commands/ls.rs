@@ -3,7 +3,7 @@ use stead::vfs::{DirEntry, Directory, ListPage, WalkQuery, WalkResult};
 use stead::{DoorError, Kind, Name, StoreError, Vfs, VfsPath};
 
 use crate::failure::{Ended, Failure};
-use crate::session::{Colour, Session};
+use crate::session::{At, Colour, Session};
 use crate::{human, json};
 
 /// List directories
@@ -24,10 +24,12 @@ pub(crate) struct Args {
     /// Go on where a listing with --limit ended
     #[arg(long, value_name = "CURSOR", conflicts_with = "recursive")]
     cursor: Option<String>,
+    #[command(flatten)]
+    at: At,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let vfs = session.vfs("ls")?;
+    let vfs = session.vfs_at("ls", &args.at, args.paths.first().map_or("/", |path| path))?;
     let several = args.paths.len() > 1;
     session.each(&args.paths, |session, path| match args.recursive {
         true => below(&vfs, path, &args, session),

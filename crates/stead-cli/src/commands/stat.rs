@@ -2,7 +2,7 @@ use stead::Kind;
 use stead::vfs::Stat;
 
 use crate::failure::{Ended, Failure};
-use crate::session::Session;
+use crate::session::{At, Session};
 use crate::{human, json};
 
 /// Show what is known of paths
@@ -14,10 +14,12 @@ pub(crate) struct Args {
     /// Look at a symlink itself
     #[arg(short = 'P', long)]
     no_follow: bool,
+    #[command(flatten)]
+    at: At,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let vfs = session.vfs("stat")?;
+    let vfs = session.vfs_at("stat", &args.at, &args.paths[0])?;
     session.each(&args.paths, |session, path| {
         let stat = if args.no_follow { vfs.stat_link(path)? } else { vfs.stat(path)? };
         if session.wants_json() { session.json(&json::stat(&stat)) } else { print(&stat, session) }

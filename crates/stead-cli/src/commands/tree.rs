@@ -2,7 +2,7 @@ use serde_json::json;
 use stead::vfs::{WalkQuery, WalkResult, Walked};
 
 use crate::failure::{Ended, Exit, Failure};
-use crate::session::{Colour, Session};
+use crate::session::{At, Colour, Session};
 use crate::{human, json};
 
 /// Draw everything below a directory
@@ -17,10 +17,12 @@ pub(crate) struct Args {
     /// Show at most so many entries
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::at_least_one)]
     limit: usize,
+    #[command(flatten)]
+    at: At,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let vfs = session.vfs("tree")?;
+    let vfs = session.vfs_at("tree", &args.at, &args.path)?;
     let query = WalkQuery {
         depth: args.depth.unwrap_or(usize::MAX),
         limit: args.limit.saturating_add(1),
