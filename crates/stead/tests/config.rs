@@ -78,7 +78,7 @@ kind = "memory"
     stead.toml:18:19: a part of `namespace` is empty
     stead.toml:19:1: `path` is no key of `stores.more`; it takes `kind` and `namespace`
     stead.toml:22:9: `scope` can't be `agents`; did you mean `agent`?
-    stead.toml:23:1: `color` is no key of `agents.coder`; it takes `description`, `workspaces`, `scope`, `tools`, `idle_timeout`, `state` and `executor`
+    stead.toml:23:1: `color` is no key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `scope`, `tools`, `idle_timeout`, `state` and `executor`
     stead.toml:26:1: `prefx` is no key of `agents.coder.workspaces`; did you mean `prefix`?
     stead.toml:27:9: `RO` is no Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)
     stead.toml:28:9: there is no Store `cod`; did you mean `code`?
@@ -143,7 +143,6 @@ enabled = true
     note: 7:1: `agents.coder.tools` has no effect in this version
     note: 8:1: `agents.coder.idle_timeout` has no effect in this version
     note: 14:1: `agents.coder.workspaces.managed` has no effect in this version
-    note: 15:1: `agents.coder.workspaces.quota` has no effect in this version
     note: 17:15: `agents.coder.state` has no effect in this version
     note: 20:15: `agents.coder.executor` has no effect in this version
     note: 25:2: `ttl` has no effect in this version
@@ -204,8 +203,18 @@ store = "notes"
                         description: None,
                         protect: None,
                         scratch: [],
+                        quota: QuotaLimits {
+                            bytes: None,
+                            files: None,
+                            file_bytes: None,
+                        },
                     },
                 ],
+                quota: QuotaLimits {
+                    bytes: None,
+                    files: None,
+                    file_bytes: None,
+                },
             },
         },
     )
@@ -235,6 +244,40 @@ fn what_is_displaced_is_kept_as_long_as_the_file_says() {
         ("7", "`keep` has to be a table"),
     ] {
         let error = keep(wrong).unwrap_err();
+        assert!(error.contains(told), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn quotas_and_retention_are_read() {
+    let text = r#"
+        [history]
+        age = "7d"
+        versions = 50
+        [stores.notes]
+        kind = "virtual"
+        [agents.a]
+        quota = { bytes = "1GiB" }
+        [[agents.a.workspaces]]
+        prefix = "/notes"
+        scope = "rw"
+        store = "notes"
+        quota = { bytes = "1MiB", files = 10, file_bytes = "64KiB" }
+    "#;
+    let config = Config::parse(text, Path::new("stead.toml")).unwrap();
+    assert_eq!((config.history.age.as_secs(), config.history.versions), (7 * 86_400, 50));
+    let agent = &config.agents["a"];
+    assert_eq!((agent.quota.bytes, agent.quota.files), (Some(1 << 30), None));
+    let quota = agent.workspaces[0].quota;
+    assert_eq!((quota.bytes, quota.files, quota.file_bytes), (Some(1 << 20), Some(10), Some(64 << 10)));
+    for (wrong, told) in [
+        ("quota = { files = \"ten\" }", "`files` has to be a number from 0 up"),
+        ("quota = { files = -1 }", "`files` has to be a number from 0 up"),
+        ("quota = { bytes = \"much\" }", "is no number of bytes"),
+        ("quota = { byte = \"1B\" }", "`byte` is no key"),
+    ] {
+        let text = text.replace("quota = { bytes = \"1GiB\" }", wrong);
+        let error = Config::parse(&text, Path::new("stead.toml")).unwrap_err().to_string();
         assert!(error.contains(told), "{wrong}: {error}");
     }
 }

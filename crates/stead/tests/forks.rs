@@ -29,6 +29,8 @@ const CONFIG: &str = r#"
     prefix = "/notes"
     scope = "wo"
     store = "notes"
+    [audit]
+    enabled = false
 "#;
 
 fn config(directory: &TempDir, text: &str) -> Config {
