@@ -1,9 +1,12 @@
 //! What is measured.
 
+mod audit;
 mod door;
 mod files;
+mod fork;
 mod grep;
 mod growth;
+mod history;
 mod keeping;
 mod large;
 mod rename;
@@ -42,13 +45,16 @@ pub struct Case {
 }
 
 /// All of them, in the order of docs/benchmarks.md.
-pub const CASES: [Case; 8] = [
+pub const CASES: [Case; 11] = [
     Case { name: "files", run: files::run },
     Case { name: "large", run: large::run },
     Case { name: "rename", run: rename::run },
     Case { name: "grep", run: grep::run },
     Case { name: "writers", run: writers::run },
     Case { name: "growth", run: growth::run },
+    Case { name: "history", run: history::run },
     Case { name: "keeping", run: keeping::run },
+    Case { name: "fork", run: fork::run },
     Case { name: "door", run: door::run },
+    Case { name: "audit", run: audit::run },
 ];

@@ -51,6 +51,11 @@ impl Table {
         );
     }
 
+    /// Adds a row of texts.
+    pub fn texts(&mut self, name: impl Into<String>, cells: Vec<String>) {
+        self.rows.push((name.into(), cells));
+    }
+
     fn cells(&mut self, name: impl Into<String>, seconds: &[Option<f64>], unit: Unit) {
         let absent = || "–".to_owned();
         let mut cells = seconds.iter().map(|s| s.map_or_else(absent, |s| shown(s, unit))).collect::<Vec<_>>();

@@ -29,6 +29,17 @@ pub(crate) fn time(time: Option<Timestamp>) -> String {
     }
 }
 
+/// A duration in a few characters: `12 µs`, `3.4 ms`, `56 s`.
+pub(crate) fn duration(micros: u64) -> String {
+    match micros {
+        0..1_000 => format!("{micros} µs"),
+        1_000..10_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        10_000..1_000_000 => format!("{} ms", micros / 1_000),
+        1_000_000..60_000_000 => format!("{:.1} s", micros as f64 / 1e6),
+        _ => format!("{} min", micros / 60_000_000),
+    }
+}
+
 /// Kind and mode, as `ls -l` has them: `drwxr-xr-x`.
 pub(crate) fn mode(kind: Kind, mode: u32) -> String {
     let letter = match kind {
@@ -101,6 +112,12 @@ mod tests {
         assert_eq!(size((1 << 20) - 1), "1.0 MiB");
         assert_eq!(size(3_565_158), "3.4 MiB");
         assert_eq!(size(u64::MAX), "16.0 EiB");
+    }
+
+    #[test]
+    fn durations_stay_short() {
+        let shown = [7, 999, 3_449, 56_789, 1_234_567, 123_456_789].map(duration);
+        assert_eq!(shown, ["7 µs", "999 µs", "3.4 ms", "56 ms", "1.2 s", "2 min"]);
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! What `--json` prints: the fields here are what others script against.
 
 use serde_json::{Value, json};
-use stead::vfs::{Copied, DirEntry, Stat, Unreadable, Walked, Written};
-use stead::{Timestamp, VersionTag};
+use stead::history::diff::ContentDiff;
+use stead::vfs::{
+    Blamed, Copied, Difference, DirEntry, LogChange, LogEntry, PathChange, Stat, Undone, Unreadable, Walked,
+    Written,
+};
+use stead::{Fork, Operation, Snapshot, Timestamp, VersionTag};
 
 /// A failure.
 pub(crate) fn error(code: &str, message: &str) -> Value {
@@ -84,6 +88,18 @@ pub(crate) fn copied(copied: &Copied) -> Value {
     })
 }
 
+/// A fork.
+pub(crate) fn fork(fork: &Fork) -> Value {
+    json!({
+        "fork": fork.name.as_str(),
+        "path": format!("/forks/{}", fork.name),
+        "owner": fork.owner,
+        "maker": fork.maker,
+        "of": fork.of.to_string(),
+        "made": time(Some(fork.made)),
+    })
+}
+
 /// What could not be looked into.
 pub(crate) fn unread(unread: &[Unreadable]) -> Value {
     let unreadable =
@@ -104,6 +120,96 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// One change, and its operation.
+pub(crate) fn log_entry(entry: &LogEntry) -> Value {
+    let change = |change: &LogChange| {
+        json!({
+            "path": change.path.to_string(),
+            "from": change.from.as_ref().map(ToString::to_string),
+            "did": change.did.word(),
+            "kind": change.kind.word(),
+            "size": change.size,
+        })
+    };
+    json!({
+        "version": entry.version.0,
+        "operation": operation(&entry.operation),
+        "changes": entry.changes.iter().map(change).collect::<Vec<_>>(),
+        "undoes": entry.undoes.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "undone": entry.undone,
+    })
+}
+
+/// Who did something, with what and when.
+fn operation(operation: &Operation) -> Value {
+    json!({
+        "id": operation.id.to_string(),
+        "agent": operation.identity.agent,
+        "thread": operation.identity.thread,
+        "tool": operation.tool,
+        "at": operation.at.to_string(),
+    })
+}
+
+/// One path that differs.
+pub(crate) fn difference(one: &Difference) -> Value {
+    let (binary, diff) = match &one.content {
+        Some(ContentDiff::Binary) => (true, None),
+        Some(ContentDiff::Text(text)) => (false, Some(text)),
+        None => (false, None),
+    };
+    json!({
+        "path": one.path.to_string(),
+        "from": one.from.as_ref().map(ToString::to_string),
+        "differs": one.differs.word(),
+        "kind": one.kind.word(),
+        "modes": one.modes.map(|(before, after)| [mode(before), mode(after)]),
+        "sizes": [one.sizes.0, one.sizes.1],
+        "binary": binary,
+        "diff": diff,
+    })
+}
+
+/// A snapshot.
+pub(crate) fn snapshot(snapshot: &Snapshot) -> Value {
+    json!({
+        "id": snapshot.id,
+        "label": snapshot.label,
+        "prefix": snapshot.prefix,
+        "version": snapshot.version.0,
+        "at": snapshot.at.to_string(),
+    })
+}
+
+/// What was taken back, or would be.
+pub(crate) fn undone(undone: &Undone, dry_run: bool) -> Value {
+    let change = |change: &PathChange| {
+        json!({
+            "path": change.path.to_string(),
+            "from": change.from.as_ref().map(ToString::to_string),
+            "fate": format!("{:?}", change.fate).to_lowercase(),
+        })
+    };
+    json!({
+        "done": undone.done,
+        "dry_run": dry_run,
+        "operation": undone.operation.map(|id| id.to_string()),
+        "undone": undone.undone.iter().map(operation).collect::<Vec<_>>(),
+        "changes": undone.changes.iter().map(change).collect::<Vec<_>>(),
+        "conflicts": undone.conflicts.iter().map(|one| json!({ "path": one.path, "why": one.why })).collect::<Vec<_>>(),
+    })
+}
+
+/// A line, and who wrote it.
+pub(crate) fn blamed(number: usize, line: &Blamed) -> Value {
+    json!({
+        "line": number,
+        "text": String::from_utf8_lossy(&line.line),
+        "version": line.version.map(|version| version.0),
+        "operation": line.operation.as_ref().map(operation),
+    })
 }
 
 #[cfg(test)]

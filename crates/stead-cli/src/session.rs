@@ -89,6 +89,11 @@ impl Session {
         }
     }
 
+    /// The agent that was named, if one was.
+    pub(crate) fn named_agent(&self) -> Option<&str> {
+        self.globals.agent.as_deref()
+    }
+
     /// Its door, for one operation of this command.
     pub(crate) fn vfs(&self, command: &'static str) -> Result<Vfs, Failure> {
         Ok(self.stead()?.vfs().operation(command))
@@ -178,6 +183,11 @@ impl Session {
         Ok(exit)
     }
 
+    /// Brings out what was printed so far, for someone who waits for it.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.wrote(Write::flush)
+    }
+
     /// Brings out what is still buffered.
     pub(crate) fn finish(&mut self) -> Exit {
         match self.stdout.flush() {
@@ -195,7 +205,11 @@ impl Session {
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum Colour {
+    Bold = 1,
+    Dim = 2,
+    Red = 31,
     Green = 32,
+    Yellow = 33,
     Blue = 34,
     Magenta = 35,
     Cyan = 36,

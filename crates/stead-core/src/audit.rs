@@ -15,6 +15,8 @@ use crate::scope::AccessScope;
 use crate::store::{StoreResult, Version};
 
 /// One line of the audit.
+///
+/// What takes time may have two: one as it begins, and one that tells how it went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRecord {
     /// When it began.
@@ -23,8 +25,8 @@ pub struct AuditRecord {
     pub identity: Arc<Identity>,
     /// The tool, or the call.
     pub call: Cow<'static, str>,
-    /// The paths that were asked for: one, or the two ends of a copy or a move. A batch names the directory that
-    /// holds all of its paths.
+    /// The paths that were asked for: one, or the two ends of a copy or a move; none where the text was no path. A
+    /// batch names the directory that holds all of its paths.
     pub paths: Vec<VfsPath>,
     /// What the Workspace of the first path allows; `None` where it lies in none.
     pub scope: Option<AccessScope>,
@@ -34,7 +36,7 @@ pub struct AuditRecord {
     pub bytes: Option<u64>,
     /// How long it took.
     pub took: Duration,
-    /// The operation that a change belongs to.
+    /// The operation that it belongs to, where it changed something or a tool has begun one.
     pub operation: Option<OperationId>,
     /// The version that a change made.
     pub version: Option<Version>,
@@ -49,7 +51,8 @@ pub enum AuditOutcome {
     Denied,
     /// It could not be done.
     Failed(ErrorKind),
-    /// It is about to happen, in a Store that can't write down its own changes; another record tells how it went.
+    /// It is about to happen; another record tells how it went. So it is with a change in a Store that can't write
+    /// down its own, with all but the last of the changes of one call, and with a file that is opened to be read.
     Begun,
 }
 
@@ -89,12 +92,16 @@ pub struct LogId(pub u64);
 /// Where records go.
 ///
 /// A record of a change goes with the change ([`crate::store::Record`]) where the Store writes into this log; all
-/// others come through here.
+/// others come through here. What can't be written down is not done: a failure here is the failure of the call.
 pub trait AuditLog: Debug + Send + Sync {
     /// Which log it is.
     fn id(&self) -> LogId;
 
-    /// Writes down what changed nothing, or what was changed elsewhere. When it returns, the record survives the end
-    /// of the process.
-    fn note(&self, record: AuditRecord) -> StoreResult<()>;
+    /// Writes down what changed nothing, or how a change went that was announced. When it returns, the record survives
+    /// the end of the process. What has begun may be left out again once its end is told.
+    fn note(&self, record: &AuditRecord) -> StoreResult<()>;
+
+    /// Writes down a change that is about to be made in a Store that can't write it down itself. When it returns, the
+    /// record is as lasting as a change in this log's own database would be.
+    fn announce(&self, record: &AuditRecord) -> StoreResult<()>;
 }

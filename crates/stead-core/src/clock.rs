@@ -1,6 +1,7 @@
 //! The time, as a value that is handed in.
 
 use std::fmt::Debug;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -44,15 +45,76 @@ impl From<SystemTime> for Timestamp {
 }
 
 impl std::fmt::Display for Timestamp {
-    /// As RFC 3339 in UTC, to the millisecond.
+    /// As RFC 3339 in UTC, to the millisecond, or with as many digits as the precision says, up to 9.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let seconds = self.as_secs();
         let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
         let (year, month, day) = civil(days);
         let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-        let millis = self.subsec_nanos() / 1_000_000;
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+        let digits = f.precision().unwrap_or(3).clamp(1, 9);
+        let fraction = self.subsec_nanos() / 10_u32.pow(9 - digits as u32);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:0digits$}Z")
     }
+}
+
+/// The text is no moment.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no time; write it as 2026-11-15T08:30:00Z, or the day alone, which begins at midnight UTC")]
+pub struct NotATime(String);
+
+impl FromStr for Timestamp {
+    type Err = NotATime;
+
+    /// Reads RFC 3339, with any offset, or a day alone.
+    fn from_str(text: &str) -> Result<Self, NotATime> {
+        moment(text).ok_or_else(|| NotATime(crate::name::escaped(text.as_bytes()).to_string()))
+    }
+}
+
+fn moment(text: &str) -> Option<Timestamp> {
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if digits { text.parse::<i64>().ok() } else { None }
+    };
+    let (date, time) = match text.split_once(['T', 't', ' ']) {
+        Some((date, time)) => (date, time),
+        None => (text, "00:00:00Z"),
+    };
+    let mut parts = date.split('-').map(number);
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    let days = days_since_1970(year, month, day);
+    // A day that there is not comes back as another one.
+    if date.len() != 10 || parts.next().is_some() || civil(days) != (year, month, day) {
+        return None;
+    }
+    let offset_at = time.find(['Z', 'z', '+', '-'])?;
+    let (time, offset) = time.split_at(offset_at);
+    let offset = match offset {
+        "Z" | "z" => 0,
+        _ => {
+            let (hours, minutes) = offset.get(1..)?.split_once(':')?;
+            let seconds = number(hours)? * 3600 + number(minutes)? * 60;
+            if offset.starts_with('-') { -seconds } else { seconds }
+        }
+    };
+    let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    let mut parts = time.split(':').map(number);
+    let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
+    if parts.next().is_some() || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    number(fraction)?;
+    let nanos = number(&format!("{fraction:0<9}")[..9])?;
+    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset;
+    seconds.checked_mul(1_000_000_000)?.checked_add(nanos).map(Timestamp)
+}
+
+/// The day of a Gregorian date, counted from 1970-01-01: [`civil`] the other way round.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let year = year - i64::from(month <= 2);
+    let (cycle, year_of_cycle) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    cycle * 146_097 + year_of_cycle * 365 + year_of_cycle / 4 - year_of_cycle / 100 + day_of_year - 719_468
 }
 
 /// The Gregorian date of a day counted from 1970-01-01, by 400-year cycles that begin on a 1 March.
@@ -120,6 +182,32 @@ mod tests {
         assert_eq!(Timestamp(-1).to_string(), "1969-12-31T23:59:59.999Z");
         assert_eq!(Timestamp::from_secs(4_107_542_399).to_string(), "2100-02-28T23:59:59.000Z");
         assert_eq!(Timestamp::from_secs(4_107_542_400).to_string(), "2100-03-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn a_moment_is_read_as_it_is_shown() {
+        for nanos in [0, -1, 951_826_154_987_654_321, 4_107_542_399_000_000_001, 1_700_000_000_123_456_789] {
+            let moment = Timestamp(nanos);
+            assert_eq!(format!("{moment:.9}").parse(), Ok(moment));
+        }
+        let at = |text: &str| text.parse::<Timestamp>().map(|moment| moment.to_string());
+        assert_eq!(at("2000-02-29").unwrap(), "2000-02-29T00:00:00.000Z");
+        assert_eq!(at("2026-11-15T01:30:00.5+02:00").unwrap(), "2026-11-14T23:30:00.500Z");
+        assert_eq!(at("2026-11-15 23:30:00-00:30").unwrap(), "2026-11-16T00:00:00.000Z");
+        for wrong in [
+            "",
+            "soon",
+            "2026-02-29",
+            "2026-13-01",
+            "2026-1-1",
+            "2026-11-15T24:00:00Z",
+            "2026-11-15T01:00:00",
+            "2026-11-15T01:00:00.Z",
+            "+026-11-15",
+            "2026-11-15T01:00:00.-1Z",
+        ] {
+            assert!(at(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -188,6 +188,9 @@ pub enum Error {
         /// The destination.
         path: VfsPath,
     },
+    /// The call can't be written down in the audit, so it was not made.
+    #[error("nothing was done, because it can't be written down in the audit: {0}; try again")]
+    Unrecorded(#[source] StoreError),
     /// What a Store said of a path.
     #[error("{}", about(path, *sight, cause))]
     Store {
@@ -223,6 +226,7 @@ impl Error {
             Error::NoHistory(_) => ErrorKind::NotFound,
             Error::Binary { .. } => ErrorKind::Unsupported,
             Error::Garbled { .. } => ErrorKind::Corrupt,
+            Error::Unrecorded(_) => ErrorKind::Unavailable,
             Error::Store { cause, .. } => cause.kind(),
         }
     }
@@ -340,6 +344,7 @@ fn seen(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::Link(_) => format!("`{path}` is a symlink"),
         StoreError::Invalid(what) => format!("`{path}`: {what}"),
         StoreError::Unsupported(what) => format!("`{path}`: {what}"),
+        StoreError::Expired(what) => format!("`{path}`: {what}"),
         StoreError::Unavailable { what, .. } => {
             format!("`{path}` can't be reached right now: {what}; try again")
         }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,19 @@ impl OperationId {
     }
 }
 
+/// The text names no operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this is no operation's id; it looks like 019a8c3e-5f00-7c01-8000-0123456789ab")]
+pub struct NotAnOperation;
+
+impl FromStr for OperationId {
+    type Err = NotAnOperation;
+
+    fn from_str(text: &str) -> Result<Self, NotAnOperation> {
+        Uuid::try_parse(text).map(OperationId).map_err(|_| NotAnOperation)
+    }
+}
+
 impl fmt::Display for OperationId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.hyphenated().fmt(f)
@@ -94,5 +108,7 @@ mod tests {
         let now = Timestamp::from_secs(1_000);
         assert_ne!(OperationId::fresh(now), OperationId::fresh(now));
         assert_eq!(OperationId::from_bytes(*ids[3].as_bytes()), ids[3]);
+        assert_eq!(ids[3].to_string().parse(), Ok(ids[3]));
+        assert_eq!("now".parse::<OperationId>(), Err(NotAnOperation));
     }
 }

@@ -83,7 +83,7 @@ impl Access {
             Access::Read => "read",
             Access::Write => "write",
             Access::Take => "move things",
-            Access::History => "look into the history of",
+            Access::History => "look into history",
             Access::Restore => "restore",
         }
     }

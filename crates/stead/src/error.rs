@@ -32,6 +32,14 @@ pub enum Error {
         /// The agents there are.
         known: Vec<String>,
     },
+    /// The agent has no such fork.
+    #[error("you have no fork `{}`{}", escaped(.name.as_bytes()), forks(.known))]
+    NoFork {
+        /// The name that was asked for.
+        name: String,
+        /// The forks there are.
+        known: Vec<String>,
+    },
     /// A Store can't be opened.
     #[error("the Store `{}` can't be opened: {}", escaped(.store.as_bytes()), opening(.cause))]
     Open {
@@ -40,6 +48,16 @@ pub enum Error {
         /// What it said.
         #[source]
         cause: StoreError,
+    },
+    /// The audit can't be opened, so nothing is done.
+    #[error(
+        "everything is to be written down in the audit, and it can't be opened: {cause}; make the state directory \
+         `.stead` and the database writable, or turn the audit off: `enabled = false` under [audit]"
+    )]
+    Audit {
+        /// What is in the way.
+        #[source]
+        cause: Box<Error>,
     },
     /// A Store said no, outside of the door.
     #[error(transparent)]
@@ -69,9 +87,11 @@ impl Error {
             Error::Config(_) | Error::DuplicatePrefix(_) | Error::UnknownAgent { .. } | Error::Invalid(_) => {
                 ErrorKind::Invalid
             }
+            Error::NoFork { .. } => ErrorKind::NotFound,
             // A Store that is not where the configuration says is the configuration's mistake.
             Error::Open { cause: StoreError::NotFound | StoreError::NotADirectory, .. } => ErrorKind::Invalid,
             Error::Open { cause, .. } | Error::Store(cause) => cause.kind(),
+            Error::Audit { cause } => cause.kind(),
             Error::Host { cause, .. } => host_kind(cause),
             Error::InTheWay(_) => ErrorKind::AlreadyExists,
         }
@@ -140,15 +160,17 @@ pub(crate) fn shown(path: &Path) -> Escaped<'_> {
 fn others(known: &[String]) -> String {
     match known {
         [] => "; the configuration has none".into(),
-        known => {
-            format!(
-                "; there are {}",
-                known
-                    .iter()
-                    .map(|name| format!("`{}`", escaped(name.as_bytes())))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            )
-        }
+        known => format!("; there are {}", quoted(known)),
     }
+}
+
+fn forks(known: &[String]) -> String {
+    match known {
+        [] => "; make one with `stead fork`".into(),
+        known => format!("; you have {}", quoted(known)),
+    }
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{}`", escaped(name.as_bytes()))).collect::<Vec<_>>().join(", ")
 }

@@ -8,7 +8,7 @@ use stead_core::Timestamp;
 use stead_core::name::escaped;
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, NodeId,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, NodeId,
     OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, Usage, Verified, Version,
     Whole,
 };
@@ -188,6 +188,10 @@ impl Store for Lazy {
 
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         self.store()?.open_past(past)
+    }
+
+    fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+        self.store()?.fork(fork)
     }
 
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {

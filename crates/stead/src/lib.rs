@@ -6,11 +6,14 @@
 
 pub mod config;
 mod error;
+mod forks;
 mod lazy;
 mod on_host;
+mod past;
 mod stead;
 mod stores;
 pub mod transfer;
+pub mod when;
 
 pub use crate::config::Config;
 pub use crate::error::{Error, Result};
@@ -18,11 +21,18 @@ pub use crate::stead::{Stead, SteadBuilder};
 pub use crate::stores::Stores;
 
 pub use stead_core::Error as DoorError;
-pub use stead_core::store::{Kind, VersionTag};
+pub use stead_core::clock::SystemClock;
+pub use stead_core::history;
+pub use stead_core::store::{Fork, ForkName, Kind, Version, VersionTag};
 pub use stead_core::{
-    Access, AccessScope, Clock, ErrorKind, Identity, Mount, Name, Occurrences, PathError, Store, StoreError,
-    Timestamp, Vfs, VfsPath, Workspace, name, search, store, vfs,
+    Access, AccessScope, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity, Mount, Name,
+    Occurrences, Operation, OperationId, PathError, Store, StoreError, Timestamp, Vfs, VfsPath, Workspace,
+    name, search, store, vfs,
+};
+pub use stead_stores::virtual_store::{
+    BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot,
 };
 pub use stead_stores::{
-    Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, VirtualStore,
+    Archived, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified, Database,
+    DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, VirtualStore, verify_archive,
 };

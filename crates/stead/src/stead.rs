@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use stead_core::store::Version;
+use stead_core::store::{QuotaLimits, Version};
 use stead_core::vfs::{IntoPath, Limits, LostUpdates};
-use stead_core::{AccessScope, Clock, Identity, Mount, Vfs, Workspace};
+use stead_core::{AccessScope, AuditLog, Clock, Identity, Mount, Vfs, Workspace};
+use stead_stores::Database;
 
 use crate::config::{Config, StoreConfig, WorkspaceConfig};
 use crate::error::{Error, Result, shown};
+use crate::forks::Forks;
 use crate::on_host::OnHost;
-use crate::stores::Stores;
+use crate::stores::{Keeper, Stores};
 use crate::transfer::{self, Compare, Destination, Existing, Source, Totals, Watch};
 
 /// Everything that one agent can reach.
@@ -17,8 +19,10 @@ use crate::transfer::{self, Compare, Destination, Existing, Source, Totals, Watc
 /// It is a value that is handed to whatever acts for the agent. Cloning is cheap, and clones are the same stead.
 #[derive(Debug, Clone)]
 pub struct Stead {
-    vfs: Vfs,
+    pub(crate) vfs: Vfs,
     on_host: OnHost,
+    pub(crate) keeper: Option<Keeper>,
+    pub(crate) forks: Forks,
 }
 
 impl Stead {
@@ -42,6 +46,9 @@ impl Stead {
             clock: None,
             limits: Limits::default(),
             lost_updates: LostUpdates::default(),
+            audit: None,
+            quota: QuotaLimits::default(),
+            database: None,
         }
     }
 
@@ -49,13 +56,18 @@ impl Stead {
     ///
     /// Each Store is opened when it is first used, so one that can't be opened is in nobody else's way; what stands on it
     /// is unavailable, until it can.
+    ///
+    /// What it does is written down in the audit, unless the configuration turns that off.
     pub fn open(config: &Config, agent: &str) -> Result<Stead> {
         let known = config.agents.get(agent).ok_or_else(|| Error::UnknownAgent {
             name: agent.to_owned(),
             known: config.agents.keys().cloned().collect(),
         })?;
         let mut stores = Stores::of(config);
-        let mut builder = Stead::builder(agent);
+        let mut builder = Stead::builder(agent).quota(known.quota);
+        if let Some(log) = stores.audit()? {
+            builder = builder.audit(log);
+        }
         let mut on_host = OnHost::default();
         for workspace in &known.workspaces {
             builder = builder.mount(mounted(workspace, &mut stores)?);
@@ -63,7 +75,9 @@ impl Stead {
                 on_host.add(&workspace.prefix, path, &workspace.path);
             }
         }
-        Ok(Stead { on_host, ..builder.build()? })
+        let forks = Forks::of(config, agent, &stores);
+        builder = forks.mounted(builder)?;
+        Ok(Stead { on_host, forks, keeper: Some(stores.keeper()), ..builder.build()? })
     }
 
     /// The one door to its files.
@@ -73,7 +87,12 @@ impl Stead {
 
     /// This stead as it was at a version: read-only, and without what has no history.
     pub fn as_of(&self, version: Version) -> Result<Stead> {
-        Ok(Stead { vfs: self.vfs.as_of(version)?, on_host: self.on_host.clone() })
+        Ok(Stead { vfs: self.vfs.as_of(version)?, ..self.clone() })
+    }
+
+    /// This stead with other Workspaces, because its forks are others.
+    pub(crate) fn with_forks(&self, workspaces: Vec<Workspace>, forks: Forks) -> Result<Stead> {
+        Ok(Stead { vfs: self.vfs.with_workspaces(workspaces)?, forks, ..self.clone() })
     }
 
     /// [`transfer::import`], unless a directory would be put into itself.
@@ -126,6 +145,7 @@ fn mounted(config: &WorkspaceConfig, stores: &mut Stores) -> Result<Workspace> {
     if let Some(protect) = &config.protect {
         workspace = workspace.with_protect(protect).map_err(stead_core::Error::from)?;
     }
+    let workspace = workspace.with_quota(config.quota);
     Ok(workspace.with_scratch(&config.scratch).map_err(stead_core::Error::from)?)
 }
 
@@ -133,12 +153,15 @@ fn mounted(config: &WorkspaceConfig, stores: &mut Stores) -> Result<Workspace> {
 #[derive(Debug)]
 pub struct SteadBuilder {
     identity: Identity,
-    workspaces: Vec<Workspace>,
+    pub(crate) workspaces: Vec<Workspace>,
     /// The first thing that was wrong; it is told by [`SteadBuilder::build`].
     wrong: Option<Error>,
     clock: Option<Arc<dyn Clock>>,
     limits: Limits,
     lost_updates: LostUpdates,
+    audit: Option<Arc<dyn AuditLog>>,
+    quota: QuotaLimits,
+    database: Option<Database>,
 }
 
 impl SteadBuilder {
@@ -179,18 +202,38 @@ impl SteadBuilder {
         SteadBuilder { lost_updates, ..self }
     }
 
+    /// Writes everything that is done down in this log. A call that can't be written down is not made.
+    pub fn audit(self, log: Arc<dyn AuditLog>) -> Self {
+        SteadBuilder { audit: Some(log), ..self }
+    }
+
+    /// Limits all of its Workspaces together.
+    pub fn quota(self, quota: QuotaLimits) -> Self {
+        SteadBuilder { quota, ..self }
+    }
+
+    /// Keeps snapshots in this database: the one that its Virtual Stores are in.
+    pub fn database(self, database: &Database) -> Self {
+        SteadBuilder { database: Some(database.clone()), ..self }
+    }
+
     /// Puts it together. What is no path, and two Workspaces with one prefix, are refused here.
     pub fn build(self) -> Result<Stead> {
         if let Some(error) = self.wrong {
             return Err(error);
         }
-        let mut builder = Vfs::builder(self.identity).limits(self.limits).lost_updates(self.lost_updates);
+        let builder = Vfs::builder(self.identity).limits(self.limits).quota(self.quota);
+        let mut builder = builder.lost_updates(self.lost_updates);
         if let Some(clock) = self.clock {
             builder = builder.clock(clock);
         }
+        if let Some(log) = self.audit {
+            builder = builder.audit(log);
+        }
         let vfs =
             self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
-        Ok(Stead { vfs: vfs.build()?, on_host: OnHost::default() })
+        let (keeper, forks) = (self.database.map(Keeper::Open), Forks::default());
+        Ok(Stead { vfs: vfs.build()?, on_host: OnHost::default(), keeper, forks })
     }
 }
 
@@ -254,6 +297,8 @@ mod tests {
     fn a_store_that_cannot_be_opened_is_in_nobody_elses_way_and_heals() {
         let host = tempfile::tempdir().unwrap();
         let text = r#"
+            [audit]
+            enabled = false
             [stores.gone]
             kind = "physical"
             path = "gone"

@@ -7,12 +7,15 @@ use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stead_core::Store;
-use stead_core::store::{About, StoreError, Verified};
-use stead_stores::{Database, DatabaseOptions, Ledger, MemoryStore, Need, PhysicalOptions, PhysicalStore};
+use stead_core::store::{About, Fork, StoreError, Verified, Version};
+use stead_core::{AuditLog, LogId, Store, Timestamp};
+use stead_stores::virtual_store::{BackupReport, Collected, Forgotten, GcOptions, Retention};
+use stead_stores::{
+    Audit, AuditAccess, Database, DatabaseOptions, Ledger, MemoryStore, Need, PhysicalOptions, PhysicalStore,
+};
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::lazy::Lazy;
 
 /// The files that SQLite and the queue of writers keep beside a database.
@@ -38,7 +41,7 @@ enum Key {
 impl Stores {
     /// The Stores of this configuration.
     pub fn of(config: &Config) -> Self {
-        let opener = Opener { config: config.clone(), database: Mutex::default() };
+        let opener = Opener { config: config.clone(), database: Mutex::default(), audit: Mutex::default() };
         Stores { opener: Arc::new(opener), lazy: BTreeMap::new() }
     }
 
@@ -58,10 +61,91 @@ impl Stores {
         };
         let opener = &self.opener;
         let lazy = self.lazy.entry(key).or_insert_with(|| {
-            let (about, opener) = (about(&config), Arc::clone(opener));
+            // Where there is a log, it is in the database, and what is kept there writes down its own changes.
+            let log = opener.audit().ok().flatten().map(|log| log.id());
+            let (about, opener) = (about(&config, log), Arc::clone(opener));
             Arc::new(Lazy::new(name, about, move || opener.open(&config)))
         });
         Ok(Arc::clone(lazy))
+    }
+
+    /// The database, opened when it is first asked for.
+    pub(crate) fn keeper(&self) -> Keeper {
+        Keeper::Configured(Arc::clone(&self.opener))
+    }
+
+    /// The database that Virtual Stores, snapshots, the audit and what Physical Stores keep are in.
+    pub fn database(&mut self) -> Result<Database> {
+        self.opener.database()
+    }
+
+    /// The log of everything that is done, unless it is turned off.
+    pub fn audit(&mut self) -> Result<Option<Arc<dyn AuditLog>>> {
+        Ok(self.opener.audit()?.map(|audit| audit as Arc<dyn AuditLog>))
+    }
+
+    /// What the log holds, to be looked at; `None` where nothing was ever written down.
+    pub fn audited(&mut self) -> Result<Option<AuditAccess>> {
+        let directory = self.opener.config.audit_directory();
+        // Where only the database is gone, what lies beside it tells what was in it.
+        if !self.opener.config.database.path.exists() && !directory.exists() {
+            return Ok(None);
+        }
+        Ok(Some(AuditAccess::open(&self.opener.database()?, &directory)?))
+    }
+
+    /// Forgets what is older than it has to be, and gives its space back.
+    pub fn gc(
+        &mut self,
+        retention: Retention,
+        options: GcOptions,
+        now: Timestamp,
+        progress: &mut dyn FnMut(&str, u64),
+    ) -> Result<(Forgotten, Collected)> {
+        let database = self.opener.database()?;
+        let forgotten = database.forget(retention, now, &mut |done| progress("forgetting", done))?;
+        let collected = database.gc(options, now, &mut |done| progress("freeing", done))?;
+        Ok((forgotten, collected))
+    }
+
+    /// Copies the database into a new file while it is used.
+    pub fn backup(&mut self, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<BackupReport> {
+        self.opener.database()?.backup(to, progress).map_err(|cause| match cause {
+            StoreError::AlreadyExists => {
+                Error::InTheWay(format!("`{}` is there already; choose another name", shown(to)))
+            }
+            cause => cause.into(),
+        })
+    }
+
+    /// Makes the database what a backup holds.
+    pub fn restore_backup(&mut self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<Version> {
+        self.opener.database()?.restore_backup(from, progress).map_err(|cause| match cause {
+            StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", shown(from))),
+            cause => cause.into(),
+        })
+    }
+
+    /// The forks of an agent, and what opens the Store of each. Where there is no database yet, there are none.
+    pub(crate) fn forks(&self, owner: &str) -> Result<Vec<(Fork, Arc<dyn Store>)>> {
+        if !self.opener.config.database.path.exists() {
+            return Ok(Vec::new());
+        }
+        let database = self.opener.database()?;
+        let about = about(
+            &StoreConfig::Virtual { namespace: Vec::new() },
+            self.opener.audit().ok().flatten().map(|log| log.id()),
+        );
+        let lazy = |fork: Fork| {
+            let (database, owner, name) = (database.clone(), fork.owner.clone(), fork.name.clone());
+            let open = move || match database.forked(&owner, &name) {
+                Err(StoreError::NotFound) => Err(Error::Invalid("it has been discarded".into())),
+                store => Ok(Arc::new(store?) as Arc<dyn Store>),
+            };
+            let store: Arc<dyn Store> = Arc::new(Lazy::new(fork.name.as_str(), about, open));
+            (fork, store)
+        };
+        Ok(database.forks(owner)?.into_iter().map(lazy).collect())
     }
 
     /// Checks everything that can be checked: the database as a whole, and each Physical Store.
@@ -90,22 +174,41 @@ impl Stores {
 }
 
 /// What a Store says of itself, which its kind decides.
-fn about(config: &StoreConfig) -> About {
+fn about(config: &StoreConfig, log: Option<LogId>) -> About {
     match config {
         StoreConfig::Physical { keep, .. } => {
-            About { kind: "physical", history: keep.is_some(), feed: false, records: None }
+            About { kind: "physical", history: keep.is_some(), feed: false, records: keep.and(log) }
         }
-        StoreConfig::Virtual { .. } => About { kind: "virtual", history: true, feed: true, records: None },
+        StoreConfig::Virtual { .. } => About { kind: "virtual", history: true, feed: true, records: log },
         StoreConfig::Memory => About { kind: "memory", history: true, feed: true, records: None },
+    }
+}
+
+/// Where a stead's database comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum Keeper {
+    /// It was handed in.
+    Open(Database),
+    /// It is opened when it is needed.
+    Configured(Arc<Opener>),
+}
+
+impl Keeper {
+    pub(crate) fn database(&self) -> Result<Database> {
+        match self {
+            Keeper::Open(database) => Ok(database.clone()),
+            Keeper::Configured(opener) => opener.database(),
+        }
     }
 }
 
 /// Opens Stores as the configuration says.
 #[derive(Debug)]
-struct Opener {
+pub(crate) struct Opener {
     config: Config,
     /// One for all Stores that are kept in it.
     database: Mutex<Option<Database>>,
+    audit: Mutex<Option<Arc<Audit>>>,
 }
 
 impl Opener {
@@ -160,6 +263,25 @@ impl Opener {
         make_private_file(path).map_err(|cause| Error::host("the database can't be made", cause))?;
         let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
         Ok(open.insert(Database::open(path, options)?).clone())
+    }
+
+    /// The log of everything that is done, unless it is turned off.
+    fn audit(&self) -> Result<Option<Arc<Audit>>> {
+        if !self.config.audit.enabled {
+            return Ok(None);
+        }
+        let mut open = self.audit.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.is_none() {
+            let opened = self.open_audit().map_err(|cause| Error::Audit { cause: Box::new(cause) })?;
+            *open = Some(opened);
+        }
+        Ok(open.clone())
+    }
+
+    fn open_audit(&self) -> Result<Arc<Audit>> {
+        self.make_state().map_err(no_state)?;
+        let directory = self.config.audit_directory();
+        Ok(Audit::open(&self.database()?, &directory)?)
     }
 
     /// Makes the state directory if it is missing. Only its owner may look into it.

@@ -148,7 +148,6 @@ enabled = true
     note: 20:15: `agents.coder.executor` has no effect in this version
     note: 25:2: `ttl` has no effect in this version
     note: 28:3: `organization` has no effect in this version
-    note: 31:2: `audit` has no effect in this version
     "#);
 }
 

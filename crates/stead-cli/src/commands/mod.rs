@@ -1,27 +1,42 @@
 //! The commands: one file each, with its arguments, whose doc comments are the help, and what it does with them.
 
 mod append;
+mod audit;
+mod backup;
+mod blame;
 mod cat;
 mod completions;
 mod config;
 mod content;
 mod cp;
+mod diff;
+mod discard;
 mod edit;
 mod export;
+mod fork;
+mod forks;
+mod gc;
 mod glob;
 mod grep;
 mod import;
 mod init;
+mod log;
 mod ls;
 mod mkdir;
 mod mv;
+mod restore;
+mod restore_backup;
 mod rm;
+mod snapshot;
+mod snapshots;
 mod stat;
 mod tree;
+mod undo;
 mod verify;
 mod write;
 
 use clap::Subcommand;
+use stead::{Clock, SystemClock};
 
 use crate::failure::Ended;
 use crate::session::Session;
@@ -46,7 +61,21 @@ pub(crate) enum Command {
     Grep(grep::Args),
     Import(import::Args),
     Export(export::Args),
+    Audit(Box<audit::Args>),
+    Log(log::Args),
+    Diff(diff::Args),
+    Snapshot(snapshot::Args),
+    Snapshots(snapshots::Args),
+    Restore(restore::Args),
+    Undo(undo::Args),
+    Blame(blame::Args),
+    Fork(fork::Args),
+    Forks(forks::Args),
+    Discard(discard::Args),
     Verify(verify::Args),
+    Gc(gc::Args),
+    Backup(backup::Args),
+    RestoreBackup(restore_backup::Args),
     Completions(completions::Args),
 }
 
@@ -70,8 +99,32 @@ impl Command {
             Command::Grep(args) => grep::run(args, session),
             Command::Import(args) => import::run(args, session),
             Command::Export(args) => export::run(args, session),
+            Command::Audit(args) => audit::run(*args, session),
+            Command::Log(args) => log::run(args, session),
+            Command::Diff(args) => diff::run(args, session),
+            Command::Snapshot(args) => snapshot::run(args, session),
+            Command::Snapshots(args) => snapshots::run(args, session),
+            Command::Restore(args) => restore::run(args, session),
+            Command::Undo(args) => undo::run(args, session),
+            Command::Blame(args) => blame::run(args, session),
+            Command::Fork(args) => fork::run(args, session),
+            Command::Forks(args) => forks::run(args, session),
+            Command::Discard(args) => discard::run(args, session),
             Command::Verify(args) => verify::run(args, session),
+            Command::Gc(args) => gc::run(args, session),
+            Command::Backup(args) => backup::run(args, session),
+            Command::RestoreBackup(args) => restore_backup::run(args, session),
             Command::Completions(args) => completions::run(args, session),
         }
     }
+}
+
+/// A time as people write it, for clap.
+fn moment(text: &str) -> Result<stead::Timestamp, String> {
+    stead::when::time(text, SystemClock.now())
+}
+
+/// A length of time as people write it, for clap.
+fn length(text: &str) -> Result<std::time::Duration, String> {
+    stead::when::length(text)
 }

@@ -31,6 +31,8 @@ store = "gone"
 prefix = "/notes"
 scope = "rw"
 store = "notes"
+[audit]
+enabled = false
 "#;
 
 #[test]

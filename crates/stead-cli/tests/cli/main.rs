@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod audit;
 mod broken;
 mod common;
 mod first_minutes;
+mod forks;
+mod past;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::audit::AuditRecord;
 use crate::clock::Timestamp;
@@ -38,10 +39,27 @@ impl Change {
 /// What is written down along with a change.
 #[derive(Debug, Clone)]
 pub enum Record {
-    /// A line of the audit. The Store adds the version that the change makes, and how long it took.
-    Audit(Box<AuditRecord>),
+    /// A line of the audit.
+    Audit {
+        /// The line, but for what is known only when the change is made.
+        record: Box<AuditRecord>,
+        /// When the call began.
+        began: Instant,
+    },
     /// The operations that the change takes back.
     Undoes(Vec<OperationId>),
+}
+
+impl Record {
+    /// The line of the audit, if it is one, for a change that makes this version and ends now.
+    pub fn audit(self, version: Option<Version>) -> Option<AuditRecord> {
+        match self {
+            Record::Audit { record, began } => {
+                Some(AuditRecord { version, took: began.elapsed(), ..*record })
+            }
+            Record::Undoes(_) => None,
+        }
+    }
 }
 
 /// One step of a change.

@@ -99,6 +99,9 @@ pub enum StoreError {
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
+    /// It was there, and its time is over.
+    #[error("{0}")]
+    Expired(String),
     /// What is stored is damaged.
     #[error("what is stored is damaged: {0}")]
     Corrupt(String),
@@ -129,6 +132,7 @@ impl StoreError {
             StoreError::TooLarge { .. } => ErrorKind::TooLarge,
             StoreError::NoSpace | StoreError::OverQuota { .. } => ErrorKind::Quota,
             StoreError::Unavailable { .. } => ErrorKind::Unavailable,
+            StoreError::Expired(_) => ErrorKind::Expired,
             StoreError::Corrupt(_) => ErrorKind::Corrupt,
         }
     }

@@ -8,6 +8,7 @@ mod attr;
 mod change;
 mod draft;
 mod error;
+mod fork;
 mod history;
 mod place;
 mod quota;
@@ -19,6 +20,7 @@ pub use change::{
 };
 pub use draft::{Draft, DraftOf, OpenContent, Sealed};
 pub use error::{LinkHit, Side, StoreError, StoreResult};
+pub use fork::{Fork, ForkName, NotAForkName};
 pub use history::{Deed, DeedQuery, Deeds, Line, Now, Past, PastIdentity, State};
 pub use place::{Place, StorePath};
 pub use quota::{QuotaLimits, QuotaOn, QuotaRoot, Usage};
@@ -124,6 +126,16 @@ pub trait Store: Debug + Send + Sync {
         Err(StoreError::Unsupported("this Store keeps no history"))
     }
 
+    /// Makes a fork of this Store as it is now, and writes down whose it is.
+    ///
+    /// A fork begins with what the Store holds, under the same nodes and in the same states, and goes its own way: it
+    /// never changes its base, and never sees what happens to it. Its history begins with it, and the Store can't be
+    /// destroyed while it is there. A name that its owner has given to another fork is
+    /// [`StoreError::AlreadyExists`].
+    fn fork(&self, _fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+        Err(StoreError::Unsupported("this Store can't be forked"))
+    }
+
     /// How much lies below a directory; 0 where nothing is there.
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
         let mut usage = Usage::default();
@@ -165,6 +177,13 @@ pub struct About {
     pub feed: bool,
     /// The log that it writes the records of its changes into; a change with a record is refused where there is none.
     pub records: Option<LogId>,
+}
+
+impl About {
+    /// Whether what the Store holds is still there when the process has ended.
+    pub fn outlives_the_process(&self) -> bool {
+        self.kind != "memory"
+    }
 }
 
 /// A stretch of a Store's changes.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::clock::Timestamp;
 use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, NodeId,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, NodeId,
     OpenContent, Page, Past, Place, Sealed, Store, StoreError, StorePath, StoreResult, Usage, Verified,
     Version, Whole,
 };
@@ -151,6 +151,10 @@ impl Store for Faulty {
 
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         self.line.call(|| self.store.open_past(past))
+    }
+
+    fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+        self.line.call(|| self.store.fork(fork))
     }
 
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {

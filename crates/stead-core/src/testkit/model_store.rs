@@ -7,12 +7,14 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::model::{Body, Bytes, Tree};
+use super::notes::Notes;
+use crate::audit::AuditLog;
 use crate::name::Name;
 use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
     About, Applied, Attr, Change, Changed, Draft, DraftOf, Entry, Feed, Found, Kind, Listing, OpenContent,
-    Page, Place, QuotaRoot, Sealed, Store, StoreError, StorePath, StoreResult, Usage, Verified, Version,
-    Whole,
+    Page, Place, QuotaRoot, Record, Sealed, Store, StoreError, StorePath, StoreResult, Usage, Verified,
+    Version, Whole,
 };
 
 /// A Store for tests: every rule of the port, with nothing behind it.
@@ -21,6 +23,8 @@ use crate::store::{
 #[derive(Debug)]
 pub struct ModelStore {
     state: Mutex<State>,
+    /// Where the records of its changes go.
+    notes: Option<Arc<Notes>>,
 }
 
 #[derive(Debug)]
@@ -34,7 +38,20 @@ impl ModelStore {
     /// An empty Store.
     pub fn new() -> Self {
         let state = State { tree: Tree::new(), version: Version(0), changes: Vec::new() };
-        ModelStore { state: Mutex::new(state) }
+        ModelStore { state: Mutex::new(state), notes: None }
+    }
+
+    /// An empty Store that writes down its own changes.
+    pub fn recording(notes: Arc<Notes>) -> Self {
+        ModelStore { notes: Some(notes), ..ModelStore::new() }
+    }
+
+    fn record(&self, records: Vec<Record>) -> StoreResult<()> {
+        let noted = |record: Record| match &self.notes {
+            Some(notes) => record.audit(None).map_or(Ok(()), |record| notes.note(&record)),
+            None => Err(StoreError::Unsupported("this Store writes nothing down")),
+        };
+        records.into_iter().try_for_each(noted)
     }
 
     /// The tree as it is now. Visitors see this copy, so that they may call the Store while they visit.
@@ -51,7 +68,12 @@ impl Default for ModelStore {
 
 impl Store for ModelStore {
     fn about(&self) -> About {
-        About { kind: "model", history: false, feed: true, records: None }
+        About {
+            kind: "model",
+            history: false,
+            feed: true,
+            records: self.notes.as_ref().map(|notes| notes.id()),
+        }
     }
 
     fn stat(&self, at: &Place) -> StoreResult<Attr> {
@@ -154,17 +176,15 @@ impl Store for ModelStore {
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         let mut state = self.state.lock();
-        if !change.records.is_empty() {
-            return Err(StoreError::Unsupported("this Store writes nothing down"));
-        }
         let version = Version(state.version.0 + 1);
-        let before = (!change.quotas.is_empty()).then(|| state.tree.clone());
-        let done = state.tree.apply(change.steps, change.operation.at, version)?;
+        let Change { operation, steps, quotas, records, returning: _ } = change;
+        let before = (!quotas.is_empty() || !records.is_empty()).then(|| state.tree.clone());
+        let done = state.tree.apply(steps, operation.at, version)?;
         if let Some(before) = before
-            && let Err(over) = judge(&change.quotas, &before, &state.tree)
+            && let Err(error) = judge(&quotas, &before, &state.tree).and_then(|()| self.record(records))
         {
             state.tree = before;
-            return Err(over);
+            return Err(error);
         }
         if !done.changes.is_empty() {
             state.version = version;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page,
-    Past, Place, Store, StorePath, StoreResult, Usage, Verified, Version, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, OpenContent,
+    Page, Past, Place, Store, StorePath, StoreResult, Usage, Verified, Version, Whole,
 };
 
 /// Panics whatever is asked of it.
@@ -62,6 +62,9 @@ impl Store for Untouchable {
     }
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         panic!("the Store was touched: open_past {past:?}")
+    }
+    fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+        panic!("the Store was touched: fork {fork:?}")
     }
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
         panic!("the Store was touched: usage {at}")

@@ -9,6 +9,7 @@ use crate::error::{Error, Result, Sight};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{Content, Expect, Missing, Parents, Side, Step, Store, StoreError, Subtree};
+use crate::vfs::call::{Asked, Call, Stage};
 use crate::vfs::resolve::Spot;
 use crate::vfs::write::{same_store, written};
 use crate::vfs::{IntoPath, Vfs, WriteOptions, Written};
@@ -49,8 +50,7 @@ impl<'a> Batch<'a> {
         content: impl Into<Vec<u8>>,
         options: &WriteOptions,
     ) -> Result<()> {
-        let content = Content::Bytes(content.into());
-        self.put(path, content, options)
+        self.add(path.into_path(), |call, spot| put(call, spot, Content::Bytes(content.into()), options))
     }
 
     /// Writes a whole file from a stream of any length, in constant memory.
@@ -60,57 +60,40 @@ impl<'a> Batch<'a> {
         from: &mut dyn Read,
         options: &WriteOptions,
     ) -> Result<()> {
-        let path = path.into_path()?;
-        let spot = self.spot(&path)?;
-        let sealed = self.vfs.drafted(&spot, from)?;
-        self.put(&path, Content::Sealed(sealed), options)
-    }
-
-    fn put(&mut self, path: impl IntoPath, content: Content, options: &WriteOptions) -> Result<()> {
-        let path = path.into_path()?;
-        let spot = self.spot(&path)?;
-        spot.check_not_leading()?;
-        self.vfs.check_size(content.size()).map_err(|cause| spot.failed(cause))?;
-        let step = Step::Write { at: spot.place.clone(), content, put: options.put(&spot) };
-        self.push(&spot.path.clone(), step);
-        Ok(())
+        self.add(path.into_path(), |call, spot| {
+            let sealed = call.drafted(spot, from)?;
+            put(call, spot, Content::Sealed(sealed), options)
+        })
     }
 
     /// Makes a directory and missing parents; one that is there already stays as it is.
     pub fn mkdir(&mut self, path: impl IntoPath, mode: Option<u32>) -> Result<()> {
-        let path = path.into_path()?;
-        let spot = self.spot(&path)?;
-        let step = Step::Mkdir { at: spot.place.clone(), parents: Parents::Create, mode };
-        self.push(&spot.path.clone(), step);
-        Ok(())
+        self.add(path.into_path(), |_, spot| {
+            Ok(Step::Mkdir { at: spot.place.clone(), parents: Parents::Create, mode })
+        })
     }
 
     /// Makes a symlink, or makes one that is there lead somewhere else.
     pub fn symlink(&mut self, path: impl IntoPath, target: &[u8]) -> Result<()> {
-        let path = path.into_path()?;
-        let spot = self.spot(&path)?;
-        spot.check_not_leading()?;
-        let target = target.to_vec();
-        let step =
-            Step::Symlink { at: spot.place.clone(), target, parents: Parents::Create, expect: Expect::Any };
-        self.push(&spot.path.clone(), step);
-        Ok(())
+        self.add(path.into_path(), |_, spot| {
+            spot.check_not_leading()?;
+            let (at, target) = (spot.place.clone(), target.to_vec());
+            Ok(Step::Symlink { at, target, parents: Parents::Create, expect: Expect::Any })
+        })
     }
 
     /// Removes a file or a symlink.
     pub fn remove_file(&mut self, path: impl IntoPath) -> Result<()> {
-        let path = path.into_path()?;
-        let spot = self.spot(&path)?;
-        let step = Step::Remove {
-            at: spot.place.clone(),
-            subtree: Subtree::File,
-            expect: Expect::Any,
-            missing: Missing::Fine,
-            spare: spot.spare(Side::From),
-            keep: spot.keep(),
-        };
-        self.push(&spot.path.clone(), step);
-        Ok(())
+        self.add(path.into_path(), |_, spot| {
+            Ok(Step::Remove {
+                at: spot.place.clone(),
+                subtree: Subtree::File,
+                expect: Expect::Any,
+                missing: Missing::Fine,
+                spare: spot.spare(Side::From),
+                keep: spot.keep(),
+            })
+        })
     }
 
     /// Sets permission bits and the time of the last modification.
@@ -120,57 +103,60 @@ impl<'a> Batch<'a> {
         mode: Option<u32>,
         modified: Option<Timestamp>,
     ) -> Result<()> {
-        let path = path.into_path()?;
-        let spot = self.spot(&path)?;
-        let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
-        self.push(&spot.path.clone(), step);
-        Ok(())
+        self.add(path.into_path(), |_, spot| Ok(Step::SetAttr { at: spot.place.clone(), mode, modified }))
     }
 
     /// Does it all.
     pub fn apply(self) -> Result<Vec<Written>> {
         let Some(store) = self.store else { return Ok(Vec::new()) };
-        let operation = self.vfs.act("batch");
-        let id = operation.id;
-        let first = self.paths[0].clone();
-        let change = self.vfs.change_of(&*store, operation, self.steps);
-        let applied = change.and_then(|change| store.apply(change)).map_err(|cause| {
-            // A Store tells the step only of a symlink; other failures are about the batch.
-            let path = match &cause {
-                StoreError::Link(hit) => self.paths.get(hit.step).cloned().unwrap_or(first),
-                _ if self.paths.len() == 1 => first,
-                _ => common(&self.paths),
-            };
-            let route = self.vfs.shared.router.route(&path);
-            let sight = route.map_or(Sight::Sees, |route| Sight::of(route.workspace.scope()));
-            Error::Store { path, sight, cause }
-        })?;
-        for path in &self.paths {
-            self.vfs.shared.seen.forget(path);
-        }
-        let done = self.paths.into_iter().zip(&applied.outcomes);
-        Ok(done.map(|(path, outcome)| written(path, outcome, &applied, id)).collect())
+        let (vfs, steps, paths) = (self.vfs, self.steps, self.paths);
+        vfs.call("batch", [Ok(common(&paths))], |call, [directory]| {
+            call.moves(steps.iter().map(written_by).sum());
+            let applied = call.apply(&*store, steps, Stage::Last).map_err(|cause| {
+                // A Store tells the step only of a symlink; other failures are about the batch.
+                let path = match &cause {
+                    StoreError::Link(hit) => paths.get(hit.step).unwrap_or(&paths[0]),
+                    _ if paths.len() == 1 => &paths[0],
+                    _ => directory,
+                };
+                let route = vfs.shared.router.route(path);
+                let sight = route.map_or(Sight::Sees, |route| Sight::of(route.workspace.scope()));
+                Error::Store { path: path.clone(), sight, cause }
+            })?;
+            for path in &paths {
+                vfs.shared.seen.forget(path);
+            }
+            let done = paths.into_iter().zip(&applied.outcomes);
+            Ok(done.map(|(path, outcome)| written(path, outcome, &applied, call.operation())).collect())
+        })
     }
 
-    fn push(&mut self, path: &VfsPath, step: Step) {
-        self.paths.push(path.clone());
-        self.steps.push(step);
+    /// Adds a step if it may be made. A refusal is written down by itself; what is added, with all the rest.
+    fn add(&mut self, path: Asked, step: impl FnOnce(&Call<'_>, &Spot<'_>) -> Result<Step>) -> Result<()> {
+        let vfs = self.vfs;
+        let added = vfs.part("batch", [path], |call, [path]| {
+            let spot = self.spot(call, path)?;
+            self.steps.push(step(call, &spot)?);
+            self.paths.push(spot.path);
+            Ok(())
+        });
+        added.map(drop)
     }
 
     /// Routes and judges a path; symlinks on the way to it are resolved once per directory.
-    fn spot(&mut self, path: &VfsPath) -> Result<Spot<'a>> {
-        let asked = self.vfs.enter(path, Access::Write)?;
+    fn spot<'v>(&mut self, call: &Call<'v>, path: &VfsPath) -> Result<Spot<'v>> {
+        let asked = call.enter(path, Access::Write)?;
         let spot = match (path.parent(), path.name()) {
             (Some(parent), Some(name)) if !asked.is_workspace() => {
                 let parent = match self.parents.get(&parent) {
                     Some(resolved) => resolved.clone(),
                     None => {
-                        let resolved = self.vfs.resolve(&parent, Access::Write)?.1.path;
+                        let resolved = call.resolve(&parent, Access::Write)?.1.path;
                         self.parents.insert(parent, resolved.clone());
                         resolved
                     }
                 };
-                self.vfs.enter(&parent.join(name)?, Access::Write)?
+                call.enter(&parent.join(name)?, Access::Write)?
             }
             _ => asked,
         };
@@ -181,6 +167,20 @@ impl<'a> Batch<'a> {
             )));
         }
         Ok(spot)
+    }
+}
+
+fn put(call: &Call<'_>, spot: &Spot<'_>, content: Content, options: &WriteOptions) -> Result<Step> {
+    spot.check_not_leading()?;
+    call.check_size(content.size()).map_err(|cause| spot.failed(cause))?;
+    Ok(Step::Write { at: spot.place.clone(), content, put: options.put(spot) })
+}
+
+/// How many bytes a step brings along.
+fn written_by(step: &Step) -> u64 {
+    match step {
+        Step::Write { content, .. } | Step::Append { content, .. } => content.size(),
+        _ => 0,
     }
 }
 

@@ -15,6 +15,7 @@ use crate::store::{
     Attr, Content, Expect, Kind, Missing, OpenContent, Parents, Place, Put, Replace, Side, Step, StoreError,
     StorePath, Subtree, Version, VersionTag,
 };
+use crate::vfs::call::{Asked, Call, Stage};
 use crate::vfs::resolve::{Links, Spot};
 use crate::vfs::write::same_store;
 use crate::vfs::{IntoPath, Vfs};
@@ -61,12 +62,12 @@ enum Act {
 impl Vfs {
     /// Copies a file, a symlink or a whole directory.
     pub fn copy(&self, from: impl IntoPath, to: impl IntoPath, overwrite: Overwrite) -> Result<Copied> {
-        self.carry(Act::Copy, &from.into_path()?, &to.into_path()?, overwrite, None)
+        self.carry(Act::Copy, from.into_path(), to.into_path(), overwrite, None)
     }
 
     /// Moves a file, a symlink or a whole directory.
     pub fn rename(&self, from: impl IntoPath, to: impl IntoPath, overwrite: Overwrite) -> Result<Copied> {
-        self.carry(Act::Move, &from.into_path()?, &to.into_path()?, overwrite, None)
+        self.carry(Act::Move, from.into_path(), to.into_path(), overwrite, None)
     }
 
     /// Moves something if it is in the given state.
@@ -77,9 +78,23 @@ impl Vfs {
         overwrite: Overwrite,
         if_match: VersionTag,
     ) -> Result<Copied> {
-        self.carry(Act::Move, &from.into_path()?, &to.into_path()?, overwrite, Some(if_match))
+        self.carry(Act::Move, from.into_path(), to.into_path(), overwrite, Some(if_match))
     }
 
+    fn carry(
+        &self,
+        act: Act,
+        from: Asked,
+        to: Asked,
+        over: Overwrite,
+        tag: Option<VersionTag>,
+    ) -> Result<Copied> {
+        let name = if act == Act::Copy { "copy" } else { "move" };
+        self.call(name, [from, to], |call, [from, to]| call.carry(act, from, to, over, tag))
+    }
+}
+
+impl<'v> Call<'v> {
     fn carry(
         &self,
         act: Act,
@@ -88,20 +103,13 @@ impl Vfs {
         over: Overwrite,
         tag: Option<VersionTag>,
     ) -> Result<Copied> {
-        // One operation, however many Stores it touches.
-        let door = match self.operation {
-            Some(_) => self.clone(),
-            None => self.operation(
-                self.tool.clone().unwrap_or(if act == Act::Copy { "copy" } else { "move" }.into()),
-            ),
-        };
         let (mut from, mut to) = (Links::new(from), Links::new(to));
         loop {
             let ends = self.ends(act, &from, &to)?;
             let carried = if same_store(ends.from.store(), ends.to.store()) {
-                door.carry_within(act, &ends, over, tag)
+                self.carry_within(act, &ends, over, tag)
             } else {
-                door.carry_across(act, &ends, over, tag)
+                self.carry_across(act, &ends, over, tag)
             };
             match carried {
                 Err(Error::Store { cause: StoreError::Link(hit), .. }) if hit.side == Side::From => {
@@ -109,7 +117,7 @@ impl Vfs {
                 }
                 Err(Error::Store { cause: StoreError::Link(hit), .. }) => to.follow(&ends.to, &hit)?,
                 done => {
-                    self.shared.seen.forget(&ends.to.path);
+                    self.shared().seen.forget(&ends.to.path);
                     return done;
                 }
             }
@@ -117,9 +125,9 @@ impl Vfs {
     }
 
     /// Judges both ends. No Store is touched.
-    fn ends<'a>(&'a self, act: Act, from: &Links, to: &Links) -> Result<Ends<'a>> {
+    fn ends(&self, act: Act, from: &Links, to: &Links) -> Result<Ends<'v>> {
         let prefix =
-            |path: &VfsPath| self.shared.router.route(path).map(|route| route.workspace.prefix().clone());
+            |path: &VfsPath| self.shared().router.route(path).map(|route| route.workspace.prefix().clone());
         let within = prefix(&from.path).is_some() && prefix(&from.path) == prefix(&to.path);
         let access = match act {
             Act::Copy => Access::Read,
@@ -186,10 +194,7 @@ impl Vfs {
             // A script stays executable, also when something is moved over it.
             steps.push(Step::SetAttr { at: to.place.clone(), mode: Some(there.mode), modified: None });
         }
-        let operation = self.act("copy");
-        let id = operation.id;
-        let change = self.change_of(from.store(), operation, steps);
-        let applied = change.and_then(|change| from.store().apply(change)).map_err(|cause| {
+        let applied = self.apply(from.store(), steps, Stage::Last).map_err(|cause| {
             let about_target =
                 matches!(cause, StoreError::AlreadyExists | StoreError::NotEmpty | StoreError::Name(_))
                     || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
@@ -198,7 +203,7 @@ impl Vfs {
         })?;
         let tag = applied.outcomes.last().and_then(|outcome| outcome.attr).map(|attr| attr.tag);
         let (from, to) = (from.path.clone(), to.path.clone());
-        Ok(Copied { from, to, entries: None, tag, version: applied.version, operation: id })
+        Ok(Copied { from, to, entries: None, tag, version: applied.version, operation: self.operation() })
     }
 
     fn carry_across(
@@ -213,7 +218,7 @@ impl Vfs {
         if tag.is_some_and(|tag| tag != attr.tag) {
             return Err(from.failed(StoreError::Conflict));
         }
-        let mut load = Load { vfs: self, from, to, steps: Vec::new(), taken: Vec::new() };
+        let mut load = Load { call: self, from, to, steps: Vec::new(), taken: Vec::new(), bytes: 0 };
         match to.store().stat(&to.place) {
             Err(StoreError::NotFound) => {}
             Err(cause) => return Err(to.failed(cause.in_step(0, Side::To))),
@@ -231,11 +236,10 @@ impl Vfs {
             to.check_not_leading()?;
             load.entry(&StorePath::here(), &attr, over)?;
         }
-        let Load { steps, taken, .. } = load;
-        let operation = self.act("copy");
-        let id = operation.id;
-        let change = self.change_of(to.store(), operation, steps);
-        let applied = change.and_then(|change| to.store().apply(change)).map_err(|cause| to.failed(cause))?;
+        let Load { steps, taken, bytes, .. } = load;
+        self.moves(bytes);
+        let stage = if act == Act::Copy { Stage::Last } else { Stage::Early };
+        let applied = self.apply(to.store(), steps, stage).map_err(|cause| to.failed(cause))?;
         if act == Act::Move {
             let arrived = taken.iter().all(|taken| taken.arrived(to));
             let garbled = || Err(Error::Garbled { path: to.path.clone() });
@@ -257,7 +261,14 @@ impl Vfs {
             .and_then(|outcome| outcome.attr)
             .map(|attr| attr.tag);
         let (from, to) = (from.path.clone(), to.path.clone());
-        Ok(Copied { from, to, entries: Some(entries), tag, version: applied.version, operation: id })
+        Ok(Copied {
+            from,
+            to,
+            entries: Some(entries),
+            tag,
+            version: applied.version,
+            operation: self.operation(),
+        })
     }
 
     /// Removes exactly what was copied, in the state in which it was: what came or changed meanwhile is a Conflict.
@@ -279,9 +290,7 @@ impl Vfs {
         }
         // Deepest first: a directory comes before its entries in what was taken.
         let steps = taken.iter().rev().map(remove).collect();
-        let change = self.change_of(from.store(), self.act("move"), steps);
-        let removed = change.and_then(|change| from.store().apply(change));
-        match removed {
+        match self.apply(from.store(), steps, Stage::Last) {
             Ok(_) => Ok(()),
             Err(StoreError::NotEmpty | StoreError::NotFound) => Err(from.failed(StoreError::Conflict)),
             Err(cause) => Err(from.failed(cause)),
@@ -299,17 +308,19 @@ impl Vfs {
             spare: None,
             keep,
         };
-        let _ = self.change(to, "move", step);
+        let _ = self.apply(to.store(), vec![step], Stage::Early);
     }
 }
 
 /// What a copy across Stores puts at its destination.
 struct Load<'a> {
-    vfs: &'a Vfs,
+    call: &'a Call<'a>,
     from: &'a Spot<'a>,
     to: &'a Spot<'a>,
     steps: Vec<Step>,
     taken: Vec<Taken>,
+    /// How many bytes of files these are.
+    bytes: u64,
 }
 
 /// Something that was copied.
@@ -391,11 +402,12 @@ impl Load<'_> {
                 taken.tag = content.attr().tag;
                 let mut reader =
                     Hashing { content: &*content, at: 0, hasher: blake3::Hasher::new(), failed: None };
-                let sealed = self.vfs.drafted(self.to, &mut reader);
+                let sealed = self.call.drafted(self.to, &mut reader);
                 if let Some(cause) = reader.failed {
                     return Err(failed(cause));
                 }
                 let sealed = sealed?;
+                self.bytes += sealed.size();
                 taken.hash = Some(reader.hasher.finalize());
                 // A file that is replaced keeps its own mode.
                 let mode = (over == Overwrite::Refuse).then_some(attr.mode);

@@ -12,6 +12,7 @@ use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::search::{Unread, Walk};
 use crate::store::{Attr, Kind, Listing, Page, StoreError, StorePath, StoreResult, VersionTag};
+use crate::vfs::call::Call;
 use crate::vfs::resolve::{Lead, Links, Spot, link_at};
 use crate::vfs::{IntoPath, Vfs};
 
@@ -188,20 +189,30 @@ pub(super) fn sort_key(path: &str) -> Vec<u8> {
 }
 
 impl Vfs {
+    /// The entries of a directory, nested Workspaces included.
+    pub fn list(&self, path: impl IntoPath, page: &ListPage) -> Result<Directory> {
+        self.call("list", [path.into_path()], |call, [path]| call.list(path, page))
+    }
+
+    /// Everything below a directory, sorted by path, nested Workspaces that may be read included.
+    pub fn walk(&self, path: impl IntoPath, query: &WalkQuery) -> Result<WalkResult> {
+        self.call("walk", [path.into_path()], |call, [path]| call.walk(path, query))
+    }
+}
+
+impl<'v> Call<'v> {
     /// Whether a spot is a level that is there although its Store has nothing there: a Mount's own directory before
     /// anything is in it, or the way to a nested Workspace.
     pub(super) fn is_level(&self, spot: &Spot<'_>) -> bool {
-        spot.is_workspace() || self.shared.router.nested(&spot.path).next().is_some()
+        spot.is_workspace() || self.shared().router.nested(&spot.path).next().is_some()
     }
 
-    /// The entries of a directory, nested Workspaces included.
-    pub fn list(&self, path: impl IntoPath, page: &ListPage) -> Result<Directory> {
-        let path = path.into_path()?;
+    fn list(&self, path: &VfsPath, page: &ListPage) -> Result<Directory> {
         let after = page.cursor.as_deref().map(read_cursor).transpose()?;
         let wanted = Page { after: after.clone(), limit: page.limit.max(1) };
         let empty = Listing { entries: Vec::new(), total: 0, more: false };
         let ((listing, levels), path) = self.at_any(
-            &path,
+            path,
             |spot| {
                 let listing = match spot.store().list(&spot.place, &wanted) {
                     Err(StoreError::NotFound) if self.is_level(spot) => empty.clone(),
@@ -220,7 +231,7 @@ impl Vfs {
 
     /// The names in a directory that are, or lead to, nested Workspaces.
     fn levels_in(&self, path: &VfsPath, spot: Option<&Spot<'_>>) -> StoreResult<Levels> {
-        let names = self.shared.router.names_below(path);
+        let names = self.shared().router.names_below(path);
         let places: Vec<_> = match spot {
             Some(spot) => names.iter().map(|name| spot.place.join(name.as_bytes())).collect(),
             None => Vec::new(),
@@ -236,7 +247,7 @@ impl Vfs {
         for (name, there) in names.into_iter().zip(there) {
             let child = path.join(name).expect("a part of a prefix");
             let workspace =
-                self.shared.router.route(&child).filter(|route| *route.workspace.prefix() == child);
+                self.shared().router.route(&child).filter(|route| *route.workspace.prefix() == child);
             let name = Name::new(name.as_bytes()).expect("a component of a path is a name");
             match workspace {
                 Some(route) => {
@@ -254,11 +265,7 @@ impl Vfs {
         Ok(levels)
     }
 
-    /// Everything below a directory, sorted by path, nested Workspaces that may be read included.
-    ///
-    /// What can't be looked into is passed by and told; the path itself has to be there and readable.
-    pub fn walk(&self, path: impl IntoPath, query: &WalkQuery) -> Result<WalkResult> {
-        let path = path.into_path()?;
+    pub(super) fn walk(&self, path: &VfsPath, query: &WalkQuery) -> Result<WalkResult> {
         let pattern = query.pattern.as_deref().unwrap_or_default();
         let only =
             query.pattern.as_ref().map(|pattern| PathGlobs::new([pattern], Anchor::Start)).transpose()?;
@@ -273,9 +280,9 @@ impl Vfs {
         };
         let (mut found, mut unread) = (BTreeMap::new(), Vec::new());
         let deadline = Instant::now() + query.time_limit;
-        let regions = self.regions(&path)?;
+        let regions = self.regions(path)?;
         for region in &regions {
-            self.levels_above(&path, region, query, based("").as_ref(), &mut found);
+            self.levels_above(path, region, query, based("").as_ref(), &mut found);
             let depth = query.depth.saturating_sub(if region.base.is_empty() {
                 0
             } else {
@@ -339,8 +346,8 @@ impl Vfs {
     }
 
     /// The readable parts of what lies below a path, one for each Workspace that has a share in it.
-    pub(super) fn regions(&self, path: &VfsPath) -> Result<Vec<Region<'_>>> {
-        let router = &self.shared.router;
+    pub(super) fn regions(&self, path: &VfsPath) -> Result<Vec<Region<'v>>> {
+        let router = &self.shared().router;
         let mut regions = Vec::new();
         let mut links = Links::new(path);
         let path = loop {

@@ -1,10 +1,13 @@
 //! The one door: every file operation of every surface goes through a [`Vfs`].
 //!
 //! A path is resolved, routed to a Workspace and judged by its Access Scope before any Store is called. A symlink that
-//! a Store reports is resolved here, and routed and judged again.
+//! a Store reports is resolved here, and routed and judged again. Every call is written down in the audit, where there
+//! is one.
 
 mod batch;
+mod call;
 mod copy;
+mod fork;
 mod history;
 mod list;
 mod open;
@@ -17,6 +20,7 @@ mod seen;
 mod tests;
 mod write;
 
+pub use crate::history::diff::ContentDiff;
 pub use crate::lines::{LineRange, Rest};
 pub use batch::Batch;
 pub use copy::{Copied, Overwrite};
@@ -34,12 +38,14 @@ pub use write::{Edited, RemoveOptions, Removed, WriteOptions, Written};
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::audit::AuditLog;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result, Sight};
-use crate::identity::{Identity, Operation, OperationId};
+use crate::identity::{Identity, OperationId};
 use crate::router::{DuplicatePrefix, Router};
 use crate::scope::Access;
 use crate::store::{QuotaLimits, StoreError, Version};
+use crate::vfs::call::Call;
 use crate::workspace::Workspace;
 
 /// How much one call may take.
@@ -85,6 +91,7 @@ struct Shared {
     limits: Limits,
     lost_updates: LostUpdates,
     quota: QuotaLimits,
+    audit: Option<Arc<dyn AuditLog>>,
     seen: seen::Seen,
     open: open::OpenNodes,
 }
@@ -98,6 +105,7 @@ pub struct VfsBuilder {
     limits: Limits,
     lost_updates: LostUpdates,
     quota: QuotaLimits,
+    audit: Option<Arc<dyn AuditLog>>,
 }
 
 impl VfsBuilder {
@@ -127,6 +135,12 @@ impl VfsBuilder {
         VfsBuilder { quota, ..self }
     }
 
+    /// Writes every call down in this log: also what is refused, and what fails. A call that can't be written down is
+    /// not made.
+    pub fn audit(self, log: Arc<dyn AuditLog>) -> Self {
+        VfsBuilder { audit: Some(log), ..self }
+    }
+
     /// Opens the door. Two Workspaces with one prefix are refused.
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
         let shared = Shared {
@@ -136,6 +150,7 @@ impl VfsBuilder {
             limits: self.limits,
             lost_updates: self.lost_updates,
             quota: self.quota,
+            audit: self.audit,
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
@@ -153,6 +168,7 @@ impl Vfs {
             limits: Limits::default(),
             lost_updates: LostUpdates::default(),
             quota: QuotaLimits::default(),
+            audit: None,
         }
     }
 
@@ -179,22 +195,45 @@ impl Vfs {
 
     /// The Workspaces as they were at a version: read-only, and only those whose history may be looked into.
     ///
-    /// What stands on a Store without history is not among them.
+    /// What stands on a Store without history, or on one that was not there yet, is not among them.
     pub fn as_of(&self, version: Version) -> Result<Vfs> {
-        let mut workspaces = Vec::new();
-        for workspace in self.workspaces().filter(|workspace| workspace.scope().allows(Access::History)) {
-            let mount = workspace.mount();
-            let past = match mount.store().as_of(version) {
-                Err(StoreError::Unsupported(_)) => continue,
-                past => past.map_err(|cause| {
-                    let sight = Sight::of(workspace.scope());
-                    Error::Store { path: workspace.prefix().clone(), sight, cause }
-                })?,
+        self.call("as_of", [], |call, []| call.looking_back(version))
+    }
+}
+
+impl Call<'_> {
+    fn looking_back(&self, version: Version) -> Result<Vfs> {
+        let router = &self.shared().router;
+        let (mut workspaces, mut unknown) = (Vec::new(), None);
+        for workspace in router.workspaces().filter(|workspace| workspace.scope().allows(Access::History)) {
+            let failed = |cause| {
+                let sight = Sight::of(workspace.scope());
+                Error::Store { path: workspace.prefix().clone(), sight, cause }
             };
-            workspaces.push(workspace.clone().looking_back(past));
+            match workspace.mount().store().as_of(version) {
+                Ok(past) => workspaces.push(workspace.clone().looking_back(past)),
+                Err(StoreError::Unsupported(_)) => {}
+                // A fork has no version from before it was made. One that none of them has is no version.
+                Err(cause @ StoreError::NotFound) => unknown = unknown.or(Some(failed(cause))),
+                Err(cause) => return Err(failed(cause)),
+            }
         }
-        let router = Router::new(workspaces).expect("prefixes that differ go on to differ");
-        let Shared { identity, clock, limits, lost_updates, quota, .. } = &*self.shared;
+        if let (true, Some(unknown)) = (workspaces.is_empty(), unknown) {
+            return Err(unknown);
+        }
+        Ok(self.vfs.behind(Router::new(workspaces).expect("prefixes that differ go on to differ")))
+    }
+}
+
+impl Vfs {
+    /// The same door with these Workspaces instead. What was read through it before is forgotten.
+    pub fn with_workspaces(&self, workspaces: Vec<Workspace>) -> Result<Vfs, DuplicatePrefix> {
+        Ok(self.behind(Router::new(workspaces)?))
+    }
+
+    /// The same door over other ways.
+    fn behind(&self, router: Router) -> Vfs {
+        let Shared { identity, clock, limits, lost_updates, quota, audit, .. } = &*self.shared;
         let shared = Shared {
             router,
             identity: Arc::clone(identity),
@@ -202,20 +241,10 @@ impl Vfs {
             limits: *limits,
             lost_updates: *lost_updates,
             quota: *quota,
+            audit: audit.clone(),
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
-        Ok(Vfs { shared: Arc::new(shared), tool: self.tool.clone(), operation: self.operation })
-    }
-
-    /// The operation that a change belongs to; `call` names it unless a tool has.
-    fn act(&self, call: &'static str) -> Operation {
-        let at = self.shared.clock.now();
-        Operation {
-            id: self.operation.unwrap_or_else(|| OperationId::fresh(at)),
-            identity: Arc::clone(&self.shared.identity),
-            tool: self.tool.clone().unwrap_or(Cow::Borrowed(call)),
-            at,
-        }
+        Vfs { shared: Arc::new(shared), tool: self.tool.clone(), operation: self.operation }
     }
 }

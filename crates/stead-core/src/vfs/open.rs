@@ -17,6 +17,7 @@ use crate::store::{
     Content, Draft, DraftOf, Expect, Kind, NodeId, OpenContent, Place, Put, Step, Store, StoreError,
     VersionTag,
 };
+use crate::vfs::call::{Begins, Call, Lasting, Stage};
 use crate::vfs::resolve::{Spot, Stop};
 use crate::vfs::{IntoPath, Vfs};
 
@@ -90,20 +91,34 @@ pub struct OpenFile {
     options: OpenOptions,
     put: Put,
     node: Arc<OpenNode>,
+    lasting: Lasting,
 }
 
 impl Vfs {
     /// Opens a file.
     pub fn open(&self, path: impl IntoPath, options: OpenOptions) -> Result<OpenFile> {
-        let path = path.into_path()?;
+        let (file, changed) =
+            self.part("open", [path.into_path()], |call, [path]| call.open(path, options))?;
+        if changed {
+            file.lasting.settle();
+        }
+        if options.write && options.truncate {
+            file.set_size(0)?;
+        }
+        Ok(file)
+    }
+}
+
+impl Call<'_> {
+    fn open(&self, path: &VfsPath, options: OpenOptions) -> Result<OpenFile> {
         if !options.read && !options.write {
             return Err(Error::Invalid("a file is opened for reading, for writing or for both".into()));
         }
         if options.read {
-            self.enter(&path, Access::Read)?;
+            self.enter(path, Access::Read)?;
         }
         let access = if options.write { Access::Write } else { Access::Read };
-        let (node, spot) = self.at(&path, access, |spot| -> Result<_, Stop> {
+        let (node, spot) = self.at(path, access, |spot| -> Result<_, Stop> {
             if options.read {
                 // A symlink may have led into a Workspace of another scope.
                 self.enter(&spot.path, Access::Read)?;
@@ -114,7 +129,7 @@ impl Vfs {
                     let put = Put { expect: Expect::Absent, keep: spot.keep(), ..Put::default() };
                     let step =
                         Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
-                    match self.change(spot, "open", step) {
+                    match self.change(spot, step) {
                         // Someone else made it in between: it is there, which is what was wanted.
                         Ok(_) | Err(StoreError::AlreadyExists) => Ok(self.open_node(spot)?),
                         Err(cause) => Err(cause.into()),
@@ -124,11 +139,9 @@ impl Vfs {
             }
         })?;
         let put = Put { keep: spot.keep(), ..Put::default() };
-        let file = OpenFile { vfs: self.clone(), path: spot.path, options, put, node };
-        if options.write && options.truncate {
-            file.set_size(0)?;
-        }
-        Ok(file)
+        let begins = if options.read { Begins::Recorded } else { Begins::Silently };
+        let lasting = self.lasting(begins)?;
+        Ok(OpenFile { vfs: self.vfs.clone(), path: spot.path, options, put, node, lasting })
     }
 
     fn open_node(&self, spot: &Spot<'_>) -> Result<Arc<OpenNode>, StoreError> {
@@ -137,7 +150,7 @@ impl Vfs {
         let node = content.attr().node;
         let store = spot.workspace.mount().store();
         let key = (Arc::as_ptr(store).cast::<()>() as usize, node);
-        let mut open = self.shared.open.0.lock();
+        let mut open = self.shared().open.0.lock();
         if let Some(shared) = open.get(&key).and_then(Weak::upgrade) {
             let mut state = shared.state.lock();
             if state.draft.is_none() {
@@ -186,6 +199,7 @@ impl OpenFile {
             Some(draft) => draft.read_at(offset, buffer),
             None => state.content.read_at(offset, buffer),
         };
+        self.lasting.read(&count, StoreError::kind);
         count.map_err(|cause| self.failed(cause))
     }
 
@@ -245,24 +259,29 @@ impl OpenFile {
         if state.draft.is_none() {
             return Ok(());
         }
-        let at = Place::node(self.node.node);
-        match self.node.store.stat(&at) {
-            Err(StoreError::NotFound) => return Ok(()),
-            Err(cause) => return Err(self.failed(cause)),
-            Ok(_) => {}
+        let ((), changed) = self.vfs.part("open", [Ok(self.path.clone())], |call, _| {
+            self.commit(call, &mut state).map_err(|cause| self.failed(cause))
+        })?;
+        if changed {
+            self.lasting.settle();
         }
-        let draft = state.draft.take().expect("there is a draft");
-        let commit = || -> Result<(), StoreError> {
-            let content = Content::Sealed(draft.seal()?);
-            let step = Step::Write { at: at.clone(), content, put: self.put.clone() };
-            let operation = self.vfs.act("open");
-            let change = self.vfs.change_of(&*self.node.store, operation, vec![step])?;
-            self.node.store.apply(change)?;
-            state.content = self.node.store.open(&at)?;
-            self.vfs.shared.seen.forget(&self.path);
-            Ok(())
+        Ok(())
+    }
+
+    fn commit(&self, call: &Call<'_>, state: &mut State) -> Result<(), StoreError> {
+        let (store, at) = (&*self.node.store, Place::node(self.node.node));
+        match store.stat(&at) {
+            Err(StoreError::NotFound) => return Ok(()),
+            stat => stat?,
         };
-        commit().map_err(|cause| self.failed(cause))
+        let Some(draft) = state.draft.take() else { return Ok(()) };
+        let content = Content::Sealed(draft.seal()?);
+        call.moves(content.size());
+        let step = Step::Write { at: at.clone(), content, put: self.put.clone() };
+        call.apply(store, vec![step], Stage::Last)?;
+        state.content = store.open(&at)?;
+        self.vfs.shared.seen.forget(&self.path);
+        Ok(())
     }
 
     /// Closes it; the last one to close a node makes what was written a change.

@@ -2,32 +2,21 @@
 
 use std::sync::Arc;
 
-use crate::identity::Operation;
-use crate::store::{Change, QuotaLimits, QuotaRoot, Step, Store, StoreResult, Usage};
-use crate::vfs::Vfs;
+use crate::store::{QuotaLimits, QuotaRoot, Store, StorePath, StoreResult, Usage};
+use crate::vfs::call::Call;
 use crate::vfs::write::same_store;
 
-impl Vfs {
-    /// A change of a Store, with everything that goes along with it.
-    pub(super) fn change_of(
-        &self,
-        store: &dyn Store,
-        operation: Operation,
-        steps: Vec<Step>,
-    ) -> StoreResult<Change> {
-        let quotas = self.quotas_on(store)?;
-        Ok(Change { quotas, ..Change::new(operation, steps) })
-    }
-
-    fn quotas_on(&self, store: &dyn Store) -> StoreResult<Vec<QuotaRoot>> {
+impl Call<'_> {
+    /// The quotas that a change of this Store counts against.
+    pub(super) fn quotas_on(&self, store: &dyn Store) -> StoreResult<Vec<QuotaRoot>> {
         let mut roots = Vec::new();
-        for workspace in self.workspaces() {
+        for workspace in self.vfs.workspaces() {
             let (mount, limits) = (workspace.mount(), workspace.quota());
             if !limits.is_unlimited() && same_store(&**mount.store(), store) {
                 roots.push(QuotaRoot { at: mount.path().clone(), limits, elsewhere: Usage::default() });
             }
         }
-        let limits = self.shared.quota;
+        let limits = self.shared().quota;
         if !limits.is_unlimited() {
             self.add_own(store, limits, &mut roots)?;
         }
@@ -36,11 +25,11 @@ impl Vfs {
 
     /// The stead's own quota: each of its places counts, with all the others as what lies elsewhere.
     fn add_own(&self, store: &dyn Store, limits: QuotaLimits, roots: &mut Vec<QuotaRoot>) -> StoreResult<()> {
-        let mut places: Vec<(Arc<dyn Store>, crate::store::StorePath, Usage)> = Vec::new();
-        for workspace in self.workspaces() {
+        let mut places: Vec<(Arc<dyn Store>, StorePath, Usage)> = Vec::new();
+        for workspace in self.vfs.workspaces() {
             let (place, path) = (workspace.mount().store(), workspace.mount().path());
             // What lies inside another of its places is counted there.
-            let covered = self.workspaces().any(|other| {
+            let covered = self.vfs.workspaces().any(|other| {
                 let outer = other.mount();
                 same_store(&**outer.store(), &**place)
                     && outer.path() != path

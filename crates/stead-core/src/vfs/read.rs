@@ -8,7 +8,8 @@ use crate::lines::{LineRange, Rest, read_lines};
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::store::{Attr, Kind, OpenContent, StoreError, StoreResult, VersionTag};
-use crate::vfs::resolve::link_at;
+use crate::vfs::call::{Begins, Call, Lasting};
+use crate::vfs::resolve::{Spot, link_at};
 use crate::vfs::{IntoPath, Vfs};
 
 /// What is known of a path.
@@ -90,9 +91,105 @@ impl TextRead {
 impl Vfs {
     /// Attributes of what a path leads to.
     pub fn stat(&self, path: impl IntoPath) -> Result<Stat> {
-        let path = path.into_path()?;
+        self.call("stat", [path.into_path()], |call, [path]| call.stat(path))
+    }
+
+    /// Attributes of what has a path, a symlink itself included.
+    pub fn stat_link(&self, path: impl IntoPath) -> Result<Stat> {
+        self.call("stat", [path.into_path()], |call, [path]| {
+            let look = |spot: &Spot<'_>| match spot.store().stat(&spot.place) {
+                Err(StoreError::NotFound) if call.is_level(spot) => Ok(None),
+                answer => answer.map(Some),
+            };
+            let (attr, path) = call.at_any(path, look, |_| None)?;
+            Ok(call.described(path, attr))
+        })
+    }
+
+    /// Whether a path leads to something.
+    pub fn exists(&self, path: impl IntoPath) -> Result<bool> {
+        self.call("exists", [path.into_path()], |call, [path]| Ok(call.kind(path)?.is_some()))
+    }
+
+    /// Whether a path leads to a file.
+    pub fn is_file(&self, path: impl IntoPath) -> Result<bool> {
+        self.call("is_file", [path.into_path()], |call, [path]| Ok(call.kind(path)? == Some(Kind::File)))
+    }
+
+    /// Whether a path leads to a directory.
+    pub fn is_directory(&self, path: impl IntoPath) -> Result<bool> {
+        let directory = Some(Kind::Directory);
+        self.call("is_directory", [path.into_path()], |call, [path]| Ok(call.kind(path)? == directory))
+    }
+
+    /// A whole file.
+    pub fn read(&self, path: impl IntoPath) -> Result<WholeRead> {
+        self.call("read", [path.into_path()], |call, [path]| {
+            let limit = self.shared.limits.whole_read;
+            let (whole, spot) = call.at(path, Access::Read, |spot| spot.store().read(&spot.place, limit))?;
+            call.moves(whole.bytes.len() as u64);
+            self.shared.seen.note(&spot.path, whole.attr.tag);
+            Ok(WholeRead { path: spot.path, bytes: whole.bytes, tag: whole.attr.tag })
+        })
+    }
+
+    /// Many whole files; each is a call of its own, and has its own result.
+    pub fn read_many<P: IntoPath>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Result<WholeRead>> {
+        paths.into_iter().map(|path| self.read(path)).collect()
+    }
+
+    /// Some bytes of a file.
+    pub fn read_range(&self, path: impl IntoPath, range: Range) -> Result<WholeRead> {
+        self.call("read_range", [path.into_path()], |call, [path]| {
+            let limit = self.shared.limits.whole_read;
+            let ((bytes, tag), spot) = call.at(path, Access::Read, |spot| {
+                let content = spot.store().open(&spot.place)?;
+                let attr = content.attr();
+                let wanted = range.length.min(attr.size.saturating_sub(range.offset));
+                if wanted > limit {
+                    return Err(StoreError::TooLarge { size: wanted, limit });
+                }
+                let mut bytes = vec![0; usize::try_from(wanted).expect("the limit fits into memory")];
+                let count = content.read_at(range.offset, &mut bytes)?;
+                bytes.truncate(count);
+                Ok((bytes, attr.tag))
+            })?;
+            call.moves(bytes.len() as u64);
+            self.shared.seen.note(&spot.path, tag);
+            Ok(WholeRead { path: spot.path, bytes, tag })
+        })
+    }
+
+    /// Some lines of a text file, in constant memory however large it is.
+    pub fn read_lines(&self, path: impl IntoPath, range: LineRange) -> Result<TextRead> {
+        self.call("read_lines", [path.into_path()], |call, [path]| call.read_lines(path, range))
+    }
+
+    /// Where a symlink leads, as it was written.
+    pub fn read_link(&self, path: impl IntoPath) -> Result<String> {
+        self.call("read_link", [path.into_path()], |call, [path]| {
+            let (target, _) = call.at(path, Access::Read, |spot| spot.store().read_link(&spot.place))?;
+            call.moves(target.len() as u64);
+            Ok(String::from_utf8_lossy(&target).into_owned())
+        })
+    }
+
+    /// Opens a file to be read piece by piece.
+    pub fn reader(&self, path: impl IntoPath) -> Result<FileReader> {
+        let opened = self.part("read", [path.into_path()], |call, [path]| {
+            let (content, spot) = call.at(path, Access::Read, |spot| spot.store().open(&spot.place))?;
+            let lasting = call.lasting(Begins::Recorded)?;
+            self.shared.seen.note(&spot.path, content.attr().tag);
+            Ok(FileReader { content, position: 0, path: spot.path, lasting })
+        });
+        opened.map(|(reader, _)| reader)
+    }
+}
+
+impl Call<'_> {
+    fn stat(&self, path: &VfsPath) -> Result<Stat> {
         let (attr, path) = self.at_any(
-            &path,
+            path,
             |spot| match spot.store().stat(&spot.place) {
                 Ok(attr) if attr.kind == Kind::Symlink => Err(link_at(spot)?),
                 Err(StoreError::NotFound) if self.is_level(spot) => Ok(None),
@@ -103,19 +200,16 @@ impl Vfs {
         Ok(self.described(path, attr))
     }
 
-    /// Attributes of what has a path, a symlink itself included.
-    pub fn stat_link(&self, path: impl IntoPath) -> Result<Stat> {
-        let path = path.into_path()?;
-        let look = |spot: &crate::vfs::resolve::Spot<'_>| match spot.store().stat(&spot.place) {
-            Err(StoreError::NotFound) if self.is_level(spot) => Ok(None),
-            answer => answer.map(Some),
-        };
-        let (attr, path) = self.at_any(&path, look, |_| None)?;
-        Ok(self.described(path, attr))
+    fn kind(&self, path: &VfsPath) -> Result<Option<Kind>> {
+        match self.stat(path) {
+            Ok(stat) => Ok(Some(stat.kind)),
+            Err(Error::Store { cause: StoreError::NotFound | StoreError::NotADirectory, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn described(&self, path: VfsPath, attr: Option<Attr>) -> Stat {
-        let scope = self.shared.router.route(&path).map(|route| route.workspace.scope());
+        let scope = self.shared().router.route(&path).map(|route| route.workspace.scope());
         match attr {
             Some(attr) => Stat {
                 kind: attr.kind,
@@ -142,68 +236,9 @@ impl Vfs {
         }
     }
 
-    /// Whether a path leads to something.
-    pub fn exists(&self, path: impl IntoPath) -> Result<bool> {
-        Ok(self.kind(path)?.is_some())
-    }
-
-    /// Whether a path leads to a file.
-    pub fn is_file(&self, path: impl IntoPath) -> Result<bool> {
-        Ok(self.kind(path)? == Some(Kind::File))
-    }
-
-    /// Whether a path leads to a directory.
-    pub fn is_directory(&self, path: impl IntoPath) -> Result<bool> {
-        Ok(self.kind(path)? == Some(Kind::Directory))
-    }
-
-    fn kind(&self, path: impl IntoPath) -> Result<Option<Kind>> {
-        match self.stat(path) {
-            Ok(stat) => Ok(Some(stat.kind)),
-            Err(Error::Store { cause: StoreError::NotFound | StoreError::NotADirectory, .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// A whole file.
-    pub fn read(&self, path: impl IntoPath) -> Result<WholeRead> {
-        let path = path.into_path()?;
-        let limit = self.shared.limits.whole_read;
-        let (whole, spot) = self.at(&path, Access::Read, |spot| spot.store().read(&spot.place, limit))?;
-        self.shared.seen.note(&spot.path, whole.attr.tag);
-        Ok(WholeRead { path: spot.path, bytes: whole.bytes, tag: whole.attr.tag })
-    }
-
-    /// Many whole files; each has its own result.
-    pub fn read_many<P: IntoPath>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Result<WholeRead>> {
-        paths.into_iter().map(|path| self.read(path)).collect()
-    }
-
-    /// Some bytes of a file.
-    pub fn read_range(&self, path: impl IntoPath, range: Range) -> Result<WholeRead> {
-        let path = path.into_path()?;
-        let limit = self.shared.limits.whole_read;
-        let ((bytes, tag), spot) = self.at(&path, Access::Read, |spot| {
-            let content = spot.store().open(&spot.place)?;
-            let attr = content.attr();
-            let wanted = range.length.min(attr.size.saturating_sub(range.offset));
-            if wanted > limit {
-                return Err(StoreError::TooLarge { size: wanted, limit });
-            }
-            let mut bytes = vec![0; usize::try_from(wanted).expect("the limit fits into memory")];
-            let count = content.read_at(range.offset, &mut bytes)?;
-            bytes.truncate(count);
-            Ok((bytes, attr.tag))
-        })?;
-        self.shared.seen.note(&spot.path, tag);
-        Ok(WholeRead { path: spot.path, bytes, tag })
-    }
-
-    /// Some lines of a text file, in constant memory however large it is.
-    pub fn read_lines(&self, path: impl IntoPath, range: LineRange) -> Result<TextRead> {
-        let path = path.into_path()?;
+    fn read_lines(&self, path: &VfsPath, range: LineRange) -> Result<TextRead> {
         let first = range.offset.max(1);
-        let ((lines, attr), spot) = self.at(&path, Access::Read, |spot| -> StoreResult<_> {
+        let ((lines, attr), spot) = self.at(path, Access::Read, |spot| -> StoreResult<_> {
             let content = spot.store().open(&spot.place)?;
             Ok((read_lines(&*content, LineRange { offset: first, ..range })?, content.attr()))
         })?;
@@ -218,7 +253,8 @@ impl Vfs {
         if text.contains('\0') {
             return Err(binary(spot.path));
         }
-        self.shared.seen.note(&spot.path, attr.tag);
+        self.moves(text.len() as u64);
+        self.shared().seen.note(&spot.path, attr.tag);
         Ok(TextRead {
             path: spot.path,
             text,
@@ -228,21 +264,6 @@ impl Vfs {
             size: attr.size,
             tag: attr.tag,
         })
-    }
-
-    /// Where a symlink leads, as it was written.
-    pub fn read_link(&self, path: impl IntoPath) -> Result<String> {
-        let path = path.into_path()?;
-        let (target, _) = self.at(&path, Access::Read, |spot| spot.store().read_link(&spot.place))?;
-        Ok(String::from_utf8_lossy(&target).into_owned())
-    }
-
-    /// Opens a file to be read piece by piece.
-    pub fn reader(&self, path: impl IntoPath) -> Result<FileReader> {
-        let path = path.into_path()?;
-        let (content, spot) = self.at(&path, Access::Read, |spot| spot.store().open(&spot.place))?;
-        self.shared.seen.note(&spot.path, content.attr().tag);
-        Ok(FileReader { content, position: 0, path: spot.path })
     }
 }
 
@@ -256,6 +277,7 @@ pub struct FileReader {
     content: Box<dyn OpenContent>,
     position: u64,
     path: VfsPath,
+    lasting: Lasting,
 }
 
 impl std::fmt::Debug for FileReader {
@@ -288,7 +310,9 @@ impl FileReader {
 
 impl io::Read for FileReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.content.read_at(self.position, buffer).map_err(|cause| {
+        let count = self.content.read_at(self.position, buffer);
+        self.lasting.read(&count, StoreError::kind);
+        let count = count.map_err(|cause| {
             let kind = match cause {
                 StoreError::Unavailable { .. } => io::ErrorKind::WouldBlock,
                 _ => io::ErrorKind::Other,

@@ -5,7 +5,7 @@ use crate::path::{PathError, VfsPath};
 use crate::router::Route;
 use crate::scope::Access;
 use crate::store::{Attr, Kind, LinkHit, Place, Store, StoreError, StoreResult};
-use crate::vfs::Vfs;
+use crate::vfs::call::Call;
 use crate::workspace::Workspace;
 
 /// How many symlinks one path may lead through.
@@ -93,10 +93,10 @@ pub(super) enum Lead<'a> {
     Synthetic,
 }
 
-impl Vfs {
+impl<'v> Call<'v> {
     /// Routes a path and judges it. No Store is touched.
-    pub(super) fn lead(&self, path: &VfsPath, access: Access) -> Result<Lead<'_>> {
-        let router = &self.shared.router;
+    pub(super) fn lead(&self, path: &VfsPath, access: Access) -> Result<Lead<'v>> {
+        let router = &self.shared().router;
         let Some(Route { workspace, below }) = router.route(path) else {
             if router.is_synthetic(path) && router.workspaces().next().is_some() {
                 return Ok(Lead::Synthetic);
@@ -104,6 +104,9 @@ impl Vfs {
             let workspaces = router.workspaces().map(|workspace| workspace.prefix().clone()).collect();
             return Err(Error::Outside { path: path.clone(), workspaces });
         };
+        if self.scope.get().is_none() {
+            self.scope.set(Some(workspace.scope()));
+        }
         if !workspace.scope().allows(access) {
             return Err(Error::Scope {
                 path: path.clone(),
@@ -128,7 +131,7 @@ impl Vfs {
     }
 
     /// Routes a path into a Workspace and judges it.
-    pub(super) fn enter(&self, path: &VfsPath, access: Access) -> Result<Spot<'_>> {
+    pub(super) fn enter(&self, path: &VfsPath, access: Access) -> Result<Spot<'v>> {
         match self.lead(path, access)? {
             Lead::Spot(spot) => Ok(spot),
             Lead::Synthetic if access == Access::Read => {
@@ -145,7 +148,7 @@ impl Vfs {
         path: &VfsPath,
         access: Access,
         mut call: impl FnMut(&Spot<'_>) -> Result<T, S>,
-    ) -> Result<(T, Spot<'_>)> {
+    ) -> Result<(T, Spot<'v>)> {
         let mut links = Links::new(path);
         loop {
             let mut spot = links.judged(self.enter(&links.path, access))?;
@@ -161,7 +164,7 @@ impl Vfs {
         }
     }
 
-    /// Like [`Vfs::at`], for calls that also mean something on the levels between Workspaces.
+    /// Like [`Call::at`], for calls that also mean something on the levels between Workspaces.
     pub(super) fn at_any<T>(
         &self,
         path: &VfsPath,
@@ -183,7 +186,7 @@ impl Vfs {
     }
 
     /// Resolves every symlink of a path, the last component's included, without needing anything to be there.
-    pub(super) fn resolve(&self, path: &VfsPath, access: Access) -> Result<(Option<Attr>, Spot<'_>)> {
+    pub(super) fn resolve(&self, path: &VfsPath, access: Access) -> Result<(Option<Attr>, Spot<'v>)> {
         self.at(path, access, |spot| match spot.store().stat(&spot.place) {
             Ok(attr) if attr.kind == Kind::Symlink => Err(link_at(spot)?),
             Ok(attr) => Ok(Some(attr)),

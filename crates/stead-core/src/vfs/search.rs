@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::glob::{Anchor, PathGlobs};
+use crate::path::VfsPath;
 use crate::search::{Grep, GrepQuery, HitLine, LineRole, Output, Unread};
 use crate::store::StoreError;
+use crate::vfs::call::Call;
 use crate::vfs::list::sort_key;
 use crate::vfs::{IntoPath, Unreadable, Vfs, WalkQuery, WalkResult, Walked};
 
@@ -51,30 +53,37 @@ impl Vfs {
     ///
     /// A pattern can't climb: no path holds a `..`, so one that does matches nothing.
     pub fn glob(&self, pattern: &str, path: impl IntoPath, limit: usize) -> Result<GlobResult> {
-        let limit = limit.max(1);
-        let query = WalkQuery {
-            pattern: Some(pattern.to_owned()),
-            limit: limit.saturating_add(1),
-            time_limit: Duration::from_secs(10),
-            ..WalkQuery::default()
-        };
-        let WalkResult { mut found, unread } = self.walk(path, &query)?;
-        let truncated = found.len() > limit;
-        found.truncate(limit);
-        Ok(GlobResult { found, truncated, unread })
+        self.call("glob", [path.into_path()], |call, [path]| {
+            let limit = limit.max(1);
+            let query = WalkQuery {
+                pattern: Some(pattern.to_owned()),
+                limit: limit.saturating_add(1),
+                time_limit: Duration::from_secs(10),
+                ..WalkQuery::default()
+            };
+            let WalkResult { mut found, unread } = call.walk(path, &query)?;
+            let truncated = found.len() > limit;
+            found.truncate(limit);
+            Ok(GlobResult { found, truncated, unread })
+        })
     }
 
     /// The files below `path`, or the file there, whose content matches.
     ///
     /// Workspaces below it that may not be read are left out.
     pub fn grep(&self, query: &GrepQuery, path: impl IntoPath) -> Result<GrepResult> {
-        let path = path.into_path()?;
+        self.call("grep", [path.into_path()], |call, [path]| call.grep(query, path))
+    }
+}
+
+impl Call<'_> {
+    fn grep(&self, query: &GrepQuery, path: &VfsPath) -> Result<GrepResult> {
         let globs = |patterns: &[String]| PathGlobs::new(patterns, Anchor::AnyDirectory);
         let include = if query.include.is_empty() { None } else { Some(globs(&query.include)?) };
         let grep = Grep::new(query, include, globs(&query.exclude)?)?;
         let mut best = Best { query, files: BTreeMap::new(), results: 0, truncated: false };
         let (mut timed_out, mut unread) = (false, Vec::new());
-        for region in self.regions(&path)? {
+        for region in self.regions(path)? {
             let mut grep = grep.clone();
             grep.include = grep.include.map(|globs| globs.with_base(&region.base));
             grep.exclude = grep.exclude.with_base(&region.base);

@@ -13,8 +13,9 @@ use crate::store::{
     Applied, Content, DraftOf, Expect, Keep, Missing, Outcome, Parents, Put, Sealed, Side, Spare, Step,
     Store, StoreError, Subtree, Version, VersionTag,
 };
+use crate::vfs::call::{Call, Stage};
 use crate::vfs::resolve::{Spot, Stop};
-use crate::vfs::{IntoPath, LostUpdates, Vfs};
+use crate::vfs::{IntoPath, LostUpdates, Shared, Vfs};
 
 /// Content up to this size is copied rather than resolving its path beforehand: a copy is quicker than a look.
 const COPIED: usize = 64 << 10;
@@ -154,16 +155,18 @@ impl Vfs {
         content: impl Into<Vec<u8>>,
         options: &WriteOptions,
     ) -> Result<Written> {
-        let path = path.into_path()?;
-        let bytes = content.into();
-        if bytes.len() > COPIED {
-            let (_, spot) = self.resolve(&path, Access::Write)?;
-            return self.put(&spot, Content::Bytes(bytes), options);
-        }
-        let (written, _) = self.at(&path, Access::Write, |spot| -> Result<_, Stop> {
-            self.put_at(spot, Content::Bytes(bytes.clone()), options)
-        })?;
-        Ok(written)
+        self.call("write", [path.into_path()], |call, [path]| {
+            let bytes = content.into();
+            call.moves(bytes.len() as u64);
+            if bytes.len() > COPIED {
+                let (_, spot) = call.resolve(path, Access::Write)?;
+                return call.put(&spot, Content::Bytes(bytes), options);
+            }
+            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, Stop> {
+                call.put_at(spot, Content::Bytes(bytes.clone()), options)
+            })?;
+            Ok(written)
+        })
     }
 
     /// Writes a whole file from a stream of any length, in constant memory.
@@ -173,12 +176,132 @@ impl Vfs {
         from: &mut dyn Read,
         options: &WriteOptions,
     ) -> Result<Written> {
-        let path = path.into_path()?;
-        let (_, spot) = self.resolve(&path, Access::Write)?;
-        let sealed = self.drafted(&spot, from)?;
-        self.put(&spot, Content::Sealed(sealed), options)
+        self.call("write", [path.into_path()], |call, [path]| {
+            let (_, spot) = call.resolve(path, Access::Write)?;
+            let sealed = call.drafted(&spot, from)?;
+            call.moves(sealed.size());
+            call.put(&spot, Content::Sealed(sealed), options)
+        })
     }
 
+    /// Adds to the end of a file; a missing one is made.
+    pub fn append(&self, path: impl IntoPath, content: impl Into<Vec<u8>>) -> Result<Written> {
+        self.append_with(path, content, &WriteOptions::new())
+    }
+
+    /// Adds to the end of a file, with options.
+    pub fn append_with(
+        &self,
+        path: impl IntoPath,
+        content: impl Into<Vec<u8>>,
+        options: &WriteOptions,
+    ) -> Result<Written> {
+        self.call("append", [path.into_path()], |call, [path]| {
+            let bytes = content.into();
+            call.moves(bytes.len() as u64);
+            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, Stop> {
+                spot.check_not_leading()?;
+                call.check_size(bytes.len() as u64)?;
+                let (content, put) = (Content::Bytes(bytes.clone()), options.put(spot));
+                let step = Step::Append { at: spot.place.clone(), content, put };
+                let (outcome, written) = call.change(spot, step)?;
+                call.advance_seen(spot, &outcome);
+                Ok(written)
+            })?;
+            Ok(written)
+        })
+    }
+
+    /// Replaces a text inside a file.
+    pub fn edit(
+        &self,
+        path: impl IntoPath,
+        old: &str,
+        new: &str,
+        occurrences: Occurrences,
+    ) -> Result<Edited> {
+        self.edit_with(path, old, new, occurrences, None)
+    }
+
+    /// Replaces a text inside a file if it is in the given state.
+    pub fn edit_with(
+        &self,
+        path: impl IntoPath,
+        old: &str,
+        new: &str,
+        occurrences: Occurrences,
+        if_match: Option<VersionTag>,
+    ) -> Result<Edited> {
+        self.call("edit", [path.into_path()], |call, [path]| {
+            let edit = Edit::new(old, new, occurrences)?;
+            call.edit(path, &edit, if_match)
+        })
+    }
+
+    /// Makes a directory, with missing parents or only in one that exists.
+    pub fn mkdir(&self, path: impl IntoPath, parents: Parents) -> Result<Written> {
+        self.call("mkdir", [path.into_path()], |call, [path]| {
+            let (written, _) = call.at(path, Access::Write, |spot| {
+                let step = Step::Mkdir { at: spot.place.clone(), parents, mode: None };
+                call.change(spot, step).map(|(_, written)| written)
+            })?;
+            Ok(written)
+        })
+    }
+
+    /// Makes a symlink. Where it leads is judged whenever it is followed.
+    pub fn symlink(&self, path: impl IntoPath, target: &str) -> Result<Written> {
+        self.call("symlink", [path.into_path()], |call, [path]| {
+            if target.is_empty() || target.contains('\0') || target.len() > crate::path::MAX_PATH {
+                return Err(Error::Invalid(
+                    "a symlink's target is a path of 1 to 4096 bytes without NUL".into(),
+                ));
+            }
+            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, Stop> {
+                spot.check_not_leading()?;
+                let step = Step::Symlink {
+                    at: spot.place.clone(),
+                    target: target.as_bytes().to_vec(),
+                    parents: Parents::Create,
+                    expect: Expect::Absent,
+                };
+                Ok(call.change(spot, step)?.1)
+            })?;
+            Ok(written)
+        })
+    }
+
+    /// Sets permission bits and the time of the last modification.
+    pub fn set_attributes(
+        &self,
+        path: impl IntoPath,
+        mode: Option<u32>,
+        modified: Option<Timestamp>,
+    ) -> Result<Written> {
+        self.call("set_attributes", [path.into_path()], |call, [path]| {
+            let (written, _) = call.at(path, Access::Write, |spot| {
+                let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
+                let (outcome, written) = call.change(spot, step)?;
+                call.advance_seen(spot, &outcome);
+                Ok::<_, StoreError>(written)
+            })?;
+            Ok(written)
+        })
+    }
+
+    /// Removes a file or a symlink.
+    pub fn remove_file(&self, path: impl IntoPath, options: RemoveOptions) -> Result<Removed> {
+        self.call("remove", [path.into_path()], |call, [path]| call.remove(path, Subtree::File, options))
+    }
+
+    /// Removes a directory: an empty one, or with all that it holds.
+    pub fn remove_directory(&self, path: impl IntoPath, options: RemoveOptions) -> Result<Removed> {
+        let subtree = if options.recursive { Subtree::Directory } else { Subtree::EmptyDirectory };
+        self.call("remove", [path.into_path()], |call, [path]| call.remove(path, subtree, options))
+    }
+}
+
+impl Call<'_> {
     /// Takes a stream into a draft of the Store at this spot.
     pub(super) fn drafted(&self, spot: &Spot<'_>, from: &mut dyn Read) -> Result<Sealed> {
         let failed = |cause| spot.failed(cause);
@@ -216,85 +339,37 @@ impl Vfs {
     fn put_at(&self, spot: &Spot<'_>, content: Content, options: &WriteOptions) -> Result<Written, Stop> {
         spot.check_not_leading()?;
         self.check_size(content.size())?;
-        let guard = match (options.expect, self.shared.lost_updates) {
+        let Shared { seen, lost_updates, .. } = self.shared();
+        let guard = match (options.expect, lost_updates) {
             // Whoever may not look could never look again.
-            (Expect::Any, LostUpdates::Refuse) if spot.sight() == Sight::Sees => {
-                self.shared.seen.tag(&spot.path)
-            }
+            (Expect::Any, LostUpdates::Refuse) if spot.sight() == Sight::Sees => seen.tag(&spot.path),
             _ => None,
         };
         let expect = guard.map_or(options.expect, Expect::TagOrAbsent);
         let put = Put { expect, ..options.put(spot) };
         let step = Step::Write { at: spot.place.clone(), content, put };
-        let (outcome, written) = match self.change(spot, "write", step) {
+        let (outcome, written) = match self.change(spot, step) {
             Err(StoreError::Conflict) if guard.is_some() => {
                 return Err(Error::ReadAgain { path: spot.path.clone() }.into());
             }
             answer => answer?,
         };
         if let Some(attr) = outcome.attr {
-            self.shared.seen.note(&spot.path, attr.tag);
+            seen.note(&spot.path, attr.tag);
         }
         Ok(written)
     }
 
     pub(super) fn check_size(&self, size: u64) -> Result<(), StoreError> {
-        let limit = self.shared.limits.file_size;
+        let limit = self.shared().limits.file_size;
         if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
     }
 
-    /// Adds to the end of a file; a missing one is made.
-    pub fn append(&self, path: impl IntoPath, content: impl Into<Vec<u8>>) -> Result<Written> {
-        self.append_with(path, content, &WriteOptions::new())
-    }
-
-    /// Adds to the end of a file, with options.
-    pub fn append_with(
-        &self,
-        path: impl IntoPath,
-        content: impl Into<Vec<u8>>,
-        options: &WriteOptions,
-    ) -> Result<Written> {
-        let path = path.into_path()?;
-        let bytes = content.into();
-        let (written, _) = self.at(&path, Access::Write, |spot| -> Result<_, Stop> {
-            spot.check_not_leading()?;
-            self.check_size(bytes.len() as u64)?;
-            let (content, put) = (Content::Bytes(bytes.clone()), options.put(spot));
-            let step = Step::Append { at: spot.place.clone(), content, put };
-            let (outcome, written) = self.change(spot, "append", step)?;
-            self.advance_seen(spot, &outcome);
-            Ok(written)
-        })?;
-        Ok(written)
-    }
-
-    /// Replaces a text inside a file.
-    pub fn edit(
-        &self,
-        path: impl IntoPath,
-        old: &str,
-        new: &str,
-        occurrences: Occurrences,
-    ) -> Result<Edited> {
-        self.edit_with(path, old, new, occurrences, None)
-    }
-
-    /// Replaces a text inside a file if it is in the given state.
-    pub fn edit_with(
-        &self,
-        path: impl IntoPath,
-        old: &str,
-        new: &str,
-        occurrences: Occurrences,
-        if_match: Option<VersionTag>,
-    ) -> Result<Edited> {
-        let path = path.into_path()?;
-        let edit = Edit::new(old, new, occurrences)?;
-        let (edited, _) = self.at(&path, Access::Write, |spot| -> Result<_, Stop> {
+    fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<VersionTag>) -> Result<Edited> {
+        let (edited, _) = self.at(path, Access::Write, |spot| -> Result<_, Stop> {
             let expect = if_match.map_or(Expect::Any, Expect::Tag);
             let step = Step::Edit { at: spot.place.clone(), edit: edit.clone(), expect, keep: spot.keep() };
-            let (outcome, written) = match self.change(spot, "edit", step) {
+            let (outcome, written) = match self.change(spot, step) {
                 // How often it occurs would tell what is in the file; that it does more than once has to be told.
                 Err(StoreError::Ambiguous(_)) if spot.sight() == Sight::Blind => {
                     return Err(StoreError::Ambiguous(2).into());
@@ -309,69 +384,12 @@ impl Vfs {
 
     fn advance_seen(&self, spot: &Spot<'_>, outcome: &Outcome) {
         if let Some(attr) = outcome.attr {
-            self.shared.seen.advance(&spot.path, outcome.before, attr.tag);
+            self.shared().seen.advance(&spot.path, outcome.before, attr.tag);
         }
     }
 
-    /// Makes a directory, with missing parents or only in one that exists.
-    pub fn mkdir(&self, path: impl IntoPath, parents: Parents) -> Result<Written> {
-        let path = path.into_path()?;
-        let (written, _) = self.at(&path, Access::Write, |spot| {
-            let step = Step::Mkdir { at: spot.place.clone(), parents, mode: None };
-            self.change(spot, "mkdir", step).map(|(_, written)| written)
-        })?;
-        Ok(written)
-    }
-
-    /// Makes a symlink. Where it leads is judged whenever it is followed.
-    pub fn symlink(&self, path: impl IntoPath, target: &str) -> Result<Written> {
-        let path = path.into_path()?;
-        if target.is_empty() || target.contains('\0') || target.len() > crate::path::MAX_PATH {
-            return Err(Error::Invalid("a symlink's target is a path of 1 to 4096 bytes without NUL".into()));
-        }
-        let (written, _) = self.at(&path, Access::Write, |spot| -> Result<_, Stop> {
-            spot.check_not_leading()?;
-            let step = Step::Symlink {
-                at: spot.place.clone(),
-                target: target.as_bytes().to_vec(),
-                parents: Parents::Create,
-                expect: Expect::Absent,
-            };
-            Ok(self.change(spot, "symlink", step)?.1)
-        })?;
-        Ok(written)
-    }
-
-    /// Sets permission bits and the time of the last modification.
-    pub fn set_attributes(
-        &self,
-        path: impl IntoPath,
-        mode: Option<u32>,
-        modified: Option<Timestamp>,
-    ) -> Result<Written> {
-        let path = path.into_path()?;
-        let (written, _) = self.at(&path, Access::Write, |spot| {
-            let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
-            let (outcome, written) = self.change(spot, "set_attributes", step)?;
-            self.advance_seen(spot, &outcome);
-            Ok::<_, StoreError>(written)
-        })?;
-        Ok(written)
-    }
-
-    /// Removes a file or a symlink.
-    pub fn remove_file(&self, path: impl IntoPath, options: RemoveOptions) -> Result<Removed> {
-        self.remove(path.into_path()?, Subtree::File, options)
-    }
-
-    /// Removes a directory: an empty one, or with all that it holds.
-    pub fn remove_directory(&self, path: impl IntoPath, options: RemoveOptions) -> Result<Removed> {
-        let subtree = if options.recursive { Subtree::Directory } else { Subtree::EmptyDirectory };
-        self.remove(path.into_path()?, subtree, options)
-    }
-
-    fn remove(&self, path: VfsPath, subtree: Subtree, options: RemoveOptions) -> Result<Removed> {
-        let (written, spot) = self.at(&path, Access::Write, |spot| -> Result<_, Stop> {
+    fn remove(&self, path: &VfsPath, subtree: Subtree, options: RemoveOptions) -> Result<Removed> {
+        let (written, spot) = self.at(path, Access::Write, |spot| -> Result<_, Stop> {
             self.check_movable(spot)?;
             let step = Step::Remove {
                 at: spot.place.clone(),
@@ -381,7 +399,7 @@ impl Vfs {
                 spare: spot.spare(Side::From),
                 keep: spot.keep(),
             };
-            Ok(self.change(spot, "remove", step)?.1)
+            Ok(self.change(spot, step)?.1)
         })?;
         Ok(Removed { path: spot.shown, version: written.version, operation: written.operation })
     }
@@ -395,7 +413,7 @@ impl Vfs {
     }
 
     pub(super) fn check_holds_none(&self, spot: &Spot<'_>) -> Result<()> {
-        match self.shared.router.nested(&spot.path).next() {
+        match self.shared().router.nested(&spot.path).next() {
             Some(nested) => {
                 Err(Error::HoldsWorkspace { path: spot.path.clone(), nested: nested.prefix().clone() })
             }
@@ -403,19 +421,11 @@ impl Vfs {
         }
     }
 
-    /// Makes a change of one step.
-    pub(super) fn change(
-        &self,
-        spot: &Spot<'_>,
-        call: &'static str,
-        step: Step,
-    ) -> Result<(Outcome, Written), StoreError> {
-        let operation = self.act(call);
-        let id = operation.id;
-        let change = self.change_of(spot.store(), operation, vec![step])?;
-        let applied = spot.store().apply(change)?;
+    /// Makes a change of one step, which is all that the call does.
+    pub(super) fn change(&self, spot: &Spot<'_>, step: Step) -> Result<(Outcome, Written), StoreError> {
+        let applied = self.apply(spot.store(), vec![step], Stage::Last)?;
         let outcome = applied.outcomes.first().copied().unwrap_or_default();
-        Ok((outcome, written(spot.shown.clone(), &outcome, &applied, id)))
+        Ok((outcome, written(spot.shown.clone(), &outcome, &applied, self.operation())))
     }
 }
 

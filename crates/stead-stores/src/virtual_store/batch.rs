@@ -9,10 +9,11 @@ use rusqlite::{Connection, params};
 use stead_core::store::{Record, Version};
 use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
 
+use super::audit::{Appending, Chain, Facts};
 use super::database::{Shared, Volume};
 use super::fault::{Fault, Result};
 use super::queue::{Job, Verdict, Weight};
-use super::schema::{DIR_EPOCH, NEXT_NODE};
+use super::schema::{DIR_EPOCH, NEXT_NODE, synchronous};
 use crate::Durability;
 
 /// How many nodes are taken from the database's counter at once.
@@ -23,6 +24,8 @@ pub(super) struct Writer {
     pub(super) conn: Connection,
     /// Nodes that are ours to give out.
     lease: Lease,
+    /// Where the audit's chain ends, if one is open.
+    pub(super) chain: Option<Chain>,
 }
 
 #[derive(Default)]
@@ -34,7 +37,7 @@ struct Lease {
 
 impl Writer {
     pub(super) fn new(conn: Connection) -> Self {
-        Writer { conn, lease: Lease::default() }
+        Writer { conn, lease: Lease::default(), chain: None }
     }
 }
 
@@ -47,6 +50,9 @@ pub(super) struct Writing<'c> {
     /// Whether a directory has been moved or removed since.
     moved: bool,
     learned: Vec<(Arc<Volume>, Paths)>,
+    /// Where the audit's chain ends, with what this transaction adds to it.
+    chain: Option<Chain>,
+    pub(super) appending: Appending,
 }
 
 /// Directories by path.
@@ -116,9 +122,9 @@ impl Writing<'_> {
     ) -> Result<()> {
         for record in records {
             match record {
-                Record::Audit(record) => {
-                    let version = version.map(Version);
-                    self.record(AuditRecord { version, ..(**record).clone() })?;
+                Record::Audit { record, began } => {
+                    let (version, took) = (version.map(Version), began.elapsed());
+                    self.record(&AuditRecord { version, took, ..(**record).clone() })?;
                 }
                 Record::Undoes(operations) => {
                     for undone in operations {
@@ -133,8 +139,31 @@ impl Writing<'_> {
     }
 
     /// Writes down a line of the audit along with what the job changes.
-    pub(super) fn record(&mut self, _record: AuditRecord) -> Result<()> {
-        Err(StoreError::Unsupported("no audit is kept in this database").into())
+    pub(super) fn record(&mut self, record: &AuditRecord) -> Result<()> {
+        self.append(&Facts::of(record))
+    }
+
+    /// Adds to the audit's chain.
+    pub(super) fn append(&mut self, facts: &Facts) -> Result<()> {
+        let none = StoreError::Unsupported("no audit is kept in this database");
+        let chain = self.chain.as_mut().ok_or(none)?;
+        self.appending.append(self.conn, chain, facts)
+    }
+
+    /// Adds to the audit's chain what has come through the spool, each with its number there.
+    pub(super) fn append_spooled(&mut self, entries: &[(i64, Facts)]) -> Result<()> {
+        for (number, facts) in entries {
+            self.append(facts)?;
+            if let Some(chain) = &mut self.chain {
+                chain.spooled = number + 1;
+            }
+        }
+        self.chain.map_or(Ok(()), |chain| chain.save(self.conn))
+    }
+
+    /// Where the audit's chain ends by now.
+    pub(super) fn chain(&self) -> Option<Chain> {
+        self.chain
     }
 
     /// Hands over directories that a job came by, for everyone to know once the transaction has committed.
@@ -161,12 +190,11 @@ fn run(shared: &Shared, jobs: &[Arc<Job>], unpinned: &[i64]) -> StoreResult<Vec<
     let _turn =
         shared.turnstile.as_ref().map(|turnstile| turnstile.take(shared.options.patience)).transpose()?;
     let mut writer = shared.writer.lock();
-    let Writer { conn, lease } = &mut *writer;
-    let staging = jobs.iter().all(|job| job.weight == Weight::Staging);
-    let _unsynced = (staging && shared.options.durability == Durability::Full)
-        .then(|| Unsynced::new(conn))
-        .transpose()?;
-    let verdicts = transact(conn, lease, jobs, unpinned);
+    let Writer { conn, lease, chain } = &mut *writer;
+    let opened = shared.options.durability;
+    let wanted = durability(jobs, opened);
+    let _synced = (wanted != opened).then(|| Synced::new(conn, wanted, opened)).transpose()?;
+    let verdicts = transact(conn, lease, chain, jobs, unpinned);
     if lease.fresh {
         // No commit has made it a plain lease: the counter is back where it was.
         *lease = Lease::default();
@@ -174,9 +202,20 @@ fn run(shared: &Shared, jobs: &[Arc<Job>], unpinned: &[i64]) -> StoreResult<Vec<
     Ok(verdicts?)
 }
 
+/// What a batch has to survive: as much as the one of its jobs that asks for the most.
+fn durability(jobs: &[Arc<Job>], opened: Durability) -> Durability {
+    let weighs = |weight| jobs.iter().any(|job| job.weight == weight);
+    match (weighs(Weight::Seal), weighs(Weight::Change)) {
+        (true, _) => Durability::Full,
+        (false, true) => opened,
+        (false, false) => Durability::Fast,
+    }
+}
+
 fn transact(
     conn: &Connection,
     lease: &mut Lease,
+    chain: &mut Option<Chain>,
     jobs: &[Arc<Job>],
     unpinned: &[i64],
 ) -> Result<Vec<Verdict>> {
@@ -187,7 +226,15 @@ fn transact(
     for draft in unpinned {
         conn.prepare_cached("DELETE FROM pin WHERE draft = ?1")?.execute([draft])?;
     }
-    let mut writing = Writing { conn, lease, epoch, moved: false, learned: Vec::new() };
+    let mut writing = Writing {
+        conn,
+        lease,
+        epoch,
+        moved: false,
+        learned: Vec::new(),
+        chain: *chain,
+        appending: Appending::default(),
+    };
     let verdicts = match jobs {
         [job] => vec![attempt(&mut writing, job)],
         _ => jobs.iter().map(|job| attempt_apart(&mut writing, job)).collect::<Result<_>>()?,
@@ -195,6 +242,8 @@ fn transact(
     // A lone job that failed leaves nothing to commit; the transaction ends as it is dropped.
     if let [Verdict::Done] | [_, _, ..] = &*verdicts {
         transaction.commit()?;
+        // Positions are given out with the commit: what was rolled back had none.
+        *chain = writing.chain;
         writing.lease.fresh = false;
         for (volume, paths) in writing.learned {
             volume.dirs.learn_all(epoch, paths);
@@ -218,7 +267,7 @@ fn attempt_apart(writing: &mut Writing<'_>, job: &Job) -> Result<Verdict> {
     let conn = writing.conn;
     let step = |sql| conn.prepare_cached(sql)?.execute([]).map(|_| ());
     step("SAVEPOINT job")?;
-    let (leased, learned) = (writing.lease.nodes.end, writing.learned.len());
+    let (leased, learned, chain) = (writing.lease.nodes.end, writing.learned.len(), writing.chain);
     let verdict = attempt(writing, job);
     if !matches!(verdict, Verdict::Done) {
         if conn.is_autocommit() {
@@ -233,6 +282,8 @@ fn attempt_apart(writing: &mut Writing<'_>, job: &Job) -> Result<Verdict> {
             *writing.lease = Lease::default();
         }
         writing.learned.truncate(learned);
+        writing.chain = chain;
+        writing.appending.rolled_back();
     }
     step("RELEASE job")?;
     Ok(verdict)
@@ -262,21 +313,24 @@ impl Drop for Transaction<'_> {
     }
 }
 
-/// A connection that for a while does not wait for the disk at a commit.
-struct Unsynced<'c>(&'c Connection);
+/// A connection that for a while waits for the disk at a commit as it otherwise does not, or the other way round.
+struct Synced<'c> {
+    conn: &'c Connection,
+    back: Durability,
+}
 
-impl<'c> Unsynced<'c> {
-    fn new(conn: &'c Connection) -> Result<Self> {
-        conn.execute_batch("PRAGMA synchronous = NORMAL")?;
-        Ok(Unsynced(conn))
+impl<'c> Synced<'c> {
+    fn new(conn: &'c Connection, wanted: Durability, back: Durability) -> Result<Self> {
+        conn.execute_batch(synchronous(wanted))?;
+        Ok(Synced { conn, back })
     }
 }
 
-impl Drop for Unsynced<'_> {
+impl Drop for Synced<'_> {
     fn drop(&mut self) {
         // It only sets a field of the connection.
-        self.0
-            .execute_batch("PRAGMA synchronous = FULL")
+        self.conn
+            .execute_batch(synchronous(self.back))
             .expect("a connection outside a transaction can be set");
     }
 }
@@ -298,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_staging_goes_without_a_sync() {
+    fn only_staging_goes_without_a_sync_and_a_seal_never_does() {
         let dir = tempfile::tempdir().unwrap();
         let synchronous = |durability, weight| {
             let options = DatabaseOptions { durability, ..DatabaseOptions::default() };
@@ -315,6 +369,8 @@ mod tests {
         assert_eq!(synchronous(Durability::Full, Weight::Change), 2);
         assert_eq!(synchronous(Durability::Full, Weight::Staging), 1);
         assert_eq!(synchronous(Durability::Fast, Weight::Change), 1);
+        assert_eq!(synchronous(Durability::Fast, Weight::Seal), 2);
+        assert_eq!(synchronous(Durability::Full, Weight::Seal), 2);
     }
 
     #[test]

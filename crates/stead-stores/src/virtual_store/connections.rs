@@ -1,7 +1,7 @@
 //! The connections that read: a few, made when they are needed, each used by one caller at a time.
 
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parking_lot::{Condvar, MappedMutexGuard, Mutex};
@@ -30,6 +30,11 @@ struct State {
 impl Readers {
     pub(super) fn new(path: PathBuf, patience: Duration) -> Self {
         Readers { path, patience, state: Mutex::default(), returned: Condvar::new() }
+    }
+
+    /// The database's file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// A connection; waits for one if all are in use.

@@ -153,7 +153,7 @@ fn find(conn: &Connection, hash: Hash) -> Result<Option<i64>> {
 
 /// The chunks of a content, in order; just itself where it is not in chunks.
 pub(super) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<Chunk>> {
-    let Some(content) = content else { return Ok(Vec::new()) };
+    let Some(content) = content else { return empty(size) };
     let chunk = |row: &rusqlite::Row<'_>| Ok(Chunk { id: row.get(0)?, hash: Hash::from_bytes(row.get(1)?) });
     let chunks = if size <= CHUNK as i64 {
         conn.prepare_cached("SELECT id, hash FROM content WHERE id = ?1")?
@@ -208,7 +208,7 @@ pub(super) fn checked(bytes: Vec<u8>, size: i64) -> Result<Vec<u8>> {
 
 /// The ids of the chunks of a content, in order; just its own where it is not in chunks.
 pub(super) fn chunk_ids(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<i64>> {
-    let Some(content) = content else { return Ok(Vec::new()) };
+    let Some(content) = content else { return empty(size) };
     if size <= CHUNK as i64 {
         return Ok(vec![content]);
     }
@@ -221,6 +221,14 @@ pub(super) fn chunk_ids(conn: &Connection, content: Option<i64>, size: i64) -> R
     } else {
         Err(corrupt("a chunk of a file is missing"))
     }
+}
+
+/// No content is no bytes, unless there were some: then it is no longer kept.
+fn empty<T>(size: i64) -> Result<Vec<T>> {
+    if size == 0 {
+        return Ok(Vec::new());
+    }
+    Err(StoreError::Expired("what it held then is no longer kept".into()).into())
 }
 
 /// The parts of a range that lie in one chunk each: the chunk, the bytes to skip in it, and the part of the range.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -12,10 +13,13 @@ use stead_core::store::{Verified, Version};
 use stead_core::{Clock, LogId, StoreError, StoreResult, SystemClock};
 
 use super::VirtualStore;
+use super::audit::Chain;
 use super::batch::{Writer, Writing, commit};
 use super::connections::{Reader, Readers};
 use super::dirs::DirCache;
 use super::fault::Result;
+use super::fork;
+use super::layers::{self, Layer};
 use super::queue::{Queue, Weight};
 use super::row::DIRECTORY_MODE;
 use super::schema::{Role, connect, connect_memory, is_prepared, prepare};
@@ -51,7 +55,9 @@ pub(super) struct Shared {
     queue: Queue,
     /// Drafts whose pins the next write transaction takes away.
     pub(super) unpinned: Mutex<Vec<i64>>,
-    volumes: Mutex<HashMap<String, Arc<Volume>>>,
+    pub(super) volumes: Mutex<HashMap<String, Arc<Volume>>>,
+    /// The log that is open, or 0.
+    log: AtomicU64,
 }
 
 /// A namespace's tree.
@@ -60,6 +66,8 @@ pub(super) struct Volume {
     pub(super) id: i64,
     pub(super) root: i64,
     pub(super) dirs: Arc<DirCache>,
+    /// What it stands on, the nearest first; nothing, unless it is a fork.
+    pub(super) below: Vec<Layer>,
 }
 
 impl Database {
@@ -96,6 +104,7 @@ impl Database {
             queue: Queue::default(),
             unpinned: Mutex::default(),
             volumes: Mutex::default(),
+            log: AtomicU64::new(0),
         }))
     }
 
@@ -103,11 +112,7 @@ impl Database {
     ///
     /// `["a"]`, `["a", "b"]` and `["a/b"]` are three namespaces, and none of them sees another.
     pub fn store<P: AsRef<str>>(&self, namespace: impl IntoIterator<Item = P>) -> StoreResult<VirtualStore> {
-        let parts: Vec<String> = namespace.into_iter().map(|part| part.as_ref().to_owned()).collect();
-        if parts.is_empty() || parts.iter().any(String::is_empty) {
-            return Err(StoreError::Invalid("a namespace has at least one part, and none is empty".into()));
-        }
-        let namespace = serde_json::to_string(&parts).expect("texts can be written as JSON");
+        let namespace = written(namespace)?;
         let known = self.0.volumes.lock().get(&namespace).cloned();
         let volume = match known {
             Some(volume) => volume,
@@ -123,20 +128,31 @@ impl Database {
     /// Removes a volume. Its content is freed when nothing else refers to it any more.
     pub(super) fn destroy(&self, volume: &Arc<Volume>) -> StoreResult<()> {
         let id = volume.id;
-        self.0.volumes.lock().retain(|_, known| known.id != id);
         self.0.write(Weight::Change, move |writing| {
-            for table in ["entry", "entry_history", "change", "quota"] {
-                writing.conn.execute(&format!("DELETE FROM {table} WHERE vol = ?1"), [id])?;
-            }
-            writing.conn.execute("DELETE FROM volume WHERE id = ?1", [id])?;
+            fork::refuse_if_forked(writing.conn, id)?;
+            remove_volume(writing.conn, id)?;
+            fork::remove_unused(writing.conn)?;
             writing.move_directories()
-        })
+        })?;
+        self.0.volumes.lock().retain(|_, known| known.id != id);
+        Ok(())
     }
 
     /// The newest version: what every volume holds now.
     pub fn version(&self) -> StoreResult<Version> {
         let reader = self.0.reader()?;
         Ok(Version(newest(&reader)?))
+    }
+
+    /// Works on the database while nobody else writes, outside of any transaction.
+    pub(super) fn alone<T>(
+        &self,
+        work: impl FnOnce(&mut rusqlite::Connection) -> Result<T>,
+    ) -> StoreResult<T> {
+        let patience = self.0.options.patience;
+        let _turn = self.0.turnstile.as_ref().map(|turnstile| turnstile.take(patience)).transpose()?;
+        let mut writer = self.0.writer.lock();
+        Ok(work(&mut writer.conn)?)
     }
 
     /// Checks all volumes and all content, and says what is wrong.
@@ -201,9 +217,44 @@ impl Shared {
         }
     }
 
+    /// The database's file, if it is in one.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        self.readers.as_ref().map(|readers| readers.path().to_owned())
+    }
+
+    /// Looks volumes up again when they are next opened.
+    pub(super) fn forget_volumes(&self) {
+        self.volumes.lock().clear();
+    }
+
     /// The log that records of changes go to.
     pub(super) fn log(&self) -> Option<LogId> {
-        None
+        match self.log.load(Ordering::Acquire) {
+            0 => None,
+            id => Some(LogId(id)),
+        }
+    }
+
+    /// Begins a chain that the records of changes go to, unless there is one already.
+    pub(super) fn begin_log(&self, id: LogId, chain: Chain) -> bool {
+        let mut writer = self.writer.lock();
+        if writer.chain.is_some() {
+            return false;
+        }
+        writer.chain = Some(chain);
+        self.log.store(id.0, Ordering::Release);
+        true
+    }
+
+    /// Ends the chain: from now on there are no records.
+    pub(super) fn end_log(&self) {
+        self.log.store(0, Ordering::Release);
+        self.writer.lock().chain = None;
+    }
+
+    /// Where the chain ends.
+    pub(super) fn chain(&self) -> Option<Chain> {
+        self.writer.lock().chain
     }
 
     /// Whether there is no file: then only one caller at a time can read.
@@ -229,11 +280,30 @@ impl Shared {
                 self.write(Weight::Staging, move |writing| make_volume(writing, &namespace))?
             }
         };
-        Ok(Arc::new(Volume { id, root, dirs: Arc::default() }))
+        let below = layers::load(&*self.reader()?, id)?;
+        Ok(Arc::new(Volume { id, root, dirs: Arc::default(), below }))
     }
 }
 
-fn find_volume(conn: &rusqlite::Connection, namespace: &str) -> Result<Option<(i64, i64)>> {
+/// A namespace as the database has it.
+pub(super) fn written<P: AsRef<str>>(namespace: impl IntoIterator<Item = P>) -> StoreResult<String> {
+    let parts: Vec<String> = namespace.into_iter().map(|part| part.as_ref().to_owned()).collect();
+    if parts.is_empty() || parts.iter().any(String::is_empty) {
+        return Err(StoreError::Invalid("a namespace has at least one part, and none is empty".into()));
+    }
+    Ok(serde_json::to_string(&parts).expect("texts can be written as JSON"))
+}
+
+/// Removes all rows of a volume.
+pub(super) fn remove_volume(conn: &rusqlite::Connection, id: i64) -> Result<()> {
+    for table in ["entry", "entry_history", "change", "quota", "directory_time", "fork"] {
+        conn.execute(&format!("DELETE FROM {table} WHERE vol = ?1"), [id])?;
+    }
+    conn.execute("DELETE FROM volume WHERE id = ?1", [id])?;
+    Ok(())
+}
+
+pub(super) fn find_volume(conn: &rusqlite::Connection, namespace: &str) -> Result<Option<(i64, i64)>> {
     let found = conn
         .prepare_cached("SELECT id, root FROM volume WHERE namespace = ?1")?
         .query_row([namespace], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -246,12 +316,12 @@ fn make_volume(writing: &mut Writing<'_>, namespace: &str) -> Result<(i64, i64)>
     if let Some(found) = find_volume(writing.conn, namespace)? {
         return Ok(found);
     }
-    let root = writing.fresh_node()?;
+    // From the counter of nodes: whoever still holds a volume that was destroyed must never meet another one.
+    let (id, root) = (writing.fresh_node()?, writing.fresh_node()?);
     writing
         .conn
-        .prepare_cached("INSERT INTO volume(namespace, root) VALUES (?1, ?2)")?
-        .execute(params![namespace, root])?;
-    let id = writing.conn.last_insert_rowid();
+        .prepare_cached("INSERT INTO volume(id, namespace, root) VALUES (?1, ?2, ?3)")?
+        .execute(params![id, namespace, root])?;
     writing
         .conn
         .prepare_cached(

@@ -117,21 +117,30 @@ impl Snapshot<'_> {
         let mut node = tree.id(place.from);
         for name in place.path.components() {
             let live = tree.child(node, name)?.map(|row| row.node);
-            let gone = || {
-                tree.conn
-                    .prepare_cached(
-                        "SELECT node FROM entry_history WHERE vol = ?1 AND parent = ?2 AND name = ?3
-                         ORDER BY since DESC LIMIT 1",
-                    )?
-                    .query_row(params![tree.vol, node, name], |row| row.get(0))
-                    .optional()
-            };
             node = match live {
                 Some(node) => node,
-                None => gone()?.ok_or(StoreError::NotFound)?,
+                None => tree.last_at(node, name)?.ok_or(StoreError::NotFound)?,
             };
         }
         Ok(node)
+    }
+}
+
+impl Tree<'_> {
+    /// What had that name last, of what is not there now.
+    fn last_at(&self, parent: i64, name: &[u8]) -> Result<Option<i64>> {
+        let last = self
+            .conn
+            .prepare_cached(
+                "SELECT node FROM entry_history WHERE vol = ?1 AND parent = ?2 AND name = ?3 AND kind <> 0
+                 ORDER BY since DESC LIMIT 1",
+            )?
+            .query_row(params![self.vol, parent, name], |row| row.get(0))
+            .optional()?;
+        match (last, self.base()) {
+            (None, Some(base)) => Ok(base.child(parent, name)?.map(|row| row.node)),
+            (last, _) => Ok(last),
+        }
     }
 }
 
@@ -189,7 +198,9 @@ impl Looking<'_> {
             Some(top) => !self.ever_directory(top)?,
             None => false,
         };
-        // A file's own rows name the versions that changed it: the log need not be searched.
+        // A file's own rows name the versions that changed it: the log need not be searched. In a fork they may be its
+        // base's.
+        let by_node = by_node && self.tree.below.is_empty();
         let source = if by_node {
             "SELECT since AS ver FROM entry_history WHERE vol = ?1 AND node = ?4
              UNION SELECT until FROM entry_history WHERE vol = ?1 AND node = ?4
@@ -208,16 +219,10 @@ impl Looking<'_> {
         let operation = query.operation.map(|id| *id.as_bytes());
         let since = query.since.map(|time| time.0);
         let mut statement = self.tree.conn.prepare_cached(&sql)?;
-        let bounds = params![
-            self.tree.vol,
-            query.after.0,
-            upto,
-            self.top,
-            operation,
-            query.agent,
-            since,
-            AT_ONCE as i64
-        ];
+        // What a fork has of before it was made is its base's doing.
+        let after = query.after.0.max(self.store.volume.forked_at().unwrap_or(0));
+        let bounds =
+            params![self.tree.vol, after, upto, self.top, operation, query.agent, since, AT_ONCE as i64];
         let versions = statement.query_map(bounds, |row| row.get(0))?;
         Ok(versions.collect::<rusqlite::Result<_>>()?)
     }
@@ -232,7 +237,10 @@ impl Looking<'_> {
             .prepare_cached("SELECT kind FROM entry_history WHERE vol = ?1 AND node = ?2 LIMIT 1")?
             .query_row([self.tree.vol, node], |row| row.get::<_, i64>(0))
             .optional()?;
-        Ok(kind == Some(EntryKind::Directory as i64))
+        match (kind, self.tree.base()) {
+            (None, Some(base)) => Ok(base.node(node)?.is_some_and(|row| row.is_directory())),
+            (kind, _) => Ok(kind == Some(EntryKind::Directory as i64)),
+        }
     }
 
     /// What the log says of a version, once per node.
@@ -298,7 +306,8 @@ impl Looking<'_> {
     }
 
     fn described(&self, row: &Row, path: StorePath) -> State {
-        let content = (!row.is_directory()).then(|| {
+        let is_kept = row.content.is_some() || row.size == 0;
+        let content = (!row.is_directory() && is_kept).then(|| {
             let identity = row.content.map_or(PastIdentity::Empty, PastIdentity::Number);
             let kept = Kept { shared: Arc::clone(self.store.shared()), content: row.content, size: row.size };
             Past::new(identity, row.size.cast_unsigned(), kept)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page,
-    Past, Place, StorePath, Usage, Verified, Version, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, OpenContent,
+    Page, Past, Place, StorePath, Usage, Verified, Version, Whole,
 };
 use stead_core::{Store, StoreResult, Timestamp};
 
@@ -110,6 +110,10 @@ impl Store for MemoryStore {
 
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         self.0.open_past(past)
+    }
+
+    fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+        self.0.fork(fork)
     }
 
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {

@@ -5,12 +5,17 @@
 //! the database, and what a change displaces stays readable as of the versions before it. `docs/format.md` describes
 //! the tables.
 //!
+//! A fork is a volume that stands on another one, and `layers` has its rows and those below them look like one tree.
+//!
 //! From the outside in: `read`, `walk`, `grep`, `open`, `feed` and `verify` look; `draft` and `change` change, through
-//! the `queue`, whose `batch`es take their `turn` among processes. `tree` resolves paths, `dirs` remembers them.
+//! the `queue`, whose `batch`es take their `turn` among processes. `tree` resolves paths, `dirs` remembers them. `audit`
+//! is what is written down of all that goes through a door.
 //! `books` is not about volumes: it is where Physical Stores write down what they do.
 
+mod audit;
 mod batch;
 pub(crate) mod books;
+pub mod care;
 mod change;
 mod connections;
 mod content;
@@ -19,8 +24,10 @@ mod dirs;
 mod draft;
 mod fault;
 mod feed;
+mod fork;
 mod grep;
 mod history;
+mod layers;
 mod memory;
 mod open;
 mod queue;
@@ -37,11 +44,16 @@ use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page,
-    Past, Place, StorePath, Usage, Verified, Version, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, OpenContent,
+    Page, Past, Place, StorePath, Usage, Verified, Version, Whole,
 };
 use stead_core::{Store, StoreError, StoreResult, Timestamp};
 
+pub use audit::{
+    Archived, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified,
+    verify_archive,
+};
+pub use care::{BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot};
 pub use database::{Database, DatabaseOptions};
 pub use memory::MemoryStore;
 
@@ -133,8 +145,12 @@ impl Store for VirtualStore {
     }
 
     fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
-        if version.0 < 0 || version > self.version()? {
+        if version.0 < self.volume.forked_at().unwrap_or(0) || version > self.version()? {
             return Err(StoreError::NotFound);
+        }
+        let reader = self.shared().reader()?;
+        if !care::readable(&reader, version.0)? {
+            return Err(StoreError::Expired(format!("version {version} is no longer kept")));
         }
         Ok(Arc::new(self.at(version)))
     }
@@ -154,6 +170,10 @@ impl Store for VirtualStore {
 
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         self.open_kept(past)
+    }
+
+    fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+        Ok(Arc::new(self.fork_for(fork)?))
     }
 
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {

@@ -22,8 +22,11 @@ const LONGEST_BATCH: usize = 128;
 pub(super) enum Weight {
     /// It is a change: it has to be as durable as the database was opened to be.
     Change,
-    /// It prepares one: what it did may be lost until the change itself is made, which syncs both.
+    /// It prepares one, or may be lost for another reason: what it did need not be on the disk before the next change,
+    /// which syncs both.
     Staging,
+    /// Others rely on it outside of the database: it is on the disk when it is done, whatever changes are.
+    Seal,
 }
 
 type Work = Box<dyn FnOnce(&mut Writing<'_>) -> Result<()> + Send>;

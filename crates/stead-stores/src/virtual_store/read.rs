@@ -3,6 +3,8 @@
 //! A read of one place is one statement, and so one snapshot: it looks the entry up in the directory that the cache
 //! knows, and returns the directory epoch that says whether the cache was right. Everything else takes a transaction.
 
+use std::ops::ControlFlow;
+
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
 use stead_core::store::{Attr, Entry, Listing, Page, Place, Whole};
@@ -13,7 +15,7 @@ use super::batch::Paths;
 use super::content::{self, CHUNK};
 use super::dirs::DirCache;
 use super::fault::{Result, corrupt};
-use super::row::{EntryKind, Row, entries};
+use super::row::{EntryKind, Row};
 use super::schema::DIR_EPOCH;
 use super::tree::{Known, Tree};
 
@@ -95,6 +97,7 @@ impl VirtualStore {
         let epoch = conn
             .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
             .query_row([DIR_EPOCH], |row| row.get(0))?;
+        self.volume.check_there(conn)?;
         let known = Cached { dirs: &self.dirs, epoch, learned: Paths::default() };
         let mut snapshot = Snapshot { tree: Tree::new(conn, &self.volume, self.as_of), known };
         let seen = look(&mut snapshot);
@@ -104,7 +107,7 @@ impl VirtualStore {
 
     /// Where one statement can look for the place, if one can.
     fn spot<'a>(&self, place: &'a Place) -> Option<Spot<'a>> {
-        if self.as_of.is_some() {
+        if self.as_of.is_some() || self.volume.forked_at().is_some() {
             return None;
         }
         let root = self.volume.root;
@@ -198,41 +201,31 @@ impl VirtualStore {
     }
 
     pub(super) fn list_at(&self, place: &Place, page: &Page) -> Result<Listing> {
-        const ENTRIES: [&str; 2] = entries!(
-            "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
-            "e.parent = ?3 AND e.name > ?4 ORDER BY e.name LIMIT ?5"
-        );
-        const COUNT: [&str; 2] = entries!("SELECT count(*)", "e.parent = ?3");
         self.snapshot(|snapshot| {
             let directory = snapshot.directory(place)?;
             let tree = snapshot.tree;
             // No name is empty, so every name comes after the empty one.
             let after = page.after.as_ref().map_or(&b""[..], Name::as_bytes);
             let wanted = i64::try_from(page.limit).ok().and_then(|limit| limit.checked_add(1)).unwrap_or(-1);
-            let mut statement = tree.conn.prepare_cached(tree.pick(ENTRIES))?;
-            let mut rows = statement.query(params![tree.vol, tree.as_of, directory, after, wanted])?;
-            let mut entries = Vec::new();
-            while let Some(row) = rows.next()? {
-                entries.push(Entry { name: name_of(row.get_ref(10)?)?, attr: Row::of(row, 0)?.attr() });
-            }
-            let more = entries.len() > page.limit;
-            entries.truncate(page.limit);
-            let total = if page.after.is_none() && !more {
-                entries.len() as u64
-            } else {
-                let mut statement = tree.conn.prepare_cached(tree.pick(COUNT))?;
-                let count: i64 =
-                    statement.query_row(params![tree.vol, tree.as_of, directory], |row| row.get(0))?;
-                count.cast_unsigned()
-            };
+            let (mut entries, mut more) = (Vec::new(), false);
+            tree.children(directory, after, wanted, &mut |row, name| {
+                if entries.len() == page.limit {
+                    more = true;
+                    return Ok(ControlFlow::Break(()));
+                }
+                entries.push(Entry { name: checked_name(name)?, attr: row.attr() });
+                Ok(ControlFlow::Continue(()))
+            })?;
+            let total =
+                if page.after.is_none() && !more { entries.len() as u64 } else { tree.count(directory)? };
             Ok(Listing { entries, total, more })
         })
     }
 }
 
 /// A name as the database holds it.
-pub(super) fn name_of(value: ValueRef<'_>) -> Result<Name> {
-    value.as_blob().ok().and_then(Name::new).ok_or_else(|| corrupt("an entry has a name that can't be one"))
+fn checked_name(name: &[u8]) -> Result<Name> {
+    Name::new(name).ok_or_else(|| corrupt("an entry has a name that can't be one"))
 }
 
 /// Refuses a file that is larger than the caller takes.

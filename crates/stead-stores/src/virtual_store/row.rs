@@ -1,6 +1,6 @@
 //! One row of the catalog: what an entry is, now or as of a version.
 
-use rusqlite::Row as SqlRow;
+use rusqlite::{Connection, Row as SqlRow, params};
 use stead_core::Timestamp;
 use stead_core::store::{Attr, Kind, NodeId, VersionTag};
 
@@ -10,6 +10,9 @@ use super::fault::{Result, corrupt};
 pub(super) const FILE_MODE: u32 = 0o644;
 pub(super) const DIRECTORY_MODE: u32 = 0o755;
 pub(super) const SYMLINK_MODE: u32 = 0o777;
+
+/// The kind of a row that hides a name of the base of a fork.
+pub(super) const WHITEOUT: i64 = 0;
 
 /// A query over the entries `e` as they are now, and the same one over those as of version `?2`.
 ///
@@ -113,6 +116,39 @@ impl Row {
             changed: Timestamp(self.changed),
             tag: self.tag(),
         }
+    }
+
+    /// Writes it into a volume, where nothing has its name.
+    pub(super) fn insert(&self, conn: &Connection, vol: i64, name: &[u8]) -> Result<()> {
+        conn.prepare_cached(
+            "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, content, since)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?
+        .execute(params![
+            vol,
+            self.parent,
+            name,
+            self.node,
+            self.kind as i64,
+            self.mode,
+            self.size,
+            self.created,
+            self.modified,
+            self.changed,
+            self.content,
+            self.since
+        ])?;
+        Ok(())
+    }
+
+    /// Hides it, a row of the base, from a volume's own names since that version.
+    pub(super) fn hide(&self, conn: &Connection, vol: i64, name: &[u8], since: i64) -> Result<()> {
+        conn.prepare_cached(
+            "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, since)
+             VALUES (?1, ?2, ?3, -?4, ?5, 0, 0, 0, 0, 0, ?6)",
+        )?
+        .execute(params![vol, self.parent, name, self.node, WHITEOUT, since])?;
+        Ok(())
     }
 
     pub(super) fn is_directory(&self) -> bool {

@@ -16,3 +16,18 @@ CREATE TABLE undone(
   PRIMARY KEY(operation, by)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX undone_by ON undone(by);
+
+-- A version with a name, kept for as long as the row is there. `prefix` is the Workspace it was made of; the whole stead
+-- where it is NULL.
+CREATE TABLE snapshot(
+  id INTEGER PRIMARY KEY,
+  agent TEXT NOT NULL,
+  prefix TEXT,
+  label TEXT,
+  version INTEGER NOT NULL,
+  at INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX snapshot_label ON snapshot(agent, ifnull(prefix, ''), label) WHERE label IS NOT NULL;
+
+-- `history_from`: no version before it can be read any more, but for those that a snapshot or a fork keeps.
+INSERT INTO meta(id, name, value) VALUES (3, 'history_from', 0);

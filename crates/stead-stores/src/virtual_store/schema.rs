@@ -15,11 +15,19 @@ pub(super) const DIR_EPOCH: i64 = 1;
 /// The row of `meta` that holds the next free node.
 pub(super) const NEXT_NODE: i64 = 2;
 
+/// The row of `meta` that holds the oldest version that can be read without a pin.
+pub(super) const HISTORY_FROM: i64 = 3;
+
 /// "Sted" in the database's header: the file is ours.
 const APPLICATION_ID: i32 = 0x5374_6564;
 /// What makes format n + 1 out of format n, from an empty database on. Only ever appended to.
-const MIGRATIONS: [&str; 3] =
-    [include_str!("schema.sql"), include_str!("schema-2.sql"), include_str!("schema-4.sql")];
+const MIGRATIONS: [&str; 5] = [
+    include_str!("schema.sql"),
+    include_str!("schema-2.sql"),
+    include_str!("schema-3.sql"),
+    include_str!("schema-4.sql"),
+    include_str!("schema-5.sql"),
+];
 /// How much a log grows before it is written back: 16 MiB.
 const CHECKPOINTS: &str = "PRAGMA wal_autocheckpoint = 4000";
 /// Older ones can corrupt a database when its log is reset during a read.
@@ -65,10 +73,20 @@ fn configure(conn: &Connection, role: Role) -> Result<()> {
     )?;
     conn.execute_batch(match role {
         Role::Reader => "PRAGMA cache_size = -2048; PRAGMA query_only = ON;",
-        Role::Writer(Durability::Full) => "PRAGMA cache_size = -8192; PRAGMA synchronous = FULL;",
-        Role::Writer(Durability::Fast) => "PRAGMA cache_size = -8192; PRAGMA synchronous = NORMAL;",
+        Role::Writer(_) => "PRAGMA cache_size = -8192;",
     })?;
+    if let Role::Writer(durability) = role {
+        conn.execute_batch(synchronous(durability))?;
+    }
     Ok(())
+}
+
+/// What makes a connection sync as it has to.
+pub(super) fn synchronous(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Full => "PRAGMA synchronous = FULL",
+        Durability::Fast => "PRAGMA synchronous = NORMAL",
+    }
 }
 
 /// Whether the database has the present format already; then this connection is ready for use.
@@ -131,6 +149,19 @@ fn migrate(conn: &Connection) -> Result<()> {
     migrated
 }
 
+/// Refuses a copy that is no database of ours.
+pub(super) fn check_copy(conn: &Connection) -> Result<()> {
+    if check(conn)? == 0 {
+        return Err(StoreError::Invalid("the file is no backup of Stead's".into()).into());
+    }
+    Ok(())
+}
+
+/// Brings a copy that nobody else uses to the present format.
+pub(super) fn migrate_copy(conn: &Connection) -> Result<()> {
+    migrate(conn)
+}
+
 /// The format of the database, if it is ours and not newer than we are.
 fn check(conn: &Connection) -> Result<usize> {
     let number = |sql| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
@@ -147,5 +178,52 @@ fn check(conn: &Connection) -> Result<usize> {
         Ok(0)
     } else {
         Err(StoreError::Invalid("the file is a database of another program; choose another".into()).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use stead_core::Store;
+    use stead_core::store::{Place, StorePath};
+
+    use super::super::{Database, DatabaseOptions};
+    use super::*;
+
+    /// A database as an earlier version left it, with a file in it.
+    fn older(path: &Path, format: usize) {
+        let conn = connect(path, Role::Writer(Durability::Fast), Duration::ZERO).unwrap();
+        conn.execute_batch("PRAGMA journal_mode = WAL").unwrap();
+        for migration in &MIGRATIONS[..format] {
+            conn.execute_batch(migration).unwrap();
+        }
+        conn.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+        conn.pragma_update(None, "user_version", format as i64).unwrap();
+        conn.execute_batch(
+            r#"UPDATE meta SET value = 1025 WHERE id = 2;
+               INSERT INTO volume(id, namespace, root) VALUES (1, '["old"]', 1);
+               INSERT INTO entry VALUES (1, 0, x'', 1, 2, 493, 0, 0, 0, 0, NULL, 0);
+               INSERT INTO entry VALUES (1, 1, CAST('f' AS BLOB), 2, 1, 420, 0, 0, 0, 0, NULL, 0);"#,
+        )
+        .unwrap();
+    }
+
+    #[test]
+    fn an_older_format_is_brought_up_to_date() {
+        for format in 1..MIGRATIONS.len() {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("db");
+            older(&path, format);
+            let database = Database::open(&path, DatabaseOptions::default()).unwrap();
+            let store = database.store(["old"]).unwrap();
+            let fork = store.fork_as(["fork"]).unwrap();
+            let other = database.store(["other"]).unwrap();
+            let place = Place::path(StorePath::from_checked("f"));
+            for store in [&store, &fork] {
+                assert_eq!(store.stat(&place).unwrap().node.0, 2, "format {format}");
+            }
+            assert!(other.stat(&place).is_err());
+            assert_eq!(database.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+        }
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! A symlink on the way is never followed; it is what the answer says.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, params};
 use stead_core::StoreError;
 use stead_core::store::{LinkHit, NodeId, Place};
 
 use super::content;
 use super::database::Volume;
 use super::fault::{Result, corrupt};
-use super::row::{EntryKind, Row, entries};
+use super::layers::{Layer, Own};
+use super::row::{EntryKind, Row, WHITEOUT, entries};
 
 /// What is known of directories already, and learned on the way.
 pub(super) trait Known {
@@ -27,6 +29,8 @@ pub(super) struct Tree<'c> {
     pub(super) root: i64,
     /// The version that is looked at; now, where `None`.
     pub(super) as_of: Option<i64>,
+    /// What the volume stands on.
+    pub(super) below: &'c [Layer],
 }
 
 /// How far a directory's path leads.
@@ -38,8 +42,8 @@ pub(super) struct Reached {
 }
 
 impl<'c> Tree<'c> {
-    pub(super) fn new(conn: &'c Connection, volume: &Volume, as_of: Option<i64>) -> Self {
-        Tree { conn, vol: volume.id, root: volume.root, as_of }
+    pub(super) fn new(conn: &'c Connection, volume: &'c Volume, as_of: Option<i64>) -> Self {
+        Tree { conn, vol: volume.id, root: volume.root, as_of, below: &volume.below }
     }
 
     /// The query for what is looked at: live entries, or those as of a version.
@@ -49,13 +53,26 @@ impl<'c> Tree<'c> {
 
     /// What has that name in that directory.
     pub(super) fn child(&self, parent: i64, name: &[u8]) -> Result<Option<Row>> {
+        match (self.own(parent, name)?, self.base()) {
+            (Own::Has(row), _) => Ok(Some(row)),
+            (Own::Silent, Some(base)) => base.child(parent, name),
+            (Own::Hides, _) | (Own::Silent, None) => Ok(None),
+        }
+    }
+
+    /// What the volume itself says of a name.
+    pub(super) fn own(&self, parent: i64, name: &[u8]) -> Result<Own> {
         const SQL: [&str; 2] = entries!(
             "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since",
             "e.parent = ?3 AND e.name = ?4"
         );
         let mut statement = self.conn.prepare_cached(self.pick(SQL))?;
         let mut rows = statement.query(params![self.vol, self.as_of, parent, name])?;
-        rows.next()?.map(|row| Row::of(row, 0)).transpose()
+        match rows.next()? {
+            None => Ok(Own::Silent),
+            Some(row) if row.get_ref(2)? == ValueRef::Integer(WHITEOUT) => Ok(Own::Hides),
+            Some(row) => Ok(Own::Has(self.timed(Row::of(row, 0)?)?)),
+        }
     }
 
     /// The node, wherever it is.
@@ -64,20 +81,18 @@ impl<'c> Tree<'c> {
             "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since",
             "e.node = ?3"
         );
+        if !self.below.is_empty() {
+            return Ok(self.named(node)?.map(|(row, _)| row));
+        }
         let mut statement = self.conn.prepare_cached(self.pick(SQL))?;
         let mut rows = statement.query(params![self.vol, self.as_of, node])?;
-        rows.next()?.map(|row| Row::of(row, 0)).transpose()
+        rows.next()?.map(|row| self.timed(Row::of(row, 0)?)).transpose()
     }
 
     /// The name that a node has.
     pub(super) fn name_of(&self, node: i64) -> Result<Vec<u8>> {
-        const SQL: [&str; 2] = entries!("SELECT e.name", "e.node = ?3");
-        let name = self
-            .conn
-            .prepare_cached(self.pick(SQL))?
-            .query_row(params![self.vol, self.as_of, node], |row| row.get(0))
-            .optional()?;
-        name.ok_or_else(|| StoreError::NotFound.into())
+        let named = self.named(node)?.ok_or(StoreError::NotFound)?;
+        Ok(named.1)
     }
 
     /// Where a symlink leads, as written.

@@ -1,14 +1,20 @@
 //! Checking a database: every hash, every reference, and SQLite's own structure.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use blake3::Hash;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use stead_core::store::Verified;
 
+use super::change::quota;
 use super::content::{CHUNK, key, list_hash, part_ids};
+use super::database::Volume;
 use super::fault::Result;
+use super::layers;
+use super::row::WHITEOUT;
+use super::tree::Tree;
 
 /// How many problems are told in detail; the rest would say no more.
 const MOST_PROBLEMS: usize = 100;
@@ -16,19 +22,28 @@ const MOST_PROBLEMS: usize = 100;
 const ROWS_PER_WORD: u64 = 1_024;
 
 /// Rules that no row may break: a query for those that do, and what is wrong with them.
-const RULES: [(&str, &str); 11] = [
+const RULES: [(&str, &str); 13] = [
     (
-        "SELECT e.node FROM entry e WHERE e.parent <> 0
+        "SELECT v.id FROM volume v WHERE v.base IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM volume b WHERE b.id = v.base AND b.root = v.root AND b.id <> v.id)",
+        "is a fork of something that is not there",
+    ),
+    (
+        "SELECT e.node FROM entry e WHERE e.kind = 0 AND NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = e.vol AND v.base IS NOT NULL)",
+        "hides something where nothing lies below",
+    ),
+    (
+        "SELECT e.node FROM entry e JOIN volume v ON v.id = e.vol AND v.base IS NULL WHERE e.parent <> 0
            AND NOT EXISTS (SELECT 1 FROM entry p WHERE p.node = e.parent AND p.vol = e.vol AND p.kind = 2)",
         "lies in no directory",
     ),
     (
         "SELECT v.root FROM volume v
-         WHERE v.root <> 0 AND NOT EXISTS (SELECT 1 FROM entry e WHERE e.vol = v.id AND e.parent = 0 AND e.name = x'' AND e.node = v.root AND e.kind = 2)",
+         WHERE v.base IS NULL AND v.root <> 0 AND NOT EXISTS (SELECT 1 FROM entry e WHERE e.vol = v.id AND e.parent = 0 AND e.name = x'' AND e.node = v.root AND e.kind = 2)",
         "is a volume's root and is not there",
     ),
     (
-        "SELECT e.node FROM entry e WHERE e.parent = 0 AND NOT EXISTS (SELECT 1 FROM volume v WHERE v.root = e.node AND v.id = e.vol)",
+        "SELECT e.node FROM entry e WHERE e.parent = 0 AND e.kind <> 0 AND NOT EXISTS (SELECT 1 FROM volume v WHERE v.root = e.node AND v.id = e.vol)",
         "has no parent and is no root",
     ),
     (
@@ -42,7 +57,7 @@ const RULES: [(&str, &str); 11] = [
     ),
     (
         "SELECT h.node FROM entry_history h LEFT JOIN content c ON c.id = h.content
-         WHERE h.kind <> 2 AND h.size <> ifnull(c.size, 0)",
+         WHERE h.kind <> 2 AND h.content IS NOT NULL AND h.size <> ifnull(c.size, -1)",
         "had a content that is missing or has another length",
     ),
     ("SELECT h.node FROM entry_history h WHERE h.since >= h.until", "has a time in history that ends before it begins"),
@@ -62,7 +77,7 @@ const RULES: [(&str, &str); 11] = [
         "is newer than the database itself",
     ),
     (
-        "SELECT q.node FROM quota q WHERE (q.bytes, q.files) <> (
+        "SELECT q.node FROM quota q JOIN volume v ON v.id = q.vol AND v.base IS NULL WHERE (q.bytes, q.files) <> (
            WITH RECURSIVE below(node, kind, size) AS (
              SELECT node, kind, size FROM entry WHERE vol = q.vol AND parent = q.node
              UNION ALL
@@ -88,6 +103,7 @@ pub(super) fn verify(conn: &Connection, progress: &mut dyn FnMut(u64)) -> Result
     // Where the structure is broken, no query can be believed.
     if verifying.found.problems.is_empty() {
         verifying.entries()?;
+        verifying.forks()?;
         verifying.contents()?;
         verifying.unreferenced()?;
     }
@@ -136,6 +152,21 @@ impl Verifying<'_> {
             while let Some(row) = rows.next()? {
                 let node: i64 = row.get(0)?;
                 self.problem(format!("node {node} {wrong}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a fork has of its own lies in directories that it shows and hides what is there, and its quotas count all
+    /// that it shows.
+    fn forks(&mut self) -> Result<()> {
+        let mut statement = self.conn.prepare("SELECT id, root FROM volume WHERE base IS NOT NULL")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (id, root) = (row.get(0)?, row.get(1)?);
+            let volume = Volume { id, root, dirs: Arc::default(), below: layers::load(self.conn, id)? };
+            for node in wrong_in_fork(&Tree::new(self.conn, &volume, None))? {
+                self.problem(format!("node {node} is out of place in a fork"));
             }
         }
         Ok(())
@@ -213,4 +244,34 @@ impl Verifying<'_> {
         }
         Ok(())
     }
+}
+
+/// The nodes of a fork that are not where they could be, and the quota roots that count something else.
+fn wrong_in_fork(tree: &Tree<'_>) -> Result<Vec<i64>> {
+    let mut wrong = Vec::new();
+    let mut statement =
+        tree.conn.prepare_cached("SELECT node, parent, kind, name FROM entry WHERE vol = ?1")?;
+    let mut rows = statement.query([tree.vol])?;
+    while let Some(row) = rows.next()? {
+        let (node, parent, kind): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let fits = if kind == WHITEOUT {
+            let name: Vec<u8> = row.get(3)?;
+            let hidden = tree.base().map(|base| base.child(parent, &name)).transpose()?.flatten();
+            hidden.is_some_and(|hidden| hidden.node == -node)
+        } else {
+            node == tree.root && parent == 0 || tree.node(parent)?.is_some_and(|row| row.is_directory())
+        };
+        if !fits {
+            wrong.push(node);
+        }
+    }
+    let mut statement = tree.conn.prepare_cached("SELECT node FROM quota WHERE vol = ?1")?;
+    let mut rows = statement.query([tree.vol])?;
+    while let Some(row) = rows.next()? {
+        let node = row.get(0)?;
+        if quota::counted(tree.conn, tree.vol, node)? != Some(quota::total(tree, node)?.usage()) {
+            wrong.push(node);
+        }
+    }
+    Ok(wrong)
 }

@@ -6,22 +6,18 @@ use std::collections::{HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
-use rusqlite::params;
 use stead_core::StoreError;
 use stead_core::search::Walk;
 use stead_core::store::{Found, NodeId, Place, StorePath};
 
 use super::VirtualStore;
-use super::fault::{Result, corrupt};
+use super::fault::Result;
 use super::read::Snapshot;
-use super::row::{Row, entries};
+use super::row::Row;
 use super::tree::Tree;
 
 /// How many rows are taken between two looks at the clock.
 const ROWS_PER_LOOK: usize = 1_024;
-
-/// What roots have in place of a parent.
-const ROOTS_PARENT: i64 = 0;
 
 /// What bounds a walk.
 pub(super) struct Bounds<'a> {
@@ -95,36 +91,25 @@ impl Forest {
 
     /// One scan over the volume, whose rows lie sorted by directory and name.
     fn load_all(&mut self, tree: &Tree<'_>) -> Result<()> {
-        const SQL: [&str; 2] = entries!(
-            "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
-            "e.parent > ?3 ORDER BY e.parent, e.name"
-        );
-        let mut statement = tree.conn.prepare_cached(tree.pick(SQL))?;
-        let mut rows = statement.query(params![tree.vol, tree.as_of, ROOTS_PARENT])?;
-        while let Some(row) = rows.next()? {
-            let parent = self.push(row)?;
+        tree.everything(&mut |row, name| {
+            self.push(row, name)?;
             let end = self.rows.len();
-            self.children.entry(parent).or_insert(end - 1..end).end = end;
-        }
-        Ok(())
+            self.children.entry(row.parent).or_insert(end - 1..end).end = end;
+            Ok(ControlFlow::Continue(()))
+        })
     }
 
     /// One query for each directory.
     fn load_below(&mut self, tree: &Tree<'_>) -> Result<()> {
-        const SQL: [&str; 2] = entries!(
-            "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
-            "e.parent = ?3 ORDER BY e.name"
-        );
-        let mut statement = tree.conn.prepare_cached(tree.pick(SQL))?;
         let mut level = vec![self.top];
         for _ in 0..self.depth {
             let mut next = Vec::new();
             for directory in level {
                 let begin = self.rows.len();
-                let mut rows = statement.query(params![tree.vol, tree.as_of, directory])?;
-                while let Some(row) = rows.next()? {
-                    self.push(row)?;
-                }
+                tree.children(directory, b"", -1, &mut |row, name| {
+                    self.push(row, name)?;
+                    Ok(ControlFlow::Continue(()))
+                })?;
                 let found = begin..self.rows.len();
                 let entered = |row: &Row| row.is_directory() && !self.skipped.contains(&row.node);
                 next.extend(
@@ -144,17 +129,14 @@ impl Forest {
         Ok(())
     }
 
-    fn push(&mut self, row: &rusqlite::Row<'_>) -> Result<i64> {
+    fn push(&mut self, row: Row, name: &[u8]) -> Result<()> {
         if self.rows.len().is_multiple_of(ROWS_PER_LOOK) {
             self.hurry()?;
         }
         let begin = self.names.len();
-        let name =
-            row.get_ref(10)?.as_blob().map_err(|_| corrupt("an entry has a name that can't be one"))?;
         self.names.extend_from_slice(name);
-        let entry = Row::of(row, 0)?;
-        self.rows.push((entry, begin..self.names.len()));
-        Ok(entry.parent)
+        self.rows.push((row, begin..self.names.len()));
+        Ok(())
     }
 
     fn hurry(&self) -> Result<()> {

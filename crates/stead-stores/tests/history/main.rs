@@ -8,7 +8,7 @@ mod undoing;
 
 use std::sync::Arc;
 
-use stead_core::vfs::{LostUpdates, Undo, UndoOptions, Undone};
+use stead_core::vfs::{LostUpdates, RemoveOptions, Undo, UndoOptions, Undone};
 use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 #[cfg(target_os = "linux")]
 use stead_stores::{Database, Durability, PhysicalOptions, PhysicalStore};
@@ -48,6 +48,28 @@ fn text(door: &Vfs, path: &str) -> String {
     String::from_utf8(door.read(path).unwrap().bytes).unwrap()
 }
 
+/// A fork of something that it has changed already, all of it out of sight: what is there is its own.
+fn fork() -> Arc<dyn Store> {
+    let base = stead_stores::MemoryStore::new();
+    let names = ["a", "b", "c", "f", "d/a", "d/e/a", "dir/f", "text"];
+    let (of_base, all) = (
+        door(&(Arc::new(base.clone()) as _), "base"),
+        RemoveOptions { recursive: true, ..RemoveOptions::default() },
+    );
+    for name in names {
+        of_base.write(&*format!("/w/{name}"), "the base's\n").unwrap();
+    }
+    let fork: Arc<dyn Store> = Arc::new(base.fork_as(["fork"]).unwrap());
+    let of_fork = door(&fork, "fork");
+    for name in ["a", "b", "c", "f", "text"] {
+        of_fork.remove_file(&*format!("/w/{name}"), all).unwrap();
+    }
+    for name in ["d", "dir"] {
+        of_fork.remove_directory(&*format!("/w/{name}"), all).unwrap();
+    }
+    fork
+}
+
 /// The Stores that keep a history, one test each.
 #[macro_export]
 macro_rules! on_every_store {
@@ -65,6 +87,13 @@ macro_rules! on_every_store {
             fn $test() {
                 let (store, _directory) = $crate::in_a_directory();
                 super::$test(&store);
+            })*
+        }
+
+        mod on_a_fork {
+            $(#[test]
+            fn $test() {
+                super::$test(&$crate::fork());
             })*
         }
     };

@@ -172,3 +172,31 @@ fn an_undo_with_a_thread_is_the_agents() {
     let undone = door(&store, "a").undo(Undo::Last(1), UndoOptions::default()).unwrap();
     assert!(undone.done && !in_thread.exists("/w/f").unwrap());
 }
+
+/// What a fork did is taken back without its base: whatever it had changed of it, it looks like it again.
+#[test]
+fn a_fork_is_taken_back_to_what_it_was_made_of() {
+    for seed in 0..rounds() {
+        let base = stead_stores::MemoryStore::new();
+        let as_store: Arc<dyn Store> = Arc::new(base.clone());
+        history(&as_store, seed + 2_000, 40);
+        let first = snapshot_of(&base);
+        let fork: Arc<dyn Store> = Arc::new(base.fork_as(["fork"]).unwrap());
+        let (doors, operations) = history(&fork, seed, 40);
+        history(&as_store, seed + 3_000, 20);
+        let (last, other) = (snapshot_of(&*fork), snapshot_of(&base));
+        let mut undos = Vec::new();
+        for (who, operation) in operations.iter().rev() {
+            undos.push((*who, undo(&doors[*who], Undo::Operation(*operation)).operation));
+        }
+        assert_eq!(snapshot_of(&*fork), first, "seed {seed}: taken back");
+        for (who, operation) in undos.iter().rev() {
+            if let Some(operation) = operation {
+                undo(&doors[*who], Undo::Operation(*operation));
+            }
+        }
+        assert_eq!(snapshot_of(&*fork), last, "seed {seed}: brought back");
+        assert_eq!(snapshot_of(&base), other, "seed {seed}: the base");
+        assert_eq!(fork.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+    }
+}

@@ -6,10 +6,10 @@ use stead_core::VfsPath;
 use stead_core::glob::{Anchor, PathGlobs};
 
 use super::host::Look;
-use super::later;
 use super::nearest::{listed, nearest};
 use super::section::{At, Document, Section};
 use super::{AgentConfig, WorkspaceConfig};
+use super::{amount, later};
 
 pub(super) fn agents(
     document: &Document<'_>,
@@ -20,6 +20,7 @@ pub(super) fn agents(
     for (name, mut section) in top.named("agents") {
         let description = section.text("description").map(|text| text.value.to_owned());
         let workspaces = workspaces(document, &mut section, stores);
+        let quota = amount::quota(&mut section);
         later::agent(&mut section);
         if !section.has_almost("workspaces") && !section.has_almost("executor") {
             section.problem(format!(
@@ -27,7 +28,7 @@ pub(super) fn agents(
             ));
         }
         section.finish();
-        agents.insert(name, AgentConfig { description, workspaces });
+        agents.insert(name, AgentConfig { description, workspaces, quota });
     }
     agents
 }
@@ -81,6 +82,7 @@ fn workspace(
     let description = section.text("description").map(|text| text.value.to_owned());
     let protect = section.texts("protect").and_then(|found| globs(section, &found));
     let scratch = section.texts("scratch").and_then(|found| globs(section, &found)).unwrap_or_default();
+    let quota = amount::quota(section);
     later::workspace(section);
     Some(WorkspaceConfig {
         prefix: prefix?,
@@ -90,6 +92,7 @@ fn workspace(
         description,
         protect,
         scratch,
+        quota,
     })
 }
 

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use stead_core::store::QuotaLimits;
+use stead_stores::virtual_store::Retention;
+
+use super::section::Section;
+
 const BYTES: [(&str, u64); 5] =
     [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 const SECONDS: [(&str, u64); 5] = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400), ("w", 7 * 86_400)];
@@ -20,6 +25,44 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         let text = text.escape_debug();
         format!("`{text}` is no length of time; write one with its unit: \"14d\" (s, m, h, d, w)")
     })
+}
+
+/// `quota = { bytes = "1GiB", files = 10000, file_bytes = "64MiB" }`
+pub(super) fn quota(section: &mut Section<'_>) -> QuotaLimits {
+    let mut limits = QuotaLimits::default();
+    if !section.has("quota") {
+        section.leave_open("quota");
+        return limits;
+    }
+    let Some(mut quota) = section.table("quota") else { return limits };
+    for (key, limit) in [("bytes", &mut limits.bytes), ("file_bytes", &mut limits.file_bytes)] {
+        if let Some(text) = quota.text(key) {
+            match bytes(text.value) {
+                Ok(parsed) => *limit = Some(parsed),
+                Err(message) => quota.wrong(&text, message),
+            }
+        }
+    }
+    limits.files = quota.number("files").map(|number| number.value);
+    quota.finish();
+    limits
+}
+
+/// `[history]`: how long versions are kept.
+pub(super) fn history(top: &mut Section<'_>) -> Retention {
+    let mut retention = Retention::default();
+    let Some(mut history) = top.table("history") else { return retention };
+    if let Some(age) = history.text("age") {
+        match duration(age.value) {
+            Ok(parsed) => retention.age = parsed,
+            Err(message) => history.wrong(&age, message),
+        }
+    }
+    if let Some(versions) = history.number("versions") {
+        retention.versions = versions.value;
+    }
+    history.finish();
+    retention
 }
 
 fn amount(text: &str, units: &[(&str, u64)]) -> Option<u64> {

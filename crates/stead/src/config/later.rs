@@ -10,13 +10,7 @@ pub(super) fn workspace(section: &mut Section<'_>) {
     section.flag("managed");
     section.choice("per", &["agent", "thread"]);
     section.choice("fork", &["thread"]);
-    if let Some(mut quota) = section.table("quota") {
-        for key in ["bytes", "files", "file_bytes"] {
-            quota.leave_open(key);
-        }
-        quota.finish();
-    }
-    for key in ["managed", "per", "fork", "quota"] {
+    for key in ["managed", "per", "fork"] {
         section.no_effect(key);
     }
 }
@@ -46,11 +40,7 @@ pub(super) fn agent(section: &mut Section<'_>) {
 pub(super) fn parts(top: &mut Section<'_>) {
     top.table("ttl");
     top.tables("organization");
-    if let Some(mut audit) = top.table("audit") {
-        audit.flag("enabled");
-        audit.finish();
-    }
-    for key in ["ttl", "organization", "audit"] {
+    for key in ["ttl", "organization"] {
         top.no_effect(key);
     }
 }

@@ -16,7 +16,9 @@ mod stores;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use stead_core::store::QuotaLimits;
 use stead_core::{AccessScope, VfsPath};
+use stead_stores::virtual_store::Retention;
 use stead_stores::{Durability, KeepOptions};
 use toml::de::DeTable;
 
@@ -24,7 +26,7 @@ pub use host::Survey;
 pub use problem::{ConfigError, Problem, Problems};
 
 use host::HostCheck;
-use section::Document;
+use section::{Document, Section};
 
 /// The name of the configuration file.
 pub const FILE_NAME: &str = "stead.toml";
@@ -42,6 +44,10 @@ pub struct Config {
     pub stores: BTreeMap<String, StoreConfig>,
     /// The agents, by name.
     pub agents: BTreeMap<String, AgentConfig>,
+    /// What is written down of what agents do.
+    pub audit: AuditConfig,
+    /// How long versions are kept.
+    pub history: Retention,
     notes: Vec<Problem>,
     checks: Vec<HostCheck>,
 }
@@ -53,6 +59,13 @@ pub struct DatabaseConfig {
     pub path: PathBuf,
     /// What an acknowledged change survives.
     pub durability: Durability,
+}
+
+/// `[audit]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditConfig {
+    /// Whether every call is written down.
+    pub enabled: bool,
 }
 
 /// `[stores.NAME]`
@@ -81,6 +94,8 @@ pub struct AgentConfig {
     pub description: Option<String>,
     /// What it sees.
     pub workspaces: Vec<WorkspaceConfig>,
+    /// How much may lie in all of its Workspaces together.
+    pub quota: QuotaLimits,
 }
 
 /// `[[agents.NAME.workspaces]]`
@@ -100,6 +115,8 @@ pub struct WorkspaceConfig {
     pub protect: Option<Vec<String>>,
     /// What is kept without history.
     pub scratch: Vec<String>,
+    /// How much may lie in it.
+    pub quota: QuotaLimits,
 }
 
 impl AgentConfig {
@@ -136,8 +153,8 @@ impl Config {
         let parts = errors.is_empty().then(|| read(&document, table.get_ref(), directory_of(file)));
         let (problems, notes, checks) = document.finish();
         match parts {
-            Some((database, stores, agents)) if problems.is_empty() => {
-                Ok(Config { file: file.to_owned(), database, stores, agents, notes, checks })
+            Some((database, stores, agents, audit, history)) if problems.is_empty() => {
+                Ok(Config { file: file.to_owned(), database, stores, agents, audit, history, notes, checks })
             }
             _ => Err(ConfigError::Wrong(Problems { file: file.to_owned(), problems })),
         }
@@ -146,6 +163,11 @@ impl Config {
     /// The file it was read from.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// The directory of what belongs to the audit and is not in the database.
+    pub fn audit_directory(&self) -> PathBuf {
+        self.state_directory().join("audit")
     }
 
     /// The directory of what Stead keeps for itself.
@@ -174,7 +196,8 @@ fn directory_of(file: &Path) -> &Path {
     }
 }
 
-type Parts = (DatabaseConfig, BTreeMap<String, StoreConfig>, BTreeMap<String, AgentConfig>);
+type Parts =
+    (DatabaseConfig, BTreeMap<String, StoreConfig>, BTreeMap<String, AgentConfig>, AuditConfig, Retention);
 
 fn read(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> Parts {
     if table.is_empty() {
@@ -186,7 +209,16 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> Parts
     let database = stores::database(&mut top, directory);
     let stores = stores::stores(&mut top, directory);
     let agents = agents::agents(document, &mut top, &stores.names);
+    let audit = audit(&mut top);
+    let history = amount::history(&mut top);
     later::parts(&mut top);
     top.finish();
-    (database, stores.usable, agents)
+    (database, stores.usable, agents, audit, history)
+}
+
+fn audit(top: &mut Section<'_>) -> AuditConfig {
+    let Some(mut section) = top.table("audit") else { return AuditConfig { enabled: true } };
+    let enabled = section.flag("enabled").is_none_or(|enabled| enabled.value);
+    section.finish();
+    AuditConfig { enabled }
 }

@@ -129,6 +129,13 @@ impl<'d> Section<'d> {
         self.read(key, "text", |value| value.as_str())
     }
 
+    pub(super) fn number(&mut self, key: &'static str) -> Option<At<u64>> {
+        self.read(key, "a number from 0 up", |value| {
+            let integer = value.as_integer()?;
+            u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+        })
+    }
+
     pub(super) fn flag(&mut self, key: &'static str) -> Option<At<bool>> {
         self.read(key, "true or false", |value| value.as_bool())
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::places::Kind;
-use crate::{crash, crowd, memory, narrow};
+use crate::{audit, crash, crowd, memory, narrow, rewind};
 
 const TASK: &str = "STEAD_SOAK_TASK";
 
@@ -83,10 +83,12 @@ pub(crate) fn told(output: BufReader<ChildStdout>) -> impl Iterator<Item = Strin
 fn the_child_process() {
     let task = Task::given().expect("started by one of the tests here");
     match &*task.what {
+        "audit" => audit::child(&task),
         "crash" => crash::child(&task),
         "crowd" => crowd::child(&task),
         "memory" => memory::child(&task),
         "narrow" => narrow::child(&task),
+        "rewind" => rewind::child(&task),
         other => panic!("no such task: {other}"),
     }
 }

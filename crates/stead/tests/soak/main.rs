@@ -5,10 +5,12 @@
 
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
+mod audit;
 mod child;
 mod crash;
 mod crowd;
 mod memory;
 mod narrow;
 mod places;
+mod rewind;
 mod swap;

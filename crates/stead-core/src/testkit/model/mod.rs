@@ -9,7 +9,7 @@ mod script;
 mod snapshot;
 mod steps;
 
-pub use run::model_run;
+pub use run::{model_run, model_run_over};
 pub use snapshot::{Snapshot, Thing, snapshot_of};
 pub(crate) use steps::Bytes;
 

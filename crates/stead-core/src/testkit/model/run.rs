@@ -29,6 +29,24 @@ use crate::testkit::suite::subject::change;
 ///
 /// If they disagree. The seed and the last steps are told; the same seed does the same again.
 pub fn model_run(store: Arc<dyn Store>, seed: u64, steps: usize, mut check: impl FnMut(&Snapshot)) {
+    model_run_over(store, seed, steps, |now| {
+        check(now);
+        None
+    });
+}
+
+/// The same, over one Store after the other: whenever `check` returns a Store, the run goes on with that, which has to
+/// hold the same then, under the same nodes. What is open stays open.
+///
+/// # Panics
+///
+/// If they disagree.
+pub fn model_run_over(
+    store: Arc<dyn Store>,
+    seed: u64,
+    steps: usize,
+    mut check: impl FnMut(&Snapshot) -> Option<Arc<dyn Store>>,
+) {
     let trail = Trail { seed, steps: VecDeque::new() };
     let mut run = Run {
         store,
@@ -43,7 +61,11 @@ pub fn model_run(store: Arc<dyn Store>, seed: u64, steps: usize, mut check: impl
         run.act();
         let model = run.tree.snapshot();
         run.compare("all that it holds", snapshot_of(&*run.store), model.clone());
-        check(&model);
+        if let Some(next) = check(&model) {
+            run.note("the run goes on with another Store".into());
+            run.store = next;
+            run.compare("all that the next one holds", snapshot_of(&*run.store), model);
+        }
     }
     let verified = run.store.verify(&mut |_| ()).expect("a Store can be verified");
     run.compare("what is wrong with it", verified.problems, Vec::new());

@@ -19,8 +19,13 @@ fn without(t: &Subject) -> bool {
     without
 }
 
+/// What the test has done so far.
+fn since(t: &Subject) -> DeedQuery {
+    DeedQuery { after: t.begun, ..DeedQuery::all() }
+}
+
 fn deeds(t: &Subject) -> Deeds {
-    t.store.deeds(&DeedQuery::all()).unwrap()
+    t.store.deeds(&since(t)).unwrap()
 }
 
 /// Makes a change, and returns what it is said to have done.
@@ -418,14 +423,14 @@ pub fn deeds_are_asked_for_by_time_and_by_whom(t: &Subject) {
     let versions = |query: DeedQuery| {
         t.store.deeds(&query).unwrap().deeds.iter().map(|deed| deed.version).collect::<Vec<_>>()
     };
-    assert_eq!(versions(DeedQuery::all()), [made[3].0, made[2].0, made[1].0, made[0].0]);
-    assert_eq!(versions(DeedQuery { limit: 2, ..DeedQuery::all() }), [made[3].0, made[2].0]);
+    assert_eq!(versions(since(t)), [made[3].0, made[2].0, made[1].0, made[0].0]);
+    assert_eq!(versions(DeedQuery { limit: 2, ..since(t) }), [made[3].0, made[2].0]);
     assert_eq!(versions(DeedQuery::between(made[0].0, made[2].0)), [made[2].0, made[1].0]);
-    assert_eq!(versions(DeedQuery { agent: Some("ann".into()), ..DeedQuery::all() }), [made[2].0, made[0].0]);
-    assert_eq!(versions(DeedQuery { operation: Some(made[1].1), ..DeedQuery::all() }), [made[1].0]);
-    assert_eq!(versions(DeedQuery { since: Some(made[2].2), ..DeedQuery::all() }), [made[3].0, made[2].0]);
+    assert_eq!(versions(DeedQuery { agent: Some("ann".into()), ..since(t) }), [made[2].0, made[0].0]);
+    assert_eq!(versions(DeedQuery { operation: Some(made[1].1), ..since(t) }), [made[1].0]);
+    assert_eq!(versions(DeedQuery { since: Some(made[2].2), ..since(t) }), [made[3].0, made[2].0]);
     // What came later is known, also where it is not asked for.
-    let query = DeedQuery { operation: Some(made[0].1), ..DeedQuery::all() };
+    let query = DeedQuery { operation: Some(made[0].1), ..since(t) };
     says(t, only(&t.store.deeds(&query).unwrap().deeds[0]), None, Some("ann"));
     assert_eq!(t.store.version_at(made[3].2).unwrap(), made[3].0);
     assert!(t.store.version_at(crate::Timestamp(made[0].2.0 - 1)).unwrap() < made[0].0);
@@ -444,7 +449,7 @@ pub fn deeds_are_asked_for_by_place(t: &Subject) {
     t.remove("e/b");
     t.remove("x");
     let about = |path: &str| {
-        let query = DeedQuery { at: Some(at(path)), ..DeedQuery::all() };
+        let query = DeedQuery { at: Some(at(path)), ..since(t) };
         t.store.deeds(&query).map(|found| found.deeds)
     };
     let contents = |deeds: Vec<Deed>| {

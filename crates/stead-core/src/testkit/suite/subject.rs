@@ -10,7 +10,7 @@ use crate::identity::{Identity, Operation, OperationId};
 use crate::search::Walk;
 use crate::store::{
     Applied, Attr, Change, Content, Draft, DraftOf, Expect, Keep, Missing, NodeId, OpenContent, Outcome,
-    Page, Parents, Place, Put, Replace, Step, Store, StorePath, StoreResult, Subtree,
+    Page, Parents, Place, Put, Replace, Step, Store, StorePath, StoreResult, Subtree, Version,
 };
 use crate::testkit::model::{Snapshot, snapshot_of};
 
@@ -36,7 +36,9 @@ impl<S: Store + 'static, T> Fixture for (Arc<S>, T) {
 /// Runs one test of the suite on a fresh Store, and has the Store verify itself afterwards.
 pub fn run<F: Fixture>(make: impl FnOnce() -> F, test: fn(&Subject)) {
     let fixture = make();
-    let subject = Subject { store: fixture.store() };
+    let store = fixture.store();
+    let begun = store.version().unwrap_or(Version(0));
+    let subject = Subject { store, begun };
     test(&subject);
     let verified = subject.store.verify(&mut |_| ()).expect("a Store can be verified");
     assert_eq!(verified.problems, Vec::<String>::new());
@@ -46,6 +48,8 @@ pub fn run<F: Fixture>(make: impl FnOnce() -> F, test: fn(&Subject)) {
 #[derive(Debug)]
 pub struct Subject {
     pub(crate) store: Arc<dyn Store>,
+    /// What the fixture did is none of a test's business: its own deeds come after this version.
+    pub(crate) begun: Version,
 }
 
 impl Subject {

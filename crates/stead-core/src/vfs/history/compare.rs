@@ -9,6 +9,7 @@ use crate::identity::Operation;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{DeedQuery, Kind, NodeId, Past, State, Store, StoreError, Version};
+use crate::vfs::call::Call;
 use crate::vfs::history::{Ground, read_past};
 use crate::vfs::{IntoPath, Vfs};
 
@@ -91,8 +92,24 @@ impl Vfs {
         to: Version,
         options: DiffOptions,
     ) -> Result<Vec<Difference>> {
-        let prefix = prefix.into_path()?;
-        let spot = self.enter(&prefix, Access::History)?;
+        self.call("diff", [prefix.into_path()], |call, [prefix]| call.diff(prefix, from, to, options))
+    }
+
+    /// The lines of a text file, each with the operation that wrote it.
+    pub fn blame(&self, path: impl IntoPath) -> Result<Vec<Blamed>> {
+        self.call("blame", [path.into_path()], |call, [path]| call.blame(path))
+    }
+}
+
+impl Call<'_> {
+    fn diff(
+        &self,
+        prefix: &VfsPath,
+        from: Version,
+        to: Version,
+        options: DiffOptions,
+    ) -> Result<Vec<Difference>> {
+        let spot = self.enter(prefix, Access::History)?;
         let store = spot.workspace.mount().store();
         let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
         let (older, newer) = (from.min(to), from.max(to));
@@ -178,10 +195,8 @@ impl Vfs {
         Ok(Some(compare(&bytes(&before)?, &bytes(&after)?, context)))
     }
 
-    /// The lines of a text file, each with the operation that wrote it.
-    pub fn blame(&self, path: impl IntoPath) -> Result<Vec<Blamed>> {
-        let path = path.into_path()?;
-        let (_, spot) = self.resolve(&path, Access::History)?;
+    fn blame(&self, path: &VfsPath) -> Result<Vec<Blamed>> {
+        let (_, spot) = self.resolve(path, Access::History)?;
         let store = &**spot.workspace.mount().store();
         let failed = |cause| Error::Store { path: path.clone(), sight: Sight::Sees, cause };
         let attr = store.stat(&spot.place).map_err(failed)?;
@@ -211,7 +226,7 @@ impl Vfs {
             writers.push(None);
         }
         if !contents.iter().all(|content| crate::history::merge::is_text(content)) {
-            return Err(Error::Binary { path });
+            return Err(Error::Binary { path: path.clone() });
         }
         let lines = blame::blame(&contents).into_iter().map(|(writer, line)| {
             let (version, operation) = writers[writer].clone().unzip();

@@ -7,6 +7,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{DeedQuery, Kind, Line, State, StoreError, Version};
 use crate::vfs::Vfs;
+use crate::vfs::call::Call;
 use crate::vfs::history::{Ground, some};
 
 /// Which operations are wanted.
@@ -109,6 +110,15 @@ fn place(state: &State) -> (crate::store::NodeId, &[u8]) {
 impl Vfs {
     /// What was done, newest first.
     pub fn log(&self, query: &LogQuery) -> Result<Vec<LogEntry>> {
+        match &query.path {
+            Some(path) => self.call("log", [Ok(path.clone())], |call, _| call.log(query)),
+            None => self.call("log", [], |call, []| call.log(query)),
+        }
+    }
+}
+
+impl Call<'_> {
+    fn log(&self, query: &LogQuery) -> Result<Vec<LogEntry>> {
         let mut entries = Vec::new();
         match &query.path {
             Some(path) => {

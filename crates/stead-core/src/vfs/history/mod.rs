@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{Past, Store, StoreError, StorePath, StoreResult};
-use crate::vfs::Vfs;
+use crate::vfs::call::Call;
 use crate::vfs::write::same_store;
 use crate::workspace::Workspace;
 
@@ -30,11 +30,11 @@ struct Ground<'a> {
     workspaces: Vec<&'a Workspace>,
 }
 
-impl Vfs {
+impl Call<'_> {
     /// The Stores with history that some Workspace gives this access to.
     fn grounds(&self, access: Access) -> Vec<Ground<'_>> {
         let mut grounds: Vec<Ground<'_>> = Vec::new();
-        for workspace in self.workspaces().filter(|workspace| workspace.scope().allows(access)) {
+        for workspace in self.vfs.workspaces().filter(|workspace| workspace.scope().allows(access)) {
             let store = workspace.mount().store();
             match grounds.iter_mut().find(|ground| same_store(&**ground.store, &**store)) {
                 Some(ground) => ground.workspaces.push(workspace),
@@ -66,7 +66,7 @@ impl Vfs {
 
     /// Whether a path is this Workspace's, rather than one's nested in it.
     fn leads_into(&self, path: &VfsPath, workspace: &Workspace) -> bool {
-        self.shared.router.route(path).is_some_and(|route| route.workspace.prefix() == workspace.prefix())
+        self.shared().router.route(path).is_some_and(|route| route.workspace.prefix() == workspace.prefix())
     }
 }
 

@@ -13,6 +13,7 @@ use crate::store::{
     Attr, Deed, DeedQuery, Deeds, Kind, Line, Page, Past, Place, Record, State, Store, StoreError, StorePath,
     StoreResult, Version,
 };
+use crate::vfs::call::{Call, Stage};
 use crate::vfs::history::{Ground, read_past, some, unknown};
 use crate::vfs::{IntoPath, Vfs};
 
@@ -104,6 +105,17 @@ struct Planned<'a> {
 impl Vfs {
     /// Takes back operations of this identity's agent. What others have changed since stays.
     pub fn undo(&self, what: Undo, options: UndoOptions) -> Result<Undone> {
+        self.call("undo", [], |call, []| call.undo(what, options))
+    }
+
+    /// Puts a Workspace, or some paths in it, back to what they were at a version.
+    pub fn restore(&self, prefix: impl IntoPath, version: Version, what: &Restore) -> Result<Undone> {
+        self.call("restore", [prefix.into_path()], |call, [prefix]| call.restore(prefix, version, what))
+    }
+}
+
+impl Call<'_> {
+    fn undo(&self, what: Undo, options: UndoOptions) -> Result<Undone> {
         let grounds = some(self.grounds(Access::Restore), Access::Restore)?;
         let mut told = Vec::with_capacity(grounds.len());
         for ground in grounds {
@@ -120,13 +132,11 @@ impl Vfs {
             }
         }
         let records = vec![Record::Undoes(chosen.iter().map(|operation| operation.id).collect())];
-        self.carry_out("undo", planned, chosen, options, &records)
+        self.carry_out(planned, chosen, options, &records)
     }
 
-    /// Puts a Workspace, or some paths in it, back to what they were at a version.
-    pub fn restore(&self, prefix: impl IntoPath, version: Version, what: &Restore) -> Result<Undone> {
-        let prefix = prefix.into_path()?;
-        let spot = self.enter(&prefix, Access::Restore)?;
+    fn restore(&self, prefix: &VfsPath, version: Version, what: &Restore) -> Result<Undone> {
+        let spot = self.enter(prefix, Access::Restore)?;
         let mut below = vec![spot.place.path.clone()];
         if !what.paths.is_empty() {
             below.clear();
@@ -147,12 +157,12 @@ impl Vfs {
         keep_below(&mut deeds, &below);
         let ground = Ground { store, workspaces: vec![spot.workspace] };
         let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
-        self.carry_out("restore", vec![(ground, deeds, How::Exactly)], Vec::new(), options, &[])
+        self.carry_out(vec![(ground, deeds, How::Exactly)], Vec::new(), options, &[])
     }
 
     /// Deeds of this agent, as many as it takes to choose from.
     fn own_deeds(&self, ground: &Ground<'_>, what: Undo) -> Result<Deeds> {
-        let own = DeedQuery { agent: Some(self.shared.identity.agent.clone()), ..DeedQuery::all() };
+        let own = DeedQuery { agent: Some(self.shared().identity.agent.clone()), ..DeedQuery::all() };
         let failed =
             |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), sight: Sight::Sees, cause };
         match what {
@@ -179,7 +189,6 @@ impl Vfs {
     /// Plans everything, and if nothing stands against it, does it: one change per Store.
     fn carry_out(
         &self,
-        call: &'static str,
         told: Vec<(Ground<'_>, Deeds, How)>,
         undone: Vec<Operation>,
         options: UndoOptions,
@@ -200,20 +209,21 @@ impl Vfs {
         if options.dry_run || refused {
             return Ok(result);
         }
-        let mut operation = self.act(call);
-        operation.id = self.operation.unwrap_or(operation.id);
-        for part in planned {
+        let wanted = |part: &Planned<'_>| !part.steps.steps.is_empty() || !records.is_empty();
+        let last = planned.iter().rposition(wanted);
+        for (index, part) in planned.into_iter().enumerate() {
             let changes = !part.steps.steps.is_empty();
             // Also where nothing is left to do, it is written down that it was taken back.
             if changes || !records.is_empty() {
-                self.apply_plan(part, &operation, options, records)?;
+                let stage = if Some(index) == last { Stage::Last } else { Stage::Early };
+                self.apply_plan(part, options, records, stage)?;
             }
             if changes {
-                result.operation = Some(operation.id);
+                result.operation = Some(self.operation());
             }
         }
         for change in &result.changes {
-            self.shared.seen.forget(&change.path);
+            self.shared().seen.forget(&change.path);
         }
         result.done = true;
         Ok(result)
@@ -261,19 +271,20 @@ impl Vfs {
     fn apply_plan(
         &self,
         part: Planned<'_>,
-        operation: &Operation,
         options: UndoOptions,
         records: &[Record],
+        stage: Stage,
     ) -> Result<()> {
         let Planned { ground, mut deeds, how, mut steps } = part;
         let failed =
             |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), sight: Sight::Sees, cause };
         for _ in 0..TRIES {
-            let mut change =
-                self.change_of(&**ground.store, operation.clone(), steps.steps).map_err(failed)?;
-            change.records.extend_from_slice(records);
-            change.returning = steps.returning;
-            match ground.store.apply(change) {
+            let Steps { steps: made, returning, .. } = steps;
+            let applied = self.apply_with(&**ground.store, made, stage, |change| {
+                change.records.extend_from_slice(records);
+                change.returning = returning;
+            });
+            match applied {
                 Err(
                     StoreError::Conflict
                     | StoreError::NotFound

@@ -1,6 +1,8 @@
 //! What the door promises, shown over the model Store: no disk, no database.
 
+mod audit;
 mod copying;
+mod forking;
 mod open_files;
 mod protection;
 mod reading;

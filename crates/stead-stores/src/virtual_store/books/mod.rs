@@ -139,10 +139,12 @@ impl Database {
             None => self.0.write(Weight::Staging, {
                 let namespace = namespace.clone();
                 move |writing| {
+                    // As every volume's: from the counter of nodes, so that no two ever meet.
+                    let id = writing.fresh_node()?;
                     writing
                         .conn
-                        .prepare_cached("INSERT OR IGNORE INTO volume(namespace, root) VALUES (?1, 0)")?
-                        .execute([&namespace])?;
+                        .prepare_cached("INSERT OR IGNORE INTO volume(id, namespace, root) VALUES (?1, ?2, 0)")?
+                        .execute(params![id, namespace])?;
                     let id = writing
                         .conn
                         .prepare_cached("SELECT id FROM volume WHERE namespace = ?1")?
@@ -334,8 +336,9 @@ fn take_back(
     outcome: AuditOutcome,
 ) -> Result<()> {
     match record {
-        Record::Audit(record) => {
-            writing.record(AuditRecord { outcome, version: None, ..(**record).clone() })?;
+        Record::Audit { record, began } => {
+            let took = began.elapsed();
+            writing.record(&AuditRecord { outcome, version: None, took, ..(**record).clone() })?;
         }
         Record::Undoes(operations) => {
             for undone in operations {

@@ -19,6 +19,28 @@ const LOOK: Duration = Duration::from_millis(100);
 /// More nodes than running processes may have leased.
 const LEASED: i64 = 1 << 24;
 
+/// What no backup takes back: the audit, which is only ever added to, and what Physical Stores have written down of
+/// directories that are not in the backup.
+const CARRIED_OVER: &str = "
+    INSERT OR REPLACE INTO audit_instance SELECT * FROM live.audit_instance;
+    INSERT OR IGNORE INTO audit_head SELECT * FROM live.audit_head;
+    INSERT OR IGNORE INTO audit_segment SELECT * FROM live.audit_segment;
+    INSERT INTO audit(id, instance, seq, hash, body)
+      SELECT id, instance, seq, hash, body FROM live.audit
+      WHERE id > (SELECT ifnull(max(id), 0) FROM main.audit);
+    DELETE FROM main.audit WHERE EXISTS (
+      SELECT 1 FROM main.audit_segment s WHERE s.instance = audit.instance AND s.last >= audit.seq);
+    INSERT OR IGNORE INTO volume SELECT * FROM live.volume WHERE namespace LIKE '{%';
+    INSERT OR IGNORE INTO version SELECT * FROM live.version WHERE id IN (SELECT ver FROM live.kept);
+    INSERT OR IGNORE INTO undone SELECT * FROM live.undone;
+    DELETE FROM main.kept;
+    INSERT INTO kept SELECT * FROM live.kept;
+    DELETE FROM main.intent;
+    INSERT INTO intent SELECT * FROM live.intent;
+    DELETE FROM main.counted;
+    INSERT INTO counted SELECT * FROM live.counted;
+";
+
 /// What a backup holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupReport {
@@ -84,18 +106,19 @@ impl Database {
 
     /// Makes the database what a backup holds, whole or not at all. What has changed since the backup is gone.
     ///
-    /// Versions, nodes and tags that were given out since are not given out again.
+    /// Versions, nodes and tags that were given out since are not given out again. The audit stays whole, and so does what
+    /// Physical Stores have written down.
     pub fn restore_backup(&self, from: &Path, progress: &mut dyn FnMut(u64)) -> StoreResult<Version> {
         if !from.is_file() {
             return Err(StoreError::NotFound);
         }
-        let Some(directory) = self.0.directory() else {
+        let Some(live) = self.0.file() else {
             return Err(StoreError::Unsupported("a database in memory can't be restored"));
         };
         // Prepared aside, so that the database itself changes in one step.
-        let aside = Aside::copy(from, &directory)?;
+        let aside = Aside::copy(from, live.parent().unwrap_or(Path::new(".")))?;
         let version = self.alone(|conn| {
-            let next = aside.prepare(conn)?;
+            let next = aside.prepare(conn, &live)?;
             let source = Connection::open_with_flags(&aside.0, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
             let backup = Backup::new(&source, conn)?;
             match backup.step(-1)? {
@@ -120,7 +143,7 @@ impl Aside {
     }
 
     /// Checks the copy, brings it to the present format, and lets its counters begin beyond the database's own.
-    fn prepare(&self, current: &Connection) -> Result<i64> {
+    fn prepare(&self, current: &Connection, live: &Path) -> Result<i64> {
         let conn = Connection::open(&self.0)?;
         check_copy(&conn)?;
         let sound: String = conn.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
@@ -134,6 +157,7 @@ impl Aside {
         let epoch = counter(&conn, DIR_EPOCH)?.max(counter(current, DIR_EPOCH)?) + 1;
         let node = counter(&conn, NEXT_NODE)?.max(counter(current, NEXT_NODE)?) + LEASED;
         let version = newest(&conn)?.max(newest(current)?) + 1;
+        conn.execute("ATTACH DATABASE ?1 AS live", [live.to_string_lossy()])?;
         let now = SystemClock.now();
         let transaction = conn.unchecked_transaction()?;
         for (id, value) in [(DIR_EPOCH, epoch), (NEXT_NODE, node)] {
@@ -143,8 +167,9 @@ impl Aside {
             "INSERT INTO version(id, operation, agent, tool, at) VALUES (?1, ?2, ?3, 'restore-backup', ?4)",
             params![version, OperationId::fresh(now).as_bytes(), Identity::agent("operator").agent, now.0],
         )?;
+        conn.execute_batch(CARRIED_OVER)?;
         transaction.commit()?;
-        conn.execute_batch("PRAGMA journal_mode = DELETE")?;
+        conn.execute_batch("DETACH DATABASE live; PRAGMA journal_mode = DELETE")?;
         Ok(version)
     }
 }

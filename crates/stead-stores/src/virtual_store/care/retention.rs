@@ -43,7 +43,8 @@ pub struct Forgotten {
 }
 
 /// The versions that are kept whatever their age.
-const PINNED: &str = "SELECT version FROM snapshot";
+const PINNED: &str =
+    "SELECT version FROM snapshot UNION SELECT base_ver AS version FROM volume WHERE base IS NOT NULL";
 
 /// Whether a version can still be read.
 pub(in super::super) fn readable(conn: &Connection, version: i64) -> Result<bool> {
@@ -161,7 +162,7 @@ fn forget_lines(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
 fn forget_versions(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM version WHERE id IN (
-           SELECT id FROM version WHERE id < (SELECT max(id) FROM version)
+           SELECT id FROM version WHERE id < (SELECT max(id) FROM version) AND id NOT IN (SELECT ver FROM kept)
              AND id < min(?1, ifnull((SELECT min(version) FROM ({PINNED})), ?1)) LIMIT ?2)"
     );
     Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, AT_ONCE])? as u64)

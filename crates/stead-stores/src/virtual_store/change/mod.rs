@@ -5,6 +5,7 @@
 //! directories.
 
 mod names;
+mod over;
 mod put;
 pub(super) mod quota;
 mod subtree;
@@ -42,6 +43,7 @@ impl VirtualStore {
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
         let volume = Arc::clone(&self.volume);
         self.shared().write(Weight::Change, move |writing| {
+            volume.check_there(writing.conn)?;
             let mut changing = Changing::new(writing, &volume, &operation);
             changing.begin_counting(&quotas)?;
             let mut outcomes = Vec::with_capacity(steps.len());
@@ -107,6 +109,8 @@ struct Changing<'a, 'c> {
     tally: Tally,
     /// The node that comes back with the present step.
     returning: Option<i64>,
+    /// The newest version that a fork looks at, once someone has asked; -1 where there is no fork.
+    looked_at: Option<i64>,
 }
 
 /// A name in a directory, and what has it.
@@ -150,6 +154,7 @@ impl<'a, 'c> Changing<'a, 'c> {
             touched,
             tally,
             returning: None,
+            looked_at: None,
         }
     }
 
@@ -187,7 +192,7 @@ impl<'a, 'c> Changing<'a, 'c> {
         self.writing.conn
     }
 
-    fn tree(&self) -> Tree<'c> {
+    fn tree(&self) -> Tree<'a> {
         Tree::new(self.conn(), self.volume, None)
     }
 
@@ -268,7 +273,8 @@ impl<'a, 'c> Changing<'a, 'c> {
         let was_there = self
             .conn()
             .prepare_cached("SELECT 1 FROM entry_history WHERE vol = ?1 AND node = ?2")?
-            .exists([self.volume.id, node])?;
+            .exists([self.volume.id, node])?
+            || self.tree().base().map(|base| base.node(node)).transpose()?.flatten().is_some();
         Ok((was_there && self.tree().node(node)?.is_none()).then_some(node))
     }
 
@@ -286,34 +292,23 @@ impl<'a, 'c> Changing<'a, 'c> {
     /// Puts a new node into a directory.
     fn create(&mut self, parent: i64, name: &[u8], row: Row) -> Result<Row> {
         let row = Row { parent, ..row };
-        self.conn()
-            .prepare_cached(
-                "INSERT INTO entry(vol, parent, name, node, kind, mode, size, created, modified, changed, content, since)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-            )?
-            .execute(params![
-                self.volume.id,
-                parent,
-                name,
-                row.node,
-                row.kind as i64,
-                row.mode,
-                row.size,
-                row.created,
-                row.modified,
-                row.changed,
-                row.content,
-                row.since
-            ])?;
+        self.unhide(parent, name)?;
+        self.insert(&row, name)?;
         self.log(ChangeKind::Created, row.node, parent, name)?;
         self.touch(parent)?;
         self.arrives(parent, Amount::of(&row))?;
         Ok(row)
     }
 
+    /// Writes a new row.
+    fn insert(&self, row: &Row, name: &[u8]) -> Result<()> {
+        row.insert(self.conn(), self.volume.id, name)
+    }
+
     /// Gives a node other attributes or another content, at the name that it has.
     fn update(&mut self, old: &Row, new: Row, what: ChangeKind, name: &[u8], keep: Keep) -> Result<Row> {
         self.retire(old, name, keep)?;
+        self.own(old, name)?;
         self.touched.remove(&old.node);
         let new = Row { since: self.version()?, changed: self.now(), ..new };
         self.conn()
@@ -348,9 +343,7 @@ impl<'a, 'c> Changing<'a, 'c> {
             self.move_directories()?;
             self.forget_root(row.node)?;
         }
-        self.conn()
-            .prepare_cached("DELETE FROM entry WHERE vol = ?1 AND parent = ?2 AND name = ?3")?
-            .execute(params![self.volume.id, row.parent, name])?;
+        self.vacate(row.parent, name)?;
         self.log(ChangeKind::Removed, row.node, row.parent, name)?;
         self.touch(row.parent)
     }
@@ -359,8 +352,11 @@ impl<'a, 'c> Changing<'a, 'c> {
     /// was never there for anyone.
     fn retire(&mut self, row: &Row, name: &[u8], keep: Keep) -> Result<()> {
         let version = self.version()?;
-        if keep == Keep::Scratch || row.since == version {
+        if row.since == version {
             return Ok(());
+        }
+        if row.since > self.kept_upto(keep)? {
+            return self.hide_in_history(row, name);
         }
         self.conn()
             .prepare_cached(
@@ -389,6 +385,12 @@ impl<'a, 'c> Changing<'a, 'c> {
         if !self.touched.insert(directory) {
             return Ok(());
         }
+        if self.is_fork()
+            && let Some((row, name)) = self.tree().named(directory)?
+        {
+            self.own(&row, &name)?;
+        }
+        self.keep_times(directory)?;
         self.conn()
             .prepare_cached("UPDATE entry SET modified = ?3, changed = ?3 WHERE vol = ?1 AND node = ?2")?
             .execute([self.volume.id, directory, self.now()])?;

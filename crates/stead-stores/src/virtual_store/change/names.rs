@@ -151,7 +151,10 @@ impl Changing<'_, '_> {
         if row.is_directory() {
             self.move_directories()?;
         }
+        self.own(row, &from.name)?;
+        self.unhide(to.parent, &to.name)?;
         let moved = self.place(row, to)?;
+        self.vacate(from.parent, &from.name)?;
         self.arrives(to.parent, amount)?;
         self.log(ChangeKind::MovedFrom, row.node, from.parent, &from.name)?;
         self.log(ChangeKind::MovedTo, row.node, to.parent, &to.name)?;
@@ -170,6 +173,8 @@ impl Changing<'_, '_> {
         if row.is_directory() || other.is_directory() {
             self.move_directories()?;
         }
+        self.own(row, &from.name)?;
+        self.own(other, &to.name)?;
         // One has to be out of the way for a moment: no two entries have one name.
         self.conn()
             .prepare_cached("UPDATE entry SET parent = -1 WHERE vol = ?1 AND node = ?2")?

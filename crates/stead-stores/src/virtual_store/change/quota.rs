@@ -41,7 +41,16 @@ impl Amount {
         }
     }
 
-    fn usage(self) -> Usage {
+    /// This and that together.
+    fn and(self, other: Amount) -> Self {
+        Amount {
+            bytes: self.bytes + other.bytes,
+            files: self.files + other.files,
+            largest: self.largest.max(other.largest),
+        }
+    }
+
+    pub(in super::super) fn usage(self) -> Usage {
         let positive = |count: i64| u64::try_from(count).unwrap_or(0);
         Usage { bytes: positive(self.bytes), files: positive(self.files) }
     }
@@ -88,8 +97,12 @@ pub(in super::super) fn counted(conn: &Connection, vol: i64, node: i64) -> Resul
 }
 
 /// What lies below a directory, counted now.
-pub(in super::super) fn total(conn: &Connection, vol: i64, node: i64) -> Result<Amount> {
-    let total = conn.prepare_cached(TOTAL)?.query_row([vol, node], |row| {
+pub(in super::super) fn total(tree: &Tree<'_>, node: i64) -> Result<Amount> {
+    if !tree.below.is_empty() {
+        let below = tree.below(node)?;
+        return Ok(below.iter().fold(Amount::default(), |sum, (row, _)| sum.and(Amount::of(row))));
+    }
+    let total = tree.conn.prepare_cached(TOTAL)?.query_row([tree.vol, node], |row| {
         Ok(Amount { bytes: row.get(0)?, files: row.get(1)?, largest: row.get(2)? })
     })?;
     Ok(total)
@@ -121,7 +134,7 @@ impl Changing<'_, '_> {
         if self.tally.roots.contains_key(&node) {
             return Ok(());
         }
-        let held = total(self.conn(), self.volume.id, node)?;
+        let held = total(&self.tree(), node)?;
         self.conn()
             .prepare_cached("INSERT INTO quota(vol, node, bytes, files) VALUES (?1, ?2, ?3, ?4)")?
             .execute([self.volume.id, node, held.bytes, held.files])?;
@@ -166,7 +179,7 @@ impl Changing<'_, '_> {
         if self.tally.roots.is_empty() && self.tally.grown.is_none() {
             return Ok(Amount::default());
         }
-        total(self.conn(), self.volume.id, row.node)
+        total(&self.tree(), row.node)
     }
 
     /// A directory goes: what was counted below it is no one's any more.
@@ -247,7 +260,7 @@ impl super::super::VirtualStore {
             let Some(node) = root_node(&tree, at)? else { return Ok(Usage::default()) };
             match counted(tree.conn, tree.vol, node)? {
                 Some(usage) => Ok(usage),
-                None => Ok(total(tree.conn, tree.vol, node)?.usage()),
+                None => Ok(total(&tree, node)?.usage()),
             }
         })
     }

@@ -1,6 +1,7 @@
 //! What steps do to whole directories: a few statements, whatever the directory holds.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use rusqlite::params;
 use stead_core::StoreError;
@@ -9,7 +10,7 @@ use stead_core::store::{ChangeKind, Keep, Spare};
 
 use super::super::fault::Result;
 use super::super::feed;
-use super::super::row::EntryKind;
+use super::super::row::{EntryKind, Row};
 use super::{Changing, quota};
 
 /// The entries below node `?2`, a directory before what is in it. The joins' order is fixed: from the top downwards.
@@ -35,50 +36,62 @@ pub(in super::super) const SCRATCH: &str =
 
 impl Changing<'_, '_> {
     pub(super) fn has_children(&self, directory: i64) -> Result<bool> {
-        let mut statement =
-            self.conn().prepare_cached("SELECT 1 FROM entry WHERE vol = ?1 AND parent = ?2 LIMIT 1")?;
-        Ok(statement.exists([self.volume.id, directory])?)
+        let mut some = false;
+        self.tree().children(directory, b"", 1, &mut |_, _| {
+            some = true;
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(some)
     }
 
     /// Refuses if an entry below `top` has to be left alone.
     pub(super) fn check_spared(&self, top: i64, spare: Option<&Spare>) -> Result<()> {
         let Some(spare) = spare.filter(|spare| !spare.globs.is_empty()) else { return Ok(()) };
-        let mut statement =
-            self.conn().prepare_cached(below!("SELECT node, parent, name, kind FROM below"))?;
-        let mut rows = statement.query([self.volume.id, top])?;
         let mut directories: HashMap<i64, Vec<u8>> = HashMap::new();
-        while let Some(row) = rows.next()? {
-            let (node, parent, kind): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(3)?);
+        let mut check = |node: i64, parent: i64, name: &[u8], kind: EntryKind| -> Result<()> {
             let mut path = directories.get(&parent).cloned().unwrap_or_default();
             if !path.is_empty() {
                 path.push(b'/');
             }
-            path.extend_from_slice(row.get_ref(2)?.as_blob().unwrap_or_default());
-            let kind = EntryKind::of(kind)?;
+            path.extend_from_slice(name);
             if spare.covers(&path, kind.port()) {
                 return Err(StoreError::Spared { path: escaped(&path).to_string() }.into());
             }
             if kind == EntryKind::Directory {
                 directories.insert(node, path);
             }
+            Ok(())
+        };
+        if self.is_fork() {
+            let below = self.tree().below(top)?;
+            return below.iter().try_for_each(|(row, name)| check(row.node, row.parent, name, row.kind));
+        }
+        let mut statement =
+            self.conn().prepare_cached(below!("SELECT node, parent, name, kind FROM below"))?;
+        let mut rows = statement.query([self.volume.id, top])?;
+        while let Some(row) = rows.next()? {
+            let name = row.get_ref(2)?.as_blob().unwrap_or_default();
+            check(row.get(0)?, row.get(1)?, name, EntryKind::of(row.get(3)?)?)?;
         }
         Ok(())
     }
 
     /// Removes everything below a directory.
     pub(super) fn delete_below(&mut self, top: i64, keep: Keep) -> Result<()> {
+        if self.is_fork() {
+            return self.delete_each_below(top, keep);
+        }
         let (conn, vol, version) = (self.conn(), self.volume.id, self.version()?);
         let count = self.collect(top)?;
         self.uncount(top)?;
-        if keep == Keep::History {
-            conn.prepare_cached(
-                "INSERT INTO entry_history
-                 SELECT vol, e.parent, e.name, e.node, kind, mode, size, created, modified, changed, content, since, ?2
-                 FROM temp.subtree s CROSS JOIN entry e ON e.vol = ?1 AND e.parent = s.parent AND e.name = s.name
-                 WHERE since < ?2",
-            )?
-            .execute([vol, version])?;
-        }
+        let upto = self.kept_upto(keep)?;
+        conn.prepare_cached(
+            "INSERT INTO entry_history
+             SELECT vol, e.parent, e.name, e.node, kind, mode, size, created, modified, changed, content, since, ?2
+             FROM temp.subtree s CROSS JOIN entry e ON e.vol = ?1 AND e.parent = s.parent AND e.name = s.name
+             WHERE since <= ?3",
+        )?
+        .execute([vol, version, upto])?;
         // From the leaves upwards, as one would by hand.
         conn.prepare_cached(
             "INSERT INTO change(vol, ver, seq, what, node, parent, name)
@@ -97,7 +110,7 @@ impl Changing<'_, '_> {
         if roots.is_empty() {
             return Ok(());
         }
-        let amount = quota::total(self.conn(), self.volume.id, top)?;
+        let amount = quota::total(&self.tree(), top)?;
         self.leaves(top, amount)?;
         for root in roots {
             let inside =
@@ -111,6 +124,9 @@ impl Changing<'_, '_> {
 
     /// Copies everything below one directory into another, which is new.
     pub(super) fn copy_below(&mut self, top: i64, copy: i64) -> Result<()> {
+        if self.is_fork() {
+            return self.copy_each_below(top, copy);
+        }
         let (conn, vol, version) = (self.conn(), self.volume.id, self.version()?);
         let count = self.collect(top)?;
         // The entry number n gets the n-th of these nodes, counted from 1.
@@ -137,6 +153,34 @@ impl Changing<'_, '_> {
         ])?;
         self.logged += count;
         self.scatter()
+    }
+
+    /// Removes everything below a directory of a fork, from the leaves upwards.
+    fn delete_each_below(&mut self, top: i64, keep: Keep) -> Result<()> {
+        for (row, name) in self.tree().below(top)?.into_iter().rev() {
+            self.retire(&row, &name, keep)?;
+            self.leaves(row.parent, quota::Amount::of(&row))?;
+            self.forget_root(row.node)?;
+            self.vacate(row.parent, &name)?;
+            self.log(ChangeKind::Removed, row.node, row.parent, &name)?;
+        }
+        Ok(())
+    }
+
+    /// Copies everything below one directory of a fork into another, which is new.
+    fn copy_each_below(&mut self, top: i64, copy: i64) -> Result<()> {
+        let below = self.tree().below(top)?;
+        let (now, since) = (self.now(), self.version()?);
+        let nodes = self.writing.fresh_nodes(below.len() as i64)?;
+        let mut copies = HashMap::from([(top, copy)]);
+        for ((row, name), node) in below.iter().zip(nodes) {
+            copies.insert(row.node, node);
+            let parent = copies.get(&row.parent).copied().unwrap_or(copy);
+            let new = Row { node, parent, created: now, changed: now, since, ..*row };
+            self.insert(&new, name)?;
+            self.log(ChangeKind::Created, node, parent, name)?;
+        }
+        Ok(())
     }
 
     /// Notes what lies below a directory, numbered from 1, and counts it.

@@ -1,0 +1,47 @@
+use std::path::PathBuf;
+
+use serde_json::json;
+use stead::{Archived, Timestamp};
+
+use super::access;
+use crate::commands::moment;
+use crate::failure::{Ended, Exit};
+use crate::human;
+use crate::session::Session;
+
+/// Move old records out of the database into a file that can be checked by itself
+///
+/// Only what is signed is moved, so a few of the last records before that time may stay.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Records from before this time: 2026-11-15, 2026-11-15T08:30:00Z, or 90d ago
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    before: Timestamp,
+    /// The directory for the file; otherwise .stead/audit/archive
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let directory = match args.to {
+        Some(directory) => directory,
+        None => session.config()?.audit_directory().join("archive"),
+    };
+    let archived = match access(session)? {
+        Some(access) => access.archive(args.before, &directory).map_err(stead::Error::from)?,
+        None => Archived { records: 0, file: None },
+    };
+    let directory = directory.strip_prefix(".").unwrap_or(&directory);
+    let file = archived.file.map(|file| directory.join(file).display().to_string());
+    if session.wants_json() {
+        session.json(&json!({ "records": archived.records, "file": file }))?;
+    }
+    match file {
+        Some(file) => {
+            let records = human::count(archived.records, "record", "records");
+            session.say(format_args!("Moved {records} to {file}"));
+        }
+        None => session.say("There is nothing to move."),
+    }
+    Ok(Exit::OK)
+}

@@ -1,0 +1,153 @@
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use stead::{AuditAccess, AuditEntry, AuditQuery, ErrorKind};
+
+use super::access;
+use super::filter::Filter;
+use crate::failure::{Ended, Exit, Failure};
+use crate::human;
+use crate::session::Session;
+
+/// Write records as JSON Lines or CSV, oldest first
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// How they are written
+    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
+    format: Format,
+    /// Where to; otherwise standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    filter: Filter,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// One JSON document a line, as the hashes cover it
+    Jsonl,
+    /// A table, its first line the names of the columns
+    Csv,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let query = args.filter.query(session)?;
+    let access = access(session)?;
+    let Some(path) = args.output else {
+        let written = session.wrote(|out| write(access.as_ref(), &query, args.format, out).map(drop));
+        return written.map(|()| Exit::OK);
+    };
+    let shown = path.display().to_string();
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::Said(ErrorKind::AlreadyExists, format!("`{shown}` exists already; choose another name"))
+        }
+        _ => Failure::host(format!("`{shown}` can't be written"), error),
+    };
+    let mut out = BufWriter::new(File::create_new(&path).map_err(failed)?);
+    let count = write(access.as_ref(), &query, args.format, &mut out).map_err(failed)?;
+    out.flush().map_err(failed)?;
+    session.say(format_args!("Wrote {} to {shown}", human::count(count, "record", "records")));
+    Ok(Exit::OK)
+}
+
+fn write(
+    access: Option<&AuditAccess>,
+    query: &AuditQuery,
+    format: Format,
+    out: &mut impl Write,
+) -> io::Result<u64> {
+    if format == Format::Csv {
+        writeln!(out, "{}", COLUMNS.join(","))?;
+    }
+    let Some(access) = access else { return Ok(0) };
+    let (mut count, mut failed) = (0, None);
+    let asked = access.each(query, &mut |entry| {
+        let written = match format {
+            Format::Jsonl => writeln!(out, "{}", entry.body),
+            Format::Csv => writeln!(out, "{}", row(entry)),
+        };
+        match written {
+            Ok(()) => {
+                count += 1;
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => asked.map(|()| count).map_err(io::Error::other),
+    }
+}
+
+const COLUMNS: [&str; 17] = [
+    "at",
+    "agent",
+    "thread",
+    "organization",
+    "team",
+    "call",
+    "path",
+    "path2",
+    "scope",
+    "outcome",
+    "code",
+    "bytes",
+    "took_us",
+    "operation",
+    "version",
+    "instance",
+    "seq",
+];
+
+fn row(entry: &AuditEntry) -> String {
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let number = |value: Option<String>| value.unwrap_or_default();
+    let path = |index: usize| entry.paths.get(index).cloned().unwrap_or_default();
+    let cells: [String; COLUMNS.len()] = [
+        entry.at.clone(),
+        entry.agent.clone(),
+        text(&entry.thread),
+        text(&entry.organization),
+        text(&entry.team),
+        entry.call.clone(),
+        path(0),
+        path(1),
+        text(&entry.scope),
+        entry.outcome.clone(),
+        text(&entry.code),
+        number(entry.bytes.map(|bytes| bytes.to_string())),
+        entry.took_us.to_string(),
+        number(entry.operation.map(|operation| operation.to_string())),
+        number(entry.version.map(|version| version.to_string())),
+        entry.instance.to_string(),
+        entry.seq.to_string(),
+    ];
+    cells.map(|cell| quoted(&cell)).join(",")
+}
+
+/// A cell as RFC 4180 has it: in quotes where it holds what would end it.
+fn quoted(cell: &str) -> String {
+    let plain = !cell.contains([',', '"', '\n', '\r']) && cell.trim() == cell;
+    if plain { cell.to_owned() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_quoted_where_it_has_to_be() {
+        assert_eq!(quoted("plain"), "plain");
+        assert_eq!(quoted("a,b"), "\"a,b\"");
+        assert_eq!(quoted("say \"no\""), "\"say \"\"no\"\"\"");
+        assert_eq!(quoted("two\nlines"), "\"two\nlines\"");
+        assert_eq!(quoted(" wide "), "\" wide \"");
+    }
+}

@@ -1,0 +1,50 @@
+//! Which records are meant.
+
+use stead::vfs::IntoPath;
+use stead::{AuditQuery, OperationId, Timestamp};
+
+use crate::commands::moment;
+use crate::failure::Failure;
+use crate::session::Session;
+
+/// Which records are meant; all conditions hold together.
+#[derive(Debug, clap::Args)]
+pub(super) struct Filter {
+    /// Only of this thread
+    #[arg(long, value_name = "ID")]
+    thread: Option<String>,
+    /// Only with this path, or one below it
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
+    /// Only of this tool or call
+    #[arg(long, value_name = "NAME", visible_alias = "tool")]
+    call: Option<String>,
+    /// Only of this operation
+    #[arg(long, value_name = "ID")]
+    operation: Option<OperationId>,
+    /// Only what went like this
+    #[arg(long, value_parser = ["ok", "denied", "failed", "begun"])]
+    outcome: Option<String>,
+    /// Only from this time on: 2026-11-15, 2026-11-15T08:30:00Z, or 2h, 30m, 7d ago
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<Timestamp>,
+    /// Only before this time
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<Timestamp>,
+}
+
+impl Filter {
+    pub(super) fn query(self, session: &Session) -> Result<AuditQuery, Failure> {
+        let path = self.path.as_deref().map(IntoPath::into_path).transpose().map_err(stead::Error::from)?;
+        Ok(AuditQuery {
+            agent: session.named_agent().map(str::to_owned),
+            thread: self.thread,
+            path,
+            call: self.call,
+            operation: self.operation,
+            outcome: self.outcome,
+            since: self.since,
+            until: self.until,
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! `stead audit`: what was done, by whom, and whether what is written down of it is as it was.
+
+mod archive;
+mod export;
+mod filter;
+mod table;
+mod verify;
+
+use serde_json::json;
+use stead::{AuditAccess, AuditEntry, AuditQuery, Stores};
+
+use crate::failure::{Ended, Exit, Failure};
+use crate::session::Session;
+use filter::Filter;
+use table::Table;
+
+/// Show what was done: by whom, where, and how it went
+///
+/// The newest come first. `--agent` shows only what that agent did.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    filter: Filter,
+    /// Show at most so many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+    /// Go on where a listing ended
+    #[arg(long, value_name = "CURSOR", conflicts_with = "follow")]
+    cursor: Option<i64>,
+    /// Go on showing what is done, as it is done
+    #[arg(short, long)]
+    follow: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Verify(verify::Args),
+    Export(export::Args),
+    Archive(archive::Args),
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    match args.command {
+        Some(Command::Verify(args)) => verify::run(args, session),
+        Some(Command::Export(args)) => export::run(args, session),
+        Some(Command::Archive(args)) => archive::run(args, session),
+        None => list(args, session),
+    }
+}
+
+/// What was written down, if anything ever was.
+fn access(session: &Session) -> Result<Option<AuditAccess>, Failure> {
+    let config = session.config()?;
+    Ok(Stores::of(&config).audited()?)
+}
+
+fn list(args: Args, session: &mut Session) -> Ended {
+    let query = args.filter.query(session)?;
+    let Some(access) = access(session)? else {
+        if args.follow {
+            return Err(Failure::invalid(
+                "nothing was ever written down here, so there is nothing to follow yet",
+            ));
+        }
+        session.say("Nothing was written down yet.");
+        return Ok(Exit::OK);
+    };
+    let page = access.page(&query, args.cursor, args.limit.max(1)).map_err(stead::Error::from)?;
+    if args.follow {
+        let mut entries = page.entries;
+        entries.reverse();
+        return follow(&access, query, entries, session);
+    }
+    show(&page.entries, &Table::fitting(&page.entries), session)?;
+    match page.cursor {
+        Some(cursor) if session.wants_json() => session.json(&json!({ "cursor": cursor }))?,
+        Some(cursor) => session.say(format_args!("There is more; go on with --cursor {cursor}")),
+        None if page.entries.is_empty() => session.say("Nothing was found."),
+        None => {}
+    }
+    Ok(Exit::OK)
+}
+
+/// Shows what there is, and then what comes in, until the reader goes.
+fn follow(access: &AuditAccess, query: AuditQuery, first: Vec<AuditEntry>, session: &mut Session) -> Ended {
+    let table = Table::fitting(&first);
+    show(&first, &table, session)?;
+    let after = first.last().map(|entry| entry.id);
+    let mut follower = access.follow(query, after).map_err(stead::Error::from)?;
+    loop {
+        session.flush()?;
+        let entries = follower.more().map_err(stead::Error::from)?;
+        show(&entries, &table, session)?;
+    }
+}
+
+fn show(entries: &[AuditEntry], table: &Table, session: &mut Session) -> Result<(), Failure> {
+    for entry in entries {
+        if session.wants_json() {
+            session.line(&entry.body)?;
+        } else {
+            let line = table.line(entry, session);
+            session.line(line)?;
+        }
+    }
+    Ok(())
+}

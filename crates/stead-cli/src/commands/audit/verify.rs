@@ -1,0 +1,104 @@
+use std::path::PathBuf;
+
+use serde_json::json;
+use stead::{AuditVerified, verify_archive};
+
+use super::access;
+use crate::failure::{Ended, Exit, Failure};
+use crate::human;
+use crate::progress::Progress;
+use crate::session::Session;
+
+/// Check that no record was changed, removed or moved
+///
+/// Every record is checked against the one before it, and every chain against its signed heads. A file that `archive`
+/// has written is checked by itself.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Archived records to check instead
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    if args.files.is_empty() {
+        return database(session);
+    }
+    let own = access(session).ok().flatten().and_then(|access| access.key().ok().flatten());
+    let mut exit = Exit::OK;
+    for file in args.files {
+        let shown = file.display().to_string();
+        let (verified, keys) = verify_archive(&file)
+            .map_err(|error| Failure::host(format!("`{shown}` can't be read"), error))?;
+        exit = exit.max(told(&shown, &verified, &keys, session)?);
+        for key in keys.iter().filter(|key| own.as_ref() != Some(*key)) {
+            session.say(format_args!(
+                "{shown} is signed with the key {key}; compare it with the one that `stead audit verify` tells where \
+                 the records were made"
+            ));
+        }
+    }
+    Ok(exit)
+}
+
+fn database(session: &mut Session) -> Ended {
+    let Some(access) = access(session)? else {
+        session.say("Nothing was written down yet.");
+        return Ok(Exit::OK);
+    };
+    let progress = Progress::new(session);
+    let verified = access
+        .verify(&mut |done| progress.show(|| format!("audit: {}", human::count(done, "record", "records"))));
+    drop(progress);
+    let keys: Vec<_> = access.key().map_err(stead::Error::from)?.into_iter().collect();
+    let exit = told("audit", &verified.map_err(stead::Error::from)?, &keys, session)?;
+    for key in keys {
+        session.say(format_args!("Its key is {key}"));
+    }
+    Ok(exit)
+}
+
+/// Tells what was found.
+fn told(what: &str, found: &AuditVerified, keys: &[String], session: &mut Session) -> Ended {
+    let exit = if found.problems.is_empty() { Exit::OK } else { Exit::INTERNAL };
+    if session.wants_json() {
+        session.json(&json!({
+            "checked": what,
+            "records": found.records,
+            "chains": found.instances,
+            "signatures": found.heads,
+            "unsigned": found.unsigned,
+            "archived": found.archived,
+            "foreign": found.foreign,
+            "keys": keys,
+            "problems": found.problems,
+        }))?;
+        return Ok(exit);
+    }
+    let verdict = match found.problems.len() as u64 {
+        0 => "nothing is wrong".to_owned(),
+        problems => human::count(problems, "problem", "problems"),
+    };
+    session.line(format_args!(
+        "{what}: {} in {}, {}: {verdict}",
+        human::count(found.records, "record", "records"),
+        human::count(found.instances, "chain", "chains"),
+        human::count(found.heads, "signature", "signatures"),
+    ))?;
+    for problem in &found.problems {
+        session.line(format_args!("  {problem}"))?;
+    }
+    let more = [(found.unsigned, "not signed yet"), (found.archived, "in archives")];
+    for (count, where_they_are) in more.into_iter().filter(|(count, _)| *count > 0) {
+        let are = if count == 1 { "is" } else { "are" };
+        session
+            .line(format_args!("  {} {are} {where_they_are}", human::count(count, "record", "records")))?;
+    }
+    if found.foreign > 0 {
+        let chains = human::count(found.foreign, "chain", "chains");
+        session.line(format_args!(
+            "  {chains} signed with a key that is not here can't be checked against it"
+        ))?;
+    }
+    Ok(exit)
+}

@@ -1,0 +1,31 @@
+use std::path::PathBuf;
+
+use serde_json::json;
+use stead::Stores;
+
+use crate::failure::{Ended, Exit};
+use crate::human;
+use crate::progress::Progress;
+use crate::session::Session;
+
+/// Copy the database, as it is at one moment, into a new file while it is used
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file, which must not be there yet
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let config = session.config()?;
+    let progress = Progress::new(session);
+    let report = Stores::of(&config).backup(&args.file, &mut |bytes| progress.show(|| human::size(bytes)))?;
+    drop(progress);
+    if session.wants_json() {
+        session.json(&json!({ "version": report.version.0, "bytes": report.bytes }))?;
+    } else {
+        let size = human::size(report.bytes);
+        session.line(format_args!("Copied version {} of the database: {size}.", report.version))?;
+    }
+    Ok(Exit::OK)
+}

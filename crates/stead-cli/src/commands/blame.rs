@@ -1,0 +1,44 @@
+use std::io::Write;
+
+use crate::failure::{Ended, Exit};
+use crate::session::{Colour, Session};
+use crate::{human, json};
+
+/// Show who wrote which line of a text file
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file
+    #[arg(value_name = "PATH")]
+    path: String,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let lines = session.vfs("blame")?.blame(&*args.path)?;
+    if session.wants_json() {
+        for (index, line) in lines.iter().enumerate() {
+            session.json(&json::blamed(index + 1, line))?;
+        }
+        return Ok(Exit::OK);
+    }
+    let who: Vec<String> = lines
+        .iter()
+        .map(|line| match &line.operation {
+            Some(operation) => human::harmless(&operation.identity.agent),
+            None => "(before)".to_owned(),
+        })
+        .collect();
+    let width = who.iter().map(|who| who.chars().count()).max().unwrap_or(0).min(24);
+    let digits = lines.len().to_string().len();
+    for (index, (line, who)) in lines.iter().zip(&who).enumerate() {
+        let version = line.version.map_or("-".to_owned(), |version| format!("v{version}"));
+        let time = human::time(line.operation.as_ref().map(|operation| operation.at));
+        let text = String::from_utf8_lossy(&line.line);
+        let text = text.trim_end_matches(['\n', '\r']);
+        let text = if session.is_terminal() { human::harmless(text) } else { text.to_owned() };
+        let (version, time) =
+            (session.paint(Colour::Yellow, format_args!("{version:>8}")), session.paint(Colour::Dim, time));
+        let number = index + 1;
+        session.wrote(|out| writeln!(out, "{version}  {who:width$}  {time}  {number:>digits$}  {text}"))?;
+    }
+    Ok(Exit::OK)
+}

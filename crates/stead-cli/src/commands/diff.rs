@@ -1,0 +1,113 @@
+use stead::history::diff::ContentDiff;
+use stead::vfs::{DiffOptions, Difference, Differs};
+
+use crate::failure::{Ended, Exit, Failure};
+use crate::session::{Colour, Session};
+use crate::{human, json};
+
+/// Show what differs between two versions, snapshots or times, or between a fork and its base
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to compare: a Workspace, or something in one
+    #[arg(value_name = "PREFIX", required_unless_present = "fork")]
+    prefix: Option<String>,
+    /// The one: a version's number, a snapshot's label or #number, a time, or how long ago (2h)
+    #[arg(value_name = "A", required_unless_present = "fork")]
+    from: Option<String>,
+    /// The other
+    #[arg(value_name = "B", default_value = "now")]
+    to: String,
+    /// A fork instead, against its base as it was when the fork was made
+    #[arg(long, value_name = "FORK", conflicts_with_all = ["prefix", "from"])]
+    fork: Option<String>,
+    /// Only say which paths differ
+    #[arg(long)]
+    stat: bool,
+    /// Lines shown around each difference
+    #[arg(short = 'U', long, value_name = "N", default_value_t = 3)]
+    unified: usize,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let stead = session.stead()?;
+    let options = DiffOptions { text: !args.stat, context: args.unified };
+    let found = match (&args.fork, &args.prefix, &args.from) {
+        (None, Some(prefix), Some(from)) => {
+            let (from, to) = (stead.moment(&**prefix, from)?, stead.moment(&**prefix, &args.to)?);
+            stead.vfs().operation("diff").diff(&**prefix, from, to, options)?
+        }
+        (fork, ..) => stead.diff_fork(fork.as_deref().unwrap_or_default(), options)?,
+    };
+    for one in &found {
+        if session.wants_json() {
+            session.json(&json::difference(one))?;
+        } else if args.stat {
+            summary(one, session)?;
+        } else {
+            print(one, session)?;
+        }
+    }
+    if found.is_empty() {
+        session.say("Nothing differs.");
+    }
+    Ok(Exit::OK)
+}
+
+fn summary(one: &Difference, session: &mut Session) -> Result<(), Failure> {
+    let (letter, colour) = match one.differs {
+        Differs::Added => ('A', Colour::Green),
+        Differs::Changed => ('M', Colour::Blue),
+        Differs::Moved => ('R', Colour::Magenta),
+        Differs::Removed => ('D', Colour::Red),
+    };
+    let from = one.from.as_ref().map_or(String::new(), |from| format!("{from} -> "));
+    let mark = human::mark(one.kind);
+    session.line(format_args!("{} {from}{}{mark}", session.paint(colour, letter), one.path))
+}
+
+/// As `git diff` shows it.
+fn print(one: &Difference, session: &mut Session) -> Result<(), Failure> {
+    let old = one.from.as_ref().unwrap_or(&one.path);
+    let mark = human::mark(one.kind);
+    let head = match one.differs {
+        Differs::Added => format!("added {}{mark}", one.path),
+        Differs::Changed => format!("changed {}{mark}", one.path),
+        Differs::Moved => format!("moved {old} -> {}{mark}", one.path),
+        Differs::Removed => format!("removed {}{mark}", one.path),
+    };
+    session.line(session.paint(Colour::Bold, head))?;
+    if let Some((before, after)) = one.modes {
+        session.line(format_args!("mode {before:04o} -> {after:04o}"))?;
+    }
+    match &one.content {
+        None => Ok(()),
+        Some(ContentDiff::Binary) => {
+            let (before, after) = one.sizes;
+            session.line(format_args!("binary: {} -> {}", human::size(before), human::size(after)))
+        }
+        Some(ContentDiff::Text(text)) => {
+            let side = |there: bool, path: &stead::VfsPath, letter: char| {
+                if there { format!("{letter}{path}") } else { "/dev/null".to_owned() }
+            };
+            let before = side(one.differs != Differs::Added, old, 'a');
+            let after = side(one.differs != Differs::Removed, &one.path, 'b');
+            session.line(session.paint(Colour::Bold, format_args!("--- {before}")))?;
+            session.line(session.paint(Colour::Bold, format_args!("+++ {after}")))?;
+            for line in text.lines() {
+                let colour = match line.bytes().next() {
+                    Some(b'+') => Some(Colour::Green),
+                    Some(b'-') => Some(Colour::Red),
+                    Some(b'@') => Some(Colour::Cyan),
+                    _ => None,
+                };
+                // On a terminal nothing of a file may drive it; elsewhere it is the file's own.
+                let line = if session.is_terminal() { human::harmless(line) } else { line.to_owned() };
+                match colour {
+                    Some(colour) => session.line(session.paint(colour, line))?,
+                    None => session.line(line)?,
+                }
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,22 @@
+use serde_json::json;
+
+use crate::failure::{Ended, Exit};
+use crate::session::Session;
+
+/// Discard a fork, with all that was changed in it
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The fork
+    #[arg(value_name = "FORK")]
+    fork: String,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    session.stead()?.discard(&args.fork)?;
+    if session.wants_json() {
+        session.json(&json!({ "discarded": args.fork }))?;
+    } else {
+        session.say(format_args!("Discarded the fork {}", args.fork));
+    }
+    Ok(Exit::OK)
+}

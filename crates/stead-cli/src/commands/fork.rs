@@ -1,0 +1,32 @@
+use crate::failure::{Ended, Exit};
+use crate::json;
+use crate::session::Session;
+
+/// Fork a Workspace: a copy to change freely, which appears at /forks/FORK
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The Workspace to fork
+    #[arg(value_name = "PREFIX")]
+    prefix: String,
+    /// What to call the fork
+    #[arg(value_name = "FORK")]
+    fork: String,
+    /// Give it to this agent instead
+    #[arg(long, value_name = "AGENT")]
+    to: Option<String>,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let stead = session.stead()?;
+    let fork = match &args.to {
+        Some(agent) => stead.fork_to(&*args.prefix, &args.fork, agent)?,
+        None => stead.fork(&*args.prefix, &args.fork)?.find_fork(&args.fork)?.clone(),
+    };
+    if session.wants_json() {
+        session.json(&json::fork(&fork))?;
+    } else {
+        let whose = args.to.map(|agent| format!(" of {agent}")).unwrap_or_default();
+        session.say(format_args!("Forked {} as /forks/{}{whose}", fork.of, fork.name));
+    }
+    Ok(Exit::OK)
+}

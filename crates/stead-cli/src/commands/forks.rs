@@ -1,0 +1,20 @@
+use crate::failure::{Ended, Exit};
+use crate::json;
+use crate::session::Session;
+
+/// List the forks that an agent has
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(super) fn run(_: Args, session: &mut Session) -> Ended {
+    let stead = session.stead()?;
+    for fork in stead.forks()? {
+        if session.wants_json() {
+            session.json(&json::fork(fork))?;
+        } else {
+            let by = if fork.maker == fork.owner { String::new() } else { format!(" by {}", fork.maker) };
+            session.line(format_args!("/forks/{}  of {}, made {}{by}", fork.name, fork.of, fork.made))?;
+        }
+    }
+    Ok(Exit::OK)
+}

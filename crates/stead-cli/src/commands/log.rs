@@ -1,0 +1,85 @@
+use stead::OperationId;
+use stead::vfs::{Did, IntoPath, LogEntry, LogQuery};
+
+use crate::failure::{Ended, Exit, Failure};
+use crate::session::{Colour, Session};
+use crate::{human, json};
+
+/// Show who did what, to a path or to everything, newest first
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only what was done to this, or below it; also to something that is gone
+    #[arg(value_name = "PATH")]
+    path: Option<String>,
+    /// Only by this agent
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+    /// Only this operation
+    #[arg(long, value_name = "ID")]
+    operation: Option<OperationId>,
+    /// Only since then: 2026-11-15, 2026-11-15T08:30:00Z, or 2h, 30m, 7d ago
+    #[arg(long, value_name = "TIME", value_parser = super::moment)]
+    since: Option<stead::Timestamp>,
+    /// At most so many changes
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+}
+
+/// How many paths of one change are shown.
+const SHOWN: usize = 10;
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let vfs = session.vfs("log")?;
+    let path = args.path.as_deref().map(IntoPath::into_path).transpose().map_err(stead::Error::from)?;
+    let query =
+        LogQuery { path, agent: args.by, operation: args.operation, since: args.since, limit: args.limit };
+    let entries = vfs.log(&query)?;
+    if entries.is_empty() {
+        session.say("Nothing has been done there, as far as the history tells.");
+    }
+    for entry in &entries {
+        if session.wants_json() {
+            session.json(&json::log_entry(entry))?;
+        } else {
+            print(entry, session)?;
+        }
+    }
+    Ok(Exit::OK)
+}
+
+fn print(entry: &LogEntry, session: &mut Session) -> Result<(), Failure> {
+    let operation = &entry.operation;
+    let undone = match (entry.undone, entry.undoes.len()) {
+        (true, _) => " (undone)".to_owned(),
+        (false, 0) => String::new(),
+        (false, count) => format!(" (took back {})", human::count(count as u64, "operation", "operations")),
+    };
+    let who = match &operation.identity.thread {
+        Some(thread) => format!("{}/{thread}", operation.identity.agent),
+        None => operation.identity.agent.clone(),
+    };
+    session.line(format_args!(
+        "{}  {}  {}  {}{undone}  {}",
+        session.paint(Colour::Yellow, format_args!("v{}", entry.version)),
+        human::time(Some(operation.at)),
+        session.paint(Colour::Cyan, human::harmless(&who)),
+        human::harmless(&operation.tool),
+        session.paint(Colour::Dim, operation.id),
+    ))?;
+    for change in entry.changes.iter().take(SHOWN) {
+        let (letter, colour) = match change.did {
+            Did::Created => ('A', Colour::Green),
+            Did::Written => ('M', Colour::Blue),
+            Did::Moved => ('R', Colour::Magenta),
+            Did::Attributes => ('T', Colour::Blue),
+            Did::Removed => ('D', Colour::Red),
+        };
+        let from = change.from.as_ref().map_or(String::new(), |from| format!("{from} -> "));
+        let mark = human::mark(change.kind);
+        session.line(format_args!("  {} {from}{}{mark}", session.paint(colour, letter), change.path))?;
+    }
+    if entry.changes.len() > SHOWN {
+        session.line(format_args!("  and {} more", entry.changes.len() - SHOWN))?;
+    }
+    Ok(())
+}

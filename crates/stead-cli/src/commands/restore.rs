@@ -1,0 +1,30 @@
+use stead::vfs::{IntoPath, Restore};
+
+use crate::failure::Ended;
+use crate::session::Session;
+
+/// Put a Workspace, or some paths in it, back to what they were
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The Workspace, or something in one
+    #[arg(value_name = "PREFIX")]
+    prefix: String,
+    /// A snapshot's label or #number, a version's number, a time, or how long ago (2h)
+    #[arg(value_name = "SNAPSHOT")]
+    snapshot: String,
+    /// Only these
+    #[arg(value_name = "PATH")]
+    paths: Vec<String>,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let stead = session.stead()?;
+    let version = stead.moment(&*args.prefix, &args.snapshot)?;
+    let paths: Result<_, _> = args.paths.iter().map(|path| path.as_str().into_path()).collect();
+    let what = Restore { paths: paths.map_err(stead::Error::from)?, dry_run: args.dry_run };
+    let undone = stead.vfs().operation("restore").restore(&*args.prefix, version, &what)?;
+    super::undo::report(&undone, args.dry_run, "Restored", session)
+}

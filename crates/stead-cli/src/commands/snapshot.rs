@@ -1,0 +1,26 @@
+use crate::failure::{Ended, Exit};
+use crate::json;
+use crate::session::Session;
+
+/// Keep the present version of a Workspace, or of everything, under a name
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The Workspace; the whole stead without one
+    #[arg(value_name = "PREFIX")]
+    prefix: Option<String>,
+    /// Its name
+    #[arg(long, value_name = "L")]
+    label: Option<String>,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let stead = session.stead()?;
+    let made = stead.snapshot(args.prefix.as_deref(), args.label.as_deref())?;
+    if session.wants_json() {
+        session.json(&json::snapshot(&made))?;
+    } else {
+        let label = made.label.as_ref().map_or(String::new(), |label| format!(" `{label}`"));
+        session.line(format_args!("Snapshot #{}{label} keeps version {}.", made.id, made.version))?;
+    }
+    Ok(Exit::OK)
+}

@@ -1,0 +1,48 @@
+use crate::failure::{Ended, Exit};
+use crate::session::{Colour, Session};
+use crate::{human, json};
+
+/// List snapshots, newest first, or let one go
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only those of this Workspace, and of everything
+    #[arg(value_name = "PREFIX")]
+    prefix: Option<String>,
+    /// Let this one go: its version is kept no longer than others
+    #[arg(long, value_name = "SNAPSHOT")]
+    forget: Option<String>,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let stead = session.stead()?;
+    if let Some(name) = args.forget {
+        let gone = stead.forget_snapshot(args.prefix.as_deref(), &name)?;
+        if session.wants_json() {
+            session.json(&json::snapshot(&gone))?;
+        } else {
+            session.line(format_args!("Snapshot #{} is gone.", gone.id))?;
+        }
+        return Ok(Exit::OK);
+    }
+    let snapshots = stead.snapshots(args.prefix.as_deref())?;
+    if snapshots.is_empty() {
+        session.say("There are no snapshots.");
+    }
+    for snapshot in &snapshots {
+        if session.wants_json() {
+            session.json(&json::snapshot(snapshot))?;
+            continue;
+        }
+        let id = session.paint(Colour::Yellow, format_args!("#{}", snapshot.id));
+        let of = snapshot.prefix.as_deref().unwrap_or("everything");
+        let label = snapshot.label.as_deref().unwrap_or("-");
+        session.line(format_args!(
+            "{id}  {}  v{:<8}  {}  {}",
+            human::time(Some(snapshot.at)),
+            snapshot.version.to_string(),
+            human::harmless(of),
+            human::harmless(label)
+        ))?;
+    }
+    Ok(Exit::OK)
+}

@@ -1,0 +1,91 @@
+use stead::OperationId;
+use stead::history::Fate;
+use stead::vfs::{OnConflict, Undo, UndoOptions, Undone};
+
+use crate::failure::{Ended, Exit};
+use crate::session::{Colour, Session};
+use crate::{human, json};
+
+/// Take back what the agent did; what others did since stays
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The last N operations that have not been taken back; 1 unless something else is said
+    #[arg(long, value_name = "N", conflicts_with_all = ["since", "operation"])]
+    last: Option<usize>,
+    /// Everything since then: 2026-11-15T08:30:00Z, or 2h, 30m, 7d ago
+    #[arg(long, value_name = "TIME", conflicts_with = "operation", value_parser = super::moment)]
+    since: Option<stead::Timestamp>,
+    /// This one; an undo can be undone, too
+    #[arg(long, value_name = "ID")]
+    operation: Option<OperationId>,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Leave what is in conflict as it is, and take back the rest
+    #[arg(long)]
+    skip_conflicts: bool,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let what = match (args.operation, args.since) {
+        (Some(id), _) => Undo::Operation(id),
+        (None, Some(since)) => Undo::Since(since),
+        (None, None) => Undo::Last(args.last.unwrap_or(1)),
+    };
+    let on_conflict = if args.skip_conflicts { OnConflict::Skip } else { OnConflict::Refuse };
+    let undone = session.vfs("undo")?.undo(what, UndoOptions { dry_run: args.dry_run, on_conflict })?;
+    if undone.undone.is_empty() {
+        session.say("There is nothing to take back.");
+    }
+    report(&undone, args.dry_run, "Took back", session)
+}
+
+/// Says what became of what; a conflict is an answer, too.
+pub(super) fn report(undone: &Undone, dry_run: bool, did: &str, session: &mut Session) -> Ended {
+    let refused = !undone.done && !dry_run;
+    let exit = if refused || (dry_run && !undone.conflicts.is_empty()) { Exit::NO } else { Exit::OK };
+    if session.wants_json() {
+        session.json(&json::undone(undone, dry_run))?;
+        return Ok(exit);
+    }
+    for operation in &undone.undone {
+        let (tool, time) = (human::harmless(&operation.tool), human::time(Some(operation.at)));
+        let verb = if undone.done { did } else { "Would take back" };
+        session.say(format_args!("{verb} {tool} of {time} ({})", operation.id));
+    }
+    for change in undone.changes.iter().filter(|_| !refused) {
+        let (word, colour) = match change.fate {
+            Fate::Restored => ("restored", Colour::Green),
+            Fate::Reverted => ("reverted", Colour::Blue),
+            Fate::Merged => ("merged", Colour::Cyan),
+            Fate::Moved => ("moved", Colour::Magenta),
+            Fate::Attributes => ("attributes", Colour::Blue),
+            Fate::Removed => ("removed", Colour::Red),
+        };
+        let from = change.from.as_ref().map_or(String::new(), |from| format!("{from} -> "));
+        session.line(format_args!(
+            "{} {from}{}",
+            session.paint(colour, format_args!("{word:10}")),
+            change.path
+        ))?;
+    }
+    for conflict in &undone.conflicts {
+        session.line(format_args!(
+            "{} {}: {}",
+            session.paint(Colour::Yellow, format_args!("{:10}", "conflict")),
+            conflict.path,
+            conflict.why
+        ))?;
+    }
+    if refused {
+        let count = human::count(undone.conflicts.len() as u64, "conflict", "conflicts");
+        let hint = if did == "Took back" { "; --skip-conflicts takes back the rest" } else { "" };
+        session.say(format_args!("Nothing was changed: {count}{hint}."));
+    } else if undone.changes.is_empty() && undone.conflicts.is_empty() && !undone.undone.is_empty() {
+        session.say("Everything is that way already.");
+    } else if undone.done && did == "Restored" {
+        let count = human::count(undone.changes.len() as u64, "change", "changes");
+        session.say(format_args!("Restored with {count}; `stead undo` takes it back."));
+    }
+    Ok(exit)
+}

@@ -1,0 +1,183 @@
+//! Forks, from making one to discarding it.
+
+use crate::common::Place;
+use insta::assert_snapshot;
+
+/// Two agents; the notes of one are a part of a Store, and the other may only write there.
+fn place() -> Place {
+    let place = Place::empty();
+    place.file(
+        "stead.toml",
+        r#"
+            [stores.notes]
+            kind = "virtual"
+            [stores.code]
+            kind = "physical"
+            path = "code"
+            [[agents.coder.workspaces]]
+            prefix = "/notes"
+            scope = "rw"
+            store = "notes"
+            path = "/coder"
+            protect = ["*.lock"]
+            [[agents.coder.workspaces]]
+            prefix = "/code"
+            scope = "rw"
+            store = "code"
+            [[agents.reviewer.workspaces]]
+            prefix = "/notes"
+            scope = "wo"
+            store = "notes"
+            path = "/coder"
+            [[agents.reviewer.workspaces]]
+            prefix = "/all"
+            scope = "ro"
+            store = "notes"
+        "#,
+    );
+    std::fs::create_dir(place.path("code")).unwrap();
+    place
+}
+
+/// The same without the time, which is another one each time.
+fn timeless(text: &str) -> String {
+    let stamp = |word: &str| if word.contains('T') && word.contains(':') { "TIME" } else { word }.to_owned();
+    text.lines()
+        .map(|line| line.split(' ').map(stamp).collect::<Vec<_>>().join(" "))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn a_fork_is_made_changed_compared_and_discarded() {
+    let place = place();
+    let coder = |args: &[&str]| place.run(["--agent", "coder"].into_iter().chain(args.iter().copied()));
+    assert_snapshot!(coder(&["forks"]), @"");
+    coder(&["write", "/notes/plan.md", "one\ntwo\n"]);
+    coder(&["write", "/notes/old.md", "old\n"]);
+    assert_snapshot!(coder(&["fork", "/notes", "draft"]), @"! Forked /notes as /forks/draft");
+    assert_snapshot!(coder(&["diff", "--fork", "draft"]), @"! Nothing differs.");
+    // The base goes on; the fork does not see it, nor the base the fork.
+    coder(&["write", "/notes/later.md", "later\n"]);
+    coder(&["edit", "/forks/draft/plan.md", "two", "2"]);
+    coder(&["mv", "/forks/draft/old.md", "/forks/draft/new.md"]);
+    coder(&["write", "/forks/draft/added.md", "added\n"]);
+    assert_snapshot!(coder(&["tree"]), @r#"
+    /
+    ├── code/
+    ├── forks/
+    │   └── draft/
+    │       ├── added.md
+    │       ├── new.md
+    │       └── plan.md
+    └── notes/
+        ├── later.md
+        ├── old.md
+        └── plan.md
+    "#);
+    assert_snapshot!(coder(&["cat", "/notes/plan.md"]), @r#"
+    one
+    two
+    "#);
+    assert_snapshot!(coder(&["diff", "--fork", "draft"]), @r#"
+    added /forks/draft/added.md
+    --- /dev/null
+    +++ b/forks/draft/added.md
+    @@ -0,0 +1 @@
+    +added
+    moved /forks/draft/old.md -> /forks/draft/new.md
+    changed /forks/draft/plan.md
+    --- a/forks/draft/plan.md
+    +++ b/forks/draft/plan.md
+    @@ -1,2 +1,2 @@
+     one
+    -two
+    +2
+    "#);
+    assert_snapshot!(coder(&["--json", "diff", "--fork", "draft"]), @r#"
+    {"binary":false,"diff":"@@ -0,0 +1 @@\n+added\n","differs":"added","from":null,"kind":"file","modes":null,"path":"/forks/draft/added.md","sizes":[0,6]}
+    {"binary":false,"diff":null,"differs":"moved","from":"/forks/draft/old.md","kind":"file","modes":null,"path":"/forks/draft/new.md","sizes":[4,4]}
+    {"binary":false,"diff":"@@ -1,2 +1,2 @@\n one\n-two\n+2\n","differs":"changed","from":null,"kind":"file","modes":null,"path":"/forks/draft/plan.md","sizes":[8,6]}
+    "#);
+    assert_snapshot!(timeless(&coder(&["forks"])), @"/forks/draft  of /notes, made TIME");
+    assert_snapshot!(coder(&["write", "/forks/draft/x.lock", "mine"]), @r#"
+    ! stead: `/forks/draft/x.lock` is protected in the Workspace `/forks/draft` and read-only for agents; ask the person who runs it to change it
+    exit 1
+    "#);
+    assert!(coder(&["verify"]).contains("nothing is wrong"));
+    // A fork of the fork keeps it from being discarded.
+    assert_snapshot!(coder(&["fork", "/forks/draft", "second"]), @"! Forked /forks/draft as /forks/second");
+    assert_snapshot!(coder(&["discard", "draft"]), @r#"
+    ! stead: the fork `draft` stays: there are forks of it, which stand on it; discard them first
+    exit 1
+    "#);
+    assert_snapshot!(coder(&["discard", "second"]), @"! Discarded the fork second");
+    assert_snapshot!(coder(&["discard", "draft"]), @"! Discarded the fork draft");
+    assert_snapshot!(coder(&["discard", "draft"]), @r#"
+    ! stead: you have no fork `draft`; make one with `stead fork`
+    exit 1
+    "#);
+    assert_snapshot!(coder(&["ls", "/"]), @r#"
+    code/
+    notes/
+    "#);
+}
+
+#[test]
+fn a_fork_can_be_given_to_another_agent() {
+    let place = place();
+    let run =
+        |agent: &str, args: &[&str]| place.run(["--agent", agent].into_iter().chain(args.iter().copied()));
+    run("coder", &["write", "/notes/plan.md", "one\n"]);
+    assert_snapshot!(run("coder", &["fork", "/notes", "draft", "--to", "reviewer"]), @"! Forked /notes as /forks/draft of reviewer");
+    assert_snapshot!(run("coder", &["forks"]), @"");
+    assert_snapshot!(timeless(&run("reviewer", &["forks"])), @"/forks/draft  of /notes, made TIME by coder");
+    assert_snapshot!(run("reviewer", &["cat", "/forks/draft/plan.md"]), @"one");
+    assert_snapshot!(run("reviewer", &["write", "/forks/draft/plan.md", "two\n"]), @"! Wrote /forks/draft/plan.md");
+    assert_snapshot!(run("coder", &["cat", "/notes/plan.md"]), @"one");
+    assert_snapshot!(run("coder", &["fork", "/notes", "draft", "--to", "nobody"]), @r#"
+    ! stead: there is no agent `nobody`; there are `coder`, `reviewer`
+    exit 2
+    "#);
+}
+
+#[test]
+fn what_can_not_be_forked_says_why() {
+    let place = place();
+    let run =
+        |agent: &str, args: &[&str]| place.run(["--agent", agent].into_iter().chain(args.iter().copied()));
+    run("coder", &["write", "/notes/plan.md", "one\n"]);
+    assert_snapshot!(run("reviewer", &["fork", "/notes", "draft"]), @r#"
+    ! stead: `/notes` is in the Workspace `/notes`, which is WRITE_ONLY: looking into its history is not allowed there; you may look into history in `/all`
+    exit 1
+    "#);
+    assert_snapshot!(run("coder", &["fork", "/code", "draft"]), @r#"
+    ! stead: `/code`: this Store can't be forked
+    exit 2
+    "#);
+    assert_snapshot!(run("coder", &["fork", "/notes/plan.md", "draft"]), @r#"
+    ! stead: `/notes/plan.md` is no Workspace; the one that it lies in, `/notes`, can be forked as a whole
+    exit 2
+    "#);
+    assert_snapshot!(run("coder", &["fork", "/elsewhere", "draft"]), @r#"
+    ! stead: `/elsewhere` is in none of your Workspaces: you have `/code`, `/notes`
+    exit 1
+    "#);
+    assert_snapshot!(run("coder", &["fork", "/notes", "../x"]), @r#"
+    ! stead: `../x` can't be the name of a fork; use up to 64 letters, digits, `-`, `_` and `.`, beginning with a letter or a digit
+    exit 2
+    "#);
+    run("coder", &["fork", "/notes", "draft"]);
+    assert_snapshot!(run("coder", &["fork", "/notes", "draft"]), @r#"
+    ! stead: there is a fork `draft` already; choose another name
+    exit 1
+    "#);
+    assert_snapshot!(run("coder", &["diff", "--fork", "other"]), @r#"
+    ! stead: you have no fork `other`; you have `draft`
+    exit 1
+    "#);
+    assert_snapshot!(run("reviewer", &["discard", "draft"]), @r#"
+    ! stead: you have no fork `draft`; make one with `stead fork`
+    exit 1
+    "#);
+}

@@ -1,0 +1,221 @@
+//! What was, and taking it back, as people and scripts ask for it.
+
+use crate::common::Place;
+use insta::assert_snapshot;
+use serde_json::Value;
+
+/// Two agents on one directory, one of them with notes under a quota.
+const TWO: &str = r#"
+[stores.site]
+kind = "physical"
+path = "site"
+[stores.notes]
+kind = "virtual"
+[[agents.ann.workspaces]]
+prefix = "/site"
+scope = "rw"
+store = "site"
+[[agents.ann.workspaces]]
+prefix = "/notes"
+scope = "rw"
+store = "notes"
+quota = { bytes = "1KiB", files = 3, file_bytes = "100B" }
+[[agents.bob.workspaces]]
+prefix = "/site"
+scope = "rw"
+store = "site"
+[[agents.bob.workspaces]]
+prefix = "/drop"
+scope = "wo"
+store = "notes"
+"#;
+
+fn two() -> Place {
+    let place = Place::empty();
+    place.file("stead.toml", TWO);
+    place.file("site/index.html", "1\n2\n3\n4\n5\n6\n");
+    place
+}
+
+/// What was told, without times and the ids of operations.
+fn steady(told: &str) -> String {
+    let word = |word: &str| {
+        let is_time = word.len() == 5 && word.as_bytes()[2] == b':';
+        let is_day = word.starts_with("20") && word.len() == 10;
+        let is_id = word.trim_matches(['(', ')']).len() == 36;
+        (!is_time && !is_day && !is_id).then(|| word.to_owned())
+    };
+    let line = |line: &str| {
+        let indent = line.len() - line.trim_start().len();
+        let words: Vec<_> = line.split_whitespace().filter_map(word).collect();
+        format!("{}{}", " ".repeat(indent), words.join(" "))
+    };
+    told.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_bad_edit_is_found_and_taken_back() {
+    let place = two();
+    place.run(["--agent", "ann", "edit", "/site/index.html", "2", "two"]);
+    place.run(["--agent", "bob", "edit", "/site/index.html", "6", "six"]);
+    place.run(["--agent", "ann", "write", "/site/new/page.html", "x"]);
+    assert_snapshot!(steady(&place.run(["--agent", "ann", "log"])), @r"
+    v3 ann write
+      A /site/new/
+      A /site/new/page.html
+    v2 bob edit
+      M /site/index.html
+    v1 ann edit
+      M /site/index.html
+    ");
+    assert_snapshot!(steady(&place.run(["--agent", "bob", "log", "/site/index.html", "--by", "ann"])), @r"
+    v1 ann edit
+      M /site/index.html
+    ");
+    assert_snapshot!(steady(&place.run(["--agent", "ann", "undo", "--last", "2", "--dry-run"])), @r"
+    merged /site/index.html
+    removed /site/new
+    removed /site/new/page.html
+    ! Would take back write of
+    ! Would take back edit of
+    ");
+    assert_snapshot!(steady(&place.run(["--agent", "ann", "undo", "--last", "2"])), @r"
+    merged /site/index.html
+    removed /site/new
+    removed /site/new/page.html
+    ! Took back write of
+    ! Took back edit of
+    ");
+    assert_eq!(std::fs::read_to_string(place.path("site/index.html")).unwrap(), "1\n2\n3\n4\n5\nsix\n");
+    assert_snapshot!(steady(&place.run(["--agent", "ann", "blame", "/site/index.html"])), @r"
+           - (before) - 1 1
+          v4 ann 2 2
+           - (before) - 3 3
+           - (before) - 4 4
+           - (before) - 5 5
+          v2 bob 6 six
+    ");
+    assert_snapshot!(place.run(["--agent", "ann", "undo"]), @"! There is nothing to take back.");
+}
+
+#[test]
+fn a_conflict_is_an_answer() {
+    let place = two();
+    place.run(["--agent", "ann", "edit", "/site/index.html", "2", "two"]);
+    place.run(["--agent", "bob", "edit", "/site/index.html", "two", "zwei"]);
+    assert_snapshot!(steady(&place.run(["--agent", "ann", "undo"])), @r"
+    conflict /site/index.html: the same lines have been changed since
+    ! Would take back edit of
+    ! Nothing was changed: 1 conflict; --skip-conflicts takes back the rest.
+    exit 1
+    ");
+    let told = place.stead(["--agent", "ann", "undo", "--json"]);
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(told["done"], false);
+    assert_eq!(told["conflicts"][0]["path"], "/site/index.html");
+    let unknown = ["--agent", "bob", "undo", "--operation", "01a1ddfe-db70-73d0-973f-51da99d87c0a"];
+    assert_snapshot!(place.run(unknown), @r"
+    ! stead: there is no operation 01a1ddfe-db70-73d0-973f-51da99d87c0a of yours in the history
+    exit 1
+    ");
+    assert!(place.run(["undo", "--agent", "ann", "--operation", "x"]).ends_with("exit 2"));
+}
+
+#[test]
+fn snapshots_have_names_and_can_be_gone_back_to() {
+    let place = two();
+    place.run(["--agent", "ann", "write", "/notes/plan.md", "1. think\n"]);
+    assert_snapshot!(place.run(["--agent", "ann", "snapshot", "/notes", "--label", "draft"]), @"Snapshot #1 `draft` keeps version 1.");
+    assert_snapshot!(place.run(["--agent", "ann", "snapshot", "/notes", "--label", "draft"]), @r"
+    ! stead: there is a snapshot of that name already; choose another
+    exit 1
+    ");
+    place.run(["--agent", "ann", "append", "/notes/plan.md", "2. write\n"]);
+    place.run(["--agent", "ann", "write", "/notes/more.md", "x"]);
+    assert_snapshot!(place.run(["--agent", "ann", "diff", "/notes", "draft"]), @r"
+    added /notes/more.md
+    --- /dev/null
+    +++ b/notes/more.md
+    @@ -0,0 +1 @@
+    +x
+    \ No newline at end of file
+    changed /notes/plan.md
+    --- a/notes/plan.md
+    +++ b/notes/plan.md
+    @@ -1 +1,2 @@
+     1. think
+    +2. write
+    ");
+    assert_snapshot!(place.run(["--agent", "ann", "diff", "/notes", "now", "#1", "--stat"]), @r"
+    D /notes/more.md
+    M /notes/plan.md
+    ");
+    assert_snapshot!(place.run(["--agent", "ann", "restore", "/notes", "draft", "/notes/plan.md"]), @r"
+    reverted   /notes/plan.md
+    ! Restored with 1 change; `stead undo` takes it back.
+    ");
+    assert_snapshot!(place.run(["--agent", "ann", "ls", "/notes"]), @r"
+    more.md
+    plan.md
+    ");
+    assert_eq!(place.run(["--agent", "ann", "cat", "/notes/plan.md"]), "1. think");
+    assert_snapshot!(steady(&place.run(["--agent", "ann", "snapshots"])), @"#1 v1 /notes draft");
+    assert_snapshot!(place.run(["--agent", "ann", "diff", "/notes", "yesterday"]), @r"
+    ! stead: there is no snapshot, version or time `yesterday` in the history
+    exit 1
+    ");
+    assert_snapshot!(place.run(["--agent", "ann", "diff", "/notes", "99"]), @r"
+    ! stead: there is no version 99 in the history
+    exit 1
+    ");
+    assert_snapshot!(place.run(["--agent", "ann", "snapshots", "--forget", "draft"]), @"Snapshot #1 is gone.");
+}
+
+#[test]
+fn history_follows_the_scope() {
+    let place = two();
+    for args in [&["log", "/drop/x"][..], &["snapshot", "/drop"], &["diff", "/drop", "1"], &["blame", "/drop/x"]] {
+        let told = place.run(["--agent", "bob"].into_iter().chain(args.iter().copied()));
+        assert!(told.contains("WRITE_ONLY") && told.ends_with("exit 1"), "{args:?}: {told}");
+    }
+    let told = place.run(["--agent", "bob", "restore", "/drop", "1"]);
+    assert!(told.contains("WRITE_ONLY") && told.ends_with("exit 1"), "{told}");
+}
+
+#[test]
+fn a_quota_says_what_is_used_and_what_is_allowed() {
+    let place = two();
+    for name in ["a", "b", "c"] {
+        place.run(["--agent", "ann", "write", &format!("/notes/{name}"), "x"]);
+    }
+    assert_snapshot!(place.run(["--agent", "ann", "write", "/notes/d", "x"]), @r"
+    ! stead: `/notes/d` was not written: it would take 4 files, and 3 are allowed; 3 are in use. Remove something, or ask for more
+    exit 1
+    ");
+    let long = "x".repeat(101);
+    assert_snapshot!(place.run(["--agent", "ann", "write", "/notes/a", &long]), @r"
+    ! stead: `/notes/a` was not written: it would take 101 bytes in one file, and 100 are allowed. Remove something, or ask for more
+    exit 1
+    ");
+    assert_eq!(place.run(["--agent", "ann", "cat", "/notes/a"]), "x");
+}
+
+#[test]
+fn a_database_is_cared_for() {
+    let place = two();
+    place.run(["--agent", "ann", "write", "/notes/a", "as it was"]);
+    assert!(place.run(["backup", "copy.db"]).starts_with("Copied version 1 of the database:"));
+    assert_snapshot!(place.run(["backup", "copy.db"]), @r"
+    ! stead: `copy.db` is there already; choose another name
+    exit 1
+    ");
+    place.run(["--agent", "ann", "write", "/notes/a", "as it is"]);
+    assert_snapshot!(place.run(["gc", "--older-than", "0s", "--grace", "0s"]), @"Forgot 1 state of files; freed 9 B.");
+    assert!(place.run(["restore-backup", "copy.db"]).ends_with("exit 2"));
+    assert!(place.run(["restore-backup", "no.db", "--yes"]).ends_with("exit 2"));
+    assert_snapshot!(place.run(["restore-backup", "copy.db", "--yes"]), @"The database is what the backup holds, as version 3.");
+    assert_eq!(place.run(["--agent", "ann", "cat", "/notes/a"]), "as it was");
+    // What was written down of it all is not taken back.
+    assert!(place.run(["audit", "verify"]).contains("nothing is wrong"));
+    assert!(place.run(["verify"]).contains("nothing is wrong"));
+}

@@ -1,0 +1,107 @@
+//! Forks: what one is called, whose it is, and what it was made of.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::name::escaped;
+use crate::path::VfsPath;
+use crate::store::QuotaLimits;
+
+/// The longest name of a fork, in bytes.
+const LONGEST: usize = 64;
+
+/// The name of a fork: one component of a path that needs no quoting anywhere.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ForkName(String);
+
+/// The text is no name for a fork.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` can't be the name of a fork; use up to {LONGEST} letters, digits, `-`, `_` and `.`, beginning with a letter \
+     or a digit"
+)]
+pub struct NotAForkName(String);
+
+impl ForkName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ForkName {
+    type Err = NotAForkName;
+
+    fn from_str(text: &str) -> Result<Self, NotAForkName> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+        if begins && text.len() <= LONGEST && text.bytes().all(plain) {
+            Ok(ForkName(text.to_owned()))
+        } else {
+            Err(NotAForkName(escaped(text.as_bytes()).to_string()))
+        }
+    }
+}
+
+impl TryFrom<String> for ForkName {
+    type Error = NotAForkName;
+
+    fn try_from(text: String) -> Result<Self, NotAForkName> {
+        text.parse()
+    }
+}
+
+impl From<ForkName> for String {
+    fn from(name: ForkName) -> String {
+        name.0
+    }
+}
+
+impl fmt::Display for ForkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A fork of a Workspace: whose it is, and what it keeps of the Workspace that it was made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fork {
+    /// The agent that has it; no two of its forks have one name.
+    pub owner: String,
+    /// What it is called.
+    pub name: ForkName,
+    /// The agent that made it.
+    pub maker: String,
+    /// The prefix of the Workspace that it was made of, as its maker sees it.
+    pub of: VfsPath,
+    /// The path in the Store that it shows.
+    pub path: VfsPath,
+    /// What agents may not change in it.
+    pub protect: Vec<String>,
+    /// What is kept without history.
+    pub scratch: Vec<String>,
+    /// How much may lie in it.
+    pub quota: QuotaLimits,
+    /// When it was made.
+    pub made: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_plain_component() {
+        for name in ["draft", "v1.2", "7", "a_b-c", &"x".repeat(64)] {
+            assert_eq!(name.parse::<ForkName>().unwrap().as_str(), name);
+        }
+        for text in ["", ".", "..", ".hidden", "-x", "a/b", "a b", "ä", "a\n", &"x".repeat(65)] {
+            assert!(text.parse::<ForkName>().is_err(), "{text:?}");
+        }
+    }
+}

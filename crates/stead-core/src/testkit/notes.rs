@@ -1,0 +1,59 @@
+//! An audit log in memory, which can be told to fail.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::audit::{AuditLog, AuditRecord, LogId};
+use crate::store::{StoreError, StoreResult};
+
+/// Keeps what it is told, and nothing longer than itself.
+#[derive(Debug)]
+pub struct Notes {
+    id: LogId,
+    records: Mutex<Vec<AuditRecord>>,
+    full: AtomicBool,
+}
+
+impl Notes {
+    /// An empty log.
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = LogId(NEXT.fetch_add(1, Ordering::Relaxed));
+        Notes { id, records: Mutex::default(), full: AtomicBool::new(false) }
+    }
+
+    /// What it was told since it was last asked.
+    pub fn take(&self) -> Vec<AuditRecord> {
+        std::mem::take(&mut *self.records.lock())
+    }
+
+    /// Takes no more records from now on, or does so again.
+    pub fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::Relaxed);
+    }
+}
+
+impl Default for Notes {
+    fn default() -> Self {
+        Notes::new()
+    }
+}
+
+impl AuditLog for Notes {
+    fn id(&self) -> LogId {
+        self.id
+    }
+
+    fn note(&self, record: &AuditRecord) -> StoreResult<()> {
+        if self.full.load(Ordering::Relaxed) {
+            return Err(StoreError::unavailable("the log is full"));
+        }
+        self.records.lock().push(record.clone());
+        Ok(())
+    }
+
+    fn announce(&self, record: &AuditRecord) -> StoreResult<()> {
+        self.note(record)
+    }
+}

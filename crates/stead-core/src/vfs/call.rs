@@ -1,0 +1,294 @@
+//! One call at the door, from its beginning to its record.
+//!
+//! Whatever routes a path, looks into a Store or changes one is a method of [`Call`], and only [`Vfs::call`] and
+//! [`Vfs::part`] make one. So no way leads into a Store past the audit.
+
+use std::borrow::Cow;
+use std::cell::{Cell, OnceCell};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, Result};
+use crate::identity::{Operation, OperationId};
+use crate::path::{PathError, VfsPath};
+use crate::scope::AccessScope;
+use crate::store::{Applied, Change, Record, Step, Store, StoreResult};
+use crate::vfs::{Shared, Vfs};
+
+/// A path as it came in: read, or not to be read as one.
+pub(super) type Asked = Result<VfsPath, PathError>;
+
+/// One call, while it is under way.
+pub(super) struct Call<'v> {
+    pub(super) vfs: &'v Vfs,
+    name: &'static str,
+    paths: Vec<VfsPath>,
+    at: Timestamp,
+    began: Instant,
+    /// What the Workspace of the first path allows, once it was routed.
+    pub(super) scope: Cell<Option<AccessScope>>,
+    bytes: Cell<Option<u64>>,
+    operation: OnceCell<OperationId>,
+    /// Whether a record says that it has begun.
+    announced: Cell<bool>,
+    /// Whether a change of it was made.
+    changed: Cell<bool>,
+    /// Whether a record says that it went well.
+    told: Cell<bool>,
+}
+
+/// What a change is to the call that makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The call is done with it.
+    Last,
+    /// More has to happen before the call is done.
+    Early,
+}
+
+impl Vfs {
+    /// Makes a call. It is written down, however it ends.
+    pub(super) fn call<T, const N: usize>(
+        &self,
+        name: &'static str,
+        paths: [Asked; N],
+        act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
+    ) -> Result<T> {
+        let (call, result) = self.run(name, paths, act);
+        let ended = call.ended(&result);
+        ended.and(result)
+    }
+
+    /// Makes a part of what is written down as a whole elsewhere: only if it is refused or fails, or has changed
+    /// something, there is a record of its own. Says whether it has changed something.
+    pub(super) fn part<T, const N: usize>(
+        &self,
+        name: &'static str,
+        paths: [Asked; N],
+        act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
+    ) -> Result<(T, bool)> {
+        let (call, result) = self.run(name, paths, act);
+        if result.is_err() || call.announced.get() {
+            call.ended(&result)?;
+        }
+        result.map(|value| (value, call.changed.get()))
+    }
+
+    fn run<T, const N: usize>(
+        &self,
+        name: &'static str,
+        paths: [Asked; N],
+        act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
+    ) -> (Call<'_>, Result<T>) {
+        let mut wrong = None;
+        let mut good = Vec::with_capacity(N);
+        for path in paths {
+            match path {
+                Ok(path) => good.push(path),
+                Err(error) => wrong = wrong.or(Some(error)),
+            }
+        }
+        let call = Call {
+            vfs: self,
+            name,
+            paths: good,
+            at: if self.shared.audit.is_some() { self.shared.clock.now() } else { Timestamp(0) },
+            began: Instant::now(),
+            scope: Cell::new(None),
+            bytes: Cell::new(None),
+            operation: OnceCell::new(),
+            announced: Cell::new(false),
+            changed: Cell::new(false),
+            told: Cell::new(false),
+        };
+        let result = match wrong {
+            Some(error) => Err(error.into()),
+            None => act(&call, std::array::from_fn(|index| &call.paths[index])),
+        };
+        (call, result)
+    }
+}
+
+impl<'v> Call<'v> {
+    pub(super) fn shared(&self) -> &'v Shared {
+        &self.vfs.shared
+    }
+
+    /// Says how many bytes the caller gets, or has given.
+    pub(super) fn moves(&self, bytes: u64) {
+        self.bytes.set(Some(bytes));
+    }
+
+    /// Makes a change in a Store.
+    pub(super) fn apply(&self, store: &dyn Store, steps: Vec<Step>, stage: Stage) -> StoreResult<Applied> {
+        self.apply_with(store, steps, stage, |_| ())
+    }
+
+    /// Makes a change in a Store: the one place where that is done. Its record goes with it, or before it; `more` adds
+    /// what else does.
+    pub(super) fn apply_with(
+        &self,
+        store: &dyn Store,
+        steps: Vec<Step>,
+        stage: Stage,
+        more: impl FnOnce(&mut Change),
+    ) -> StoreResult<Applied> {
+        let operation = Operation {
+            id: self.operation(),
+            identity: Arc::clone(&self.shared().identity),
+            tool: self.tool(),
+            at: self.shared().clock.now(),
+        };
+        let mut change = Change { quotas: self.quotas_on(store)?, ..Change::new(operation, steps) };
+        more(&mut change);
+        let mut told = false;
+        if let Some(log) = &self.shared().audit {
+            let about = store.about();
+            let along = about.records == Some(log.id());
+            told = along && stage == Stage::Last;
+            if along {
+                let outcome = if told { AuditOutcome::Ok } else { AuditOutcome::Begun };
+                let record = Box::new(self.record(outcome));
+                change.records.push(Record::Audit { record, began: self.began });
+            } else if !self.announced.get() {
+                let record = self.record(AuditOutcome::Begun);
+                // The record has to last no longer than the change.
+                if about.outlives_the_process() {
+                    log.announce(&record)?
+                } else {
+                    log.note(&record)?
+                }
+                self.announced.set(true);
+            }
+        }
+        let applied = store.apply(change)?;
+        self.changed.set(true);
+        self.told.set(told);
+        self.announced.set(self.announced.get() || !told);
+        Ok(applied)
+    }
+
+    /// The operation that changes of this call belong to: one, in however many Stores they are made.
+    pub(super) fn operation(&self) -> OperationId {
+        let fresh = || self.vfs.operation.unwrap_or_else(|| OperationId::fresh(self.shared().clock.now()));
+        *self.operation.get_or_init(fresh)
+    }
+
+    fn tool(&self) -> Cow<'static, str> {
+        self.vfs.tool.clone().unwrap_or(Cow::Borrowed(self.name))
+    }
+
+    fn record(&self, outcome: AuditOutcome) -> AuditRecord {
+        let scope = || {
+            let route = self.shared().router.route(self.paths.first()?)?;
+            Some(route.workspace.scope())
+        };
+        AuditRecord {
+            at: self.at,
+            identity: Arc::clone(&self.shared().identity),
+            call: self.tool(),
+            paths: self.paths.clone(),
+            scope: self.scope.get().or_else(scope),
+            outcome,
+            bytes: self.bytes.get(),
+            took: self.began.elapsed(),
+            operation: self.operation.get().copied().or(self.vfs.operation),
+            version: None,
+        }
+    }
+
+    /// Writes down how the call went, unless a change of it has done so.
+    fn ended<T>(&self, result: &Result<T>) -> Result<()> {
+        let Some(log) = &self.shared().audit else { return Ok(()) };
+        let outcome = match result {
+            Ok(_) if self.told.get() => return Ok(()),
+            Ok(_) => AuditOutcome::Ok,
+            Err(error) => AuditOutcome::of(error.kind()),
+        };
+        match log.note(&self.record(outcome)) {
+            // What has changed has changed, and a record says that it was about to.
+            Err(cause) if !self.changed.get() => Err(Error::Unrecorded(cause)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins what goes on after this call: a file that stays open.
+    pub(super) fn lasting(&self, begins: Begins) -> Result<Lasting> {
+        let record =
+            self.shared().audit.as_ref().map(|log| (Arc::clone(log), self.record(AuditOutcome::Begun)));
+        if let (Some((log, record)), Begins::Recorded) = (&record, begins) {
+            log.note(record).map_err(Error::Unrecorded)?;
+        }
+        Ok(Lasting {
+            record,
+            began: self.began,
+            read: AtomicU64::new(0),
+            failed: Mutex::new(None),
+            settled: AtomicBool::new(false),
+        })
+    }
+}
+
+/// Whether it is written down as it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// Yes: what is read is known even if the end is never reached.
+    Recorded,
+    /// No: nothing happens that is not a change with a record of its own.
+    Silently,
+}
+
+/// What a file that is open owes the audit: a record at its end, of what was read through it.
+pub(super) struct Lasting {
+    record: Option<(Arc<dyn AuditLog>, AuditRecord)>,
+    began: Instant,
+    read: AtomicU64,
+    failed: Mutex<Option<ErrorKind>>,
+    settled: AtomicBool,
+}
+
+impl fmt::Debug for Lasting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lasting").field("read", &self.read).finish_non_exhaustive()
+    }
+}
+
+impl Lasting {
+    /// So many bytes were read, or none could be.
+    pub(super) fn read<E>(&self, result: &Result<usize, E>, kind: impl FnOnce(&E) -> ErrorKind) {
+        match result {
+            Ok(count) => {
+                self.read.fetch_add(*count as u64, Ordering::Relaxed);
+            }
+            Err(error) => {
+                self.failed.lock().get_or_insert(kind(error));
+            }
+        }
+    }
+
+    /// A change has a record that tells what was written.
+    pub(super) fn settle(&self) {
+        self.settled.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Lasting {
+    fn drop(&mut self) {
+        let Some((log, record)) = &mut self.record else { return };
+        let (read, failed) = (*self.read.get_mut(), self.failed.get_mut().take());
+        if *self.settled.get_mut() && read == 0 && failed.is_none() {
+            return;
+        }
+        record.outcome = failed.map_or(AuditOutcome::Ok, AuditOutcome::of);
+        record.bytes = Some(read);
+        record.took = self.began.elapsed();
+        // That it began is written down; nobody is left to be told of more.
+        let _ = log.note(record);
+    }
+}

@@ -1,0 +1,53 @@
+//! Forking a Workspace, at the door.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result, Sight};
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{Fork, ForkName, Store};
+use crate::vfs::call::Call;
+use crate::vfs::{IntoPath, Vfs};
+
+impl Vfs {
+    /// Makes a fork of a Workspace, for this agent or for another one.
+    ///
+    /// It needs the access that looking into the Workspace's history needs. The Store that comes back holds what the
+    /// Workspace's Store does; the fork says which part of it is to be seen, and under which rules.
+    pub fn fork(
+        &self,
+        prefix: impl IntoPath,
+        name: ForkName,
+        owner: impl Into<String>,
+    ) -> Result<(Fork, Arc<dyn Store>)> {
+        self.call("fork", [prefix.into_path()], |call, [prefix]| call.fork(prefix, name, owner.into()))
+    }
+}
+
+impl Call<'_> {
+    fn fork(&self, prefix: &VfsPath, name: ForkName, owner: String) -> Result<(Fork, Arc<dyn Store>)> {
+        let spot = self.enter(prefix, Access::History)?;
+        if !spot.is_workspace() {
+            let workspace = spot.workspace.prefix();
+            return Err(Error::Invalid(format!(
+                "`{prefix}` is no Workspace; the one that it lies in, `{workspace}`, can be forked as a whole"
+            )));
+        }
+        let (workspace, mount) = (spot.workspace, spot.workspace.mount());
+        let path = mount.path().as_str().map(|path| VfsPath::root().join(path)).transpose()?;
+        let fork = Fork {
+            owner,
+            name,
+            maker: self.shared().identity.agent.clone(),
+            of: prefix.clone(),
+            path: path.unwrap_or_else(VfsPath::root),
+            protect: workspace.protect().patterns().to_vec(),
+            scratch: workspace.scratch().patterns().to_vec(),
+            quota: workspace.quota(),
+            made: self.shared().clock.now(),
+        };
+        let made = mount.store().fork(&fork);
+        let store = made.map_err(|cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause })?;
+        Ok((fork, store))
+    }
+}

@@ -1,0 +1,328 @@
+//! Every call leaves one record, however it ends, and none is made that can't be written down.
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+
+use super::*;
+use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
+use crate::testkit::Notes;
+
+/// A door with one Workspace of each scope, whose Store writes down its own changes, or does not.
+fn audited(along: bool) -> (Vfs, Arc<Notes>) {
+    let notes = Arc::new(Notes::new());
+    let store = || match along {
+        true => Arc::new(ModelStore::recording(Arc::clone(&notes))),
+        false => Arc::new(ModelStore::new()),
+    };
+    let (shared, other) = (store(), store());
+    let builder = Vfs::builder(Identity::agent("tester").with_thread("t1")).audit(notes.clone());
+    let workspaces = [
+        workspace("/rw", ReadWrite, &shared),
+        workspace("/ro", ReadOnly, &shared),
+        workspace("/wo", WriteOnly, &shared),
+        workspace("/far", ReadWrite, &other),
+    ];
+    let vfs = workspaces.into_iter().fold(builder, VfsBuilder::workspace).build().unwrap();
+    for name in ["a", "b", "c", "d", "dir/e"] {
+        vfs.write(&*format!("/rw/{name}"), "one\ntwo\n").unwrap();
+    }
+    vfs.symlink("/rw/link", "a").unwrap();
+    notes.take();
+    (vfs, notes)
+}
+
+fn shown(record: &AuditRecord) -> String {
+    let paths: Vec<_> = record.paths.iter().map(ToString::to_string).collect();
+    let code = record.outcome.code().map_or(String::new(), |code| format!(":{code}"));
+    let bytes = record.bytes.map_or(String::new(), |bytes| format!(" {bytes}"));
+    format!("{} {} {}{code}{bytes}", record.call, paths.join(","), record.outcome.word())
+}
+
+/// The records since the last look; those that only say that something has begun apart.
+fn ended(notes: &Notes) -> Vec<String> {
+    let records = notes.take();
+    for record in &records {
+        assert_eq!((&*record.identity.agent, record.identity.thread.as_deref()), ("tester", Some("t1")));
+    }
+    records.iter().filter(|record| record.outcome != AuditOutcome::Begun).map(shown).collect()
+}
+
+type Act = fn(&Vfs) -> Result<()>;
+
+/// Every public call of the door and of a batch: what it is called, an example, and its record.
+const CALLS: &[(&str, Act, &str)] = &[
+    ("stat", |vfs| vfs.stat("/rw/a").map(drop), "stat /rw/a ok"),
+    ("stat_link", |vfs| vfs.stat_link("/rw/link").map(drop), "stat /rw/link ok"),
+    ("exists", |vfs| vfs.exists("/rw/none").map(drop), "exists /rw/none ok"),
+    ("is_file", |vfs| vfs.is_file("/rw/a").map(drop), "is_file /rw/a ok"),
+    ("is_directory", |vfs| vfs.is_directory("/rw/a").map(drop), "is_directory /rw/a ok"),
+    ("read", |vfs| vfs.read("/rw/link").map(drop), "read /rw/link ok 8"),
+    ("read_many", |vfs| vfs.read_many(["/rw/a"]).remove(0).map(drop), "read /rw/a ok 8"),
+    (
+        "read_range",
+        |vfs| vfs.read_range("/rw/a", Range { offset: 2, length: 3 }).map(drop),
+        "read_range /rw/a ok 3",
+    ),
+    ("read_lines", |vfs| vfs.read_lines("/rw/a", LineRange::default()).map(drop), "read_lines /rw/a ok 8"),
+    ("read_link", |vfs| vfs.read_link("/rw/link").map(drop), "read_link /rw/link ok 1"),
+    (
+        "reader",
+        |vfs| {
+            vfs.reader("/rw/a")?.read_exact(&mut [0; 5]).unwrap();
+            Ok(())
+        },
+        "read /rw/a ok 5",
+    ),
+    (
+        "open",
+        |vfs| {
+            let file = vfs.open("/rw/a", OpenOptions::read())?;
+            file.read_at(0, &mut [0; 3])?;
+            file.read_at(0, &mut [0; 4])?;
+            file.close()
+        },
+        "open /rw/a ok 7",
+    ),
+    ("list", |vfs| vfs.list("/", &ListPage::all()).map(drop), "list / ok"),
+    ("walk", |vfs| vfs.walk("/", &WalkQuery::default()).map(drop), "walk / ok"),
+    ("glob", |vfs| vfs.glob("**/*.md", "/", 10).map(drop), "glob / ok"),
+    ("grep", |vfs| vfs.grep(&GrepQuery::new("two"), "/").map(drop), "grep / ok"),
+    ("write", |vfs| vfs.write("/rw/new", "123").map(drop), "write /rw/new ok 3"),
+    (
+        "write_with",
+        |vfs| vfs.write_with("/rw/new2", "123", &WriteOptions::new().create_only()).map(drop),
+        "write /rw/new2 ok 3",
+    ),
+    (
+        "write_from",
+        |vfs| vfs.write_from("/rw/new3", &mut &b"1234"[..], &WriteOptions::new()).map(drop),
+        "write /rw/new3 ok 4",
+    ),
+    ("append", |vfs| vfs.append("/rw/a", "12").map(drop), "append /rw/a ok 2"),
+    (
+        "append_with",
+        |vfs| vfs.append_with("/rw/a", "12", &WriteOptions::new()).map(drop),
+        "append /rw/a ok 2",
+    ),
+    ("edit", |vfs| vfs.edit("/rw/b", "two", "2", Occurrences::One).map(drop), "edit /rw/b ok"),
+    (
+        "edit_with",
+        |vfs| vfs.edit_with("/rw/c", "two", "2", Occurrences::One, None).map(drop),
+        "edit /rw/c ok",
+    ),
+    ("mkdir", |vfs| vfs.mkdir("/rw/x/y", Parents::Create).map(drop), "mkdir /rw/x/y ok"),
+    ("symlink", |vfs| vfs.symlink("/rw/link2", "b").map(drop), "symlink /rw/link2 ok"),
+    (
+        "set_attributes",
+        |vfs| vfs.set_attributes("/rw/a", Some(0o600), None).map(drop),
+        "set_attributes /rw/a ok",
+    ),
+    ("remove_file", |vfs| vfs.remove_file("/rw/d", RemoveOptions::default()).map(drop), "remove /rw/d ok"),
+    (
+        "remove_directory",
+        |vfs| {
+            let options = RemoveOptions { recursive: true, ..RemoveOptions::default() };
+            vfs.remove_directory("/rw/x", options).map(drop)
+        },
+        "remove /rw/x ok",
+    ),
+    ("copy", |vfs| vfs.copy("/rw/a", "/far/a", Overwrite::Refuse).map(drop), "copy /rw/a,/far/a ok 12"),
+    ("rename", |vfs| vfs.rename("/rw/b", "/far/b", Overwrite::Refuse).map(drop), "move /rw/b,/far/b ok 6"),
+    (
+        "rename_if",
+        |vfs| {
+            let tag = vfs.as_seen("/rw/c");
+            vfs.rename_if("/rw/c", "/rw/c2", Overwrite::Refuse, tag).map(drop)
+        },
+        "move /rw/c,/rw/c2 ok",
+    ),
+    ("as_of", |vfs| vfs.as_of(Version(0)).map(drop), "as_of  ok"),
+    (
+        "batch",
+        |vfs| {
+            let mut batch = vfs.batch();
+            batch.write("/rw/n/1", "1", &WriteOptions::new())?;
+            batch.write_from("/rw/n/2", &mut &b"22"[..], &WriteOptions::new())?;
+            batch.mkdir("/rw/n/3", None)?;
+            batch.symlink("/rw/n/4", b"1")?;
+            batch.set_attributes("/rw/n/1", Some(0o600), None)?;
+            batch.remove_file("/rw/n/5")?;
+            batch.apply().map(drop)
+        },
+        "batch /rw/n ok 3",
+    ),
+];
+
+impl Vfs {
+    /// A file's state, without a call.
+    fn as_seen(&self, at: &str) -> crate::store::VersionTag {
+        let path = path(at);
+        let route = self.router().route(&path).unwrap();
+        let mount = route.workspace.mount();
+        mount.store().stat(&mount.place(route.below)).unwrap().tag
+    }
+}
+
+#[test]
+fn every_call_makes_one_record() {
+    for along in [true, false] {
+        let (vfs, notes) = audited(along);
+        for (name, act, expected) in CALLS {
+            act(&vfs).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(ended(&notes), [*expected], "{name}");
+        }
+    }
+}
+
+#[test]
+fn no_public_call_is_left_out_of_that_test() {
+    let sources = [
+        include_str!("../mod.rs"),
+        include_str!("../read.rs"),
+        include_str!("../list.rs"),
+        include_str!("../search.rs"),
+        include_str!("../write.rs"),
+        include_str!("../copy.rs"),
+        include_str!("../open.rs"),
+        include_str!("../batch.rs"),
+    ];
+    // What answers without looking anywhere.
+    let harmless = ["builder", "identity", "workspaces", "router", "operation"];
+    let mut found = BTreeSet::new();
+    for source in sources {
+        for door in source.split("\nimpl Vfs {").skip(1) {
+            let (door, _) = door.split_once("\n}\n").unwrap();
+            let names = door.split("    pub fn ").skip(1).map(|rest| rest.split(['(', '<']).next().unwrap());
+            found.extend(names.filter(|name| !harmless.contains(name)));
+        }
+    }
+    let tested: BTreeSet<_> = CALLS.iter().map(|(name, ..)| *name).collect();
+    assert_eq!(found, tested);
+}
+
+#[test]
+fn what_is_refused_or_fails_is_written_down_as_well() {
+    let (vfs, notes) = audited(true);
+    let options = WriteOptions::new();
+    let cases: [(Act, &str); 11] = [
+        (|vfs| vfs.read("/nowhere/x").map(drop), "read /nowhere/x denied:denied"),
+        (|vfs| vfs.read("/wo/a").map(drop), "read /wo/a denied:denied"),
+        (|vfs| vfs.write("/ro/a", "x").map(drop), "write /ro/a denied:denied 1"),
+        (|vfs| vfs.write("/rw/.git/config", "x").map(drop), "write /rw/.git/config denied:denied 1"),
+        (|vfs| vfs.read("/../x").map(drop), "read  failed:invalid"),
+        (|vfs| vfs.copy("/rw/a", "/b\0", Overwrite::Refuse).map(drop), "copy /rw/a failed:invalid"),
+        (|vfs| vfs.read("/rw/none").map(drop), "read /rw/none failed:not_found"),
+        (|vfs| vfs.reader("/rw/none").map(drop), "read /rw/none failed:not_found"),
+        (|vfs| vfs.open("/wo/a", OpenOptions::read()).map(drop), "open /wo/a denied:denied"),
+        (|vfs| vfs.rename("/ro/a", "/far/a", Overwrite::Refuse).map(drop), "move /ro/a,/far/a denied:denied"),
+        (|vfs| vfs.glob("[", "/rw", 1).map(drop), "glob /rw failed:invalid"),
+    ];
+    for (act, expected) in cases {
+        act(&vfs).unwrap_err();
+        assert_eq!(ended(&notes), [expected]);
+    }
+    // A step that is refused is written down by itself; what was added before it goes with the rest.
+    let mut batch = vfs.batch();
+    batch.write("/rw/x", "1", &options).unwrap();
+    batch.write("/ro/x", "1", &options).unwrap_err();
+    assert_eq!(ended(&notes), ["batch /ro/x denied:denied"]);
+    batch.apply().unwrap();
+    assert_eq!(ended(&notes), ["batch /rw ok 1"]);
+}
+
+#[test]
+fn a_record_tells_the_tool_the_scope_the_operation_and_the_version() {
+    let (vfs, notes) = audited(true);
+    let tool = vfs.operation("write_file");
+    let written = tool.write("/wo/x", "1").unwrap();
+    tool.exists("/rw").unwrap();
+    vfs.exists("/").unwrap();
+    let [write, exists, plain] = <[AuditRecord; 3]>::try_from(notes.take()).unwrap();
+    assert_eq!((&*write.call, write.scope, write.outcome), ("write_file", Some(WriteOnly), AuditOutcome::Ok));
+    assert_eq!((write.operation, write.version), (Some(written.operation), written.version));
+    assert_eq!(
+        (&*exists.call, exists.scope, exists.operation),
+        ("write_file", Some(ReadWrite), write.operation)
+    );
+    assert_eq!((&*plain.call, plain.scope, plain.operation), ("exists", None, None));
+}
+
+#[test]
+fn what_can_not_be_written_down_is_not_done() {
+    for along in [true, false] {
+        let (vfs, notes) = audited(along);
+        notes.set_full(true);
+        assert!(matches!(vfs.read("/rw/a"), Err(Error::Unrecorded(_))));
+        assert!(matches!(vfs.reader("/rw/a"), Err(Error::Unrecorded(_))));
+        assert!(matches!(vfs.open("/rw/a", OpenOptions::read()), Err(Error::Unrecorded(_))));
+        assert_eq!(kind(vfs.write("/rw/new", "x")), ErrorKind::Unavailable);
+        assert_eq!(kind(vfs.write("/ro/new", "x")), ErrorKind::Unavailable);
+        assert_eq!(kind(vfs.rename("/rw/a", "/far/a", Overwrite::Refuse)), ErrorKind::Unavailable);
+        notes.set_full(false);
+        assert_eq!(names(&vfs, "/rw"), "a b c d dir link");
+        assert_eq!(names(&vfs, "/far"), "");
+    }
+}
+
+#[test]
+fn a_store_that_writes_nothing_down_is_spoken_for_before_and_after() {
+    let (vfs, notes) = audited(false);
+    vfs.write("/rw/new", "x").unwrap();
+    vfs.write("/rw/link", "y").unwrap();
+    vfs.remove_file("/rw/none", RemoveOptions::default()).unwrap_err();
+    let told: Vec<_> = notes.take().iter().map(shown).collect();
+    let expected = [
+        "write /rw/new begun 1",
+        "write /rw/new ok 1",
+        // Once, although a symlink makes it two attempts.
+        "write /rw/link begun 1",
+        "write /rw/link ok 1",
+        "remove /rw/none begun",
+        "remove /rw/none failed:not_found",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_move_between_stores_is_announced_and_then_done() {
+    let (vfs, notes) = audited(true);
+    vfs.rename("/rw/a", "/far/a", Overwrite::Refuse).unwrap();
+    let records = notes.take();
+    let told: Vec<_> = records.iter().map(shown).collect();
+    assert_eq!(told, ["move /rw/a,/far/a begun 8", "move /rw/a,/far/a ok 8"]);
+    assert_eq!(records[0].operation, records[1].operation);
+}
+
+#[test]
+fn an_open_file_is_one_record_for_what_is_read_and_one_for_each_change() {
+    let (vfs, notes) = audited(true);
+    let file = vfs.open("/rw/made", OpenOptions::write().create()).unwrap();
+    assert_eq!(ended(&notes), ["open /rw/made ok"]);
+    file.write_at(0, b"12345").unwrap();
+    file.sync().unwrap();
+    file.sync().unwrap();
+    assert_eq!(ended(&notes), ["open /rw/made ok 5"]);
+    file.close().unwrap();
+    assert_eq!(ended(&notes), [""; 0]);
+
+    let file = vfs.open("/rw/made", OpenOptions::read_write()).unwrap();
+    assert_eq!(notes.take().iter().map(shown).collect::<Vec<_>>(), ["open /rw/made begun"]);
+    file.write_at(5, b"6").unwrap();
+    file.read_at(0, &mut [0; 6]).unwrap();
+    file.close().unwrap();
+    assert_eq!(ended(&notes), ["open /rw/made ok 6", "open /rw/made ok 6"]);
+
+    vfs.open("/rw/made", OpenOptions::write()).unwrap().close().unwrap();
+    assert_eq!(ended(&notes), ["open /rw/made ok 0"]);
+}
+
+#[test]
+fn another_log_is_not_taken_for_this_one() {
+    let store = Arc::new(ModelStore::recording(Arc::new(Notes::new())));
+    let notes = Arc::new(Notes::new());
+    assert_ne!(store.about().records, Some(notes.id()));
+    let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
+    let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
+    vfs.write("/a", "1").unwrap();
+    assert_eq!(notes.take().len(), 2);
+}

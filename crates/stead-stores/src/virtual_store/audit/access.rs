@@ -1,0 +1,74 @@
+//! Looking at the audit, without being part of it.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use stead_core::{StoreResult, Timestamp};
+
+use super::super::Database;
+use super::super::database::Shared;
+use super::archive::{self, Archived};
+use super::body::AuditEntry;
+use super::head::hex;
+use super::place::Place;
+use super::query::{self, AuditFollower, AuditPage, AuditQuery};
+use super::recover::recover;
+use super::verify::{self, AuditVerified};
+
+/// The audit of a database, to be asked, checked and archived.
+#[derive(Debug)]
+pub struct AuditAccess {
+    shared: Arc<Shared>,
+    place: Place,
+}
+
+impl AuditAccess {
+    /// The audit of a database, with what lies beside it in `directory`. What killed processes have left there is put
+    /// into the database first.
+    pub fn open(database: &Database, directory: &Path) -> StoreResult<Self> {
+        let (shared, place) = (Arc::clone(&database.0), Place::at(directory));
+        if let Some(key) = place.known_key()? {
+            recover(&shared, &place, &key)?;
+        }
+        Ok(AuditAccess { shared, place })
+    }
+
+    /// The public half of the key that signs here, in hexadecimal; `None` where nothing was signed yet.
+    pub fn key(&self) -> StoreResult<Option<String>> {
+        Ok(self.place.known_key()?.map(|key| hex::text(&key.public())))
+    }
+
+    /// The newest records that a query asks for, or, with the cursor of a page, those before it.
+    pub fn page(&self, query: &AuditQuery, cursor: Option<i64>, limit: usize) -> StoreResult<AuditPage> {
+        query::page(&self.shared, query, cursor, limit)
+    }
+
+    /// All records that a query asks for, oldest first.
+    pub fn each(
+        &self,
+        query: &AuditQuery,
+        visit: &mut dyn FnMut(&AuditEntry) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
+        query::each(&self.shared, query, visit)
+    }
+
+    /// Records as they come in, after the one with this id, or from now on.
+    pub fn follow(&self, query: AuditQuery, after: Option<i64>) -> StoreResult<AuditFollower<'_>> {
+        AuditFollower::new(&self.shared, query, after)
+    }
+
+    /// Checks every chain against its hashes and its signed heads, and says which record is not as it was.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<AuditVerified> {
+        verify::verify(&self.shared, &self.place, progress)
+    }
+
+    /// Moves records of calls before a moment into a file that is made in `directory`, as far as they are signed
+    /// with this log's own key.
+    pub fn archive(&self, before: Timestamp, directory: &Path) -> StoreResult<Archived> {
+        match self.place.known_key()? {
+            Some(key) => archive::archive(&self.shared, &key, before, directory),
+            None => Ok(Archived { records: 0, file: None }),
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Old records, moved into a file: JSON Lines that can be checked without the database.
+//!
+//! First a line for each chain that has a part in it: where the part begins, the hash before it, and the signed head at
+//! its end. Then the records, each with its hash, in the order in which they were put down.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::{Connection, params};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use stead_core::{Clock, StoreError, StoreResult, SystemClock, Timestamp};
+use uuid::Uuid;
+
+use super::super::database::Shared;
+use super::super::fault::{Fault, Result, corrupt};
+use super::super::queue::Weight;
+use super::body::{AuditEntry, time_text};
+use super::chain::{Hash, START};
+use super::head::{Head, Key, hex};
+use super::spool::{sync_directory, unwritable};
+use super::verify::{AuditVerified, Walk};
+
+/// How many records are cleared away in one transaction: others write in between.
+const TOGETHER: usize = 2_000;
+
+/// What was moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Archived {
+    /// How many records.
+    pub records: u64,
+    /// The file's name in the directory; `None` where there was nothing to move.
+    pub file: Option<String>,
+}
+
+/// A part of a chain.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Segment {
+    first: i64,
+    /// The hash before the first record.
+    #[serde(with = "hex")]
+    before: Hash,
+    /// The last record, signed.
+    head: Head,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SegmentLine {
+    segment: Segment,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RecordLine<'a> {
+    #[serde(with = "hex")]
+    hash: Hash,
+    #[serde(borrow)]
+    record: &'a RawValue,
+}
+
+pub(super) fn archive(
+    shared: &Arc<Shared>,
+    key: &Key,
+    before: Timestamp,
+    directory: &Path,
+) -> StoreResult<Archived> {
+    let reader = shared.reader()?;
+    let transaction = reader.unchecked_transaction().map_err(Fault::from)?;
+    let segments = segments(&transaction, key, before)?;
+    let done = archived(&transaction)?;
+    let now = SystemClock.now();
+    let unique = &Uuid::now_v7().simple().to_string()[20..];
+    let name = format!("audit-{}-{unique}.jsonl", &now.to_string()[..10]);
+    let partial = directory.join(format!("{name}.partial"));
+    let (records, ids) = match segments.is_empty() {
+        true => (0, leftovers(&transaction, &done)?),
+        false => {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+            made.map_err(|error| unwritable(&error))?;
+            let written = write(&transaction, &segments, &done, &partial);
+            if written.is_err() {
+                let _ = fs::remove_file(&partial);
+            }
+            written?
+        }
+    };
+    drop(transaction);
+    drop(reader);
+    if !segments.is_empty() {
+        let finish = || fs::rename(&partial, directory.join(&name)).and_then(|()| sync_directory(directory));
+        finish().map_err(|error| unwritable(&error))?;
+        let (segments, file) = (segments.clone(), name.clone());
+        // Synced: the records must not go while the word of where they are may still be lost.
+        shared.write(Weight::Seal, move |writing| {
+            for (row, segment) in &segments {
+                let Segment { first, head, .. } = segment;
+                writing
+                    .conn
+                    .prepare_cached(
+                        "INSERT INTO audit_segment(instance, first, last, file) VALUES (?1, ?2, ?3, ?4)",
+                    )?
+                    .execute(params![row, first, head.seq, file])?;
+                writing
+                    .conn
+                    .prepare_cached("DELETE FROM audit_head WHERE instance = ?1 AND seq < ?2")?
+                    .execute(params![row, head.seq])?;
+            }
+            Ok(())
+        })?;
+    }
+    for stretch in ids.chunks(TOGETHER) {
+        let stretch = stretch.to_vec();
+        shared.write(Weight::Staging, move |writing| {
+            let mut delete = writing.conn.prepare_cached("DELETE FROM audit WHERE id = ?1")?;
+            for id in stretch {
+                delete.execute([id])?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(Archived { records, file: (!segments.is_empty()).then_some(name) })
+}
+
+/// The last position of each instance that lies in an archive.
+fn archived(conn: &Connection) -> Result<HashMap<i64, i64>> {
+    let mut statement = conn.prepare("SELECT instance, max(last) FROM audit_segment GROUP BY instance")?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// What can be moved: of each chain of our own, up to the last head that was signed before that moment. By then every
+/// record that it covers was there.
+fn segments(conn: &Connection, key: &Key, before: Timestamp) -> Result<Vec<(i64, Segment)>> {
+    let mut statement = conn.prepare(
+        "SELECT h.seq, h.hash, h.at, h.key, h.signature, i.id, i.uuid, s.last, b.hash
+         FROM audit_instance i
+         JOIN audit_head h ON h.instance = i.id
+           AND h.seq = (SELECT max(seq) FROM audit_head WHERE instance = i.id AND at < ?1)
+         LEFT JOIN (SELECT instance, max(last) AS last FROM audit_segment GROUP BY instance) s ON s.instance = i.id
+         LEFT JOIN audit_head b ON b.instance = i.id AND b.seq = s.last
+         WHERE h.seq > ifnull(s.last, 0)",
+    )?;
+    let mut rows = statement.query([time_text(before).to_string()])?;
+    let mut segments = Vec::new();
+    while let Some(row) = rows.next()? {
+        let uuid = Uuid::parse_str(&row.get::<_, String>(6)?).map_err(|_| broken())?;
+        let head = Head::from_row(uuid, row)?;
+        if head.key != key.public() {
+            continue;
+        }
+        let last: Option<i64> = row.get(7)?;
+        let before = match last {
+            None => START,
+            Some(_) => row.get::<_, Vec<u8>>(8)?.try_into().map_err(|_| broken())?,
+        };
+        if !head.is_signed() {
+            return Err(broken());
+        }
+        segments.push((row.get(5)?, Segment { first: last.unwrap_or(0) + 1, before, head }));
+    }
+    Ok(segments)
+}
+
+fn broken() -> Fault {
+    corrupt("the audit is not as it was written; run `stead audit verify`")
+}
+
+/// Writes the file; returns how many records are in it, and the ids of all that may go.
+fn write(
+    conn: &Connection,
+    segments: &[(i64, Segment)],
+    done: &HashMap<i64, i64>,
+    path: &Path,
+) -> StoreResult<(u64, Vec<i64>)> {
+    let failed = |error: io::Error| unwritable(&error);
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    let mut out = BufWriter::with_capacity(256 << 10, file);
+    for (_, segment) in segments {
+        write_line(&mut out, &SegmentLine { segment: segment.clone() }).map_err(failed)?;
+    }
+    let mut walks: HashMap<i64, (Walk, i64)> = HashMap::new();
+    for (row, segment) in segments {
+        walks.insert(*row, (segment.walk(), segment.head.seq));
+    }
+    let (mut count, mut ids) = (0, Vec::new());
+    each(conn, |id, row, seq, hash, body| {
+        if done.get(&row).is_some_and(|last| seq <= *last) {
+            ids.push(id);
+            return Ok(());
+        }
+        let Some((walk, _)) = walks.get_mut(&row).filter(|(_, last)| seq <= *last) else { return Ok(()) };
+        if !walk.step(seq, &hash, body).is_empty() {
+            return Err(broken().into());
+        }
+        let record: &RawValue = serde_json::from_str(body).map_err(|_| StoreError::from(broken()))?;
+        write_line(&mut out, &RecordLine { hash, record }).map_err(failed)?;
+        ids.push(id);
+        count += 1;
+        Ok(())
+    })?;
+    if walks.into_values().any(|(walk, _)| !walk.finish(0).is_empty()) {
+        return Err(broken().into());
+    }
+    let file = out.into_inner().map_err(|error| failed(error.into_error()))?;
+    file.sync_all().map_err(failed)?;
+    Ok((count, ids))
+}
+
+/// What an interrupted archiving has left in the database.
+fn leftovers(conn: &Connection, done: &HashMap<i64, i64>) -> StoreResult<Vec<i64>> {
+    let mut ids = Vec::new();
+    each(conn, |id, row, seq, _, _| {
+        if done.get(&row).is_some_and(|last| seq <= *last) {
+            ids.push(id);
+        }
+        Ok(())
+    })?;
+    Ok(ids)
+}
+
+/// Every record, in order: id, instance, position, hash, body.
+fn each(
+    conn: &Connection,
+    mut visit: impl FnMut(i64, i64, i64, Hash, &str) -> StoreResult<()>,
+) -> StoreResult<()> {
+    let mut each = || -> Result<()> {
+        let mut statement = conn.prepare("SELECT id, instance, seq, hash, body FROM audit ORDER BY id")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let hash = row.get_ref(3)?.as_blob().ok().and_then(|hash| hash.try_into().ok());
+            let body = row.get_ref(4)?.as_str().ok();
+            let (hash, body) = hash.zip(body).ok_or_else(broken)?;
+            visit(row.get(0)?, row.get(1)?, row.get(2)?, hash, body)?;
+        }
+        Ok(())
+    };
+    Ok(each()?)
+}
+
+fn write_line(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    out.write_all(b"\n")
+}
+
+impl Segment {
+    fn walk(&self) -> Walk {
+        let heads = BTreeMap::from([(self.head.seq, vec![self.head.clone()])]);
+        Walk::new(self.head.instance, self.first, self.before, heads)
+    }
+}
+
+/// Checks a file of archived records, by itself. Returns what was found, and the public keys that signed it, in
+/// hexadecimal.
+pub fn verify_archive(file: &Path) -> io::Result<(AuditVerified, Vec<String>)> {
+    let mut verified = AuditVerified::default();
+    let mut keys = Vec::new();
+    let mut walks: BTreeMap<Uuid, Walk> = BTreeMap::new();
+    let mut line = String::new();
+    let mut input = BufReader::with_capacity(256 << 10, File::open(file)?);
+    for number in 1_u64.. {
+        line.clear();
+        if input.read_line(&mut line)? == 0 {
+            break;
+        }
+        if let Ok(SegmentLine { segment }) = serde_json::from_str(&line) {
+            let Head { instance, seq, key, .. } = &segment.head;
+            let key = hex::text(key);
+            if !segment.head.is_signed() {
+                verified.problem(format!("the signature of record {seq} of instance {instance} is wrong"));
+            } else {
+                verified.heads += 1;
+            }
+            if segment.first == 1 && segment.before != START {
+                verified.problem(format!("the chain of instance {instance} does not begin at its beginning"));
+            }
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+            verified.instances += 1;
+            walks.insert(*instance, segment.walk());
+            continue;
+        }
+        let record = serde_json::from_str::<RecordLine<'_>>(&line).ok();
+        let entry = record.as_ref().and_then(|line| AuditEntry::parse(0, line.record.get()).ok());
+        let (Some(record), Some(entry)) = (record, entry) else {
+            verified.problem(format!("line {number} holds no record"));
+            continue;
+        };
+        let Some(walk) = walks.get_mut(&entry.instance) else {
+            verified.problem(format!(
+                "line {number} holds a record of an instance that the file does not tell of"
+            ));
+            continue;
+        };
+        verified.records += 1;
+        for problem in walk.step(entry.seq, &record.hash, record.record.get()) {
+            verified.problem(problem);
+        }
+    }
+    for walk in walks.into_values() {
+        for problem in walk.finish(0) {
+            verified.problem(problem);
+        }
+    }
+    if verified.instances == 0 {
+        verified.problem("the file holds no archived records".into());
+    }
+    Ok((verified, keys))
+}

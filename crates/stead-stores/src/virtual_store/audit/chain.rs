@@ -1,0 +1,116 @@
+//! A chain of records: each hash covers the record and the hash before it.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use stead_core::{Clock, SystemClock};
+use uuid::Uuid;
+
+use super::super::fault::{Result, corrupt};
+use super::body::Facts;
+
+/// A hash, as it is stored.
+pub(super) type Hash = [u8; 32];
+/// What the first record of a chain follows.
+pub(super) const START: Hash = [0; 32];
+
+/// The hash of a record that follows another.
+pub(super) fn hash(before: &Hash, body: &str) -> Hash {
+    *blake3::Hasher::new().update(before).update(body.as_bytes()).finalize().as_bytes()
+}
+
+/// How far an instance's chain has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct Chain {
+    pub(super) uuid: Uuid,
+    /// Its row, from the first record on.
+    pub(super) row: Option<i64>,
+    pub(super) seq: i64,
+    pub(super) hash: Hash,
+    /// How many records of its spool are in.
+    pub(in super::super) spooled: i64,
+}
+
+impl Chain {
+    /// One without a record.
+    pub(super) fn new(uuid: Uuid) -> Self {
+        Chain { uuid, row: None, seq: 0, hash: START, spooled: 0 }
+    }
+
+    /// As it lies in the database.
+    pub(super) fn load(conn: &Connection, uuid: Uuid) -> Result<Self> {
+        let found = conn
+            .prepare_cached("SELECT id, seq, hash, spooled FROM audit_instance WHERE uuid = ?1")?
+            .query_row([uuid.to_string()], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get::<_, Vec<u8>>(2)?, row.get(3)?))
+            })
+            .optional()?;
+        let Some((row, saved, hash, spooled)) = found else { return Ok(Chain::new(uuid)) };
+        // A change adds to the chain without touching the row. The newest is near the end: whoever asks does so soon.
+        let newest = conn
+            .prepare_cached("SELECT seq, hash FROM audit WHERE instance = ?1 ORDER BY id DESC LIMIT 1")?
+            .query_row([row], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let (seq, hash): (i64, Vec<u8>) = newest.filter(|(seq, _)| *seq > saved).unwrap_or((saved, hash));
+        let hash = hash.try_into().map_err(|_| corrupt("the audit has a hash of a wrong length"))?;
+        Ok(Chain { uuid, row: Some(row), seq, hash, spooled })
+    }
+
+    /// Makes the row say how far it has come: with its spool, and when it is signed.
+    pub(in super::super) fn save(&self, conn: &Connection) -> Result<()> {
+        conn.prepare_cached("UPDATE audit_instance SET seq = ?2, hash = ?3, spooled = ?4 WHERE id = ?1")?
+            .execute(params![self.row, self.seq, self.hash, self.spooled])?;
+        Ok(())
+    }
+
+    fn row(&mut self, conn: &Connection) -> Result<i64> {
+        if let Some(row) = self.row {
+            return Ok(row);
+        }
+        let row = conn
+            .prepare_cached("INSERT INTO audit_instance(uuid, seq, hash, spooled) VALUES (?1, 0, ?2, 0)")?
+            .insert(params![self.uuid.to_string(), START])?;
+        self.row = Some(row);
+        Ok(row)
+    }
+}
+
+/// Adding to chains, in one write transaction.
+#[derive(Debug, Default)]
+pub(in super::super) struct Appending {
+    /// The newest record of the database, once it was asked for.
+    newest: Option<i64>,
+}
+
+impl Appending {
+    /// Puts a record at the end of a chain.
+    pub(in super::super) fn append(
+        &mut self,
+        conn: &Connection,
+        chain: &mut Chain,
+        facts: &Facts,
+    ) -> Result<()> {
+        let newest = match self.newest {
+            Some(newest) => newest,
+            None => conn
+                .prepare_cached("SELECT id FROM audit ORDER BY id DESC LIMIT 1")?
+                .query_row([], |row| row.get(0))
+                .optional()?
+                .unwrap_or(0),
+        };
+        // By time, so that what is asked for by time lies together; and always after all that is there.
+        let id = (newest + 1).max(SystemClock.now().0 / 1_000);
+        let row = chain.row(conn)?;
+        let seq = chain.seq + 1;
+        let body = facts.placed(&chain.uuid, seq);
+        let hash = hash(&chain.hash, &body);
+        conn.prepare_cached("INSERT INTO audit(id, instance, seq, hash, body) VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .execute(params![id, row, seq, hash, body])?;
+        self.newest = Some(id);
+        (chain.seq, chain.hash) = (seq, hash);
+        Ok(())
+    }
+
+    /// What was added is void: it is asked for anew what the newest is.
+    pub(in super::super) fn rolled_back(&mut self) {
+        self.newest = None;
+    }
+}

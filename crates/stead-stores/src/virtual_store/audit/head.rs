@@ -1,0 +1,163 @@
+//! The newest record of a chain, signed: with a key outside the database, so that whoever can write only the database
+//! can't cut the end off a chain, or make another, unseen.
+
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use rusqlite::{Connection, Row, params};
+use serde::{Deserialize, Serialize};
+use stead_core::Timestamp;
+use uuid::Uuid;
+
+use super::super::fault::Result;
+use super::body::time_text;
+use super::chain::{Chain, Hash};
+
+/// What a signature begins with, so that it can stand for nothing else.
+const PURPOSE: &[u8] = b"stead audit head 1\0";
+
+/// A signed statement: at that time, that was the newest record of that chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Head {
+    pub(super) instance: Uuid,
+    pub(super) seq: i64,
+    #[serde(with = "hex")]
+    pub(super) hash: Hash,
+    pub(super) at: String,
+    /// The key that checks the signature.
+    #[serde(with = "hex")]
+    pub(super) key: [u8; 32],
+    #[serde(with = "hex")]
+    pub(super) signature: [u8; 64],
+}
+
+/// The key that signs.
+#[derive(Clone)]
+pub(super) struct Key(SigningKey);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+impl Key {
+    pub(super) fn from_bytes(bytes: &[u8; 32]) -> Self {
+        Key(SigningKey::from_bytes(bytes))
+    }
+
+    /// The public half.
+    pub(super) fn public(&self) -> [u8; 32] {
+        self.0.verifying_key().to_bytes()
+    }
+
+    pub(super) fn sign(&self, chain: &Chain, at: Timestamp) -> Head {
+        let mut head = Head {
+            instance: chain.uuid,
+            seq: chain.seq,
+            hash: chain.hash,
+            at: time_text(at).to_string(),
+            key: self.public(),
+            signature: [0; 64],
+        };
+        head.signature = self.0.sign(&head.statement()).to_bytes();
+        head
+    }
+}
+
+impl Head {
+    fn statement(&self) -> Vec<u8> {
+        let seq = self.seq.to_le_bytes();
+        [PURPOSE, self.instance.as_bytes(), &seq, &self.hash, self.at.as_bytes()].concat()
+    }
+
+    /// Whether its key has signed it. Whether that is the right key is another question.
+    pub(super) fn is_signed(&self) -> bool {
+        let Ok(key) = VerifyingKey::from_bytes(&self.key) else { return false };
+        key.verify_strict(&self.statement(), &Signature::from_bytes(&self.signature)).is_ok()
+    }
+
+    pub(super) fn insert(&self, conn: &Connection, row: i64) -> Result<()> {
+        conn.prepare_cached(
+            "INSERT OR REPLACE INTO audit_head(instance, seq, hash, at, key, signature)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            row,
+            self.seq,
+            self.hash,
+            self.at,
+            hex::text(&self.key),
+            self.signature
+        ])?;
+        Ok(())
+    }
+
+    /// Reads a row of `seq, hash, at, key, signature`. What can't be one comes out as one that nobody has signed.
+    pub(super) fn from_row(instance: Uuid, row: &Row<'_>) -> rusqlite::Result<Head> {
+        let (hash, key, signature): (Vec<u8>, String, Vec<u8>) = (row.get(1)?, row.get(3)?, row.get(4)?);
+        Ok(Head {
+            instance,
+            seq: row.get(0)?,
+            hash: hash.try_into().unwrap_or_default(),
+            at: row.get(2)?,
+            key: hex::bytes(&key).unwrap_or_default(),
+            signature: signature.try_into().unwrap_or([0; 64]),
+        })
+    }
+}
+
+/// Bytes as text, two digits each.
+pub(super) mod hex {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(in super::super) fn text(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub(in super::super) fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+        if text.len() != 2 * N || !text.is_ascii() {
+            return None;
+        }
+        let mut bytes = [0; N];
+        for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+        }
+        Some(bytes)
+    }
+
+    pub(in super::super) fn serialize<S: Serializer>(value: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&text(value))
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
+        deserializer: D,
+    ) -> Result<[u8; N], D::Error> {
+        let text = String::deserialize(deserializer)?;
+        bytes(&text)
+            .ok_or_else(|| serde::de::Error::custom("not as many hexadecimal digits as there have to be"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_head_can_not_be_changed_unseen() {
+        let key = Key::from_bytes(&[3; 32]);
+        let chain = Chain { seq: 7, hash: [9; 32], ..Chain::new(Uuid::from_bytes([1; 16])) };
+        let head = key.sign(&chain, Timestamp::from_secs(5));
+        assert!(head.is_signed());
+        let read: Head = serde_json::from_str(&serde_json::to_string(&head).unwrap()).unwrap();
+        assert_eq!(read, head);
+        for changed in [
+            Head { seq: 6, ..head.clone() },
+            Head { hash: [8; 32], ..head.clone() },
+            Head { instance: Uuid::nil(), ..head.clone() },
+            Head { at: "later".into(), ..head.clone() },
+            Head { key: Key::from_bytes(&[4; 32]).public(), ..head.clone() },
+        ] {
+            assert!(!changed.is_signed());
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The log of a running instance.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use stead_core::{AuditLog, AuditRecord, Clock, LogId, StoreError, StoreResult, SystemClock};
+
+use super::super::Database;
+use super::super::database::Shared;
+use super::super::queue::Weight;
+use super::body::{Facts, without_the_begun};
+use super::chain::Chain;
+use super::head::{Head, Key};
+use super::place::{Place, Running};
+use super::recover::recover;
+use super::spool::{Emptied, Spool, Woken};
+
+/// How long a record waits for others before all of them go into the database.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a chain may grow before its newest record is signed.
+const UNSIGNED: Duration = Duration::from_secs(1);
+
+/// The audit of everything that goes through doors with this log, kept in a database.
+///
+/// Virtual Stores of the same database write the records of their changes in the changes' own transactions from now on.
+/// When the last reference to it goes, what waits is put into the database, and the chain's end is signed.
+pub struct Audit {
+    inner: Arc<Inner>,
+    worker: Option<JoinHandle<()>>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    id: LogId,
+    spool: Spool,
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audit").field("id", &self.inner.id).finish_non_exhaustive()
+    }
+}
+
+impl Audit {
+    /// Opens the log of a database. `directory` is where the key lies, and what is on its way into the database; it is
+    /// made if it is missing.
+    ///
+    /// What a process that was killed has left there is put in order first.
+    pub fn open(database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
+        let shared = &database.0;
+        let place = Place::make(directory)?;
+        let key = place.key()?;
+        recover(shared, &place, &key)?;
+        let running = place.begin()?;
+        let id = LogId(fastrand::u64(1..));
+        if !shared.begin_log(id, Chain::new(running.uuid)) {
+            place.end(running, None)?;
+            return Err(StoreError::Invalid("the audit of this database is open already".into()));
+        }
+        let spool = Spool::new(&running.directory, shared.options.patience);
+        let inner = Arc::new(Inner { shared: Arc::clone(shared), id, spool });
+        let keeper = Keeper { inner: Arc::clone(&inner), place, key, running, head: None };
+        let worker = Builder::new().name("stead-audit".into()).spawn(move || keeper.run());
+        let worker = worker.map_err(|_| {
+            shared.end_log();
+            StoreError::unavailable("the host starts no more threads")
+        })?;
+        Ok(Arc::new(Audit { inner, worker: Some(worker) }))
+    }
+}
+
+impl AuditLog for Audit {
+    fn id(&self) -> LogId {
+        self.inner.id
+    }
+
+    fn note(&self, record: &AuditRecord) -> StoreResult<()> {
+        self.inner.spool.put(&Facts::of(record))
+    }
+
+    fn announce(&self, record: &AuditRecord) -> StoreResult<()> {
+        let facts = Facts::of(record);
+        self.inner.shared.write(Weight::Change, move |writing| writing.append(&facts))
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        self.inner.spool.close();
+        if let Some(worker) = self.worker.take() {
+            // A panic there has been told on stderr, and the spool is still there for the next one who opens the log.
+            let _ = worker.join();
+        }
+        self.inner.shared.end_log();
+    }
+}
+
+/// The one who brings records into the database and signs them, on a thread of its own.
+struct Keeper {
+    inner: Arc<Inner>,
+    place: Place,
+    key: Key,
+    running: Running,
+    head: Option<Head>,
+}
+
+impl Keeper {
+    fn run(mut self) {
+        let mut sealed = Instant::now();
+        // What fails here is tried again: until then the records are in the spool, which outlives the process.
+        loop {
+            let woken = self.inner.spool.wait(PAUSE, UNSIGNED);
+            if woken == Woken::Closing {
+                break;
+            }
+            if woken == Woken::Due && self.drain().is_err() {
+                std::thread::sleep(PAUSE);
+            }
+            if sealed.elapsed() >= UNSIGNED {
+                let _ = self.seal();
+                sealed = Instant::now();
+            }
+        }
+        let Ok(()) = self.drain_all() else { return };
+        if self.seal().is_ok() {
+            // Where this fails, whoever opens the log next ends the instance once more.
+            let _ = self.place.end(self.running, self.head.as_ref());
+        }
+    }
+
+    fn drain_all(&self) -> StoreResult<()> {
+        while self.drain()? {}
+        Ok(())
+    }
+
+    /// Puts the records of one file into the database, without waiting for the disk; says whether there were any.
+    fn drain(&self) -> StoreResult<bool> {
+        let Some(bin) = self.inner.spool.fetch() else { return Ok(false) };
+        let entries = without_the_begun(bin.entries());
+        let drained =
+            self.inner.shared.write(Weight::Staging, move |writing| writing.append_spooled(&entries));
+        let emptied = if drained.is_ok() { Emptied::Yes } else { Emptied::No };
+        self.inner.spool.give_back(bin, emptied);
+        drained.map(|()| true)
+    }
+
+    /// Signs the newest record, if it is not signed yet.
+    ///
+    /// The head goes into the database in a transaction that is synced, so all that it speaks of is on the disk before
+    /// it is kept outside: no power cut can make it speak of records that are gone.
+    fn seal(&mut self) -> StoreResult<()> {
+        let signed = self.head.as_ref().map_or(0, |head| head.seq);
+        if self.inner.shared.chain().is_none_or(|chain| chain.seq == signed) {
+            return Ok(());
+        }
+        let key = self.key.clone();
+        let head = self.inner.shared.write(Weight::Seal, move |writing| {
+            let Some((chain, row)) = writing.chain().and_then(|chain| Some((chain, chain.row?))) else {
+                return Ok(None);
+            };
+            chain.save(writing.conn)?;
+            let head = key.sign(&chain, SystemClock.now());
+            head.insert(writing.conn, row)?;
+            Ok(Some(head))
+        })?;
+        if let Some(head) = head {
+            self.running.keep(&head)?;
+            self.head = Some(head);
+        }
+        Ok(())
+    }
+}

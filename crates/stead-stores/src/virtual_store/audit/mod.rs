@@ -1,0 +1,29 @@
+//! The audit in the database: who did what, one chain of records per running instance.
+//!
+//! Records of changes come in with the change's own transaction; all others go through a spool in the state directory
+//! (`spool`, `map`), from where a thread puts them into the database in batches (`log`). Each is chained to the one
+//! before it (`chain`), and now and then the newest is signed with a key that is not in the database (`head`). What
+//! lies beside the database is `place`'s; what a killed process left there, the next one puts in order (`recover`).
+
+mod access;
+mod archive;
+mod body;
+mod chain;
+mod head;
+mod log;
+mod map;
+mod place;
+mod query;
+mod recover;
+mod spool;
+mod verify;
+
+pub use access::AuditAccess;
+pub use archive::{Archived, verify_archive};
+pub use body::AuditEntry;
+pub use log::Audit;
+pub use query::{AuditFollower, AuditPage, AuditQuery};
+pub use verify::AuditVerified;
+
+pub(super) use body::Facts;
+pub(super) use chain::{Appending, Chain};

@@ -1,0 +1,197 @@
+//! What lies beside the database: the key, the heads, and a directory for each instance that runs.
+//!
+//! ```text
+//! key                      the secret key, only its owner's
+//! heads                    the last head of each instance that has ended, one JSON document a line
+//! running/UUID/lock        locked as long as the instance runs
+//! running/UUID/spool-0, -1 records on their way into the database
+//! running/UUID/head        the newest head of the instance
+//! ```
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use stead_core::{StoreError, StoreResult};
+use uuid::Uuid;
+
+use super::head::{Head, Key, hex};
+use super::spool::{sync_directory, unwritable};
+
+/// What the name of a directory begins with that is not yet an instance's.
+const UNFINISHED: &str = ".new-";
+
+/// The log's own directory.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    directory: PathBuf,
+}
+
+/// The directory of an instance, locked.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) uuid: Uuid,
+    pub(super) directory: PathBuf,
+    _lock: File,
+}
+
+impl Place {
+    /// The log in this directory, which is made if it is missing.
+    pub(super) fn make(directory: &Path) -> StoreResult<Self> {
+        let running = directory.join("running");
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(running);
+        made.map_err(|error| unwritable(&error))?;
+        Ok(Place { directory: directory.to_owned() })
+    }
+
+    /// The log in this directory, to be looked at: it may not be there.
+    pub(super) fn at(directory: &Path) -> Self {
+        Place { directory: directory.to_owned() }
+    }
+
+    fn running(&self) -> PathBuf {
+        self.directory.join("running")
+    }
+
+    /// The key, made if there is none.
+    pub(super) fn key(&self) -> StoreResult<Key> {
+        if let Some(key) = self.known_key()? {
+            return Ok(key);
+        }
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret)
+            .map_err(|_| StoreError::unavailable("the host has no random numbers to make a key of"))?;
+        let made = self.keep_key(&secret);
+        made.map_err(|error| unwritable(&error))?;
+        // Whoever was first has made it: all sign with one key.
+        self.known_key()?.ok_or_else(|| StoreError::unavailable("the key of the audit has gone again"))
+    }
+
+    fn keep_key(&self, secret: &[u8; 32]) -> io::Result<()> {
+        let own = self.directory.join(format!("key-{}", Uuid::now_v7()));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own)?;
+        file.write_all(format!("{}\n", hex::text(secret)).as_bytes())?;
+        file.sync_all()?;
+        let linked = fs::hard_link(&own, self.directory.join("key"));
+        fs::remove_file(&own)?;
+        match linked {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+            _ => sync_directory(&self.directory),
+        }
+    }
+
+    /// The key, if there is one.
+    pub(super) fn known_key(&self) -> StoreResult<Option<Key>> {
+        let text = match fs::read_to_string(self.directory.join("key")) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unwritable(&error)),
+        };
+        let secret = hex::bytes(text.trim_end());
+        let secret = secret.ok_or_else(|| StoreError::Corrupt("the key of the audit is none".into()))?;
+        Ok(Some(Key::from_bytes(&secret)))
+    }
+
+    /// A directory for an instance that begins.
+    pub(super) fn begin(&self) -> StoreResult<Running> {
+        let begin = || -> io::Result<Running> {
+            let uuid = Uuid::now_v7();
+            let (unfinished, directory) =
+                (self.running().join(format!("{UNFINISHED}{uuid}")), self.running().join(uuid.to_string()));
+            DirBuilder::new().mode(0o700).create(&unfinished)?;
+            let lock = File::create_new(unfinished.join("lock"))?;
+            lock.lock()?;
+            // Only what is locked has a name that others look for.
+            fs::rename(&unfinished, &directory)?;
+            Ok(Running { uuid, directory, _lock: lock })
+        };
+        begin().map_err(|error| unwritable(&error))
+    }
+
+    /// The instances that run no longer and have not been put in order, locked. Others may be after them, too.
+    pub(super) fn abandoned(&self) -> StoreResult<Vec<Running>> {
+        let mut abandoned = Vec::new();
+        for directory in self.instances()? {
+            let Some(uuid) = uuid_of(&directory) else { continue };
+            // One that has just been put in order is gone by now.
+            let Ok(lock) = OpenOptions::new().read(true).write(true).open(directory.join("lock")) else {
+                continue;
+            };
+            match lock.try_lock() {
+                Ok(()) if directory.exists() => abandoned.push(Running { uuid, directory, _lock: lock }),
+                Ok(()) | Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(unwritable(&error)),
+            }
+        }
+        Ok(abandoned)
+    }
+
+    fn instances(&self) -> StoreResult<Vec<PathBuf>> {
+        match fs::read_dir(self.running()) {
+            Ok(entries) => Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).collect()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(unwritable(&error)),
+        }
+    }
+
+    /// Ends an instance: its last head is kept, its directory goes.
+    pub(super) fn end(&self, running: Running, head: Option<&Head>) -> StoreResult<()> {
+        let end = || -> io::Result<()> {
+            if let Some(head) = head {
+                let mut heads = OpenOptions::new()
+                    .append(true)
+                    .create(true)
+                    .mode(0o600)
+                    .open(self.directory.join("heads"))?;
+                // The newline before it ends a line that a power cut may have torn.
+                heads.write_all(format!("\n{}\n", line(head)).as_bytes())?;
+                heads.sync_all()?;
+            }
+            fs::remove_dir_all(&running.directory)
+        };
+        end().map_err(|error| unwritable(&error))
+    }
+
+    /// The last heads of instances that have ended.
+    pub(super) fn ended(&self) -> StoreResult<Vec<Head>> {
+        let text = match fs::read_to_string(self.directory.join("heads")) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(unwritable(&error)),
+        };
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// The newest heads of instances that run, or did.
+    pub(super) fn running_heads(&self) -> StoreResult<Vec<Head>> {
+        let heads = self.instances()?.into_iter().filter_map(|directory| {
+            uuid_of(&directory)?;
+            serde_json::from_str(&fs::read_to_string(directory.join("head")).ok()?).ok()
+        });
+        Ok(heads.collect())
+    }
+}
+
+impl Running {
+    /// Keeps the newest head outside of the database.
+    pub(super) fn keep(&self, head: &Head) -> StoreResult<()> {
+        let keep = || -> io::Result<()> {
+            let (new, kept) = (self.directory.join("head-new"), self.directory.join("head"));
+            let mut file =
+                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            file.write_all(line(head).as_bytes())?;
+            file.sync_all()?;
+            fs::rename(new, kept)
+        };
+        keep().map_err(|error| unwritable(&error))
+    }
+}
+
+fn line(head: &Head) -> String {
+    serde_json::to_string(head).expect("texts and numbers can be written as JSON")
+}
+
+fn uuid_of(directory: &Path) -> Option<Uuid> {
+    Uuid::parse_str(directory.file_name()?.to_str()?).ok()
+}

@@ -1,0 +1,349 @@
+//! Where records wait for the database: two files in turn, one being filled while the other is emptied.
+//!
+//! An entry is its length, a checksum, its number and its text. A length of 0 ends the reading, and so does an entry
+//! that is not whole, as a power cut may leave one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use stead_core::{StoreError, StoreResult};
+
+use super::body::Facts;
+use super::map::Map;
+
+/// How much one file holds: some three thousand records.
+const SIZE: usize = 1 << 20;
+/// Beyond this much, the other side is told to hurry.
+const PLENTY: usize = SIZE / 3;
+const HEAD: usize = 4 + 4 + 8;
+const NAMES: [&str; 2] = ["spool-0", "spool-1"];
+
+/// The spool of an instance that runs.
+#[derive(Debug)]
+pub(super) struct Spool {
+    directory: PathBuf,
+    state: Mutex<State>,
+    /// Something is there to be fetched, or it is over.
+    filled: Condvar,
+    /// A file is there to be filled.
+    emptied: Condvar,
+    /// How long a full spool is waited for.
+    patience: Duration,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The files that nobody is emptying; the last one is being filled.
+    files: Vec<Bin>,
+    made: usize,
+    next: i64,
+    /// When the oldest entry that waits came in.
+    since: Option<Instant>,
+    closing: bool,
+}
+
+/// One file of a spool.
+#[derive(Debug)]
+pub(super) struct Bin {
+    map: Map,
+    used: usize,
+    first: i64,
+    count: i64,
+}
+
+/// Why the one who empties was woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// Entries have waited long enough.
+    Due,
+    /// Nothing has come in.
+    Idle,
+    /// No more will.
+    Closing,
+}
+
+impl Spool {
+    /// An empty spool in a directory of its own.
+    pub(super) fn new(directory: &Path, patience: Duration) -> Self {
+        let state = State { files: Vec::new(), made: 0, next: 0, since: None, closing: false };
+        Spool {
+            directory: directory.to_owned(),
+            state: Mutex::new(state),
+            filled: Condvar::new(),
+            emptied: Condvar::new(),
+            patience,
+        }
+    }
+
+    /// Puts an entry in. When it returns, the entry outlives the process.
+    pub(super) fn put(&self, facts: &Facts) -> StoreResult<()> {
+        let body = facts.0.as_bytes();
+        let size = HEAD + body.len();
+        if size > SIZE {
+            return Err(StoreError::Invalid("the record is too long for the audit".into()));
+        }
+        let mut state = self.state.lock();
+        let until = Instant::now() + self.patience;
+        while state.files.last().is_none_or(|bin| bin.used + size > SIZE) {
+            if state.made < NAMES.len() {
+                let bin = self.bin(state.made).map_err(|error| unwritable(&error))?;
+                state.made += 1;
+                // Behind a full one, which is fetched first.
+                state.files.push(bin);
+                continue;
+            }
+            if let Some(empty) = state.files.iter().position(|bin| bin.used == 0) {
+                let bin = state.files.remove(empty);
+                state.files.push(bin);
+                continue;
+            }
+            self.filled.notify_one();
+            if self.emptied.wait_until(&mut state, until).timed_out() {
+                return Err(StoreError::unavailable("the records that wait for the database are too many"));
+            }
+        }
+        let State { files, next, since, .. } = &mut *state;
+        let bin = files.last_mut().expect("one with room was just found");
+        bin.put(*next, body);
+        *next += 1;
+        let (first, plenty) = (since.is_none(), bin.used > PLENTY && bin.used - size <= PLENTY);
+        if first {
+            *since = Some(Instant::now());
+        }
+        drop(state);
+        if first || plenty {
+            self.filled.notify_one();
+        }
+        Ok(())
+    }
+
+    fn bin(&self, index: usize) -> io::Result<Bin> {
+        let path = self.directory.join(NAMES[index]);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        Ok(Bin { map: Map::new(&file, SIZE)?, used: 0, first: 0, count: 0 })
+    }
+
+    /// Waits until entries have waited for `pause`, or fill much of a file; at most so long.
+    pub(super) fn wait(&self, pause: Duration, longest: Duration) -> Woken {
+        let mut state = self.state.lock();
+        let until = Instant::now() + longest;
+        loop {
+            if state.closing {
+                return Woken::Closing;
+            }
+            let plenty = state.files.iter().any(|bin| bin.used > PLENTY);
+            let due = state.since.map(|since| since + pause);
+            if plenty || due.is_some_and(|due| due <= Instant::now()) {
+                return Woken::Due;
+            }
+            if Instant::now() >= until {
+                return Woken::Idle;
+            }
+            self.filled.wait_until(&mut state, due.map_or(until, |due| due.min(until)));
+        }
+    }
+
+    /// Takes the oldest file that holds something.
+    pub(super) fn fetch(&self) -> Option<Bin> {
+        let mut state = self.state.lock();
+        let oldest = state.files.iter().enumerate().filter(|(_, bin)| bin.used > 0);
+        let (index, _) = oldest.min_by_key(|(_, bin)| bin.first)?;
+        let bin = state.files.remove(index);
+        state.since = state.files.iter().any(|bin| bin.used > 0).then(Instant::now);
+        Some(bin)
+    }
+
+    /// Gives a file back, empty if its entries are in the database.
+    pub(super) fn give_back(&self, mut bin: Bin, emptied: Emptied) {
+        if emptied == Emptied::Yes {
+            bin.clear();
+        }
+        let mut state = self.state.lock();
+        if emptied == Emptied::No {
+            state.since.get_or_insert_with(Instant::now);
+        }
+        // Before the one that is being filled, if there is one.
+        state.files.insert(0, bin);
+        drop(state);
+        self.emptied.notify_all();
+    }
+
+    /// Says that no more comes in.
+    pub(super) fn close(&self) {
+        self.state.lock().closing = true;
+        self.filled.notify_all();
+    }
+}
+
+/// Whether the entries of a file are in the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Emptied {
+    Yes,
+    No,
+}
+
+impl Bin {
+    fn put(&mut self, number: i64, body: &[u8]) {
+        if self.count == 0 {
+            self.first = number;
+        }
+        let number = number.to_le_bytes();
+        let entry = &mut self.map[self.used..self.used + HEAD + body.len()];
+        entry[HEAD..].copy_from_slice(body);
+        entry[8..HEAD].copy_from_slice(&number);
+        entry[4..8].copy_from_slice(&checksum(&number, body).to_le_bytes());
+        // Last: from here on it is there.
+        let length = u32::try_from(body.len()).expect("an entry is shorter than a file");
+        entry[..4].copy_from_slice(&length.to_le_bytes());
+        self.used += HEAD + body.len();
+        self.count += 1;
+    }
+
+    /// Its entries, oldest first.
+    pub(super) fn entries(&self) -> Vec<(i64, Facts)> {
+        read(&self.map[..self.used])
+    }
+
+    fn clear(&mut self) {
+        self.map[..self.used].fill(0);
+        (self.used, self.first, self.count) = (0, 0, 0);
+    }
+}
+
+fn checksum(number: &[u8; 8], body: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(number);
+    hasher.update(body);
+    hasher.finalize()
+}
+
+/// The entries of a file, as far as they are whole.
+fn read(mut bytes: &[u8]) -> Vec<(i64, Facts)> {
+    let mut entries = Vec::new();
+    while let Some((head, rest)) = bytes.split_at_checked(HEAD) {
+        let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
+        let number: [u8; 8] = head[8..].try_into().expect("eight bytes");
+        let length = word(0) as usize;
+        let Some((body, rest)) = rest.split_at_checked(length).filter(|_| length > 0) else { break };
+        if checksum(&number, body) != word(4) {
+            break;
+        }
+        let Ok(text) = std::str::from_utf8(body) else { break };
+        entries.push((i64::from_le_bytes(number), Facts(text.into())));
+        bytes = rest;
+    }
+    entries
+}
+
+/// What an instance that no longer runs has left in its spool, oldest first.
+pub(super) fn left_in(directory: &Path) -> io::Result<Vec<(i64, Facts)>> {
+    let mut entries = Vec::new();
+    for name in NAMES {
+        match fs::read(directory.join(name)) {
+            Ok(bytes) => entries.extend(read(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    entries.sort_by_key(|(number, _)| *number);
+    Ok(entries)
+}
+
+pub(super) fn unwritable(error: &io::Error) -> StoreError {
+    match super::super::fault::of_host(error) {
+        StoreError::Unavailable { source, .. } => {
+            StoreError::Unavailable { what: "the files of the audit can't be written".into(), source }
+        }
+        other => other,
+    }
+}
+
+/// Makes sure that what a directory says is on the disk.
+pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn facts(number: usize) -> Facts {
+        Facts(format!("{{\"number\":{number}}}").into())
+    }
+
+    fn spool(directory: &Path) -> Spool {
+        Spool::new(directory, Duration::from_millis(20))
+    }
+
+    #[test]
+    fn what_is_put_in_comes_out_in_order_and_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = spool(dir.path());
+        let mut fetched = Vec::new();
+        for number in 0..100_000 {
+            spool.put(&facts(number)).unwrap();
+            if number % 7_000 == 0 {
+                let bin = spool.fetch().unwrap();
+                fetched.extend(bin.entries());
+                spool.give_back(bin, Emptied::Yes);
+            }
+        }
+        while let Some(bin) = spool.fetch() {
+            fetched.extend(bin.entries());
+            spool.give_back(bin, Emptied::Yes);
+        }
+        let expected: Vec<_> = (0..100_000).map(|number| (number as i64, facts(number))).collect();
+        assert!(fetched == expected);
+    }
+
+    #[test]
+    fn what_nobody_fetched_is_still_there_for_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = spool(dir.path());
+        (0..10).for_each(|number| spool.put(&facts(number)).unwrap());
+        let bin = spool.fetch().unwrap();
+        spool.put(&facts(10)).unwrap();
+        // One is being emptied, the other filled: both count.
+        assert_eq!(left_in(dir.path()).unwrap().len(), 11);
+        spool.give_back(bin, Emptied::Yes);
+        assert_eq!(left_in(dir.path()).unwrap(), [(10, facts(10))]);
+    }
+
+    #[test]
+    fn a_torn_entry_ends_the_reading() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = spool(dir.path());
+        (0..3).for_each(|number| spool.put(&facts(number)).unwrap());
+        let path = dir.path().join(NAMES[0]);
+        let mut bytes = fs::read(&path).unwrap();
+        let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
+        bytes[end] ^= 1;
+        assert_eq!(read(&bytes), [(0, facts(0)), (1, facts(1))]);
+        bytes.truncate(end - 2);
+        assert_eq!(read(&bytes), [(0, facts(0)), (1, facts(1))]);
+    }
+
+    #[test]
+    fn a_full_spool_is_waited_for_and_not_forever() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = spool(dir.path());
+        let long = Facts("x".repeat(SIZE / 3).into());
+        let mut put = 0;
+        let full = loop {
+            match spool.put(&long) {
+                Ok(()) => put += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(full, StoreError::Unavailable { .. }), "{full}");
+        assert_eq!(put, 4);
+        let bin = spool.fetch().unwrap();
+        assert_eq!(bin.entries()[0].0, 0);
+        spool.give_back(bin, Emptied::Yes);
+        spool.put(&long).unwrap();
+    }
+}

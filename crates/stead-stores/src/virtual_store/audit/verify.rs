@@ -1,0 +1,335 @@
+//! Checking the audit: every chain, against its own hashes and against what was signed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use rusqlite::Connection;
+use stead_core::StoreResult;
+use uuid::Uuid;
+
+use super::super::database::Shared;
+use super::super::fault::Result;
+use super::body::AuditEntry;
+use super::chain::{Hash, START, hash};
+use super::head::Head;
+use super::place::Place;
+
+/// How many problems are told in detail; the rest would say no more.
+const MOST_PROBLEMS: usize = 100;
+/// How many records are checked between two words of progress.
+const RECORDS_PER_WORD: u64 = 4_096;
+
+/// What a check of the audit found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditVerified {
+    /// Records whose place in their chain was checked.
+    pub records: u64,
+    /// Chains, one for each running instance there was.
+    pub instances: u64,
+    /// Signatures that were checked and hold.
+    pub heads: u64,
+    /// Records that no signature covers yet: those of the last moments of an instance.
+    pub unsigned: u64,
+    /// Records that lie in archives.
+    pub archived: u64,
+    /// Chains that only a key signed that is not this log's own.
+    pub foreign: u64,
+    /// What is wrong, a sentence each.
+    pub problems: Vec<String>,
+}
+
+impl AuditVerified {
+    pub(super) fn problem(&mut self, problem: String) {
+        match self.problems.len() {
+            count if count < MOST_PROBLEMS => self.problems.push(problem),
+            MOST_PROBLEMS => self.problems.push("there is more that is wrong".into()),
+            _ => {}
+        }
+    }
+}
+
+/// What is known of a chain before its records are looked at.
+#[derive(Default)]
+struct Known {
+    /// Heads that hold, by position.
+    heads: BTreeMap<i64, Vec<Head>>,
+    /// The last position that lies in an archive.
+    archived: i64,
+    /// The last position that the instance's row tells of.
+    told: i64,
+    /// The last position there can be, where the instance has ended.
+    ended: Option<i64>,
+    /// The last position that a signature covers.
+    signed: i64,
+    foreign: bool,
+}
+
+/// Checks one chain, record by record, in the order in which they were put down.
+pub(super) struct Walk {
+    uuid: Uuid,
+    /// The position that comes next.
+    next: i64,
+    /// The hash before it; `None` after a gap.
+    before: Option<Hash>,
+    /// Positions that were skipped, and the hash before each stretch of them.
+    gaps: Vec<Gap>,
+    heads: BTreeMap<i64, Vec<Head>>,
+}
+
+struct Gap {
+    first: i64,
+    last: i64,
+    before: Option<Hash>,
+}
+
+impl Walk {
+    pub(super) fn new(uuid: Uuid, next: i64, before: Hash, heads: BTreeMap<i64, Vec<Head>>) -> Self {
+        Walk { uuid, next, before: Some(before), gaps: Vec::new(), heads }
+    }
+
+    /// Looks at the next record, and says what is wrong with it.
+    pub(super) fn step(&mut self, seq: i64, stored: &Hash, body: &str) -> Vec<String> {
+        let mut problems = Vec::new();
+        let name = || named(self.uuid, seq, body);
+        let before = if seq >= self.next {
+            if seq > self.next {
+                self.gaps.push(Gap { first: self.next, last: seq - 1, before: self.before.take() });
+            }
+            let before = self.before;
+            (self.next, self.before) = (seq + 1, Some(*stored));
+            before
+        } else if let Some(at) = self.gaps.iter().position(|gap| (gap.first..=gap.last).contains(&seq)) {
+            // It was thought to be missing, and stands behind one that came after it.
+            problems.push(format!(
+                "{} is not where it was: it stands behind record {}",
+                name(),
+                self.next - 1
+            ));
+            let gap = self.gaps.remove(at);
+            let before = if seq == gap.first { gap.before } else { None };
+            let rest = [
+                Gap { first: gap.first, last: seq - 1, before: gap.before },
+                Gap { first: seq + 1, last: gap.last, before: Some(*stored) },
+            ];
+            self.gaps.extend(rest.into_iter().filter(|gap| gap.first <= gap.last));
+            before
+        } else {
+            problems.push(format!("{} is there a second time", name()));
+            return problems;
+        };
+        if !body.starts_with(&format!("{{\"instance\":\"{}\",\"seq\":{seq},", self.uuid)) {
+            problems.push(match AuditEntry::parse(0, body) {
+                Ok(entry) if entry.instance == self.uuid => {
+                    format!("{} is changed: what stands there was record {}", name(), entry.seq)
+                }
+                _ => format!("{} is changed", name()),
+            });
+        } else if before.is_some_and(|before| hash(&before, body) != *stored) {
+            problems.push(format!("{} is changed, or the one before it is", name()));
+        }
+        for head in self.heads.get(&seq).into_iter().flatten().filter(|head| head.hash != *stored) {
+            problems.push(format!(
+                "{}, or one before it, is not what was signed at {}: they have been made anew",
+                name(),
+                head.at
+            ));
+        }
+        problems
+    }
+
+    /// Ends the chain: says what is missing. `told` is where the database itself says that it ends.
+    pub(super) fn finish(self, told: i64) -> Vec<String> {
+        let uuid = self.uuid;
+        let missing = |first: i64, last: i64| match last - first {
+            0 => format!("record {first} of instance {uuid} is missing"),
+            _ => format!("records {first} to {last} of instance {uuid} are missing"),
+        };
+        let mut problems: Vec<_> = self.gaps.iter().map(|gap| missing(gap.first, gap.last)).collect();
+        let signed = self.heads.last_key_value().and_then(|(seq, heads)| Some((*seq, heads.first()?)));
+        let end = self.next - 1;
+        match signed {
+            Some((seq, head)) if seq > end => {
+                let more = format!(
+                    "{}: record {seq} was signed as the last one at {}",
+                    missing(end + 1, seq),
+                    head.at
+                );
+                problems.push(more);
+            }
+            _ if told > end => problems.push(missing(end + 1, told)),
+            _ => {}
+        }
+        problems
+    }
+}
+
+/// A record as a problem names it.
+fn named(uuid: Uuid, seq: i64, body: &str) -> String {
+    match AuditEntry::parse(0, body) {
+        Ok(AuditEntry { at, call, .. }) => {
+            let call = stead_core::name::escaped(call.as_bytes()).to_string();
+            format!("record {seq} of instance {uuid} ({at}, {call})")
+        }
+        Err(_) => format!("record {seq} of instance {uuid}"),
+    }
+}
+
+pub(super) fn verify(
+    shared: &Shared,
+    place: &Place,
+    progress: &mut dyn FnMut(u64),
+) -> StoreResult<AuditVerified> {
+    // Before the database: what they speak of was in it before they were kept.
+    let (ended, running, key) = (place.ended()?, place.running_heads()?, place.known_key()?);
+    let reader = shared.reader()?;
+    let mut verified = AuditVerified::default();
+    let transaction = reader.unchecked_transaction().map_err(super::super::fault::Fault::from)?;
+    let judge = Judge { key: key.map(|key| key.public()) };
+    check(&transaction, &judge, ended, running, &mut verified, progress)?;
+    Ok(verified)
+}
+
+/// Tells heads that count from those that don't.
+struct Judge {
+    key: Option<[u8; 32]>,
+}
+
+impl Judge {
+    /// Takes a head into account.
+    fn weigh(&self, head: Head, known: &mut Known, verified: &mut AuditVerified) {
+        let same = known.heads.entry(head.seq).or_default();
+        if self.key != Some(head.key) {
+            known.foreign = true;
+        } else if same.contains(&head) {
+            // It lies in the database and outside.
+        } else if head.is_signed() {
+            verified.heads += 1;
+            same.push(head);
+        } else {
+            verified.problem(format!(
+                "the signature of record {} of instance {} is wrong",
+                head.seq, head.instance
+            ));
+        }
+    }
+}
+
+fn check(
+    conn: &Connection,
+    judge: &Judge,
+    ended: Vec<Head>,
+    running: Vec<Head>,
+    verified: &mut AuditVerified,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let mut rows = HashMap::new();
+    let mut known: HashMap<Uuid, Known> = HashMap::new();
+    let mut statement = conn.prepare("SELECT id, uuid, seq FROM audit_instance")?;
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        let (id, text, told): (i64, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        match Uuid::parse_str(&text) {
+            Ok(uuid) => {
+                rows.insert(id, uuid);
+                known.entry(uuid).or_default().told = told;
+            }
+            Err(_) => verified.problem(format!("the instance in row {id} has no name")),
+        }
+    }
+    verified.instances = rows.len() as u64;
+    let mut statement = conn
+        .prepare("SELECT seq, hash, at, key, signature, instance FROM audit_head ORDER BY instance, seq")?;
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        if let Some(&uuid) = rows.get(&row.get(5)?) {
+            judge.weigh(Head::from_row(uuid, row)?, known.entry(uuid).or_default(), verified);
+        }
+    }
+    for (head, over) in
+        running.into_iter().map(|head| (head, false)).chain(ended.into_iter().map(|head| (head, true)))
+    {
+        let known = known.entry(head.instance).or_default();
+        if over {
+            known.ended = known.ended.max(Some(head.seq));
+        }
+        judge.weigh(head, known, verified);
+    }
+    let mut statement = conn.prepare("SELECT instance, last FROM audit_segment")?;
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        let (id, last): (i64, i64) = (row.get(0)?, row.get(1)?);
+        if let Some(known) = rows.get(&id).and_then(|uuid| known.get_mut(uuid)) {
+            known.archived = known.archived.max(last);
+        }
+    }
+    walk(conn, &rows, known, verified, progress)
+}
+
+fn walk(
+    conn: &Connection,
+    rows: &HashMap<i64, Uuid>,
+    known: HashMap<Uuid, Known>,
+    verified: &mut AuditVerified,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let mut chains: HashMap<Uuid, (Walk, Known)> = HashMap::new();
+    for (uuid, mut known) in known {
+        let mut heads = std::mem::take(&mut known.heads);
+        heads.retain(|_, heads| !heads.is_empty());
+        let before = match heads.get(&known.archived).and_then(|heads| heads.first()) {
+            _ if known.archived == 0 => START,
+            Some(head) => head.hash,
+            None => {
+                verified.problem(format!(
+                    "records up to {} of instance {uuid} are said to be archived, and no signature says so",
+                    known.archived
+                ));
+                START
+            }
+        };
+        verified.archived += known.archived.cast_unsigned();
+        if heads.is_empty() && known.foreign {
+            verified.foreign += 1;
+        }
+        known.signed = heads.last_key_value().map_or(0, |(seq, _)| *seq);
+        chains.insert(uuid, (Walk::new(uuid, known.archived + 1, before, heads), known));
+    }
+    let mut homeless = HashSet::new();
+    let mut statement = conn.prepare("SELECT instance, seq, hash, body FROM audit ORDER BY id")?;
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        let (id, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let chain = rows.get(&id).and_then(|uuid| chains.get_mut(uuid));
+        let Some((walk, known)) = chain else {
+            if homeless.insert(id) {
+                verified.problem(format!("there are records of an instance that is gone: row {id}"));
+            }
+            continue;
+        };
+        if seq <= known.archived {
+            // What an interrupted archiving has not cleared away yet.
+            continue;
+        }
+        let body = row.get_ref(3)?.as_str().unwrap_or_default();
+        let stored = row.get_ref(2)?.as_blob().ok().and_then(|hash| hash.try_into().ok()).unwrap_or_default();
+        for problem in walk.step(seq, &stored, body) {
+            verified.problem(problem);
+        }
+        if known.ended.is_some_and(|ended| seq > ended) {
+            verified
+                .problem(format!("{} was added after its instance had ended", named(walk.uuid, seq, body)));
+        }
+        verified.unsigned += u64::from(seq > known.signed && !known.foreign);
+        verified.records += 1;
+        if verified.records.is_multiple_of(RECORDS_PER_WORD) {
+            progress(verified.records);
+        }
+    }
+    let mut chains: Vec<_> = chains.into_iter().collect();
+    chains.sort_by_key(|(uuid, _)| *uuid);
+    for (_, (walk, known)) in chains {
+        for problem in walk.finish(known.told) {
+            verified.problem(problem);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,249 @@
+//! Forks: a volume that stands on another one, as that was at a version.
+//!
+//! Making one writes a row of `volume`, whatever lies in the base. Reading goes through the layers, so their number is
+//! bounded: where it would grow too large, what the forks in between have changed is put together into one layer.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, params};
+use stead_core::store::{Fork, ForkName, QuotaLimits};
+use stead_core::{StoreError, StoreResult, Timestamp, VfsPath};
+
+use super::batch::Writing;
+use super::database::{Volume, find_volume, newest, remove_volume, written};
+use super::fault::{Result, corrupt};
+use super::layers::{Layer, ROOTS_PARENT};
+use super::queue::Weight;
+use super::row::{Row, entries};
+use super::tree::Tree;
+use super::{Database, VirtualStore};
+
+/// How many layers a fork stands on at the most.
+const MOST_LAYERS: usize = 4;
+
+/// The namespace of a layer that belongs to no one: `Database::store` refuses the empty part.
+const UNNAMED: &str = "[\"\",";
+
+impl VirtualStore {
+    /// Makes a fork of this volume, as it is looked at, in a namespace of its own.
+    ///
+    /// It shares everything with its base until one of the two changes it, so it costs one write whatever the size of
+    /// the tree. A namespace that is in use is [`StoreError::AlreadyExists`].
+    pub fn fork_as<P: AsRef<str>>(
+        &self,
+        namespace: impl IntoIterator<Item = P>,
+    ) -> StoreResult<VirtualStore> {
+        self.fork_noted(written(namespace)?, None)
+    }
+
+    /// The same, for an agent.
+    pub(super) fn fork_for(&self, fork: &Fork) -> StoreResult<VirtualStore> {
+        self.fork_noted(namespace_of(&fork.owner, &fork.name)?, Some(fork.clone()))
+    }
+
+    fn fork_noted(&self, namespace: String, noted: Option<Fork>) -> StoreResult<VirtualStore> {
+        let (base, as_of, name) = (Arc::clone(&self.volume), self.as_of, namespace.clone());
+        let volume = self.shared().write(Weight::Change, move |writing| {
+            let volume = make(writing, &base, as_of, &name)?;
+            if let Some(fork) = &noted {
+                note(writing.conn, volume.id, fork)?;
+            }
+            Ok(volume)
+        })?;
+        let volume = Arc::new(volume);
+        self.shared().volumes.lock().insert(namespace, Arc::clone(&volume));
+        Ok(VirtualStore::new(self.database.clone(), volume))
+    }
+}
+
+impl Database {
+    /// The forks of an agent, by name.
+    pub fn forks(&self, owner: &str) -> StoreResult<Vec<Fork>> {
+        let reader = self.0.reader()?;
+        Ok(noted(&reader, owner)?)
+    }
+
+    /// The Store of an agent's fork.
+    pub fn forked(&self, owner: &str, name: &ForkName) -> StoreResult<VirtualStore> {
+        let namespace = namespace_of(owner, name)?;
+        let Some((id, _)) = find_volume(&*self.0.reader()?, &namespace)? else {
+            return Err(StoreError::NotFound);
+        };
+        // Another process may have discarded the one that is known here, and made it anew.
+        self.0.volumes.lock().retain(|known, volume| *known != namespace || volume.id == id);
+        self.store(["forks", owner, name.as_str()])
+    }
+}
+
+fn namespace_of(owner: &str, name: &ForkName) -> StoreResult<String> {
+    written(["forks", owner, name.as_str()])
+}
+
+/// The versions of a volume that its forks look at: whatever held at one of them has to stay in history.
+pub(super) fn pinned_versions(conn: &Connection, vol: i64) -> Result<Vec<i64>> {
+    let mut statement =
+        conn.prepare_cached("SELECT DISTINCT base_ver FROM volume WHERE base = ?1 ORDER BY base_ver")?;
+    let versions = statement.query_map([vol], |row| row.get(0))?;
+    Ok(versions.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The newest of the versions of a volume that its forks look at.
+pub(super) fn newest_fork_of(conn: &Connection, vol: i64) -> Result<Option<i64>> {
+    let mut statement =
+        conn.prepare_cached("SELECT max(base_ver) FROM volume WHERE base IS NOT NULL AND base = ?1")?;
+    Ok(statement.query_row([vol], |row| row.get(0))?)
+}
+
+/// Refuses to destroy what others stand on.
+pub(super) fn refuse_if_forked(conn: &Connection, vol: i64) -> Result<()> {
+    if pinned_versions(conn, vol)?.is_empty() {
+        return Ok(());
+    }
+    Err(StoreError::Invalid("there are forks of it, which stand on it; discard them first".into()).into())
+}
+
+/// Removes the layers that were put together for forks that are gone.
+pub(super) fn remove_unused(conn: &Connection) -> Result<()> {
+    let mut statement = conn.prepare_cached(
+        "SELECT id FROM volume v WHERE base IS NOT NULL AND substr(namespace, 1, length(?1)) = ?1
+           AND NOT EXISTS (SELECT 1 FROM volume f WHERE f.base = v.id)",
+    )?;
+    let unused: Vec<i64> =
+        statement.query_map([UNNAMED], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    unused.into_iter().try_for_each(|vol| remove_volume(conn, vol))
+}
+
+/// Makes the volume of a fork.
+fn make(writing: &mut Writing<'_>, base: &Volume, as_of: Option<i64>, namespace: &str) -> Result<Volume> {
+    let conn = writing.conn;
+    if !conn.prepare_cached("SELECT 1 FROM volume WHERE id = ?1")?.exists([base.id])? {
+        return Err(StoreError::NotFound.into());
+    }
+    if find_volume(conn, namespace)?.is_some() {
+        return Err(StoreError::AlreadyExists.into());
+    }
+    let at = match as_of {
+        Some(version) => version,
+        None => newest(conn)?,
+    };
+    let mut below = vec![Layer { vol: base.id, as_of: at }];
+    below.extend_from_slice(&base.below);
+    while below.len() > 1 && is_unchanged(conn, below[0].vol)? {
+        below.remove(0);
+    }
+    if below.len() > MOST_LAYERS {
+        below = vec![put_together(writing, base.root, &below)?, below[below.len() - 1]];
+    }
+    let id = insert(writing, Some(namespace), base.root, below[0])?;
+    if as_of.is_none() {
+        // What is counted in the base is there in the fork as well.
+        conn.prepare_cached(
+            "INSERT INTO quota(vol, node, bytes, files) SELECT ?2, node, bytes, files FROM quota WHERE vol = ?1",
+        )?
+        .execute([base.id, id])?;
+    }
+    Ok(Volume { id, root: base.root, dirs: Arc::default(), below })
+}
+
+/// Writes the row of a volume on a base; one without a namespace is a layer that belongs to no one.
+fn insert(writing: &mut Writing<'_>, namespace: Option<&str>, root: i64, base: Layer) -> Result<i64> {
+    let id = writing.fresh_node()?;
+    let namespace = namespace.map_or_else(|| format!("{UNNAMED}\"{id}\"]"), str::to_owned);
+    writing
+        .conn
+        .prepare_cached(
+            "INSERT INTO volume(id, namespace, root, base, base_ver) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![id, namespace, root, base.vol, base.as_of])?;
+    Ok(id)
+}
+
+/// Whether a fork has changed nothing: every change leaves a row.
+fn is_unchanged(conn: &Connection, vol: i64) -> Result<bool> {
+    Ok(!conn.prepare_cached("SELECT 1 FROM entry WHERE vol = ?1")?.exists([vol])?)
+}
+
+/// Puts all layers but the last one together into a new one. Rows stay in the state that they are in.
+fn put_together(writing: &mut Writing<'_>, root: i64, layers: &[Layer]) -> Result<Layer> {
+    const SQL: [&str; 2] = entries!(
+        "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
+        "e.parent >= ?3 ORDER BY e.parent, e.name"
+    );
+    let conn = writing.conn;
+    let (Some((last, changed)), Some(first)) = (layers.split_last(), layers.first()) else {
+        return Err(corrupt("a fork stands on nothing"));
+    };
+    let upper =
+        Tree { conn, vol: first.vol, root, as_of: Some(first.as_of), below: changed.get(1..).unwrap_or(&[]) };
+    let bottom = Tree { conn, vol: last.vol, root, as_of: Some(last.as_of), below: &[] };
+    // What the layers put in a place of their own, and which nodes of the last one they hide.
+    let mut rows: Vec<(Option<Row>, i64, Vec<u8>)> = Vec::new();
+    upper.merged(SQL, &[&ROOTS_PARENT], &mut |row, parent, name| {
+        rows.push((row, parent, name.to_vec()));
+        Ok(std::ops::ControlFlow::Continue(()))
+    })?;
+    let vol = insert(writing, None, root, *last)?;
+    for (row, parent, name) in rows {
+        match row {
+            Some(row) => row.insert(conn, vol, &name)?,
+            // A name that only the layers had is simply not there.
+            None => {
+                if let Some(hidden) = bottom.child(parent, &name)? {
+                    hidden.hide(conn, vol, &name, first.as_of)?;
+                }
+            }
+        }
+    }
+    Ok(Layer { vol, as_of: first.as_of })
+}
+
+/// Writes down whose fork a volume is.
+fn note(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
+    let json = |texts: &[String]| serde_json::to_string(texts).expect("texts can be written as JSON");
+    let QuotaLimits { bytes, files, file_bytes } = fork.quota;
+    let quota = serde_json::to_string(&[bytes, files, file_bytes]).expect("numbers can be written as JSON");
+    conn.prepare_cached(
+        "INSERT INTO fork(owner, name, vol, maker, prefix, path, protect, scratch, quota, at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?
+    .execute(params![
+        fork.owner,
+        fork.name.as_str(),
+        vol,
+        fork.maker,
+        fork.of.as_str(),
+        fork.path.as_str(),
+        json(&fork.protect),
+        json(&fork.scratch),
+        quota,
+        fork.made.0
+    ])?;
+    Ok(())
+}
+
+fn noted(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT name, maker, prefix, path, protect, scratch, quota, at FROM fork WHERE owner = ?1 ORDER BY name",
+    )?;
+    let mut rows = statement.query([owner])?;
+    let mut forks = Vec::new();
+    while let Some(row) = rows.next()? {
+        let broken = || corrupt("what is noted of a fork can't be read");
+        let text = |column: usize| row.get_ref(column)?.as_str().map_err(|_| broken());
+        let path = |column| VfsPath::parse(text(column)?).map_err(|_| broken());
+        let texts = |column| serde_json::from_str(text(column)?).map_err(|_| broken());
+        let [bytes, files, file_bytes] = serde_json::from_str(text(6)?).map_err(|_| broken())?;
+        forks.push(Fork {
+            owner: owner.to_owned(),
+            name: text(0)?.parse().map_err(|_| broken())?,
+            maker: row.get(1)?,
+            of: path(2)?,
+            path: path(3)?,
+            protect: texts(4)?,
+            scratch: texts(5)?,
+            quota: QuotaLimits { bytes, files, file_bytes },
+            made: Timestamp(row.get(7)?),
+        });
+    }
+    Ok(forks)
+}

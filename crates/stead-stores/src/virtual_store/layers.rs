@@ -1,0 +1,274 @@
+//! Volumes in layers: what a fork has of its own, over what its base had when it was forked.
+//!
+//! A fork's rows are those that it changed. A name that it has a row for is the fork's affair, whatever the base has
+//! there; a row of kind 0, a whiteout, says that nothing is. Every other name is looked up one layer down.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Rows, Statement, params};
+use stead_core::StoreError;
+
+use super::database::Volume;
+use super::fault::{Result, corrupt};
+use super::row::{Row, WHITEOUT, entries};
+use super::tree::Tree;
+
+/// What roots have in place of a parent.
+pub(super) const ROOTS_PARENT: i64 = 0;
+
+/// A volume that another one stands on, as of the version at which that one was forked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layer {
+    pub(super) vol: i64,
+    pub(super) as_of: i64,
+}
+
+/// What a volume itself says of a name.
+pub(super) enum Own {
+    /// This has it.
+    Has(Row),
+    /// Nothing has it, whatever the base says.
+    Hides,
+    /// The base knows.
+    Silent,
+}
+
+/// What is done with each entry and its name.
+pub(super) type Visit<'v> = dyn FnMut(Row, &[u8]) -> Result<ControlFlow<()>> + 'v;
+
+/// What is done with each name: what has it, unless it is hidden, and the directory that it is in.
+type VisitName<'v> = dyn FnMut(Option<Row>, i64, &[u8]) -> Result<ControlFlow<()>> + 'v;
+
+/// The columns of an entry with its name.
+macro_rules! named {
+    ($rest:literal) => {
+        entries!(
+            "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
+            $rest
+        )
+    };
+}
+
+impl Volume {
+    /// The version that it was forked at; nothing of it is older. `None` where it stands on nothing.
+    pub(super) fn forked_at(&self) -> Option<i64> {
+        self.below.first().map(|base| base.as_of)
+    }
+
+    /// Refuses if the volume has been destroyed: without its own rows, a fork would show its base.
+    pub(super) fn check_there(&self, conn: &Connection) -> Result<()> {
+        if self.below.is_empty() {
+            return Ok(());
+        }
+        let there = conn.prepare_cached("SELECT 1 FROM volume WHERE id = ?1")?.exists([self.id])?;
+        if there { Ok(()) } else { Err(StoreError::NotFound.into()) }
+    }
+}
+
+/// What a volume stands on, the nearest layer first.
+pub(super) fn load(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>> {
+    let mut below = Vec::new();
+    loop {
+        let base = conn
+            .prepare_cached("SELECT base, base_ver FROM volume WHERE id = ?1")?
+            .query_row([vol], |row| Ok(row.get::<_, Option<i64>>(0)?.zip(row.get(1)?)))
+            .optional()?
+            .flatten();
+        let Some((base, as_of)) = base else { return Ok(below) };
+        below.push(Layer { vol: base, as_of });
+        vol = base;
+    }
+}
+
+impl<'c> Tree<'c> {
+    /// What lies below this volume's own rows.
+    pub(super) fn base(&self) -> Option<Tree<'c>> {
+        let (base, below) = self.below.split_first()?;
+        Some(Tree { vol: base.vol, as_of: Some(base.as_of), below, ..*self })
+    }
+
+    /// The node, wherever it is, and the name that it has there.
+    pub(super) fn named(&self, node: i64) -> Result<Option<(Row, Vec<u8>)>> {
+        const SQL: [&str; 2] = named!("e.node = ?3");
+        let mut statement = self.conn.prepare_cached(self.pick(SQL))?;
+        let mut rows = statement.query(params![self.vol, self.as_of, node])?;
+        if let Some(row) = rows.next()? {
+            return Ok(Some((self.timed(Row::of(row, 0)?)?, row.get(10)?)));
+        }
+        let Some(base) = self.base() else { return Ok(None) };
+        let Some((row, name)) = base.named(node)? else { return Ok(None) };
+        // It is no longer there if the name is this volume's affair.
+        Ok(matches!(self.own(row.parent, &name)?, Own::Silent).then_some((row, name)))
+    }
+
+    /// The entries of a directory whose names come after that one, sorted. At least `limit` of them are visited, if
+    /// there are as many.
+    pub(super) fn children(
+        &self,
+        parent: i64,
+        after: &[u8],
+        limit: i64,
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
+        const SQL: [&str; 2] = named!("e.parent = ?3 AND e.name > ?4 ORDER BY e.name LIMIT ?5");
+        // How many names a layer has to give is not known before they are merged.
+        let limit = if self.below.is_empty() { limit } else { -1 };
+        self.visit(SQL, &[&parent, &after, &limit], visit)
+    }
+
+    /// How many entries a directory has.
+    pub(super) fn count(&self, parent: i64) -> Result<u64> {
+        const SQL: [&str; 2] = entries!("SELECT count(*)", "e.parent = ?3");
+        if self.below.is_empty() {
+            let mut statement = self.conn.prepare_cached(self.pick(SQL))?;
+            let count: i64 = statement.query_row(params![self.vol, self.as_of, parent], |row| row.get(0))?;
+            return Ok(count.cast_unsigned());
+        }
+        let mut count = 0;
+        self.children(parent, b"", -1, &mut |_, _| {
+            count += 1;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(count)
+    }
+
+    /// All entries but the root, sorted by directory and name.
+    pub(super) fn everything(&self, visit: &mut Visit<'_>) -> Result<()> {
+        const SQL: [&str; 2] = named!("e.parent > ?3 ORDER BY e.parent, e.name");
+        self.visit(SQL, &[&ROOTS_PARENT], visit)
+    }
+
+    /// What `sql` finds, in one layer or in several.
+    fn visit(
+        &self,
+        sql: [&'static str; 2],
+        rest: &[&dyn rusqlite::ToSql],
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
+        if !self.below.is_empty() {
+            return self.merged(sql, rest, &mut |row, _, name| match row {
+                Some(row) => visit(row, name),
+                None => Ok(ControlFlow::Continue(())),
+            });
+        }
+        let mut statement = self.conn.prepare_cached(self.pick(sql))?;
+        self.bind(&mut statement, rest)?;
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            if visit(self.timed(Row::of(row, 0)?)?, name_in(row)?)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn bind(&self, statement: &mut Statement<'_>, rest: &[&dyn rusqlite::ToSql]) -> Result<()> {
+        statement.raw_bind_parameter(1, self.vol)?;
+        statement.raw_bind_parameter(2, self.as_of)?;
+        for (index, value) in rest.iter().enumerate() {
+            statement.raw_bind_parameter(index + 3, value)?;
+        }
+        Ok(())
+    }
+
+    /// What lies below a directory, each directory before what is in it.
+    pub(super) fn below(&self, top: i64) -> Result<Vec<(Row, Vec<u8>)>> {
+        let mut found: Vec<(Row, Vec<u8>)> = Vec::new();
+        let (mut next, mut directory) = (0, top);
+        loop {
+            self.children(directory, b"", -1, &mut |row, name| {
+                found.push((row, name.to_vec()));
+                Ok(ControlFlow::Continue(()))
+            })?;
+            let Some(further) = found[next..].iter().position(|(row, _)| row.is_directory()) else {
+                return Ok(found);
+            };
+            directory = found[next + further].0.node;
+            next += further + 1;
+        }
+    }
+
+    /// What `sql` finds in all layers, sorted by directory and name: for each, the uppermost row, `None` where that is a
+    /// whiteout. Of `rest`, the first is the statement's third parameter.
+    pub(super) fn merged(
+        &self,
+        sql: [&'static str; 2],
+        rest: &[&dyn rusqlite::ToSql],
+        visit: &mut VisitName<'_>,
+    ) -> Result<()> {
+        let mut trees = vec![*self];
+        trees.extend(std::iter::successors(self.base(), Tree::base));
+        let mut statements = Vec::with_capacity(trees.len());
+        for (depth, tree) in trees.iter().enumerate() {
+            let sql = tree.pick(sql);
+            let mut statement = match depth {
+                0 => self.conn.prepare_cached(sql)?,
+                // Statements run side by side, and the cache holds one of each text.
+                depth => self.conn.prepare_cached(&format!("{sql} -- {depth}"))?,
+            };
+            tree.bind(&mut statement, rest)?;
+            statements.push(statement);
+        }
+        let mut sources: Vec<Rows<'_>> =
+            statements.iter_mut().map(|statement| statement.raw_query()).collect();
+        for source in &mut sources {
+            source.advance()?;
+        }
+        let mut same = Vec::with_capacity(trees.len());
+        loop {
+            let Some(first) = first_of(&sources, &mut same)? else { return Ok(()) };
+            let row = sources[first].get().ok_or_else(|| corrupt("a row has vanished"))?;
+            let entry = match row.get_ref(2)? {
+                ValueRef::Integer(WHITEOUT) => None,
+                _ => Some(trees[first].timed(Row::of(row, 0)?)?),
+            };
+            if visit(entry, row.get(1)?, name_in(row)?)?.is_break() {
+                return Ok(());
+            }
+            for &index in &same {
+                sources[index].advance()?;
+            }
+        }
+    }
+
+    /// A directory's times as they were, where someone stands on them.
+    pub(super) fn timed(&self, row: Row) -> Result<Row> {
+        let Some(as_of) = self.as_of.filter(|_| row.is_directory()) else { return Ok(row) };
+        let times = self
+            .conn
+            .prepare_cached(
+                "SELECT modified, changed FROM directory_time WHERE vol = ?1 AND node = ?2 AND until > ?3
+                 ORDER BY until LIMIT 1",
+            )?
+            .query_row([self.vol, row.node, as_of], |times| Ok((times.get(0)?, times.get(1)?)))
+            .optional()?;
+        Ok(times.map_or(row, |(modified, changed)| Row { modified, changed, ..row }))
+    }
+}
+
+/// The source with the first key; the uppermost where several have it. All that have it are put into `same`.
+fn first_of(sources: &[Rows<'_>], same: &mut Vec<usize>) -> Result<Option<usize>> {
+    same.clear();
+    let mut first: Option<(i64, &[u8])> = None;
+    for (index, source) in sources.iter().enumerate() {
+        let Some(row) = source.get() else { continue };
+        let key = (row.get(1)?, name_in(row)?);
+        match first.map_or(Ordering::Less, |first| key.cmp(&first)) {
+            Ordering::Less => {
+                first = Some(key);
+                same.clear();
+                same.push(index);
+            }
+            Ordering::Equal => same.push(index),
+            Ordering::Greater => {}
+        }
+    }
+    Ok(same.first().copied())
+}
+
+fn name_in<'r>(row: &'r rusqlite::Row<'_>) -> Result<&'r [u8]> {
+    row.get_ref(10)?.as_blob().map_err(|_| corrupt("an entry has a name that can't be one"))
+}

@@ -1,0 +1,504 @@
+//! The audit in a database: what is in it, what is found when someone meddles with it, and what is left of it elsewhere.
+#![allow(clippy::unwrap_used)]
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use rusqlite::Connection;
+use stead_core::vfs::{Overwrite, RemoveOptions};
+use stead_core::{
+    AccessScope, AuditLog, Clock, Identity, Mount, Store, SystemClock, Timestamp, Vfs, VfsPath, Workspace,
+};
+use stead_stores::{
+    Audit, AuditAccess, AuditEntry, AuditQuery, AuditVerified, Database, DatabaseOptions, MemoryStore,
+    verify_archive,
+};
+
+/// A database with its log, in a directory of its own.
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Place { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("db")
+    }
+
+    fn beside(&self) -> PathBuf {
+        self.directory.path().join("audit")
+    }
+
+    fn database(&self) -> Database {
+        Database::open(self.file(), DatabaseOptions::default()).unwrap()
+    }
+
+    /// A door with `/notes` in the database, `/memory` elsewhere, and `/read` that may only be read.
+    fn door(&self) -> Vfs {
+        self.door_of(Identity::agent("coder").with_thread("t1"))
+    }
+
+    fn door_of(&self, identity: Identity) -> Vfs {
+        let database = self.database();
+        let audit = Audit::open(&database, &self.beside()).unwrap();
+        let notes: Arc<dyn Store> = Arc::new(database.store(["notes"]).unwrap());
+        let workspace = |prefix: &str, scope, store: &Arc<dyn Store>| {
+            Workspace::new(VfsPath::parse(prefix).unwrap(), scope, Mount::new(Arc::clone(store)))
+        };
+        let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        Vfs::builder(identity)
+            .workspace(workspace("/notes", AccessScope::ReadWrite, &notes))
+            .workspace(workspace("/read", AccessScope::ReadOnly, &notes))
+            .workspace(workspace("/memory", AccessScope::ReadWrite, &memory))
+            .audit(audit)
+            .build()
+            .unwrap()
+    }
+
+    /// A few calls of each kind, and the end of the instance that made them.
+    fn fill(&self) {
+        let vfs = self.door();
+        for number in 0..5 {
+            vfs.write(&*format!("/notes/{number}"), "text").unwrap();
+            vfs.read(&*format!("/read/{number}")).unwrap();
+        }
+        vfs.write("/read/0", "no").unwrap_err();
+    }
+
+    fn access(&self) -> AuditAccess {
+        AuditAccess::open(&self.database(), &self.beside()).unwrap()
+    }
+
+    fn verify(&self) -> AuditVerified {
+        self.access().verify(&mut |_| ()).unwrap()
+    }
+
+    /// The one thing that is wrong.
+    fn problem(&self) -> String {
+        let problems = self.verify().problems;
+        assert_eq!(problems.len(), 1, "{problems:#?}");
+        problems[0].clone()
+    }
+
+    /// What an intruder does who can write the database, and nothing else.
+    fn meddle(&self, sql: &str) {
+        let conn = Connection::open(self.file()).unwrap();
+        let both = "DROP TRIGGER IF EXISTS audit_unchanged; DROP TRIGGER IF EXISTS audit_kept;";
+        conn.execute_batch(both).unwrap();
+        conn.execute_batch(sql).unwrap();
+    }
+
+    fn entries(&self) -> Vec<AuditEntry> {
+        asked(&self.access(), &AuditQuery::default())
+    }
+}
+
+/// All that a query finds, oldest first.
+fn asked(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry> {
+    let mut entries = Vec::new();
+    let visit = &mut |entry: &AuditEntry| {
+        entries.push(entry.clone());
+        ControlFlow::Continue(())
+    };
+    access.each(query, visit).unwrap();
+    entries
+}
+
+fn calls(entries: &[AuditEntry]) -> Vec<String> {
+    entries
+        .iter()
+        .map(|entry| format!("{} {} {}", entry.call, entry.paths.join(","), entry.outcome))
+        .collect()
+}
+
+#[test]
+fn what_goes_through_a_door_is_in_the_database() {
+    let place = Place::new();
+    let vfs = place.door();
+    let written = vfs.operation("write_file").write("/notes/a", "secret text").unwrap();
+    vfs.read("/read/a").unwrap();
+    vfs.write("/memory/b", "1").unwrap();
+    vfs.rename("/notes/a", "/memory/c", Overwrite::Refuse).unwrap();
+    vfs.remove_file("/notes/none", RemoveOptions::default()).unwrap_err();
+    drop(vfs);
+    let entries = place.entries();
+    let mut told = calls(&entries);
+    // Memory is gone with the process: that something has begun there is kept only until it has ended.
+    told.retain(|call| call != "write /memory/b begun");
+    told.sort();
+    let mut expected = [
+        "write_file /notes/a ok",
+        "read /read/a ok",
+        "write /memory/b ok",
+        "move /notes/a,/memory/c begun",
+        "move /notes/a,/memory/c ok",
+        "remove /notes/none failed",
+    ];
+    expected.sort_unstable();
+    assert_eq!(told, expected);
+    let write = entries.iter().find(|entry| entry.call == "write_file").unwrap();
+    assert_eq!(write.version, written.version.map(|version| version.0));
+    assert_eq!(write.operation, Some(written.operation));
+    assert_eq!((&*write.agent, write.thread.as_deref(), write.bytes), ("coder", Some("t1"), Some(11)));
+    for entry in &entries {
+        assert!(!entry.body.contains("secret"), "{}", entry.body);
+        assert!(!entry.body.contains(place.directory.path().to_str().unwrap()), "{}", entry.body);
+    }
+    let verified = place.verify();
+    assert_eq!(verified.problems, [""; 0]);
+    assert_eq!((verified.records, verified.instances, verified.unsigned), (entries.len() as u64, 1, 0));
+}
+
+#[test]
+fn a_change_that_is_not_made_leaves_no_position_behind() {
+    let place = Place::new();
+    let vfs = place.door();
+    let barrier = std::sync::Barrier::new(8);
+    thread::scope(|scope| {
+        for caller in 0..8 {
+            let (vfs, barrier) = (&vfs, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                for round in 0..50 {
+                    // Half of them fail, in batches together with others that do not.
+                    let path = format!("/notes/{caller}/{round}");
+                    let wrong = format!("/notes/{caller}/{round}/below");
+                    vfs.write(&*path, "1").unwrap();
+                    vfs.write(&*wrong, "1").unwrap_err();
+                }
+            });
+        }
+    });
+    drop(vfs);
+    let verified = place.verify();
+    assert_eq!(verified.problems, [""; 0]);
+    assert_eq!(verified.records, 8 * 50 * 2);
+}
+
+#[test]
+fn one_changed_byte_is_found() {
+    let place = Place::new();
+    place.fill();
+    assert_eq!(place.verify().problems, [""; 0]);
+    let entry = place.entries().into_iter().find(|entry| entry.seq == 4).unwrap();
+    place.meddle(
+        "UPDATE audit SET body = replace(body, '\"agent\":\"coder\"', '\"agent\":\"codes\"') WHERE seq = 4",
+    );
+    let problem = place.problem();
+    let name = format!("record 4 of instance {} ({}, {})", entry.instance, entry.at, entry.call);
+    assert_eq!(problem, format!("{name} is changed, or the one before it is"));
+}
+
+#[test]
+fn a_record_that_was_made_anew_with_all_after_it_is_found() {
+    let place = Place::new();
+    place.fill();
+    // The intruder knows how hashes are made, and has no key.
+    let conn = Connection::open(place.file()).unwrap();
+    conn.execute_batch("DROP TRIGGER audit_unchanged").unwrap();
+    let rows: Vec<(i64, String)> = conn
+        .prepare("SELECT id, body FROM audit ORDER BY seq")
+        .unwrap()
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    let mut before = [0; 32];
+    for (id, body) in rows {
+        let body = body.replace("/notes/2", "/notes/9");
+        let hash = *blake3::Hasher::new().update(&before).update(body.as_bytes()).finalize().as_bytes();
+        conn.execute("UPDATE audit SET body = ?2, hash = ?3 WHERE id = ?1", (id, &body, hash)).unwrap();
+        conn.execute("UPDATE audit_instance SET hash = ?1", [hash]).unwrap();
+        before = hash;
+    }
+    let problems = place.verify().problems;
+    assert!(
+        problems[0].contains("record 11 of") && problems[0].contains("is not what was signed"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn a_removed_record_is_found() {
+    let place = Place::new();
+    place.fill();
+    let instance = place.entries()[0].instance;
+    place.meddle("DELETE FROM audit WHERE seq = 3");
+    assert_eq!(place.problem(), format!("record 3 of instance {instance} is missing"));
+    place.meddle("DELETE FROM audit WHERE seq IN (4, 5)");
+    assert_eq!(place.problem(), format!("records 3 to 5 of instance {instance} are missing"));
+}
+
+#[test]
+fn a_removed_end_is_found_against_the_head_outside() {
+    let place = Place::new();
+    place.fill();
+    let instance = place.entries()[0].instance;
+    // Everything in the database that tells of it goes, too.
+    place.meddle(
+        "DELETE FROM audit WHERE seq > 8; DELETE FROM audit_head;
+         UPDATE audit_instance SET seq = 8, hash = (SELECT hash FROM audit WHERE seq = 8)",
+    );
+    let problem = place.problem();
+    let expected = format!(
+        "records 9 to 11 of instance {instance} are missing: record 11 was signed as the last one at "
+    );
+    assert!(problem.starts_with(&expected), "{problem}");
+    place.meddle("DELETE FROM audit; DELETE FROM audit_instance");
+    assert!(place.problem().starts_with(&format!("records 1 to 11 of instance {instance} are missing")));
+}
+
+#[test]
+fn two_swapped_records_are_found() {
+    let by_id = Place::new();
+    by_id.fill();
+    let entry = by_id.entries().into_iter().find(|entry| entry.seq == 5).unwrap();
+    let name = format!("record 5 of instance {} ({}, {})", entry.instance, entry.at, entry.call);
+    by_id.meddle(
+        "CREATE TEMP TABLE two AS SELECT seq, id FROM audit WHERE seq IN (5, 6);
+         UPDATE audit SET id = -seq WHERE seq IN (5, 6);
+         UPDATE audit SET id = (SELECT id FROM two WHERE two.seq = 11 - audit.seq) WHERE seq IN (5, 6);",
+    );
+    assert_eq!(by_id.problem(), format!("{name} is not where it was: it stands behind record 6"));
+
+    let by_content = Place::new();
+    by_content.fill();
+    by_content.meddle(
+        "CREATE TEMP TABLE two AS SELECT seq, body FROM audit WHERE seq IN (5, 6);
+         UPDATE audit SET body = (SELECT body FROM two WHERE two.seq = 11 - audit.seq) WHERE seq IN (5, 6);",
+    );
+    let problems = by_content.verify().problems;
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(
+        problems[0].starts_with("record 5 of") && problems[0].ends_with("what stands there was record 6")
+    );
+    assert!(
+        problems[1].starts_with("record 6 of") && problems[1].ends_with("what stands there was record 5")
+    );
+}
+
+#[test]
+fn a_record_that_was_added_to_an_ended_instance_is_found() {
+    let place = Place::new();
+    place.fill();
+    let body = place.entries()[10].body.replace("\"seq\":11,", "\"seq\":12,");
+    let conn = Connection::open(place.file()).unwrap();
+    let before: Vec<u8> =
+        conn.query_row("SELECT hash FROM audit WHERE seq = 11", [], |row| row.get(0)).unwrap();
+    let hash = *blake3::Hasher::new().update(&before).update(body.as_bytes()).finalize().as_bytes();
+    let sql = "INSERT INTO audit(id, instance, seq, hash, body) SELECT max(id) + 1, instance, 12, ?1, ?2 FROM audit";
+    conn.execute(sql, (hash, &body)).unwrap();
+    assert!(place.problem().ends_with("was added after its instance had ended"));
+}
+
+#[test]
+fn records_can_be_neither_changed_nor_removed_by_the_way() {
+    let place = Place::new();
+    place.fill();
+    let conn = Connection::open(place.file()).unwrap();
+    for sql in ["UPDATE audit SET seq = 100 WHERE seq = 1", "DELETE FROM audit WHERE seq = 1"] {
+        let refused = conn.execute(sql, []).unwrap_err().to_string();
+        assert!(refused.contains("only ever added to"), "{refused}");
+    }
+}
+
+#[test]
+fn records_are_found_by_what_they_tell() {
+    let place = Place::new();
+    let begin = SystemClock.now();
+    let vfs = place.door();
+    for path in ["/notes/a", "/notes/a/b", "/notes/a-b", "/notes/ab", "/memory/c"] {
+        vfs.exists(path).unwrap();
+    }
+    vfs.mkdir("/notes/dir", stead_core::store::Parents::Create).unwrap();
+    vfs.write("/notes/dir/x", "1").unwrap();
+    let copied = vfs.copy("/notes/dir/x", "/notes/copied", Overwrite::Refuse).unwrap();
+    vfs.read("/elsewhere").unwrap_err();
+    drop(vfs);
+    drop(place.door_of(Identity::agent("other")).exists("/notes/a"));
+    let access = place.access();
+    let query = AuditQuery::default;
+    let path = |text: &str| Some(VfsPath::parse(text).unwrap());
+    let found = |query: AuditQuery| {
+        let page = access.page(&query, None, 100).unwrap();
+        assert_eq!(page.cursor, None);
+        let mut oldest_first = page.entries.clone();
+        oldest_first.reverse();
+        assert_eq!(oldest_first, asked(&access, &query));
+        let mut paths: Vec<_> = page.entries.iter().map(|entry| entry.paths.join(",")).collect();
+        paths.sort();
+        paths.join(" ")
+    };
+    assert_eq!(found(AuditQuery { path: path("/notes/a"), ..query() }), "/notes/a /notes/a /notes/a/b");
+    let copy = "/notes/dir/x,/notes/copied";
+    assert_eq!(found(AuditQuery { path: path("/notes/copied"), ..query() }), copy);
+    assert_eq!(found(AuditQuery { agent: Some("other".into()), ..query() }), "/notes/a");
+    assert_eq!(found(AuditQuery { thread: Some("t2".into()), ..query() }), "");
+    assert_eq!(found(AuditQuery { outcome: Some("denied".into()), ..query() }), "/elsewhere");
+    assert_eq!(found(AuditQuery { call: Some("write".into()), ..query() }), "/notes/dir/x");
+    let operation = Some(copied.operation);
+    assert_eq!(found(AuditQuery { operation, ..query() }), copy);
+    let all = asked(&access, &query()).len();
+    assert_eq!(found(AuditQuery { since: Some(begin), ..query() }).split(' ').count(), all);
+    assert_eq!(found(AuditQuery { until: Some(begin), ..query() }), "");
+    let later = Timestamp(SystemClock.now().0 + 1_000_000_000);
+    assert_eq!(found(AuditQuery { since: Some(later), ..query() }), "");
+    assert_eq!(found(AuditQuery { until: Some(later), path: path("/notes/ab"), ..query() }), "/notes/ab");
+
+    // What was put down long after it began is found by when it began.
+    let sql = "INSERT INTO audit(id, instance, seq, hash, body)
+        SELECT max(id) + 3600000000, instance, seq, hash, body FROM audit WHERE path = '/notes/ab'";
+    Connection::open(place.file()).unwrap().execute(sql, []).unwrap();
+    let page = access.page(&AuditQuery { until: Some(later), ..query() }, None, 100).unwrap();
+    assert_eq!((page.entries.len(), page.entries[0].paths.join(",")), (all + 1, "/notes/ab".into()));
+
+    // Page by page, newest first, nothing twice and nothing left out.
+    let (mut cursor, mut pages) = (None, Vec::new());
+    loop {
+        let page = access.page(&query(), cursor, 3).unwrap();
+        pages.extend(page.entries);
+        cursor = page.cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    pages.reverse();
+    assert_eq!(pages, asked(&access, &query()));
+}
+
+#[test]
+fn whoever_follows_is_told_what_comes_in() {
+    let place = Place::new();
+    let vfs = place.door();
+    vfs.exists("/notes/before").unwrap();
+    thread::scope(|scope| {
+        let follower = scope.spawn(|| {
+            let access = place.access();
+            let query = AuditQuery { call: Some("list".into()), ..AuditQuery::default() };
+            access.follow(query, None).unwrap().more().unwrap()
+        });
+        thread::sleep(std::time::Duration::from_millis(300));
+        vfs.exists("/notes/after").unwrap();
+        vfs.list("/notes", &stead_core::vfs::ListPage::all()).unwrap();
+        assert_eq!(calls(&follower.join().unwrap()), ["list /notes ok"]);
+    });
+}
+
+#[test]
+fn what_is_archived_can_be_checked_by_itself_and_leaves_a_whole_behind() {
+    let place = Place::new();
+    place.fill();
+    place.fill();
+    let between = Timestamp(SystemClock.now().0 + 1);
+    place.fill();
+    let to = place.directory.path().join("archive");
+    let archived = place.access().archive(between, &to).unwrap();
+    assert_eq!(archived.records, 22);
+    let verified = place.verify();
+    assert_eq!(verified.problems, [""; 0]);
+    assert_eq!((verified.records, verified.archived, verified.instances), (11, 22, 3));
+    let file = to.join(archived.file.unwrap());
+    let (alone, keys) = verify_archive(&file).unwrap();
+    assert_eq!(alone.problems, [""; 0]);
+    assert_eq!((alone.records, alone.instances, alone.heads, keys.len()), (22, 2, 2, 1));
+    // Nothing is left to do, and nothing is done.
+    assert_eq!(place.access().archive(between, &to).unwrap().file, None);
+    archive_is_checked(&file);
+    // What is left is still held to its end.
+    place.meddle("DELETE FROM audit WHERE seq = 11");
+    assert!(place.problem().starts_with("record 11 of instance"));
+}
+
+/// A byte, a line, the end, the order: whatever is changed in the file is found.
+fn archive_is_checked(file: &Path) {
+    let text = std::fs::read_to_string(file).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let problems = |lines: &[&str]| {
+        std::fs::write(file, lines.join("\n") + "\n").unwrap();
+        verify_archive(file).unwrap().0.problems
+    };
+    assert_eq!(problems(&lines), [""; 0]);
+    let changed = lines[5].replace("coder", "codes");
+    assert_eq!(problems(&[&lines[..5], &[&*changed], &lines[6..]].concat()).len(), 1);
+    assert!(problems(&[&lines[..5], &lines[6..]].concat())[0].ends_with("is missing"));
+    assert!(problems(&lines[..lines.len() - 2])[0].contains("are missing: record 11 was signed"));
+    assert!(!problems(&[&lines[..5], &[lines[6], lines[5]], &lines[7..]].concat()).is_empty());
+}
+
+#[test]
+fn a_chain_goes_on_after_a_part_of_it_was_archived() {
+    let place = Place::new();
+    let vfs = place.door();
+    vfs.write("/notes/a", "1").unwrap();
+    // A head is signed about once a second.
+    thread::sleep(std::time::Duration::from_millis(2_300));
+    let archived = place.access().archive(SystemClock.now(), &place.directory.path().join("to")).unwrap();
+    assert_eq!(archived.records, 1);
+    vfs.write("/notes/b", "1").unwrap();
+    assert_eq!(place.verify().problems, [""; 0]);
+    drop(vfs);
+    let archived = place.access().archive(SystemClock.now(), &place.directory.path().join("to")).unwrap();
+    assert_eq!(archived.records, 1);
+    let verified = place.verify();
+    assert_eq!(verified.problems, [""; 0]);
+    assert_eq!((verified.records, verified.archived), (0, 2));
+}
+
+#[test]
+fn a_log_is_open_once_and_a_store_of_another_database_is_not_part_of_it() {
+    let place = Place::new();
+    let database = place.database();
+    let audit = Audit::open(&database, &place.beside()).unwrap();
+    assert!(Audit::open(&database, &place.beside()).is_err());
+    assert_eq!(database.store(["a"]).unwrap().about().records, Some(audit.id()));
+    assert_eq!(place.database().store(["a"]).unwrap().about().records, None);
+    drop(audit);
+    assert_eq!(database.store(["a"]).unwrap().about().records, None);
+    // An instance in which nothing happened leaves nothing behind.
+    assert_eq!(std::fs::read_dir(place.beside().join("running")).unwrap().count(), 0);
+    assert_eq!(place.verify().instances, 0);
+}
+
+#[test]
+fn the_key_is_only_its_owners() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.fill();
+    let mode = |name: &str| place.beside().join(name).metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("key"), mode("heads"), mode("running")), (0o600, 0o600, 0o700));
+    let key = std::fs::read_to_string(place.beside().join("key")).unwrap();
+    let database = std::fs::read(place.file()).unwrap();
+    assert!(!database.windows(16).any(|window| key.as_bytes().starts_with(window)));
+    // A head of another key counts for nothing, and is told.
+    std::fs::remove_file(place.beside().join("key")).unwrap();
+    place.fill();
+    let verified = place.verify();
+    assert_eq!((verified.foreign, verified.problems.len()), (1, 0), "{verified:?}");
+    let archived = place.access().archive(SystemClock.now(), &place.directory.path().join("to")).unwrap();
+    let verified = place.verify();
+    assert_eq!((archived.records, verified.records, verified.problems.len()), (11, 11, 0), "{verified:?}");
+}
+
+#[test]
+fn several_instances_write_at_once_and_none_waits_in_vain() {
+    let place = Place::new();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let vfs = place.door();
+                for number in 0..100 {
+                    vfs.write(&*format!("/notes/{}", number % 7), "1").ok();
+                    vfs.exists("/notes").unwrap();
+                }
+            });
+        }
+    });
+    let verified = place.verify();
+    assert_eq!(verified.problems, [""; 0]);
+    assert_eq!((verified.records, verified.instances), (800, 4));
+}

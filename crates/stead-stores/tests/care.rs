@@ -1,0 +1,323 @@
+//! Snapshots, retention, space and backups of a database.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use stead_core::store::Version;
+use stead_core::testkit::{Snapshot as Tree, snapshot_of};
+use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, Restore};
+use stead_core::{
+    AccessScope, Clock, FixedClock, Identity, Mount, Store, StoreError, SystemClock, Timestamp, Vfs, VfsPath,
+    Workspace,
+};
+use stead_stores::virtual_store::{GcOptions, NewSnapshot, Retention};
+use stead_stores::{Database, DatabaseOptions, Durability, VirtualStore};
+
+const DAY: u64 = 24 * 3600;
+
+fn open(path: &Path) -> Database {
+    let options = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
+    Database::open(path, options).unwrap()
+}
+
+fn door(store: &VirtualStore, clock: Arc<dyn Clock>) -> Vfs {
+    let mount = Mount::new(Arc::new(store.clone()));
+    let workspace = Workspace::new(VfsPath::parse("/w").unwrap(), AccessScope::ReadWrite, mount);
+    let builder = Vfs::builder(Identity::agent("a")).lost_updates(LostUpdates::Allow).clock(clock);
+    builder.workspace(workspace).build().unwrap()
+}
+
+fn named(label: &str) -> NewSnapshot {
+    NewSnapshot { agent: "a".into(), prefix: None, label: Some(label.into()), at: Timestamp(0) }
+}
+
+fn at_once() -> GcOptions {
+    GcOptions { grace: Duration::ZERO, vacuum: false }
+}
+
+#[track_caller]
+fn sound(database: &Database) {
+    assert_eq!(database.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_snapshot_is_a_version_with_a_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(&dir.path().join("db"));
+    let store = database.store(["a"]).unwrap();
+    let door = door(&store, Arc::new(SystemClock));
+    door.write("/w/f", "one").unwrap();
+    let made = database.snapshot(named("first")).unwrap();
+    assert_eq!(made.version, store.version().unwrap());
+    assert!(matches!(database.snapshot(named("first")), Err(StoreError::AlreadyExists)));
+    database.snapshot(NewSnapshot { prefix: Some("/w".into()), ..named("first") }).unwrap();
+    database.snapshot(NewSnapshot { agent: "b".into(), ..named("first") }).unwrap();
+    for _ in 0..2 {
+        database.snapshot(NewSnapshot { label: None, ..named("") }).unwrap();
+    }
+    assert_eq!(database.snapshots("a").unwrap().len(), 4);
+    assert_eq!(database.snapshot_by_id("a", made.id).unwrap(), Some(made.clone()));
+    assert_eq!(database.snapshot_by_id("b", made.id).unwrap(), None);
+    database.forget_snapshot("a", made.id).unwrap();
+    assert!(matches!(database.forget_snapshot("a", made.id), Err(StoreError::NotFound)));
+}
+
+/// What a version within retention or a snapshot can reach stays; what nothing reaches goes.
+#[test]
+fn what_can_be_reached_is_never_cleared_away() {
+    let rounds = if std::env::var_os("STEAD_TEST_LONG").is_some() { 60 } else { 6 };
+    for seed in 0..rounds {
+        let dir = tempfile::tempdir().unwrap();
+        let database = open(&dir.path().join("db"));
+        let store = database.store(["a"]).unwrap();
+        let clock = Arc::new(FixedClock::at(Timestamp::from_secs(1_000_000)));
+        let door = door(&store, clock.clone());
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut states: Vec<(Version, Timestamp, Tree)> = Vec::new();
+        let mut kept: Vec<Version> = Vec::new();
+        for round in 0..80 {
+            clock.advance(Duration::from_secs(random.u64(..DAY)));
+            let path = format!("/w/{}/{}", random.u8(..3), random.u8(..4));
+            let other = format!("/w/{}/{}", random.u8(..3), random.u8(..4));
+            let content = vec![random.u8(..); random.usize(..3) * 200_000 + 1 + random.usize(..9)];
+            match random.u8(..6) {
+                0..=2 => drop(door.write(&*path, content)),
+                3 => drop(door.rename(&*path, &*other, Overwrite::Replace)),
+                4 => drop(door.remove_file(&*path, RemoveOptions::default())),
+                _ => drop(door.append(&*path, content)),
+            }
+            states.push((store.version().unwrap(), clock.now(), snapshot_of(&store)));
+            if random.u8(..10) == 0 {
+                kept.push(database.snapshot(named(&round.to_string())).unwrap().version);
+            }
+        }
+        let retention = Retention { age: Duration::from_secs(10 * DAY), ..Retention::default() };
+        database.forget(retention, clock.now(), &mut |_| ()).unwrap();
+        let collected = database.gc(at_once(), clock.now(), &mut |_| ()).unwrap();
+        assert!(collected.bytes > 0, "seed {seed}: something was in no version that is left");
+        sound(&database);
+        assert_eq!(database.verify(&mut |_| ()).unwrap().unreferenced, 0, "seed {seed}");
+        let horizon = Timestamp(clock.now().0 - (10 * DAY * 1_000_000_000) as i64);
+        for (version, at, tree) in &states {
+            match store.as_of(*version) {
+                Ok(past) => assert_eq!(snapshot_of(&*past), *tree, "seed {seed}, version {version}"),
+                Err(StoreError::Expired(_)) => {
+                    assert!(*at < horizon && !kept.contains(version), "seed {seed}, version {version}");
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        for version in &kept {
+            let restored = door.restore("/w", *version, &Restore::default()).unwrap();
+            assert!(restored.done, "{:?}", restored.conflicts);
+            let then = &states.iter().find(|(known, ..)| known == version).unwrap().2;
+            assert_eq!(snapshot_of(&store), *then, "seed {seed}, snapshot {version}");
+        }
+    }
+}
+
+#[test]
+fn what_a_fork_stands_on_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(&dir.path().join("db"));
+    let store = database.store(["a"]).unwrap();
+    let base = door(&store, Arc::new(SystemClock));
+    base.write("/w/d/f", "as it was").unwrap();
+    let then = snapshot_of(&store);
+    let fork = store.fork_as(["a", "fork"]).unwrap();
+    base.write("/w/d/f", "something else").unwrap();
+    base.remove_directory("/w/d", RemoveOptions { recursive: true, ..RemoveOptions::default() }).unwrap();
+    let retention = Retention { age: Duration::ZERO, ..Retention::default() };
+    database.forget(retention, SystemClock.now(), &mut |_| ()).unwrap();
+    database.gc(at_once(), SystemClock.now(), &mut |_| ()).unwrap();
+    assert_eq!(snapshot_of(&fork), then);
+    sound(&database);
+    // Discarded, it gives its space back.
+    fork.destroy().unwrap();
+    database.forget(retention, SystemClock.now(), &mut |_| ()).unwrap();
+    database.gc(at_once(), SystemClock.now(), &mut |_| ()).unwrap();
+    assert_eq!(database.verify(&mut |_| ()).unwrap().contents, 0);
+}
+
+#[test]
+fn of_a_file_with_many_versions_the_oldest_contents_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(&dir.path().join("db"));
+    let store = database.store(["a"]).unwrap();
+    let door = door(&store, Arc::new(SystemClock));
+    let mut versions = Vec::new();
+    for n in 0..20 {
+        door.write("/w/f", format!("content {n}")).unwrap();
+        versions.push(store.version().unwrap());
+        if n == 3 {
+            database.snapshot(named("kept")).unwrap();
+        }
+    }
+    let retention = Retention { versions: 5, ..Retention::default() };
+    let forgotten = database.forget(retention, SystemClock.now(), &mut |_| ()).unwrap();
+    assert_eq!(forgotten.contents, 13);
+    database.gc(at_once(), SystemClock.now(), &mut |_| ()).unwrap();
+    let read = |n: usize| door.as_of(versions[n]).unwrap().read("/w/f").map(|read| read.bytes);
+    assert_eq!(read(19).unwrap(), b"content 19");
+    assert_eq!(read(14).unwrap(), b"content 14");
+    assert_eq!(read(3).unwrap(), b"content 3");
+    let gone = read(8).unwrap_err();
+    assert_eq!(gone.kind(), stead_core::ErrorKind::Expired, "{gone}");
+    // It was there, and is not taken for gone: nothing is removed for want of its content.
+    let restored = door.restore("/w", versions[8], &Restore::default()).unwrap();
+    assert!(!restored.done && restored.conflicts[0].why.contains("not kept"));
+    sound(&database);
+}
+
+#[test]
+fn condemned_content_waits_and_is_spared_when_it_is_used_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(&dir.path().join("db"));
+    let store = database.store(["a"]).unwrap();
+    let other = database.store(["b"]).unwrap();
+    door(&other, Arc::new(SystemClock)).write("/w/f", "used again").unwrap();
+    door(&other, Arc::new(SystemClock)).write("/w/g", "not used").unwrap();
+    other.destroy().unwrap();
+    let now = SystemClock.now();
+    let later = Timestamp(now.0 + (2 * DAY * 1_000_000_000) as i64);
+    let first = database.gc(GcOptions::default(), now, &mut |_| ()).unwrap();
+    assert_eq!((first.contents, first.condemned), (0, 18));
+    door(&store, Arc::new(SystemClock)).write("/w/f", "used again").unwrap();
+    let second = database.gc(GcOptions::default(), later, &mut |_| ()).unwrap();
+    assert_eq!((second.contents, second.bytes, second.condemned), (1, 8, 0));
+    sound(&database);
+}
+
+#[test]
+fn space_is_given_back_while_others_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(&dir.path().join("db"));
+    let store = database.store(["a"]).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            let (store, over) = (&store, &over);
+            scope.spawn(move || {
+                let door = door(store, Arc::new(SystemClock));
+                let mut random = fastrand::Rng::with_seed(writer);
+                while !over.load(Ordering::Relaxed) {
+                    // The same few contents come and go.
+                    let content = vec![random.u8(..3); random.usize(..600_000)];
+                    let path = format!("/w/{writer}/{}", random.u8(..3));
+                    door.write(&*path, content.clone()).unwrap();
+                    assert_eq!(door.read(&*path).unwrap().bytes, content);
+                    door.remove_file(&*path, RemoveOptions::default()).unwrap();
+                }
+            });
+        }
+        let retention = Retention { age: Duration::ZERO, ..Retention::default() };
+        for _ in 0..15 {
+            database.forget(retention, SystemClock.now(), &mut |_| ()).unwrap();
+            database.gc(at_once(), SystemClock.now(), &mut |_| ()).unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    sound(&database);
+}
+
+#[test]
+fn a_vacuum_gives_the_space_to_the_host() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let database = open(&path);
+    let store = database.store(["a"]).unwrap();
+    let mut content = vec![0; 8 << 20];
+    fastrand::Rng::with_seed(1).fill(&mut content);
+    door(&store, Arc::new(SystemClock)).write("/w/f", content).unwrap();
+    store.destroy().unwrap();
+    let size = || std::fs::metadata(&path).unwrap().len();
+    database.gc(GcOptions { vacuum: true, ..at_once() }, SystemClock.now(), &mut |_| ()).unwrap();
+    assert!(size() < 1 << 20, "{}", size());
+    sound(&database);
+}
+
+#[test]
+fn a_backup_is_one_moment_and_can_be_restored() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(&dir.path().join("db"));
+    let store = database.store(["a"]).unwrap();
+    let door = door(&store, Arc::new(SystemClock));
+    door.write("/w/d/f", "before").unwrap();
+    let then = snapshot_of(&store);
+    let tag = door.stat("/w/d/f").unwrap().tag;
+    let copy = dir.path().join("copy.db");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (writer, over) = (database.store(["busy"]).unwrap(), &over);
+        scope.spawn(move || {
+            let door = self::door(&writer, Arc::new(SystemClock));
+            let mut n = 0;
+            while !over.load(Ordering::Relaxed) {
+                // Two files that always change together.
+                let both = door.operation("both");
+                let mut batch = both.batch();
+                batch.write("/w/one", n.to_string(), &Default::default()).unwrap();
+                batch.write("/w/two", n.to_string(), &Default::default()).unwrap();
+                batch.apply().unwrap();
+                n += 1;
+            }
+        });
+        let report = database.backup(&copy, &mut |_| ()).unwrap();
+        assert!(report.bytes > 0);
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(matches!(database.backup(&copy, &mut |_| ()), Err(StoreError::AlreadyExists)));
+    {
+        let copied = open(&copy);
+        sound(&copied);
+        let busy = copied.store(["busy"]).unwrap();
+        let held = snapshot_of(&busy);
+        assert_eq!(held.get(&b"one"[..]), held.get(&b"two"[..]));
+        drop(busy);
+    }
+    for suffix in ["-wal", "-shm", "-turn", "-next"] {
+        let _ = std::fs::remove_file(dir.path().join(format!("copy.db{suffix}")));
+    }
+
+    door.write("/w/d/f", "after").unwrap();
+    door.rename("/w/d", "/w/e", Overwrite::Refuse).unwrap();
+    let newest = store.version().unwrap();
+    let restored = database.restore_backup(&copy, &mut |_| ()).unwrap();
+    assert!(restored > newest, "no version is given out twice");
+    assert_eq!(snapshot_of(&store), then);
+    assert_eq!(door.read("/w/d/f").unwrap().bytes, b"before");
+    assert_eq!(door.stat("/w/d/f").unwrap().tag, tag);
+    door.write("/w/new", "goes on").unwrap();
+    sound(&database);
+    assert!(
+        std::fs::read_dir(dir.path())
+            .unwrap()
+            .all(|entry| { !entry.unwrap().file_name().to_string_lossy().starts_with("restoring") })
+    );
+}
+
+#[test]
+fn what_is_no_backup_is_not_restored() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(&dir.path().join("db"));
+    let store = database.store(["a"]).unwrap();
+    door(&store, Arc::new(SystemClock)).write("/w/f", "stays").unwrap();
+    let then = snapshot_of(&store);
+    let text = dir.path().join("text");
+    std::fs::write(&text, "no database ".repeat(1_000)).unwrap();
+    let foreign = dir.path().join("foreign");
+    rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE t(x)").unwrap();
+    let torn = dir.path().join("torn");
+    database.backup(&torn, &mut |_| ()).unwrap();
+    let length = std::fs::metadata(&torn).unwrap().len();
+    std::fs::File::options().write(true).open(&torn).unwrap().set_len(length / 2).unwrap();
+    for path in [&text, &foreign, &torn, &dir.path().join("missing")] {
+        assert!(database.restore_backup(path, &mut |_| ()).is_err(), "{path:?}");
+        assert_eq!(snapshot_of(&store), then);
+    }
+    sound(&database);
+}

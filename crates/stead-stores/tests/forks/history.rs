@@ -1,0 +1,143 @@
+//! A fork's own history, and what it keeps alive of its base's.
+
+use stead_core::store::{DeedQuery, Keep, Kind, Line, Step, Subtree, Version};
+use stead_core::store::{Expect, Missing};
+use stead_core::{Store, StoreError};
+
+use crate::{apply, database, fork, names, place, read, remove, rename, sound, write, writing};
+
+fn scratch(path: &str, bytes: &str) -> Step {
+    writing(path, bytes, Keep::Scratch)
+}
+
+fn removing_scratch(path: &str) -> Step {
+    Step::Remove {
+        at: place(path),
+        subtree: Subtree::Any,
+        expect: Expect::Any,
+        missing: Missing::Fails,
+        spare: None,
+        keep: Keep::Scratch,
+    }
+}
+
+#[test]
+fn a_fork_keeps_nodes_and_tags_until_it_changes_them() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "d/f", "1");
+    write(&base, "d/g", "1");
+    let fork = fork(&base, "one");
+    for path in ["", "d", "d/f"] {
+        assert_eq!(fork.stat(&place(path)).unwrap(), base.stat(&place(path)).unwrap(), "{path}");
+    }
+    // A directory's state is its own, not that of its names: it is the same after one of them was removed.
+    let before = base.stat(&place("d")).unwrap();
+    remove(&fork, "d/g");
+    let after = fork.stat(&place("d")).unwrap();
+    assert_eq!((after.node, after.tag, after.kind), (before.node, before.tag, Kind::Directory));
+    assert_ne!(after.modified, before.modified);
+    assert_eq!(base.stat(&place("d")).unwrap(), before);
+    // Written in both, it is one node in two states.
+    write(&fork, "d/f", "2");
+    write(&base, "d/f", "3");
+    let [ours, theirs] = [&fork, &base].map(|store| store.stat(&place("d/f")).unwrap());
+    assert_eq!(ours.node, theirs.node);
+    assert_ne!(ours.tag, theirs.tag);
+}
+
+#[test]
+fn the_deeds_of_a_fork_are_what_differs_from_its_base() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "d/f", "1");
+    write(&base, "d/gone", "1");
+    let node = base.stat(&place("d/f")).unwrap().node;
+    let fork = fork(&base, "one");
+    let made = fork.version().unwrap();
+    assert!(fork.deeds(&DeedQuery::all()).unwrap().deeds.is_empty());
+    write(&base, "d/f", "of the base");
+    rename(&fork, "d/f", "e/f");
+    remove(&fork, "d/gone");
+    let found = fork.deeds(&DeedQuery::all()).unwrap();
+    assert_eq!(found.deeds.len(), 2);
+    assert!(found.deeds.iter().all(|deed| deed.version > made));
+    let moved: Vec<&Line> =
+        found.deeds.iter().flat_map(|deed| &deed.lines).filter(|line| line.node == node).collect();
+    let path = |state: &Option<stead_core::store::State>| state.as_ref().unwrap().path.to_string();
+    assert_eq!((path(&moved[0].before), path(&moved[0].after)), ("d/f".into(), "e/f".into()));
+    // What is gone is found by the name that it had.
+    let of_gone = DeedQuery { at: Some(place("d/gone")), ..DeedQuery::all() };
+    assert_eq!(fork.deeds(&of_gone).unwrap().deeds.len(), 1);
+}
+
+#[test]
+fn the_history_of_a_fork_begins_with_it() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    let early = write(&base, "f", "1");
+    write(&base, "f", "2");
+    let fork = fork(&base, "one");
+    let made = fork.version().unwrap();
+    write(&fork, "f", "3");
+    assert!(matches!(fork.as_of(early), Err(StoreError::NotFound)));
+    assert!(matches!(fork.as_of(Version(0)), Err(StoreError::NotFound)));
+    assert_eq!(read(&*fork.as_of(made).unwrap(), "f").unwrap(), "2");
+    assert_eq!(read(&fork, "f").unwrap(), "3");
+    assert_eq!(read(&*base.as_of(early).unwrap(), "f").unwrap(), "1");
+}
+
+#[test]
+fn a_fork_can_be_made_of_an_earlier_version() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    let early = write(&base, "d/f", "1");
+    write(&base, "d/f", "2");
+    let fork = base.at(early).fork_as(["early"]).unwrap();
+    assert_eq!(read(&fork, "d/f").unwrap(), "1");
+    write(&fork, "d/g", "3");
+    assert_eq!((names(&fork, "d"), names(&base, "d")), (vec!["f".into(), "g".into()], vec!["f".to_owned()]));
+    sound(&base);
+}
+
+/// Scratch is kept without history, but not taken away from a fork that looks at it.
+#[test]
+fn scratch_of_a_base_stays_in_its_forks() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    for path in ["f", "gone", "d/f", "d/e/f"] {
+        apply(&base, scratch(path, "as forked"));
+    }
+    let fork = fork(&base, "one");
+    apply(&base, scratch("f", "later"));
+    apply(&base, removing_scratch("gone"));
+    apply(&base, removing_scratch("d"));
+    for path in ["f", "gone", "d/f", "d/e/f"] {
+        assert_eq!(read(&fork, path).unwrap(), "as forked", "{path}");
+    }
+    // From then on nothing stands on it.
+    let version = database.version().unwrap();
+    apply(&base, scratch("f", "still later"));
+    assert!(matches!(read(&base.at(version), "f"), Err(StoreError::NotFound)));
+    sound(&base);
+}
+
+/// Where nothing is kept of what a fork had, its past shows nothing there, rather than what its base has.
+#[test]
+fn the_base_does_not_show_through_where_scratch_was() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "f", "base");
+    write(&base, "g", "base");
+    let fork = fork(&base, "one");
+    let first = apply(&fork, scratch("f", "1"));
+    apply(&fork, scratch("g", "1"));
+    apply(&fork, scratch("f", "2"));
+    let before = database.version().unwrap();
+    apply(&fork, removing_scratch("g"));
+    assert_eq!(read(&fork.at(Version(first.0 - 1)), "f").unwrap(), "base");
+    assert!(matches!(read(&fork.at(first), "f"), Err(StoreError::NotFound)));
+    assert!(matches!(read(&fork.at(before), "g"), Err(StoreError::NotFound)));
+    assert_eq!(names(&fork, ""), ["f"]);
+    sound(&fork);
+}

@@ -1,0 +1,103 @@
+//! Forks of a Virtual Store: under the whole behaviour suite, beside the model, and what they promise beyond.
+
+#![allow(clippy::unwrap_used)]
+
+mod history;
+mod layers;
+mod model;
+mod sharing;
+mod suite;
+
+use std::sync::Arc;
+
+use stead_core::store::{
+    Change, Content, Expect, Keep, Missing, Page, Parents, Place, Put, Replace, Step, StorePath, Subtree,
+    Version,
+};
+use stead_core::{Clock, Identity, Operation, OperationId, Store, StoreResult, SystemClock};
+use stead_stores::{Database, DatabaseOptions, Durability, VirtualStore};
+use tempfile::TempDir;
+
+/// An empty database on disk.
+fn database() -> (Database, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    // Durability is for power cuts, which no test here has.
+    let options = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
+    (Database::open(directory.path().join("stead.db"), options).unwrap(), directory)
+}
+
+fn fork(base: &VirtualStore, name: &str) -> VirtualStore {
+    base.fork_as(["forks", name]).unwrap()
+}
+
+fn place(path: &str) -> Place {
+    Place::path(StorePath::from_checked(path))
+}
+
+fn change(steps: Vec<Step>) -> Change {
+    let at = SystemClock.now();
+    let identity = Arc::new(Identity::agent("coder"));
+    Change::new(Operation { id: OperationId::fresh(at), identity, tool: "test".into(), at }, steps)
+}
+
+#[track_caller]
+fn apply(store: &dyn Store, step: Step) -> Version {
+    store.apply(change(vec![step])).unwrap().version.unwrap()
+}
+
+fn writing(path: &str, bytes: &str, keep: Keep) -> Step {
+    let content = Content::Bytes(bytes.as_bytes().to_vec());
+    Step::Write { at: place(path), content, put: Put { keep, ..Put::default() } }
+}
+
+#[track_caller]
+fn write(store: &dyn Store, path: &str, bytes: &str) -> Version {
+    apply(store, writing(path, bytes, Keep::History))
+}
+
+#[track_caller]
+fn remove(store: &dyn Store, path: &str) -> Version {
+    let step = Step::Remove {
+        at: place(path),
+        subtree: Subtree::Any,
+        expect: Expect::Any,
+        missing: Missing::Fails,
+        spare: None,
+        keep: Keep::History,
+    };
+    apply(store, step)
+}
+
+#[track_caller]
+fn rename(store: &dyn Store, from: &str, to: &str) -> Version {
+    let step = Step::Rename {
+        from: place(from),
+        to: place(to),
+        replace: Replace::Over,
+        parents: Parents::Create,
+        expect: Expect::Any,
+        spare: [None, None],
+    };
+    apply(store, step)
+}
+
+fn read(store: &dyn Store, path: &str) -> StoreResult<String> {
+    store.read(&place(path), u64::MAX).map(|whole| String::from_utf8(whole.bytes).unwrap())
+}
+
+fn names(store: &dyn Store, path: &str) -> Vec<String> {
+    let listed = store.list(&place(path), &Page::ALL).unwrap();
+    listed.entries.iter().map(|entry| entry.name.to_string()).collect()
+}
+
+/// Removes everything.
+fn clear(store: &dyn Store) {
+    for name in names(store, "") {
+        remove(store, &name);
+    }
+}
+
+#[track_caller]
+fn sound(store: &dyn Store) {
+    assert_eq!(store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+}

@@ -1,0 +1,251 @@
+//! What a fork shares with its base, what it does not, and how it ends.
+
+use std::thread;
+
+use rusqlite::Connection;
+use stead_core::store::{Fork, Page, QuotaLimits, StorePath, Usage};
+use stead_core::{Name, Store, StoreError, Timestamp, VfsPath};
+use stead_stores::{Database, DatabaseOptions};
+
+use crate::{database, fork, names, place, read, remove, rename, sound, write};
+
+/// What an agent's fork is noted as.
+fn noted(owner: &str, name: &str) -> Fork {
+    Fork {
+        owner: owner.into(),
+        name: name.parse().unwrap(),
+        maker: "coder".into(),
+        of: VfsPath::parse("/notes").unwrap(),
+        path: VfsPath::parse("/").unwrap(),
+        protect: vec!["*.lock".into()],
+        scratch: Vec::new(),
+        quota: QuotaLimits { bytes: Some(10), files: None, file_bytes: Some(5) },
+        made: Timestamp(7),
+    }
+}
+
+#[test]
+fn a_fork_shares_all_content_and_costs_one_row() {
+    let (database, directory) = database();
+    let base = database.store(["base"]).unwrap();
+    for number in 0..100 {
+        write(&base, &format!("d{}/{number}", number % 7), &number.to_string());
+    }
+    let count = |table: &str| -> i64 {
+        let conn = Connection::open(directory.path().join("stead.db")).unwrap();
+        conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    let tables = ["volume", "entry", "entry_history", "version", "change", "content"];
+    let before = tables.map(count);
+    let fork = fork(&base, "one");
+    let after = tables.map(count);
+    assert_eq!(after[0], before[0] + 1);
+    assert_eq!(after[1..], before[1..]);
+    // A file that is written is a row; one that is removed another, for the directory whose times follow.
+    write(&fork, "d0/0", "other");
+    assert_eq!(count("entry"), before[1] + 1);
+    remove(&fork, "d0/0");
+    assert_eq!(count("entry"), before[1] + 2);
+    assert_eq!(read(&base, "d0/0").unwrap(), "0");
+}
+
+#[test]
+fn neither_sees_what_the_other_does() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "d/f", "1");
+    write(&base, "d/e/g", "1");
+    let fork = fork(&base, "one");
+    let held: Vec<_> = ["", "d", "d/e", "d/f"].map(|path| fork.stat(&place(path)).unwrap()).into();
+    write(&base, "d/new", "of the base");
+    write(&base, "top", "of the base");
+    write(&base, "d/e/h", "of the base");
+    rename(&base, "d/e", "e");
+    remove(&base, "d/f");
+    // Not even the times of a directory tell of it.
+    let holds: Vec<_> = ["", "d", "d/e", "d/f"].map(|path| fork.stat(&place(path)).unwrap()).into();
+    assert_eq!(holds, held);
+    let listed = fork.list(&place("d"), &Page::ALL).unwrap();
+    assert_eq!(listed.entries[0].attr, held[2]);
+    rename(&fork, "d", "moved");
+    write(&fork, "moved/own", "of the fork");
+    assert_eq!(names(&base, "d"), ["new"]);
+    assert_eq!(
+        (names(&fork, ""), names(&fork, "moved")),
+        (vec!["moved".into()], vec!["e".into(), "f".into(), "own".to_owned()])
+    );
+    sound(&base);
+}
+
+/// Also where the one in between gets its row of the directory only then.
+#[test]
+fn a_fork_of_a_fork_keeps_the_times_of_directories() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "d/f", "1");
+    let first = fork(&base, "one");
+    write(&first, "own", "1");
+    let second = fork(&first, "two");
+    write(&second, "own", "2");
+    let third = fork(&second, "three");
+    let [of_second, of_third] = [&second, &third].map(|store| store.stat(&place("d")).unwrap());
+    write(&base, "d/g", "1");
+    write(&first, "d/h", "1");
+    write(&first, "d/i", "1");
+    assert_eq!(second.stat(&place("d")).unwrap(), of_second);
+    write(&second, "d/j", "1");
+    assert_eq!(third.stat(&place("d")).unwrap(), of_third);
+    assert_eq!(names(&third, "d"), ["f"]);
+}
+
+#[test]
+fn a_page_of_a_directory_counts_what_the_fork_shows() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    for name in ["a", "b", "c", "d"] {
+        write(&base, name, "1");
+    }
+    let fork = fork(&base, "one");
+    remove(&fork, "b");
+    rename(&fork, "d", "b2");
+    write(&fork, "e", "1");
+    let page = Page { after: Name::new(*b"a"), limit: 2 };
+    let listed = fork.list(&place(""), &page).unwrap();
+    let found: Vec<_> = listed.entries.iter().map(|entry| entry.name.to_string()).collect();
+    assert_eq!((found, listed.total, listed.more), (vec!["b2".into(), "c".to_owned()], 4, true));
+}
+
+#[test]
+fn usage_counts_what_the_fork_shows() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "d/f", "12345");
+    write(&base, "d/g", "123");
+    let fork = fork(&base, "one");
+    assert_eq!(fork.usage(&StorePath::here()).unwrap(), Usage { bytes: 8, files: 2 });
+    remove(&fork, "d/f");
+    write(&fork, "d/h", "1");
+    assert_eq!(fork.usage(&StorePath::from_checked("d")).unwrap(), Usage { bytes: 4, files: 2 });
+    assert_eq!(base.usage(&StorePath::here()).unwrap(), Usage { bytes: 8, files: 2 });
+}
+
+#[test]
+fn a_name_is_given_once_and_the_forks_of_an_agent_are_known() {
+    let (database, directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "f", "1");
+    let draft = noted("coder", "draft");
+    Store::fork(&base, &draft).unwrap();
+    assert!(matches!(Store::fork(&base, &draft), Err(StoreError::AlreadyExists)));
+    let other = noted("reviewer", "draft");
+    Store::fork(&base, &other).unwrap();
+    // Another process finds it.
+    let again = Database::open(directory.path().join("stead.db"), DatabaseOptions::default()).unwrap();
+    assert_eq!(again.forks("coder").unwrap(), std::slice::from_ref(&draft));
+    assert_eq!(again.forks("nobody").unwrap(), []);
+    let store = again.forked("coder", &draft.name).unwrap();
+    write(&store, "f", "2");
+    assert_eq!(read(&database.forked("coder", &draft.name).unwrap(), "f").unwrap(), "2");
+    assert_eq!(read(&database.forked("reviewer", &draft.name).unwrap(), "f").unwrap(), "1");
+    store.destroy().unwrap();
+    assert_eq!(database.forks("coder").unwrap(), []);
+    assert!(matches!(database.forked("coder", &draft.name), Err(StoreError::NotFound)));
+    // The name is free again.
+    Store::fork(&base, &draft).unwrap();
+}
+
+#[test]
+fn a_base_stays_while_there_are_forks_of_it() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "f", "1");
+    let first = fork(&base, "one");
+    write(&first, "f", "2");
+    let second = fork(&first, "two");
+    for store in [&base, &first] {
+        let refused = store.destroy().unwrap_err();
+        assert_eq!(refused.to_string(), "there are forks of it, which stand on it; discard them first");
+    }
+    assert_eq!(read(&second, "f").unwrap(), "2");
+    second.destroy().unwrap();
+    first.destroy().unwrap();
+    assert_eq!(read(&base, "f").unwrap(), "1");
+    base.destroy().unwrap();
+    assert!(matches!(base.fork_as(["three"]), Err(StoreError::NotFound)));
+}
+
+/// Whoever holds a fork that is gone sees neither its base nor what has been made since.
+#[test]
+fn a_fork_that_is_gone_shows_nothing() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "f", "1");
+    let gone = fork(&base, "one");
+    let past = gone.at(gone.version().unwrap());
+    database.store(["forks", "one"]).unwrap().destroy().unwrap();
+    let next = fork(&base, "one");
+    write(&next, "secret", "1");
+    for store in [&gone, &past] {
+        for path in ["", "f", "secret"] {
+            assert!(matches!(store.stat(&place(path)), Err(StoreError::NotFound)), "{path}");
+        }
+    }
+    let refused = gone.apply(crate::change(vec![crate::writing("f", "2", stead_core::store::Keep::History)]));
+    assert!(matches!(refused, Err(StoreError::NotFound)));
+    assert_eq!(read(&base, "f").unwrap(), "1");
+    sound(&base);
+}
+
+#[test]
+fn verify_finds_what_is_wrong_with_a_fork() {
+    let damages = [
+        "UPDATE entry SET parent = 999 WHERE CAST(name AS TEXT) = 'own'",
+        "UPDATE entry SET name = CAST('other' AS BLOB) WHERE kind = 0",
+        "UPDATE volume SET base = 999 WHERE base IS NOT NULL",
+        "INSERT INTO quota SELECT id, root, 2, 2 FROM volume WHERE base IS NOT NULL",
+        "INSERT INTO entry SELECT v.id, e.parent, CAST('x' AS BLOB), -77, 0, 0, 0, 0, 0, 0, NULL, e.since
+         FROM entry e JOIN volume v ON v.id = e.vol AND v.base IS NULL WHERE CAST(name AS TEXT) = 'f'",
+    ];
+    for damage in damages {
+        let (database, directory) = database();
+        let base = database.store(["base"]).unwrap();
+        write(&base, "f", "1");
+        let fork = fork(&base, "one");
+        write(&fork, "own", "1");
+        remove(&fork, "f");
+        sound(&fork);
+        Connection::open(directory.path().join("stead.db")).unwrap().execute_batch(damage).unwrap();
+        assert!(!fork.verify(&mut |_| ()).unwrap().problems.is_empty(), "{damage}");
+    }
+}
+
+#[test]
+fn one_of_many_who_want_a_name_gets_it() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "f", "1");
+    let made = thread::scope(|scope| {
+        let forkers: Vec<_> = (0..8).map(|_| scope.spawn(|| base.fork_as(["wanted"]))).collect();
+        forkers.into_iter().map(|forker| forker.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
+    let refused = made.into_iter().filter_map(Result::err);
+    assert!(refused.into_iter().all(|error| matches!(error, StoreError::AlreadyExists)));
+}
+
+/// What only a fork held is no one's afterwards, and what it shared is still the base's.
+#[test]
+fn a_fork_that_is_discarded_gives_its_space_back() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "shared", &"s".repeat(1_000));
+    let fork = fork(&base, "one");
+    write(&fork, "own", &"o".repeat(500));
+    write(&fork, "own", &"p".repeat(300));
+    rename(&fork, "shared", "moved");
+    let unreferenced = || base.verify(&mut |_| ()).unwrap().unreferenced;
+    assert_eq!(unreferenced(), 0);
+    fork.destroy().unwrap();
+    assert_eq!(unreferenced(), 800);
+    assert_eq!(read(&base, "shared").unwrap(), "s".repeat(1_000));
+}

@@ -1,0 +1,62 @@
+//! Forks under the one behaviour suite: they are Stores like any other.
+
+use std::sync::Arc;
+
+use stead_core::store_suite;
+use stead_stores::{Database, VirtualStore};
+use tempfile::TempDir;
+
+use crate::{clear, database, fork, rename, write};
+
+/// A base with something at the names that the suite uses, so that what a fork hides is everywhere.
+fn filled(database: &Database) -> VirtualStore {
+    let base = database.store(["base"]).unwrap();
+    for name in ["a", "b", "c", "d", "f", "x", "file", "dir", "sub", "one", "two", "text", "link", "moved"] {
+        write(&base, &format!("{name}/{name}/a"), name);
+        write(&base, &format!("{name}/t"), name);
+    }
+    for name in ["e", "g", "y", "empty", "new", "old", "from", "to", "log", "count", "shared", "a.txt"] {
+        write(&base, name, name);
+    }
+    base
+}
+
+fn of_nothing() -> (Arc<VirtualStore>, TempDir) {
+    let (database, directory) = database();
+    (Arc::new(fork(&database.store(["base"]).unwrap(), "one")), directory)
+}
+
+fn of_something_that_it_hides() -> (Arc<VirtualStore>, TempDir) {
+    let (database, directory) = database();
+    let fork = fork(&filled(&database), "one");
+    clear(&fork);
+    (Arc::new(fork), directory)
+}
+
+fn of_a_fork() -> (Arc<VirtualStore>, TempDir) {
+    let (database, directory) = database();
+    let first = fork(&filled(&database), "one");
+    rename(&first, "a", "z");
+    rename(&first, "b", "a");
+    write(&first, "d/e/f", "first");
+    let second = fork(&first, "two");
+    clear(&second);
+    (Arc::new(second), directory)
+}
+
+fn of_forks_that_were_put_together() -> (Arc<VirtualStore>, TempDir) {
+    let (database, directory) = database();
+    let mut top = filled(&database);
+    for layer in 0..6 {
+        top = fork(&top, &layer.to_string());
+        write(&top, &format!("x/{layer}"), "layer");
+        rename(&top, &format!("x/{layer}"), &format!("a{layer}"));
+    }
+    clear(&top);
+    (Arc::new(fork(&top, "top")), directory)
+}
+
+store_suite!(on_a_fork, of_nothing);
+store_suite!(on_a_fork_that_hides, of_something_that_it_hides);
+store_suite!(on_a_fork_of_a_fork, of_a_fork);
+store_suite!(on_a_deep_fork, of_forks_that_were_put_together);

@@ -1,0 +1,159 @@
+//! The forks of an agent: Workspaces at `/forks/NAME`, each a copy of another one that goes its own way.
+
+use std::sync::Arc;
+
+use stead_core::store::{Fork, ForkName, Store, StoreError, Version};
+use stead_core::vfs::{DiffOptions, Difference, IntoPath};
+use stead_core::{AccessScope, Mount, VfsPath, Workspace};
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::stead::{Stead, SteadBuilder};
+use crate::stores::Stores;
+
+/// The forks that a stead has.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Forks {
+    known: Vec<(Fork, Arc<dyn Store>)>,
+    /// The agents that a fork can be given to; any, where nothing is configured.
+    agents: Option<Arc<[String]>>,
+    /// Why it is not known which forks there are.
+    unread: Option<Arc<Error>>,
+}
+
+impl Forks {
+    /// The forks of an agent. That they can't be read is no one else's trouble: it is told to whoever asks for them.
+    pub(crate) fn of(config: &Config, agent: &str, stores: &Stores) -> Self {
+        let agents = Some(config.agents.keys().cloned().collect());
+        match stores.forks(agent) {
+            Ok(known) => Forks { known, agents, unread: None },
+            Err(error) => Forks { known: Vec::new(), agents, unread: Some(Arc::new(error)) },
+        }
+    }
+
+    /// The Workspaces, and one for each fork. What is configured comes first where both claim one prefix.
+    pub(crate) fn mounted(&self, mut builder: SteadBuilder) -> Result<SteadBuilder> {
+        for (fork, store) in &self.known {
+            let prefix = prefix_of(&fork.name);
+            if !builder.workspaces.iter().any(|workspace| *workspace.prefix() == prefix) {
+                builder = builder.mount(workspace(fork, Arc::clone(store))?);
+            }
+        }
+        Ok(builder)
+    }
+}
+
+/// Where a fork appears.
+fn prefix_of(name: &ForkName) -> VfsPath {
+    VfsPath::parse(&format!("/forks/{name}")).expect("the name of a fork is a component")
+}
+
+/// A fork as a Workspace, under the rules of the one that it was made of.
+fn workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
+    let mount = Mount::at(store, &fork.path);
+    let workspace = Workspace::new(prefix_of(&fork.name), AccessScope::ReadWrite, mount)
+        .with_description(format!("a fork of {}", fork.of))
+        .with_quota(fork.quota)
+        .with_protect(&fork.protect)
+        .map_err(stead_core::Error::from)?;
+    Ok(workspace.with_scratch(&fork.scratch).map_err(stead_core::Error::from)?)
+}
+
+impl Stead {
+    /// Makes a fork of a Workspace, and returns this stead with it: READ_WRITE, at `/forks/NAME`.
+    ///
+    /// A fork begins with what the Workspace holds and goes its own way: it never changes its base, and never sees what
+    /// happens there. It costs one write, whatever the size of the tree.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stead::{AccessScope, MemoryStore, Stead};
+    ///
+    /// let notes = Arc::new(MemoryStore::new());
+    /// let stead = Stead::builder("coder").workspace("/notes", AccessScope::ReadWrite, &notes).build()?;
+    /// stead.vfs().write("/notes/plan.md", "1. ...")?;
+    /// let stead = stead.fork("/notes", "draft")?;
+    /// stead.vfs().write("/forks/draft/plan.md", "2. ...")?;
+    /// assert_eq!(stead.vfs().read("/notes/plan.md")?.bytes, b"1. ...");
+    /// # Ok::<(), stead::Error>(())
+    /// ```
+    pub fn fork(&self, of: impl IntoPath, name: &str) -> Result<Stead> {
+        let owner = self.vfs.identity().agent.clone();
+        let (fork, store) = self.make_fork(of, name, &owner)?;
+        let mut workspaces: Vec<_> = self.vfs.workspaces().cloned().collect();
+        workspaces.push(workspace(&fork, Arc::clone(&store))?);
+        let mut forks = self.forks.clone();
+        forks.known.push((fork, store));
+        forks.known.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        self.with_forks(workspaces, forks)
+    }
+
+    /// Makes a fork of a Workspace for another agent, who finds it when its stead is next opened.
+    pub fn fork_to(&self, of: impl IntoPath, name: &str, agent: &str) -> Result<Fork> {
+        if let Some(known) = &self.forks.agents
+            && !known.iter().any(|known| known == agent)
+        {
+            return Err(Error::UnknownAgent { name: agent.to_owned(), known: known.to_vec() });
+        }
+        Ok(self.make_fork(of, name, agent)?.0)
+    }
+
+    fn make_fork(&self, of: impl IntoPath, name: &str, owner: &str) -> Result<(Fork, Arc<dyn Store>)> {
+        let name: ForkName = name
+            .parse()
+            .map_err(|error: stead_core::store::NotAForkName| Error::Invalid(error.to_string()))?;
+        let own = owner == self.vfs.identity().agent;
+        let taken = || Error::InTheWay(format!("there is a fork `{name}` already; choose another name"));
+        if own && self.vfs.workspaces().any(|workspace| *workspace.prefix() == prefix_of(&name)) {
+            return Err(taken());
+        }
+        match self.vfs.fork(of, name.clone(), owner) {
+            Err(stead_core::Error::Store { cause: StoreError::AlreadyExists, .. }) => Err(taken()),
+            made => Ok(made?),
+        }
+    }
+
+    /// The forks that the agent has, by name.
+    pub fn forks(&self) -> Result<impl Iterator<Item = &Fork>> {
+        match &self.forks.unread {
+            Some(error) => Err(Error::Store(StoreError::unavailable(error))),
+            None => Ok(self.forks.known.iter().map(|(fork, _)| fork)),
+        }
+    }
+
+    /// What differs between a fork and its base, as that was when the fork was made.
+    pub fn diff_fork(&self, name: &str, options: DiffOptions) -> Result<Vec<Difference>> {
+        let fork = self.find_fork(name)?;
+        // All that a fork has done is what makes it differ.
+        Ok(self.vfs.diff(&prefix_of(&fork.name), Version(0), Version(i64::MAX), options)?)
+    }
+
+    /// Discards a fork, and returns this stead without it. What others still refer to stays.
+    pub fn discard(&self, name: &str) -> Result<Stead> {
+        let (fork, store) = self.owned(name)?;
+        let name = &fork.name;
+        store.destroy().map_err(|cause| match cause {
+            StoreError::Invalid(what) => Error::InTheWay(format!("the fork `{name}` stays: {what}")),
+            cause => Error::Store(cause),
+        })?;
+        let kept = |workspace: &&Workspace| *workspace.prefix() != prefix_of(name);
+        let workspaces = self.vfs.workspaces().filter(kept).cloned().collect();
+        let mut forks = self.forks.clone();
+        forks.known.retain(|(known, _)| known.name != *name);
+        self.with_forks(workspaces, forks)
+    }
+
+    /// The fork of this name.
+    pub fn find_fork(&self, name: &str) -> Result<&Fork> {
+        self.owned(name).map(|(fork, _)| fork)
+    }
+
+    fn owned(&self, name: &str) -> Result<&(Fork, Arc<dyn Store>)> {
+        let _ = self.forks()?;
+        let found = self.forks.known.iter().find(|(fork, _)| fork.name.as_str() == name);
+        found.ok_or_else(|| Error::NoFork {
+            name: name.to_owned(),
+            known: self.forks.known.iter().map(|(fork, _)| fork.name.to_string()).collect(),
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! Killed while the past is worked on: an undo, a restore, space given back, a backup made or restored happens whole or
+//! not at all.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stead_core::testkit::{Snapshot, snapshot_of};
+use stead_core::vfs::{Overwrite, RemoveOptions, Restore, Undo, UndoOptions, WriteOptions};
+use stead_core::{Clock, Store, SystemClock};
+use stead_stores::virtual_store::{GcOptions, Retention};
+use stead_stores::{Database, DatabaseOptions};
+
+use crate::child::{Task, tell, told};
+use crate::places::{Kind, door, long, verified};
+
+const FILES: usize = 60;
+
+/// What is interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Undo = 1,
+    Restore = 2,
+    Gc = 3,
+    Backup = 4,
+    RestoreBackup = 5,
+}
+
+impl Deed {
+    const ALL: [Deed; 5] = [Deed::Undo, Deed::Restore, Deed::Gc, Deed::Backup, Deed::RestoreBackup];
+}
+
+/// The database of a directory, whichever kind of Store is in it.
+fn database(directory: &Path) -> Database {
+    Database::open(directory.join("stead.db"), DatabaseOptions::default()).unwrap()
+}
+
+/// A tree, and then one operation that turns all of it upside down.
+fn prepare(kind: Kind, directory: &Path, round: u64) -> (Arc<dyn Store>, Snapshot, Snapshot) {
+    let store = kind.open(directory);
+    let door = door(Arc::clone(&store), "worker");
+    let mut batch = door.batch();
+    for file in 0..FILES {
+        let content = format!("{round} {file}\n").repeat(1 + file * 40);
+        batch.write(format!("/{}/f{file}", file % 5), content, &WriteOptions::new()).unwrap();
+    }
+    batch.apply().unwrap();
+    let first = snapshot_of(&*store);
+    std::fs::write(directory.join("version"), store.version().unwrap().to_string()).unwrap();
+    let act = door.operation("upheaval");
+    let mut batch = act.batch();
+    for file in 0..FILES / 2 {
+        batch.write(format!("/{}/f{file}", file % 5), format!("new {file}"), &WriteOptions::new()).unwrap();
+    }
+    batch.apply().unwrap();
+    act.rename("/1", "/9", Overwrite::Refuse).unwrap();
+    act.remove_directory("/2", RemoveOptions { recursive: true, ..RemoveOptions::default() }).unwrap();
+    act.write("/2", "a file where a directory was").unwrap();
+    let last = snapshot_of(&*store);
+    (store, first, last)
+}
+
+pub(crate) fn child(task: &Task) {
+    let directory = &task.directory;
+    let deed = Deed::ALL.into_iter().find(|deed| *deed as u64 == task.number).unwrap();
+    let store = task.kind.open(directory);
+    let door = door(store, "worker");
+    let database = database(directory);
+    tell("begins");
+    match deed {
+        Deed::Undo => assert!(door.undo(Undo::Last(1), UndoOptions::default()).unwrap().done),
+        Deed::Restore => {
+            let version: i64 = std::fs::read_to_string(directory.join("version")).unwrap().parse().unwrap();
+            let version = stead_core::store::Version(version);
+            assert!(door.restore("/", version, &Restore::default()).unwrap().done);
+        }
+        Deed::Gc => {
+            let retention = Retention { age: Duration::ZERO, ..Retention::default() };
+            let gc = GcOptions { grace: Duration::ZERO, vacuum: true };
+            database.forget(retention, SystemClock.now(), &mut |_| ()).unwrap();
+            database.gc(gc, SystemClock.now(), &mut |_| ()).unwrap();
+        }
+        Deed::Backup => {
+            database.backup(&directory.join("copy.db"), &mut |_| ()).unwrap();
+        }
+        Deed::RestoreBackup => {
+            database.restore_backup(&directory.join("before.db"), &mut |_| ()).unwrap();
+        }
+    }
+    tell("done");
+}
+
+fn interrupted(kind: Kind, deed: Deed) {
+    let rounds = if long() { 500 } else { 25 };
+    let mut random = fastrand::Rng::with_seed(deed as u64);
+    let (mut whole, mut cut) = (0, 0);
+    // How long it takes when nobody interrupts, as far as is known.
+    let mut longest = Duration::from_millis(250);
+    for round in 0..rounds {
+        let temp = tempfile::tempdir().unwrap();
+        let directory = temp.path();
+        let (store, first, last) = prepare(kind, directory, round);
+        let backed_up = match deed {
+            Deed::RestoreBackup => {
+                database(directory).backup(&directory.join("before.db"), &mut |_| ()).unwrap();
+                let backed_up = snapshot_of(&*store);
+                door(Arc::clone(&store), "worker").write("/since", "the backup").unwrap();
+                backed_up
+            }
+            _ => last.clone(),
+        };
+        let before = snapshot_of(&*store);
+        drop(store);
+        let (mut child, output) = Task::new("rewind", kind, directory, deed as u64).start();
+        let mut lines = told(output);
+        assert_eq!(lines.next().as_deref(), Some("begins"));
+        let began = Instant::now();
+        let patience = longest.mul_f64(random.f64() * 1.1);
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(patience);
+            let _ = child.kill();
+            child.wait().unwrap();
+        });
+        let done = lines.next().as_deref() == Some("done");
+        if done {
+            longest = began.elapsed().max(Duration::from_millis(2));
+        }
+        killer.join().unwrap();
+        let store = kind.open(directory);
+        verified(&*store);
+        let now = snapshot_of(&*store);
+        let (after, what) = match deed {
+            Deed::Undo | Deed::Restore => (&first, "taken back"),
+            Deed::Gc | Deed::Backup => (&before, "unchanged"),
+            Deed::RestoreBackup if kind == Kind::Virtual => (&backed_up, "restored"),
+            Deed::RestoreBackup => (&before, "untouched: the directory is not in the database"),
+        };
+        assert!(now == before || now == *after, "{deed:?} of round {round}: neither whole nor not at all");
+        if done {
+            assert_eq!(now, *after, "{deed:?} of round {round} was acknowledged: {what}");
+        }
+        if deed == Deed::Backup && directory.join("copy.db").exists() {
+            let copy = Database::open(directory.join("copy.db"), DatabaseOptions::default()).unwrap();
+            assert_eq!(copy.verify(&mut |_| ()).unwrap().problems, [""; 0]);
+        }
+        if now == *after && done {
+            whole += 1
+        } else {
+            cut += 1
+        }
+        // It goes on from there.
+        door(store, "worker").write("/afterwards", "x").unwrap();
+    }
+    println!("{deed:?} on a {} Store, killed {rounds} times: {whole} done, {cut} cut short", kind.name());
+    assert!(cut > 0, "no kill came in time");
+}
+
+#[test]
+fn a_killed_undo_happens_whole_or_not_at_all() {
+    interrupted(Kind::Virtual, Deed::Undo);
+    interrupted(Kind::Kept, Deed::Undo);
+}
+
+#[test]
+fn a_killed_restore_happens_whole_or_not_at_all() {
+    interrupted(Kind::Virtual, Deed::Restore);
+    interrupted(Kind::Kept, Deed::Restore);
+}
+
+#[test]
+fn a_killed_gc_loses_nothing() {
+    interrupted(Kind::Virtual, Deed::Gc);
+}
+
+#[test]
+fn a_killed_backup_is_whole_or_not_there() {
+    interrupted(Kind::Virtual, Deed::Backup);
+    interrupted(Kind::Virtual, Deed::RestoreBackup);
+}
