@@ -13,6 +13,8 @@ use super::body::{AuditEntry, time_text};
 
 /// After how many seconds a record comes late, as the index of those has it.
 const LATE: i64 = 60;
+/// How many of the newest records are looked at one by one before an index is asked.
+const RECENT: usize = 4_000;
 /// How often someone who follows looks whether there is more.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -76,7 +78,6 @@ impl AuditQuery {
     fn conditions(&self, from: From, at: &str) -> Conditions {
         let mut all = Conditions::default();
         match from {
-            From::Before(id) if id == i64::MAX => {}
             From::Before(id) => all.add("id < ?", id),
             From::After(id) => all.add("id > ?", id),
         }
@@ -116,19 +117,20 @@ impl AuditQuery {
                 soon.add("id < ?", (until.as_secs() + LATE + 1).saturating_mul(1_000_000));
                 let mut late = self.conditions(from, "at");
                 late.sql.push(format!("id / 1000000 > unixepoch(at) + {LATE}"));
-                let found = [ids(conn, &soon, from, limit)?, ids(conn, &late, from, limit)?].concat();
+                let mut found = ids(conn, &soon, from, limit)?;
+                found.extend(ids_in("audit INDEXED BY audit_late", conn, &late, from, limit)?);
                 Ok(newest_of(found, limit))
             }
             (None, _) => ids(conn, &self.conditions(from, "+at"), from, limit),
-            (Some(path), From::After(_)) => {
-                // Whoever goes through everything goes through it once: each stretch begins where the last one ended.
-                let mut conditions = self.conditions(from, "+at");
-                let below = |column| format!("substr({column} || '/', 1, {}) = ?", length(path) + 1);
-                let either = format!("({} OR {})", below("path"), below("path2"));
-                conditions.add(&either, format!("{path}/"));
-                ids(conn, &conditions, from, limit)
-            }
+            // Whoever goes through everything goes through it once: each stretch begins where the last one ended.
+            (Some(path), From::After(_)) => ids(conn, &self.below(path, from), from, limit),
             (Some(path), From::Before(_)) => {
+                // Where much lies below a path, the newest few are among the newest of all; the index would tell all.
+                let recent = format!("(SELECT * FROM audit WHERE id < ?1 ORDER BY id DESC LIMIT {RECENT})");
+                let found = ids_in(&recent, conn, &self.below(path, from), from, limit)?;
+                if found.len() == limit {
+                    return Ok(found);
+                }
                 let mut found = Vec::new();
                 for column in ["path", "path2"] {
                     let mut conditions = self.conditions(from, "at");
@@ -137,11 +139,22 @@ impl AuditQuery {
                     conditions.add(&format!("{column} < ?"), format!("{path}0"));
                     let below = format!("substr({column} || '/', 1, {}) = ?", length(path) + 1);
                     conditions.add(&below, format!("{path}/"));
-                    found.extend(ids(conn, &conditions, from, limit)?);
+                    // Said aloud: ids that are bounded on both sides look narrower than they are.
+                    let index = format!("audit INDEXED BY audit_{column}");
+                    found.extend(ids_in(&index, conn, &conditions, from, limit)?);
                 }
                 Ok(newest_of(found, limit))
             }
         }
+    }
+
+    /// All conditions, for rows that are looked at one after the other.
+    fn below(&self, path: &VfsPath, from: From) -> Conditions {
+        let mut conditions = self.conditions(from, "+at");
+        let below = |column| format!("substr({column} || '/', 1, {}) = ?", length(path) + 1);
+        let either = format!("({} OR {})", below("path"), below("path2"));
+        conditions.add(&either, format!("{path}/"));
+        conditions
     }
 
     fn entries(&self, conn: &Connection, from: From, limit: usize) -> Result<Vec<AuditEntry>> {
@@ -170,6 +183,17 @@ fn length(path: &VfsPath) -> usize {
 }
 
 fn ids(conn: &Connection, conditions: &Conditions, from: From, limit: usize) -> Result<Vec<i64>> {
+    ids_in("audit", conn, conditions, from, limit)
+}
+
+/// The ids of rows of a table, or of what stands for one; there, `?1` is the value of the first condition.
+fn ids_in(
+    table: &str,
+    conn: &Connection,
+    conditions: &Conditions,
+    from: From,
+    limit: usize,
+) -> Result<Vec<i64>> {
     let filter = match &*conditions.sql {
         [] => String::new(),
         sql => format!("WHERE {}", sql.join(" AND ")),
@@ -179,7 +203,7 @@ fn ids(conn: &Connection, conditions: &Conditions, from: From, limit: usize) -> 
         From::After(_) => "ASC",
     };
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let sql = format!("SELECT id FROM audit {filter} ORDER BY id {order} LIMIT {limit}");
+    let sql = format!("SELECT id FROM {table} {filter} ORDER BY id {order} LIMIT {limit}");
     let mut statement = conn.prepare(&sql)?;
     let ids = statement.query_map(params_from_iter(&conditions.values), |row| row.get(0))?;
     Ok(ids.collect::<rusqlite::Result<_>>()?)
