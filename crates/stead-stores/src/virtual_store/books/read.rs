@@ -37,7 +37,8 @@ impl Books {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The rows that have displaced something which is kept, newest first, and when that was.
+    /// The rows that have displaced something which is kept, newest first, and when that was: long ago where the version
+    /// itself is forgotten.
     pub(crate) fn stashed(&self) -> StoreResult<Vec<((i64, i64), Timestamp)>> {
         Ok(self.read_stashed()?)
     }
@@ -45,7 +46,7 @@ impl Books {
     fn read_stashed(&self) -> Result<Vec<((i64, i64), Timestamp)>> {
         let reader = self.shared.reader()?;
         let mut statement = reader.prepare_cached(
-            "SELECT k.ver, k.seq, v.at FROM kept k JOIN version v ON v.id = k.ver
+            "SELECT k.ver, k.seq, ifnull(v.at, 0) FROM kept k LEFT JOIN version v ON v.id = k.ver
              WHERE k.vol = ?1 AND k.stashed = 1 ORDER BY k.ver DESC, k.seq DESC",
         )?;
         let rows = statement
