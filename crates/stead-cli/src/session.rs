@@ -39,7 +39,7 @@ impl At {
     /// The stead as it was, or as it is.
     pub(crate) fn look(&self, stead: Stead, path: &str) -> Result<Stead, Failure> {
         match &self.at {
-            Some(moment) => Ok(stead.as_of(stead.moment(path, moment)?)?),
+            Some(moment) => Ok(stead.looking_back(path, moment)?),
             None => Ok(stead),
         }
     }

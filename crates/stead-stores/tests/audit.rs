@@ -282,6 +282,19 @@ fn two_swapped_records_are_found() {
     );
 }
 
+/// Queries by time would not show it any more.
+#[test]
+fn a_record_that_is_filed_under_another_time_is_found() {
+    let place = Place::new();
+    place.fill();
+    place.meddle("UPDATE audit SET id = id - 864000000000");
+    let problems = place.verify().problems;
+    assert!(
+        !problems.is_empty() && problems[0].ends_with("is filed under an earlier time than its own"),
+        "{problems:?}"
+    );
+}
+
 #[test]
 fn a_record_that_was_added_to_an_ended_instance_is_found() {
     let place = Place::new();

@@ -132,9 +132,15 @@ impl Stead {
     pub fn discard(&self, name: &str) -> Result<Stead> {
         let (fork, store) = self.owned(name)?;
         let name = &fork.name;
-        store.destroy().map_err(|cause| match cause {
-            StoreError::Invalid(what) => Error::InTheWay(format!("the fork `{name}` stays: {what}")),
-            cause => Error::Store(cause),
+        let destroyed = self.on_record("discard", Some(&prefix_of(name)), || store.destroy());
+        destroyed.map_err(|error| match &error {
+            Error::Door(door) => match door.store_error() {
+                Some(StoreError::Invalid(what)) => {
+                    Error::InTheWay(format!("the fork `{name}` stays: {what}"))
+                }
+                _ => error,
+            },
+            _ => error,
         })?;
         let kept = |workspace: &&Workspace| *workspace.prefix() != prefix_of(name);
         let workspaces = self.vfs.workspaces().filter(kept).cloned().collect();

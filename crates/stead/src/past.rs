@@ -17,25 +17,42 @@ impl Stead {
     pub fn snapshot(&self, prefix: Option<&str>, label: Option<&str>) -> Result<Snapshot> {
         let prefix = prefix.map(IntoPath::into_path).transpose()?;
         if let Some(label) = label
-            && (label.is_empty() || label.chars().any(char::is_control) || label.parse::<i64>().is_ok())
+            && means_something_else(label)
         {
             return Err(Error::Invalid(
-                "a snapshot's label is a text without control characters that is no number".to_owned(),
+                "a snapshot's label is a text without control characters that is no number, no time, not `now` and \
+                 begins with no `#`"
+                    .to_owned(),
             ));
         }
         self.check_history(prefix.as_ref())?;
+        let (database, path) = (self.database()?, prefix.clone());
         let new = NewSnapshot {
             agent: self.vfs().identity().agent.clone(),
             prefix: prefix.as_ref().map(VfsPath::to_string),
             label: label.map(str::to_owned),
             at: SystemClock.now(),
         };
-        self.database()?.snapshot(new).map_err(|cause| match cause {
-            StoreError::AlreadyExists => {
+        let made = self.on_record("snapshot", path.as_ref(), || database.snapshot(new));
+        made.map_err(|error| match &error {
+            Error::Door(door) if matches!(door.store_error(), Some(StoreError::AlreadyExists)) => {
                 Error::InTheWay("there is a snapshot of that name already; choose another".to_owned())
             }
-            cause => cause.into(),
+            _ => error,
         })
+    }
+
+    /// Does something with the database that has to be on record like everything else.
+    pub(crate) fn on_record<T>(
+        &self,
+        call: &'static str,
+        path: Option<&VfsPath>,
+        act: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T> {
+        let about = path.cloned().unwrap_or_else(VfsPath::root);
+        let sight = stead_core::Sight::Sees;
+        let act = || act().map_err(|cause| stead_core::Error::Store { path: about, sight, cause });
+        Ok(self.vfs().on_record(call, path, act)?)
     }
 
     /// The snapshots that this agent has made of a path, or of everything, newest first.
@@ -54,7 +71,9 @@ impl Stead {
         let found = self.find_snapshot(prefix.as_ref(), name)?;
         let found = found
             .ok_or_else(|| stead_core::Error::NoHistory(format!("snapshot `{}`", name.escape_debug())))?;
-        self.database()?.forget_snapshot(&self.vfs().identity().agent, found.id)?;
+        let (database, agent) = (self.database()?, self.vfs().identity().agent.clone());
+        let forget = || database.forget_snapshot(&agent, found.id);
+        self.on_record("forget_snapshot", prefix.as_ref(), forget)?;
         Ok(found)
     }
 
@@ -101,6 +120,18 @@ impl Stead {
         }
     }
 
+    /// This stead as it was at a moment, to look at a path: refused where that can't be looked at as it was.
+    pub fn looking_back(&self, path: impl IntoPath, text: &str) -> Result<Stead> {
+        let path = path.into_path()?;
+        let version = self.moment(&path, text)?;
+        if let Some(route) = self.vfs().router().route(&path) {
+            let past = route.workspace.mount().store().as_of(version);
+            let sight = stead_core::Sight::Sees;
+            past.map_err(|cause| stead_core::Error::Store { path, sight, cause })?;
+        }
+        self.as_of(version)
+    }
+
     fn find_snapshot(&self, path: Option<&VfsPath>, name: &str) -> Result<Option<Snapshot>> {
         let Ok(database) = self.database() else { return Ok(None) };
         let number = name.strip_prefix('#').and_then(|number| number.parse::<i64>().ok());
@@ -133,6 +164,16 @@ impl Stead {
             None => Err(Error::Invalid("this stead has no database, so it has no snapshots".to_owned())),
         }
     }
+}
+
+/// Whether a label would be taken for a number, a time or a name that has a meaning of its own.
+fn means_something_else(label: &str) -> bool {
+    label.is_empty()
+        || label == "now"
+        || label.starts_with('#')
+        || label.chars().any(char::is_control)
+        || label.strip_prefix('v').unwrap_or(label).parse::<i64>().is_ok()
+        || when::time(label, SystemClock.now()).is_ok()
 }
 
 fn covers(snapshot: &Snapshot, path: &VfsPath) -> bool {

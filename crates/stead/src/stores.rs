@@ -6,9 +6,12 @@ use std::io;
 use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use stead_core::store::{About, Fork, StoreError, Verified, Version};
-use stead_core::{AuditLog, LogId, Store, Timestamp};
+use stead_core::{
+    AuditLog, AuditOutcome, AuditRecord, Clock, Identity, LogId, Store, SystemClock, Timestamp,
+};
 use stead_stores::virtual_store::{BackupReport, Collected, Forgotten, GcOptions, Retention};
 use stead_stores::{
     Audit, AuditAccess, Database, DatabaseOptions, Ledger, MemoryStore, Need, PhysicalOptions, PhysicalStore,
@@ -94,6 +97,32 @@ impl Stores {
         Ok(Some(AuditAccess::open(&self.opener.database()?, &directory)?))
     }
 
+    /// Does something that no agent does, and writes it down as the operator's.
+    fn on_record<T>(&self, call: &'static str, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let log = self.opener.audit()?;
+        let (at, began) = (SystemClock.now(), Instant::now());
+        let done = act();
+        if let Some(log) = log {
+            let outcome = match &done {
+                Ok(_) => AuditOutcome::Ok,
+                Err(error) => AuditOutcome::of(error.kind()),
+            };
+            log.note(&AuditRecord {
+                at,
+                identity: Arc::new(Identity::agent("(operator)")),
+                call: call.into(),
+                paths: Vec::new(),
+                scope: None,
+                outcome,
+                bytes: None,
+                took: began.elapsed(),
+                operation: None,
+                version: None,
+            })?;
+        }
+        done
+    }
+
     /// Forgets what is older than it has to be, and gives its space back.
     pub fn gc(
         &mut self,
@@ -103,26 +132,34 @@ impl Stores {
         progress: &mut dyn FnMut(&str, u64),
     ) -> Result<(Forgotten, Collected)> {
         let database = self.opener.database()?;
-        let forgotten = database.forget(retention, now, &mut |done| progress("forgetting", done))?;
-        let collected = database.gc(options, now, &mut |done| progress("freeing", done))?;
-        Ok((forgotten, collected))
+        self.on_record("gc", || {
+            let forgotten = database.forget(retention, now, &mut |done| progress("forgetting", done))?;
+            let collected = database.gc(options, now, &mut |done| progress("freeing", done))?;
+            Ok((forgotten, collected))
+        })
     }
 
     /// Copies the database into a new file while it is used.
     pub fn backup(&mut self, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<BackupReport> {
-        self.opener.database()?.backup(to, progress).map_err(|cause| match cause {
-            StoreError::AlreadyExists => {
-                Error::InTheWay(format!("`{}` is there already; choose another name", shown(to)))
-            }
-            cause => cause.into(),
+        let database = self.opener.database()?;
+        self.on_record("backup", || {
+            database.backup(to, progress).map_err(|cause| match cause {
+                StoreError::AlreadyExists => {
+                    Error::InTheWay(format!("`{}` is there already; choose another name", shown(to)))
+                }
+                cause => cause.into(),
+            })
         })
     }
 
     /// Makes the database what a backup holds.
     pub fn restore_backup(&mut self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<Version> {
-        self.opener.database()?.restore_backup(from, progress).map_err(|cause| match cause {
-            StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", shown(from))),
-            cause => cause.into(),
+        let database = self.opener.database()?;
+        self.on_record("restore_backup", || {
+            database.restore_backup(from, progress).map_err(|cause| match cause {
+                StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", shown(from))),
+                cause => cause.into(),
+            })
         })
     }
 

@@ -43,7 +43,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
 /// Says what became of what; a conflict is an answer, too.
 pub(super) fn report(undone: &Undone, dry_run: bool, did: &str, session: &mut Session) -> Ended {
     let refused = !undone.done && !dry_run;
-    let exit = if refused || (dry_run && !undone.conflicts.is_empty()) { Exit::NO } else { Exit::OK };
+    let exit = if undone.conflicts.is_empty() { Exit::OK } else { Exit::NO };
     if session.wants_json() {
         session.json(&json::undone(undone, dry_run))?;
         return Ok(exit);
@@ -81,8 +81,10 @@ pub(super) fn report(undone: &Undone, dry_run: bool, did: &str, session: &mut Se
         let count = human::count(undone.conflicts.len() as u64, "conflict", "conflicts");
         let hint = if did == "Took back" { "; --skip-conflicts takes back the rest" } else { "" };
         session.say(format_args!("Nothing was changed: {count}{hint}."));
-    } else if undone.changes.is_empty() && undone.conflicts.is_empty() && !undone.undone.is_empty() {
-        session.say("Everything is that way already.");
+    } else if undone.changes.is_empty() && undone.conflicts.is_empty() {
+        if !undone.undone.is_empty() || did == "Restored" {
+            session.say("Everything is that way already.");
+        }
     } else if undone.done && did == "Restored" {
         let count = human::count(undone.changes.len() as u64, "change", "changes");
         session.say(format_args!("Restored with {count}; `stead undo` takes it back."));

@@ -225,3 +225,82 @@ fn a_database_is_cared_for() {
     assert!(place.run(["audit", "verify"]).contains("nothing is wrong"));
     assert!(place.run(["verify"]).contains("nothing is wrong"));
 }
+
+/// What another program put in the place of something that is to be taken back is not touched.
+#[test]
+fn a_strangers_file_is_never_taken_back() {
+    let place = two();
+    place.run(["--agent", "ann", "mkdir", "/site/m"]);
+    std::fs::remove_dir(place.path("site/m")).unwrap();
+    place.file("site/m", "a stranger's");
+    let told = steady(&place.run(["--agent", "ann", "undo", "--skip-conflicts"]));
+    assert!(told.contains("conflict /site/m:") && told.ends_with("exit 1"), "{told}");
+    assert_eq!(std::fs::read_to_string(place.path("site/m")).unwrap(), "a stranger's");
+    // It has not been taken back, and nothing says that it has.
+    assert!(!place.run(["--agent", "ann", "log"]).contains("(undone)"));
+
+    place.run(["--agent", "ann", "write", "/site/f", "1"]);
+    place.run(["--agent", "ann", "write", "/site/f", "2"]);
+    std::fs::remove_file(place.path("site/f")).unwrap();
+    place.file("site/f/inside", "a stranger's, too");
+    let told = steady(&place.run(["--agent", "ann", "undo"]));
+    assert!(told.contains("conflict /site/f") && told.ends_with("exit 1"), "{told}");
+    assert!(place.path("site/f/inside").exists());
+}
+
+#[test]
+fn what_is_forgotten_is_not_made_up() {
+    let place = two();
+    for content in ["1", "2", "3"] {
+        place.run(["--agent", "ann", "write", "/notes/a", content]);
+    }
+    place.run(["gc", "--older-than", "0s", "--grace", "0s"]);
+    place.run(["--agent", "ann", "write", "/notes/b", "new"]);
+    for args in [&["diff", "/notes", "1"][..], &["restore", "/notes", "1"], &["cat", "/notes/a", "--at", "1"]]
+    {
+        let told = place.run(["--agent", "ann"].into_iter().chain(args.iter().copied()));
+        assert!(told.contains("version 1 is no longer kept") && told.ends_with("exit 1"), "{args:?}: {told}");
+    }
+    assert_eq!(place.run(["--agent", "ann", "cat", "/notes/b"]), "new");
+    assert_snapshot!(place.run(["--agent", "ann", "restore", "/notes", "now"]), @"! Everything is that way already.");
+    for label in ["now", "#1", "7", "v7", "2h", "2026-11-15", ""] {
+        let told = place.run(["--agent", "ann", "snapshot", "--label", label]);
+        assert!(told.contains("a snapshot's label") && told.ends_with("exit 2"), "{label}: {told}");
+    }
+    place.run(["--agent", "ann", "write", "/site/g", "1"]);
+    let told = place.run(["--agent", "ann", "cat", "/site/index.html", "--at", "now"]);
+    assert!(told.contains("a host directory is not kept as it was") && told.ends_with("exit 2"), "{told}");
+}
+
+#[test]
+fn what_is_done_beside_files_is_on_record() {
+    let place = two();
+    place.run(["--agent", "ann", "write", "/notes/a", "1"]);
+    place.run(["--agent", "ann", "snapshot", "/notes", "--label", "x"]);
+    place.run(["--agent", "ann", "undo"]);
+    place.run(["--agent", "ann", "snapshots", "--forget", "x"]);
+    place.run(["--agent", "ann", "fork", "/notes", "f"]);
+    place.run(["--agent", "ann", "discard", "f"]);
+    place.run(["backup", "b.db"]);
+    place.run(["gc"]);
+    place.run(["restore-backup", "b.db", "--yes"]);
+    let exported = place.stead(["audit", "export"]);
+    let records = String::from_utf8(exported.stdout).unwrap();
+    let calls: Vec<String> = records
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .map(|record| format!("{} {} {}", record["agent"], record["call"], record["paths"]).replace('"', ""))
+        .collect();
+    for wanted in [
+        "ann snapshot [/notes]",
+        "ann undo [/notes/a]",
+        "ann forget_snapshot []",
+        "ann fork [/notes]",
+        "ann discard [/forks/f]",
+        "(operator) backup []",
+        "(operator) gc []",
+        "(operator) restore_backup []",
+    ] {
+        assert!(calls.iter().any(|call| call == wanted), "{wanted}: {calls:#?}");
+    }
+}

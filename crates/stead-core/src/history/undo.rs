@@ -205,6 +205,11 @@ fn inverse(
     read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
 ) -> StoreResult<Result<Option<Desired>, String>> {
     let conflict = |why: &str| Ok(Err(why.to_owned()));
+    if let (Some(after), Some(current)) = (&line.after, &current)
+        && after.kind != current.kind
+    {
+        return conflict("something of another kind is in its place now");
+    }
     match (&line.before, &line.after, current) {
         (None, None, current) => Ok(Ok(current)),
         // It was removed.

@@ -185,7 +185,7 @@ fn written_by(step: &Step) -> u64 {
 }
 
 /// The deepest directory that holds all of these paths.
-fn common(paths: &[VfsPath]) -> VfsPath {
+pub(super) fn common(paths: &[VfsPath]) -> VfsPath {
     let mut common = paths[0].parent().unwrap_or_else(VfsPath::root);
     while !paths.iter().all(|path| path.below(&common).is_some()) {
         common = common.parent().unwrap_or_else(VfsPath::root);

@@ -4,7 +4,7 @@
 //! [`Vfs::part`] make one. So no way leads into a Store past the audit.
 
 use std::borrow::Cow;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +19,7 @@ use crate::identity::{Operation, OperationId};
 use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
 use crate::store::{Applied, Change, Record, Step, Store, StoreResult};
+use crate::vfs::batch::common;
 use crate::vfs::{Shared, Vfs};
 
 /// A path as it came in: read, or not to be read as one.
@@ -29,6 +30,8 @@ pub(super) struct Call<'v> {
     pub(super) vfs: &'v Vfs,
     name: &'static str,
     paths: Vec<VfsPath>,
+    /// The paths that it turned out to be about, where it was asked for none.
+    named: RefCell<Vec<VfsPath>>,
     at: Timestamp,
     began: Instant,
     /// What the Workspace of the first path allows, once it was routed.
@@ -53,6 +56,19 @@ pub(super) enum Stage {
 }
 
 impl Vfs {
+    /// Does something beside the files that has to be on record like everything else: a snapshot, say.
+    pub fn on_record<T>(
+        &self,
+        call: &'static str,
+        path: Option<&VfsPath>,
+        act: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match path {
+            Some(path) => self.call(call, [Ok(path.clone())], |_, _| act()),
+            None => self.call(call, [], |_, []| act()),
+        }
+    }
+
     /// Makes a call. It is written down, however it ends.
     pub(super) fn call<T, const N: usize>(
         &self,
@@ -98,6 +114,7 @@ impl Vfs {
             vfs: self,
             name,
             paths: good,
+            named: RefCell::default(),
             at: if self.shared.audit.is_some() { self.shared.clock.now() } else { Timestamp(0) },
             began: Instant::now(),
             scope: Cell::new(None),
@@ -118,6 +135,11 @@ impl Vfs {
 impl<'v> Call<'v> {
     pub(super) fn shared(&self) -> &'v Shared {
         &self.vfs.shared
+    }
+
+    /// Says what the call is about, which was not asked for by path: one or two paths, or the directory that holds all.
+    pub(super) fn names(&self, paths: Vec<VfsPath>) {
+        *self.named.borrow_mut() = if paths.len() > 2 { vec![common(&paths)] } else { paths };
     }
 
     /// Says how many bytes the caller gets, or has given.
@@ -193,7 +215,7 @@ impl<'v> Call<'v> {
             at: self.at,
             identity: Arc::clone(&self.shared().identity),
             call: self.tool(),
-            paths: self.paths.clone(),
+            paths: if self.paths.is_empty() { self.named.borrow().clone() } else { self.paths.clone() },
             scope: self.scope.get().or_else(scope),
             outcome,
             bytes: self.bytes.get(),

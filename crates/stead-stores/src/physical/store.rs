@@ -188,6 +188,12 @@ impl Store for PhysicalStore {
     }
 
     /// Forgets the deeds and what was kept for them. The directory itself stays as it is.
+    fn as_of(&self, _: Version) -> StoreResult<Arc<dyn Store>> {
+        Err(StoreError::Unsupported(
+            "a host directory is not kept as it was at every version; its log, undo and diff tell what was changed",
+        ))
+    }
+
     fn destroy(&self) -> StoreResult<()> {
         self.life.check()?;
         self.forget_deeds()

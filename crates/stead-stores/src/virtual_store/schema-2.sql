@@ -30,4 +30,5 @@ CREATE TABLE snapshot(
 CREATE UNIQUE INDEX snapshot_label ON snapshot(agent, ifnull(prefix, ''), label) WHERE label IS NOT NULL;
 
 -- `history_from`: no version before it can be read any more, but for those that a snapshot or a fork keeps.
-INSERT INTO meta(id, name, value) VALUES (3, 'history_from', 0);
+-- `next_snapshot`: no number is given to two.
+INSERT INTO meta(id, name, value) VALUES (3, 'history_from', 0), (4, 'next_snapshot', 1);

@@ -18,6 +18,9 @@ pub(super) const NEXT_NODE: i64 = 2;
 /// The row of `meta` that holds the oldest version that can be read without a pin.
 pub(super) const HISTORY_FROM: i64 = 3;
 
+/// The row of `meta` that holds the next snapshot's number.
+pub(super) const NEXT_SNAPSHOT: i64 = 4;
+
 /// "Sted" in the database's header: the file is ours.
 const APPLICATION_ID: i32 = 0x5374_6564;
 /// What makes format n + 1 out of format n, from an empty database on. Only ever appended to.

@@ -10,6 +10,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{DeedQuery, Kind, NodeId, Past, State, Store, StoreError, Version};
 use crate::vfs::call::Call;
+use crate::vfs::history::undo::still_kept;
 use crate::vfs::history::{Ground, read_past};
 use crate::vfs::{IntoPath, Vfs};
 
@@ -113,6 +114,7 @@ impl Call<'_> {
         let store = spot.workspace.mount().store();
         let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
         let (older, newer) = (from.min(to), from.max(to));
+        still_kept(&**store, older).map_err(failed)?;
         let deeds = store.deeds(&DeedQuery::between(older, newer)).map_err(failed)?;
         // Deeds come newest first: the first line of a node tells its end, the last one its beginning.
         let mut nodes: HashMap<NodeId, (Option<&State>, Option<&State>)> = HashMap::new();

@@ -10,8 +10,8 @@ use crate::name::escaped;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Attr, Deed, DeedQuery, Deeds, Kind, Line, Page, Past, Place, Record, State, Store, StoreError, StorePath,
-    StoreResult, Version,
+    Attr, Deed, DeedQuery, Deeds, Kind, Line, NodeId, Page, Past, Place, Record, State, Store, StoreError,
+    StorePath, StoreResult, Version,
 };
 use crate::vfs::call::{Call, Stage};
 use crate::vfs::history::{Ground, read_past, some, unknown};
@@ -102,6 +102,15 @@ struct Planned<'a> {
     steps: Steps,
 }
 
+impl Planned<'_> {
+    /// The operations of which something stays as it is.
+    fn unfinished(&self) -> Vec<OperationId> {
+        let stays: HashSet<NodeId> = self.steps.conflicts.iter().map(|conflict| conflict.node).collect();
+        let touches = |deed: &&Deed| deed.lines.iter().any(|line| stays.contains(&line.node));
+        self.deeds.deeds.iter().filter(touches).map(|deed| deed.operation.id).collect()
+    }
+}
+
 impl Vfs {
     /// Takes back operations of this identity's agent. What others have changed since stays.
     pub fn undo(&self, what: Undo, options: UndoOptions) -> Result<Undone> {
@@ -131,8 +140,7 @@ impl Call<'_> {
                 planned.push((ground, deeds, How::Merged));
             }
         }
-        let records = vec![Record::Undoes(chosen.iter().map(|operation| operation.id).collect())];
-        self.carry_out(planned, chosen, options, &records)
+        self.carry_out(planned, chosen, options)
     }
 
     fn restore(&self, prefix: &VfsPath, version: Version, what: &Restore) -> Result<Undone> {
@@ -153,11 +161,12 @@ impl Call<'_> {
         if version > store.version().map_err(failed)? {
             return Err(unknown(format!("version {version}")));
         }
+        still_kept(&**store, version).map_err(failed)?;
         let mut deeds = store.deeds(&DeedQuery { after: version, ..DeedQuery::all() }).map_err(failed)?;
         keep_below(&mut deeds, &below);
         let ground = Ground { store, workspaces: vec![spot.workspace] };
         let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
-        self.carry_out(vec![(ground, deeds, How::Exactly)], Vec::new(), options, &[])
+        self.carry_out(vec![(ground, deeds, How::Exactly)], Vec::new(), options)
     }
 
     /// Deeds of this agent, as many as it takes to choose from.
@@ -192,7 +201,6 @@ impl Call<'_> {
         told: Vec<(Ground<'_>, Deeds, How)>,
         undone: Vec<Operation>,
         options: UndoOptions,
-        records: &[Record],
     ) -> Result<Undone> {
         let mut planned = Vec::new();
         for (ground, deeds, how) in told {
@@ -209,6 +217,12 @@ impl Call<'_> {
         if options.dry_run || refused {
             return Ok(result);
         }
+        // An operation of which something stays as it is has not been taken back.
+        let stays: HashSet<OperationId> = planned.iter().flat_map(Planned::unfinished).collect();
+        let taken_back = result.undone.iter().map(|operation| operation.id).filter(|id| !stays.contains(id));
+        let taken_back: Vec<OperationId> = taken_back.collect();
+        let records: &[Record] = if taken_back.is_empty() { &[] } else { &[Record::Undoes(taken_back)] };
+        self.names(result.changes.iter().map(|change| change.path.clone()).collect());
         let wanted = |part: &Planned<'_>| !part.steps.steps.is_empty() || !records.is_empty();
         let last = planned.iter().rposition(wanted);
         for (index, part) in planned.into_iter().enumerate() {
@@ -233,10 +247,29 @@ impl Call<'_> {
         let store = &**ground.store;
         let failed =
             |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), sight: Sight::Sees, cause };
-        let arrangement: Arrangement =
-            plan(deeds, how, &mut |past| read_past(store, past)).map_err(failed)?;
+        let mut arrangement = plan(deeds, how, &mut |past| read_past(store, past)).map_err(failed)?;
+        self.keep_to_ones_own(ground, deeds, &mut arrangement);
         let aside = ground.workspaces[0].mount().path();
         ordered(arrangement, deeds, aside, &mut Looking(store)).map_err(failed)
+    }
+
+    /// What is not the caller's to change stays as it is: others may have moved it there.
+    fn keep_to_ones_own(&self, ground: &Ground<'_>, deeds: &Deeds, arrangement: &mut Arrangement) {
+        let mut refused = Vec::new();
+        for &node in arrangement.targets.keys() {
+            let Some(now) = deeds.now.get(&node) else { continue };
+            let why = match self.logical(ground, &now.path) {
+                Some(path) => self.enter(&path, Access::Restore).err().map(|error| error.to_string()),
+                None => Some("it lies in none of the Workspaces that you may restore".to_owned()),
+            };
+            if let Some(why) = why {
+                refused.push(Conflict { node, path: now.path.as_bytes().to_vec(), why });
+            }
+        }
+        for conflict in refused {
+            arrangement.targets.remove(&conflict.node);
+            arrangement.conflicts.push(conflict);
+        }
     }
 
     /// The changes in logical paths, if all of them are the caller's to make.
@@ -301,12 +334,25 @@ impl Call<'_> {
             let query = DeedQuery::between(Version(first.0 - 1), *last);
             deeds = ground.store.deeds(&query).map_err(failed)?;
             deeds.deeds.retain(|deed| versions.contains(&deed.version));
+            if how == How::Merged && deeds.deeds.iter().any(|deed| deed.undone) {
+                // Someone else was quicker: it is not to be taken back twice.
+                return Err(failed(StoreError::Conflict));
+            }
             steps = self.planned(&ground, &deeds, how)?;
             if !steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
                 return Err(failed(StoreError::Conflict));
             }
         }
         Err(failed(StoreError::Conflict))
+    }
+}
+
+/// Refuses a version that is no longer kept. A Store that can't be looked at as of a version tells what it has.
+pub(super) fn still_kept(store: &dyn Store, version: Version) -> StoreResult<()> {
+    match store.as_of(version) {
+        Err(cause @ StoreError::Expired(_)) => Err(cause),
+        // A fork was not there before it was made, and then what it tells is all that it did.
+        _ => Ok(()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rusqlite::Connection;
-use stead_core::StoreResult;
+use stead_core::{StoreResult, Timestamp};
 use uuid::Uuid;
 
 use super::super::database::Shared;
@@ -294,7 +294,7 @@ fn walk(
         chains.insert(uuid, (Walk::new(uuid, known.archived + 1, before, heads), known));
     }
     let mut homeless = HashSet::new();
-    let mut statement = conn.prepare("SELECT instance, seq, hash, body FROM audit ORDER BY id")?;
+    let mut statement = conn.prepare("SELECT instance, seq, hash, body, id, at FROM audit ORDER BY id")?;
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
         let (id, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
@@ -313,6 +313,14 @@ fn walk(
         let stored = row.get_ref(2)?.as_blob().ok().and_then(|hash| hash.try_into().ok()).unwrap_or_default();
         for problem in walk.step(seq, &stored, body) {
             verified.problem(problem);
+        }
+        // Queries by time go by the number that it is filed under, and that is never before its own time.
+        let at = row.get_ref(5)?.as_str().ok().and_then(|at| at.parse::<Timestamp>().ok());
+        if at.is_some_and(|at| row.get::<_, i64>(4).is_ok_and(|filed| filed < at.0.div_euclid(1_000))) {
+            verified.problem(format!(
+                "{} is filed under an earlier time than its own",
+                named(walk.uuid, seq, body)
+            ));
         }
         if known.ended.is_some_and(|ended| seq > ended) {
             verified

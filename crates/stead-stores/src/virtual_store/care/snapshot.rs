@@ -8,6 +8,7 @@ use super::super::Database;
 use super::super::database::newest;
 use super::super::fault::{Fault, Result};
 use super::super::queue::Weight;
+use super::super::schema::NEXT_SNAPSHOT;
 
 /// A version that is kept, and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,13 +59,17 @@ impl Database {
         self.0.write(Weight::Change, move |writing| {
             let NewSnapshot { agent, prefix, label, at } = new;
             let version = newest(writing.conn)?;
+            let id: i64 = writing
+                .conn
+                .prepare_cached("UPDATE meta SET value = value + 1 WHERE id = ?1 RETURNING value - 1")?
+                .query_row([NEXT_SNAPSHOT], |row| row.get(0))?;
             let made = writing
                 .conn
                 .prepare_cached(
-                    "INSERT INTO snapshot(agent, prefix, label, version, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+                    "INSERT INTO snapshot(id, agent, prefix, label, version, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 )?
-                .insert(params![agent, prefix, label, version, at.0]);
-            let id = made.map_err(|error| match error.sqlite_error_code() {
+                .execute(params![id, agent, prefix, label, version, at.0]);
+            made.map_err(|error| match error.sqlite_error_code() {
                 Some(rusqlite::ErrorCode::ConstraintViolation) => Fault::from(StoreError::AlreadyExists),
                 _ => error.into(),
             })?;
