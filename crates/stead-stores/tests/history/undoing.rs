@@ -10,6 +10,7 @@ use crate::{door, text, undo};
 
 crate::on_every_store! {
     the_last_operation_is_taken_back
+    an_operation_of_many_changes_is_taken_back_whole
     undoing_twice_goes_further_back_and_an_undo_can_be_undone
     a_removed_tree_comes_back
     what_others_did_stays
@@ -41,6 +42,18 @@ fn the_last_operation_is_taken_back(store: &Subject) {
     assert_eq!(undone.changes.len(), 1);
     assert_eq!(undone.changes[0].fate, Fate::Reverted);
     assert_eq!(undone.undone[0].tool, "write");
+}
+
+fn an_operation_of_many_changes_is_taken_back_whole(store: &Subject) {
+    let a = door(store, "a");
+    a.write("/w/before", "stays").unwrap();
+    let before = stead_core::testkit::snapshot_of(&**store);
+    let many = a.operation("many");
+    for number in 0..90 {
+        many.write(format!("/w/{number}"), "x").unwrap();
+    }
+    undo(&a, Undo::Last(1));
+    assert_eq!(stead_core::testkit::snapshot_of(&**store), before);
 }
 
 fn undoing_twice_goes_further_back_and_an_undo_can_be_undone(store: &Subject) {

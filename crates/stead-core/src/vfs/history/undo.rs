@@ -182,14 +182,15 @@ impl Call<'_> {
                 ground.store.deeds(&DeedQuery { since: Some(since), ..own }).map_err(failed)
             }
             Undo::Last(count) => {
-                let mut limit = count.saturating_mul(4).saturating_add(64);
+                let mut limit = count.saturating_add(4);
                 loop {
                     let deeds = ground.store.deeds(&DeedQuery { limit, ..own.clone() }).map_err(failed)?;
                     let more = deeds.deeds.len() == limit;
-                    if !more || effective(&deeds.deeds.iter().collect::<Vec<_>>()).len() >= count {
+                    // One operation more than is wanted: only then the last one that is wanted is there whole.
+                    if !more || effective(&deeds.deeds.iter().collect::<Vec<_>>()).len() > count {
                         return Ok(deeds);
                     }
-                    limit = limit.saturating_mul(4);
+                    limit = limit.saturating_mul(2);
                 }
             }
         }
