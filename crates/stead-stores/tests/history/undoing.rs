@@ -24,6 +24,9 @@ crate::on_every_store! {
     an_agent_takes_back_only_its_own
     a_version_is_restored
     some_paths_are_restored
+    some_paths_are_restored_and_no_others_while_someone_writes
+    an_operation_is_taken_back_once_however_many_try
+    what_has_been_taken_back_is_not_taken_back_again
     the_log_tells_who_did_what
 }
 
@@ -232,6 +235,70 @@ fn some_paths_are_restored(store: &Subject) {
     assert_eq!(text(&a, "/w/d/two"), "2");
     assert!(!a.exists("/w/d/one").unwrap());
     assert_eq!(text(&a, "/w/other"), "stays");
+}
+
+/// A plan that has to be made again is the same plan.
+fn some_paths_are_restored_and_no_others_while_someone_writes(store: &Subject) {
+    let (a, b) = (door(store, "a"), door(store, "b"));
+    a.write("/w/one", "as it was").unwrap();
+    a.write("/w/other", "as it was").unwrap();
+    let version = store.version().unwrap();
+    a.write("/w/other", "as it is").unwrap();
+    std::thread::scope(|scope| {
+        let writer =
+            scope.spawn(|| (0..300).for_each(|number| drop(b.write("/w/one", number.to_string()).unwrap())));
+        let only = Restore { paths: vec![VfsPath::parse("/w/one").unwrap()], ..Restore::default() };
+        while !writer.is_finished() {
+            // That it is overtaken again and again is an answer, too.
+            if let Err(error) = a.restore("/w", version, &only) {
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            }
+            assert_eq!(text(&a, "/w/other"), "as it is");
+        }
+    });
+}
+
+fn an_operation_is_taken_back_once_however_many_try(store: &Subject) {
+    let a = door(store, "a");
+    a.write("/w/f", "0").unwrap();
+    for number in 1..=20 {
+        a.write("/w/f", number.to_string()).unwrap();
+    }
+    let taken_back = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..5)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut taken_back = Vec::new();
+                    while taken_back.len() < 4 {
+                        match a.undo(Undo::Last(1), UndoOptions::default()) {
+                            Ok(undone) if undone.done => {
+                                taken_back.extend(undone.undone.iter().map(|one| one.id))
+                            }
+                            Ok(_) => {}
+                            Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
+                        }
+                    }
+                    taken_back
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    let different: std::collections::BTreeSet<_> = taken_back.iter().collect();
+    assert_eq!((taken_back.len(), different.len()), (20, 20), "none is claimed by two");
+    assert_eq!(text(&a, "/w/f"), "0");
+}
+
+fn what_has_been_taken_back_is_not_taken_back_again(store: &Subject) {
+    let a = door(store, "a");
+    let written = a.write("/w/f", "x").unwrap();
+    let undone = undo(&a, Undo::Operation(written.operation));
+    let again = a.undo(Undo::Operation(written.operation), UndoOptions::default()).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::NotFound, "{again}");
+    // Brought back, it can be.
+    undo(&a, Undo::Operation(undone.operation.unwrap()));
+    undo(&a, Undo::Operation(written.operation));
+    assert!(!a.exists("/w/f").unwrap());
 }
 
 fn the_log_tells_who_did_what(store: &Subject) {

@@ -13,7 +13,7 @@ pub use undo::{OnConflict, PathChange, PathConflict, Restore, Undo, UndoOptions,
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{Past, Store, StoreError, StorePath, StoreResult};
@@ -28,6 +28,13 @@ const LARGEST: u64 = 256 << 20;
 struct Ground<'a> {
     store: &'a Arc<dyn Store>,
     workspaces: Vec<&'a Workspace>,
+}
+
+impl Ground<'_> {
+    /// The Store's answer, about the first of its Workspaces.
+    fn failed(&self, cause: StoreError) -> Error {
+        Error::Store { path: self.workspaces[0].prefix().clone(), sight: Sight::Sees, cause }
+    }
 }
 
 impl Call<'_> {

@@ -94,11 +94,18 @@ pub struct PathConflict {
     pub why: String,
 }
 
-/// What is to be done on one Store.
-struct Planned<'a> {
+/// What is to be taken back on one Store.
+struct Told<'a> {
     ground: Ground<'a>,
     deeds: Deeds,
     how: How,
+    /// Only what is at one of these places or below; everything, where it is empty.
+    below: Vec<StorePath>,
+}
+
+/// The same, and what has to be done for it.
+struct Planned<'a> {
+    told: Told<'a>,
     steps: Steps,
 }
 
@@ -107,7 +114,7 @@ impl Planned<'_> {
     fn unfinished(&self) -> Vec<OperationId> {
         let stays: HashSet<NodeId> = self.steps.conflicts.iter().map(|conflict| conflict.node).collect();
         let touches = |deed: &&Deed| deed.lines.iter().any(|line| stays.contains(&line.node));
-        self.deeds.deeds.iter().filter(touches).map(|deed| deed.operation.id).collect()
+        self.told.deeds.deeds.iter().filter(touches).map(|deed| deed.operation.id).collect()
     }
 }
 
@@ -137,7 +144,7 @@ impl Call<'_> {
         for (ground, mut deeds) in told {
             deeds.deeds.retain(|deed| ids.contains(&deed.operation.id));
             if !deeds.deeds.is_empty() {
-                planned.push((ground, deeds, How::Merged));
+                planned.push(Told { ground, deeds, how: How::Merged, below: Vec::new() });
             }
         }
         self.carry_out(planned, chosen, options)
@@ -166,14 +173,13 @@ impl Call<'_> {
         keep_below(&mut deeds, &below);
         let ground = Ground { store, workspaces: vec![spot.workspace] };
         let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
-        self.carry_out(vec![(ground, deeds, How::Exactly)], Vec::new(), options)
+        self.carry_out(vec![Told { ground, deeds, how: How::Exactly, below }], Vec::new(), options)
     }
 
     /// Deeds of this agent, as many as it takes to choose from.
     fn own_deeds(&self, ground: &Ground<'_>, what: Undo) -> Result<Deeds> {
         let own = DeedQuery { agent: Some(self.shared().identity.agent.clone()), ..DeedQuery::all() };
-        let failed =
-            |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), sight: Sight::Sees, cause };
+        let failed = |cause| ground.failed(cause);
         match what {
             Undo::Operation(id) => {
                 ground.store.deeds(&DeedQuery { operation: Some(id), ..own }).map_err(failed)
@@ -197,22 +203,16 @@ impl Call<'_> {
     }
 
     /// Plans everything, and if nothing stands against it, does it: one change per Store.
-    fn carry_out(
-        &self,
-        told: Vec<(Ground<'_>, Deeds, How)>,
-        undone: Vec<Operation>,
-        options: UndoOptions,
-    ) -> Result<Undone> {
+    fn carry_out(&self, told: Vec<Told<'_>>, undone: Vec<Operation>, options: UndoOptions) -> Result<Undone> {
         let mut planned = Vec::new();
-        for (ground, deeds, how) in told {
-            let steps = self.planned(&ground, &deeds, how)?;
-            planned.push(Planned { ground, deeds, how, steps });
-        }
         let mut result =
             Undone { operation: None, undone, changes: Vec::new(), conflicts: Vec::new(), done: false };
-        for part in &planned {
-            result.changes.extend(self.judged(part)?);
-            result.conflicts.extend(part.steps.conflicts.iter().map(|conflict| self.told(part, conflict)));
+        for told in told {
+            let (steps, changes) = self.planned(&told)?;
+            result.changes.extend(changes);
+            let conflicts = steps.conflicts.iter().map(|conflict| self.told(&told.ground, conflict));
+            result.conflicts.extend(conflicts);
+            planned.push(Planned { told, steps });
         }
         let refused = !result.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse;
         if options.dry_run || refused {
@@ -244,14 +244,17 @@ impl Call<'_> {
         Ok(result)
     }
 
-    fn planned(&self, ground: &Ground<'_>, deeds: &Deeds, how: How) -> Result<Steps> {
+    /// What has to be done, in steps and in logical paths, if all of it is the caller's to do.
+    fn planned(&self, told: &Told<'_>) -> Result<(Steps, Vec<PathChange>)> {
+        let Told { ground, deeds, how, .. } = told;
         let store = &**ground.store;
-        let failed =
-            |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), sight: Sight::Sees, cause };
-        let mut arrangement = plan(deeds, how, &mut |past| read_past(store, past)).map_err(failed)?;
+        let failed = |cause| ground.failed(cause);
+        let mut arrangement = plan(deeds, *how, &mut |past| read_past(store, past)).map_err(failed)?;
         self.keep_to_ones_own(ground, deeds, &mut arrangement);
         let aside = ground.workspaces[0].mount().path();
-        ordered(arrangement, deeds, aside, &mut Looking(store)).map_err(failed)
+        let steps = ordered(arrangement, deeds, aside, &mut Looking(store)).map_err(failed)?;
+        let changes = self.judged(ground, &steps)?;
+        Ok((steps, changes))
     }
 
     /// What is not the caller's to change stays as it is: others may have moved it there.
@@ -274,11 +277,11 @@ impl Call<'_> {
     }
 
     /// The changes in logical paths, if all of them are the caller's to make.
-    fn judged(&self, part: &Planned<'_>) -> Result<Vec<PathChange>> {
-        let mut changes = Vec::with_capacity(part.steps.changes.len());
-        for change in &part.steps.changes {
+    fn judged(&self, ground: &Ground<'_>, steps: &Steps) -> Result<Vec<PathChange>> {
+        let mut changes = Vec::with_capacity(steps.changes.len());
+        for change in &steps.changes {
             let logical = |path: &StorePath| -> Result<VfsPath> {
-                let logical = self.logical(&part.ground, path).ok_or_else(|| {
+                let logical = self.logical(ground, path).ok_or_else(|| {
                     Error::Invalid(format!("`{path}` lies in none of the Workspaces that you may restore"))
                 })?;
                 self.enter(&logical, Access::Restore)?;
@@ -292,8 +295,8 @@ impl Call<'_> {
         Ok(changes)
     }
 
-    fn told(&self, part: &Planned<'_>, conflict: &Conflict) -> PathConflict {
-        let logical = self.logical(&part.ground, &StorePath::from_checked(conflict.path.clone()));
+    fn told(&self, ground: &Ground<'_>, conflict: &Conflict) -> PathConflict {
+        let logical = self.logical(ground, &StorePath::from_checked(conflict.path.clone()));
         let path = match logical {
             Some(path) => path.to_string(),
             None => escaped(&conflict.path).to_string(),
@@ -309,12 +312,10 @@ impl Call<'_> {
         records: &[Record],
         stage: Stage,
     ) -> Result<()> {
-        let Planned { ground, mut deeds, how, mut steps } = part;
-        let failed =
-            |cause| Error::Store { path: ground.workspaces[0].prefix().clone(), sight: Sight::Sees, cause };
+        let Planned { mut told, mut steps } = part;
         for _ in 0..TRIES {
             let Steps { steps: made, returning, .. } = steps;
-            let applied = self.apply_with(&**ground.store, made, stage, |change| {
+            let applied = self.apply_with(&**told.ground.store, made, stage, |change| {
                 change.records.extend_from_slice(records);
                 change.returning = returning;
             });
@@ -325,26 +326,29 @@ impl Call<'_> {
                     | StoreError::AlreadyExists
                     | StoreError::NotEmpty,
                 ) => {}
-                Err(cause) => return Err(failed(cause)),
+                Err(cause) => return Err(told.ground.failed(cause)),
                 Ok(_) => return Ok(()),
             }
             // The same deeds, and what has become of what they were done to.
-            let versions: HashSet<Version> = deeds.deeds.iter().map(|deed| deed.version).collect();
+            let versions: HashSet<Version> = told.deeds.deeds.iter().map(|deed| deed.version).collect();
             let (first, last) = (versions.iter().min(), versions.iter().max());
             let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
             let query = DeedQuery::between(Version(first.0 - 1), *last);
-            deeds = ground.store.deeds(&query).map_err(failed)?;
-            deeds.deeds.retain(|deed| versions.contains(&deed.version));
-            if how == How::Merged && deeds.deeds.iter().any(|deed| deed.undone) {
-                // Someone else was quicker: it is not to be taken back twice.
-                return Err(failed(StoreError::Conflict));
+            let deeds = told.ground.store.deeds(&query);
+            told.deeds = deeds.map_err(|cause| told.ground.failed(cause))?;
+            told.deeds.deeds.retain(|deed| versions.contains(&deed.version));
+            if !told.below.is_empty() {
+                keep_below(&mut told.deeds, &told.below);
             }
-            steps = self.planned(&ground, &deeds, how)?;
-            if !steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
-                return Err(failed(StoreError::Conflict));
+            // Where someone else was quicker, it is not to be taken back twice.
+            let again = told.how == How::Merged && told.deeds.deeds.iter().any(|deed| deed.undone);
+            steps = self.planned(&told)?.0;
+            let refused = !steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse;
+            if again || refused {
+                return Err(told.ground.failed(StoreError::Conflict));
             }
         }
-        Err(failed(StoreError::Conflict))
+        Err(told.ground.failed(StoreError::Conflict))
     }
 }
 
@@ -386,7 +390,8 @@ fn chosen(told: &[(Ground<'_>, Deeds)], what: Undo) -> Result<Vec<Operation>> {
     deeds.sort_by_key(|deed| std::cmp::Reverse((deed.operation.at, deed.version)));
     match what {
         Undo::Operation(id) => match deeds.first() {
-            Some(deed) => Ok(vec![deed.operation.clone()]),
+            Some(deed) if !deed.undone => Ok(vec![deed.operation.clone()]),
+            Some(_) => Err(unknown(format!("operation {id} of yours that has not been taken back already"))),
             None => Err(unknown(format!("operation {id} of yours"))),
         },
         Undo::Since(_) => Ok(effective(&deeds)),
