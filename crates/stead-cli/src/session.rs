@@ -87,7 +87,8 @@ impl Session {
     /// The stead of the agent that is acted as.
     pub(crate) fn stead(&self) -> Result<Stead, Failure> {
         let config = self.config()?;
-        Ok(Stead::open(&config, self.agent(&config)?)?)
+        // Whoever runs the command is the person that would be asked.
+        Ok(Stead::open(&config, self.agent(&config)?)?.agreed())
     }
 
     /// The same, where what is protected from agents may be changed: a person has asked for it.
@@ -97,7 +98,7 @@ impl Session {
         if let Some(known) = config.agents.remove(&agent) {
             config.agents.insert(agent.clone(), known.without_protection());
         }
-        Ok(Stead::open(&config, &agent)?)
+        Ok(Stead::open(&config, &agent)?.agreed())
     }
 
     fn agent<'a>(&'a self, config: &'a Config) -> Result<&'a str, Failure> {

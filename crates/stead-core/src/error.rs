@@ -109,6 +109,19 @@ pub enum Error {
         /// The Workspace it is in.
         workspace: VfsPath,
     },
+    /// The Workspace is one where a person is asked first.
+    #[error(
+        "`{path}` is in the Workspace `{workspace}`, where a person has to agree first, and none was asked"
+    )]
+    Ask {
+        /// The path.
+        path: VfsPath,
+        /// The Workspace it is in.
+        workspace: VfsPath,
+    },
+    /// The tool is not offered.
+    #[error("{0}")]
+    NotOffered(String),
     /// A symlink's target is under no Workspace.
     #[error(
         "`{path}` is a symlink, or lies behind one, that leads outside your Workspaces; it can't be followed"
@@ -218,6 +231,8 @@ impl Error {
             Error::Outside { .. }
             | Error::Scope { .. }
             | Error::Protected { .. }
+            | Error::Ask { .. }
+            | Error::NotOffered(_)
             | Error::LeadsOutside { .. }
             | Error::HoldsWorkspace { .. }
             | Error::IsWorkspace { .. }

@@ -12,6 +12,7 @@ pub mod glob;
 pub mod history;
 pub mod identity;
 mod lines;
+pub mod map;
 pub mod name;
 pub mod path;
 pub mod router;
@@ -20,6 +21,7 @@ pub mod search;
 pub mod store;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
+pub mod tools;
 pub mod vfs;
 pub mod workspace;
 
@@ -33,5 +35,6 @@ pub use path::{PathError, VfsPath};
 pub use router::Router;
 pub use scope::{Access, AccessScope};
 pub use store::{Store, StoreError, StoreResult};
+pub use tools::{Reply, Tool, Toolbox};
 pub use vfs::Vfs;
-pub use workspace::{Mount, Workspace};
+pub use workspace::{Ask, Mount, Workspace};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::glob::{Anchor, GlobError, PathGlobs};
 use crate::path::VfsPath;
-use crate::scope::AccessScope;
+use crate::scope::{Access, AccessScope};
 use crate::store::{Place, QuotaLimits, Store, StorePath};
 
 /// What agents may not change by default, even where the scope is READ_WRITE: a planted hook would run outside every
@@ -90,6 +90,30 @@ pub struct Workspace {
     protect: Arc<PathGlobs>,
     scratch: Arc<PathGlobs>,
     quota: QuotaLimits,
+    ask: Ask,
+}
+
+/// Whether a person is asked before something is done in a Workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ask {
+    /// No.
+    #[default]
+    Never,
+    /// Before anything is changed.
+    Changes,
+    /// Before anything is read, too.
+    Everything,
+}
+
+impl Ask {
+    /// Whether a person is asked before such an access.
+    pub fn covers(self, access: Access) -> bool {
+        match self {
+            Ask::Never => false,
+            Ask::Changes => matches!(access, Access::Write | Access::Take | Access::Restore),
+            Ask::Everything => true,
+        }
+    }
 }
 
 impl Workspace {
@@ -106,7 +130,18 @@ impl Workspace {
             protect: Arc::new(protect),
             scratch,
             quota: QuotaLimits::default(),
+            ask: Ask::Never,
         }
+    }
+
+    /// Has a person asked first.
+    pub fn with_ask(self, ask: Ask) -> Self {
+        Workspace { ask, ..self }
+    }
+
+    /// Whether a person is asked first.
+    pub fn ask(&self) -> Ask {
+        self.ask
     }
 
     /// Says what it is for.

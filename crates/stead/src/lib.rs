@@ -12,6 +12,7 @@ mod on_host;
 mod past;
 mod stead;
 mod stores;
+mod toolbox;
 pub mod transfer;
 pub mod when;
 
@@ -25,9 +26,9 @@ pub use stead_core::clock::SystemClock;
 pub use stead_core::history;
 pub use stead_core::store::{Fork, ForkName, Kind, Version, VersionTag};
 pub use stead_core::{
-    Access, AccessScope, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity, Mount, Name,
-    Occurrences, Operation, OperationId, PathError, Store, StoreError, Timestamp, Vfs, VfsPath, Workspace,
-    name, search, store, vfs,
+    Access, AccessScope, Ask, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity, Mount, Name,
+    Occurrences, Operation, OperationId, PathError, Reply, Store, StoreError, Timestamp, Tool, Toolbox, Vfs,
+    VfsPath, Workspace, map, name, search, store, tools, vfs,
 };
 pub use stead_stores::virtual_store::{
     BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot,

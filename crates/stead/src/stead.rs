@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use stead_core::store::{QuotaLimits, Version};
+use stead_core::tools::ToolChoice;
 use stead_core::vfs::{IntoPath, Limits, LostUpdates};
 use stead_core::{AccessScope, AuditLog, Clock, Identity, Mount, Vfs, Workspace};
 use stead_stores::Database;
@@ -23,6 +24,7 @@ pub struct Stead {
     on_host: OnHost,
     pub(crate) keeper: Option<Keeper>,
     pub(crate) forks: Forks,
+    pub(crate) choice: ToolChoice,
 }
 
 impl Stead {
@@ -49,6 +51,7 @@ impl Stead {
             audit: None,
             quota: QuotaLimits::default(),
             database: None,
+            choice: ToolChoice::default(),
         }
     }
 
@@ -64,7 +67,7 @@ impl Stead {
             known: config.agents.keys().cloned().collect(),
         })?;
         let mut stores = Stores::of(config);
-        let mut builder = Stead::builder(agent).quota(known.quota);
+        let mut builder = Stead::builder(agent).quota(known.quota).tools(known.tools.clone());
         if let Some(log) = stores.audit()? {
             builder = builder.audit(log);
         }
@@ -83,6 +86,11 @@ impl Stead {
     /// The one door to its files.
     pub fn vfs(&self) -> &Vfs {
         &self.vfs
+    }
+
+    /// The same stead after a person has agreed to what is to be done: Workspaces that ask first ask no more.
+    pub fn agreed(&self) -> Stead {
+        Stead { vfs: self.vfs.agreed(), ..self.clone() }
     }
 
     /// This stead as it was at a version: read-only, and without what has no history.
@@ -145,7 +153,7 @@ fn mounted(config: &WorkspaceConfig, stores: &mut Stores) -> Result<Workspace> {
     if let Some(protect) = &config.protect {
         workspace = workspace.with_protect(protect).map_err(stead_core::Error::from)?;
     }
-    let workspace = workspace.with_quota(config.quota);
+    let workspace = workspace.with_quota(config.quota).with_ask(config.ask);
     Ok(workspace.with_scratch(&config.scratch).map_err(stead_core::Error::from)?)
 }
 
@@ -162,6 +170,7 @@ pub struct SteadBuilder {
     audit: Option<Arc<dyn AuditLog>>,
     quota: QuotaLimits,
     database: Option<Database>,
+    choice: ToolChoice,
 }
 
 impl SteadBuilder {
@@ -217,6 +226,11 @@ impl SteadBuilder {
         SteadBuilder { database: Some(database.clone()), ..self }
     }
 
+    /// Chooses the tools that are offered, among those that the scopes allow.
+    pub fn tools(self, choice: ToolChoice) -> Self {
+        SteadBuilder { choice, ..self }
+    }
+
     /// Puts it together. What is no path, and two Workspaces with one prefix, are refused here.
     pub fn build(self) -> Result<Stead> {
         if let Some(error) = self.wrong {
@@ -233,7 +247,7 @@ impl SteadBuilder {
         let vfs =
             self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
         let (keeper, forks) = (self.database.map(Keeper::Open), Forks::default());
-        Ok(Stead { vfs: vfs.build()?, on_host: OnHost::default(), keeper, forks })
+        Ok(Stead { vfs: vfs.build()?, on_host: OnHost::default(), keeper, forks, choice: self.choice })
     }
 }
 

@@ -15,6 +15,7 @@ use crate::store::{Attr, Kind, Listing, Page, StoreError, StorePath, StoreResult
 use crate::vfs::call::Call;
 use crate::vfs::resolve::{Lead, Links, Spot, link_at};
 use crate::vfs::{IntoPath, Vfs};
+use crate::workspace::Workspace;
 
 /// Which part of a directory is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -371,7 +372,12 @@ impl<'v> Call<'v> {
                 },
             }
         };
-        for nested in router.nested(&path).filter(|nested| nested.scope().allows(Access::Read)) {
+        // A search from above passes by what a person would have to be asked about, like what may not be read.
+        let open = |nested: &&Workspace| {
+            let asks = nested.ask().covers(Access::Read) && !self.vfs.agreed;
+            nested.scope().allows(Access::Read) && !asks
+        };
+        for nested in router.nested(&path).filter(open) {
             let prefix = nested.prefix();
             let spot = self.enter(prefix, Access::Read)?;
             let skip = router.nested(prefix).filter_map(|deeper| below(deeper.prefix(), prefix)).collect();

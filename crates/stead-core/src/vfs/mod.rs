@@ -30,7 +30,7 @@ pub use history::{
 };
 pub use list::{DirEntry, Directory, ListPage, Unreadable, WalkQuery, WalkResult, Walked};
 pub use open::{OpenFile, OpenOptions};
-pub use read::{FileReader, Range, Stat, TextRead, WholeRead};
+pub use read::{FileReader, Range, Stat, TextRead, WholeRead, media_type};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobResult, GrepResult};
 pub use write::{Edited, RemoveOptions, Removed, WriteOptions, Written};
@@ -81,6 +81,7 @@ pub struct Vfs {
     shared: Arc<Shared>,
     tool: Option<Cow<'static, str>>,
     operation: Option<OperationId>,
+    agreed: bool,
 }
 
 #[derive(Debug)]
@@ -154,7 +155,7 @@ impl VfsBuilder {
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
-        Ok(Vfs { shared: Arc::new(shared), tool: None, operation: None })
+        Ok(Vfs { shared: Arc::new(shared), tool: None, operation: None, agreed: false })
     }
 }
 
@@ -190,7 +191,12 @@ impl Vfs {
     /// The same door for one operation of that tool: all that is changed through it belongs together.
     pub fn operation(&self, tool: impl Into<Cow<'static, str>>) -> Vfs {
         let operation = Some(OperationId::fresh(self.shared.clock.now()));
-        Vfs { shared: Arc::clone(&self.shared), tool: Some(tool.into()), operation }
+        Vfs { operation, tool: Some(tool.into()), ..self.clone() }
+    }
+
+    /// The same door after a person has agreed to what is to be done: Workspaces that ask first ask no more.
+    pub fn agreed(&self) -> Vfs {
+        Vfs { agreed: true, ..self.clone() }
     }
 
     /// The Workspaces as they were at a version: read-only, and only those whose history may be looked into.
@@ -245,6 +251,6 @@ impl Vfs {
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
-        Vfs { shared: Arc::new(shared), tool: self.tool.clone(), operation: self.operation }
+        Vfs { shared: Arc::new(shared), ..self.clone() }
     }
 }

@@ -42,6 +42,8 @@ pub struct WholeRead {
     pub path: VfsPath,
     /// The bytes.
     pub bytes: Vec<u8>,
+    /// The file's size in bytes.
+    pub size: u64,
     /// The state they are of.
     pub tag: VersionTag,
 }
@@ -129,7 +131,8 @@ impl Vfs {
             let (whole, spot) = call.at(path, Access::Read, |spot| spot.store().read(&spot.place, limit))?;
             call.moves(whole.bytes.len() as u64);
             self.shared.seen.note(&spot.path, whole.attr.tag);
-            Ok(WholeRead { path: spot.path, bytes: whole.bytes, tag: whole.attr.tag })
+            let (bytes, size) = (whole.bytes, whole.attr.size);
+            Ok(WholeRead { path: spot.path, bytes, size, tag: whole.attr.tag })
         })
     }
 
@@ -142,7 +145,7 @@ impl Vfs {
     pub fn read_range(&self, path: impl IntoPath, range: Range) -> Result<WholeRead> {
         self.call("read_range", [path.into_path()], |call, [path]| {
             let limit = self.shared.limits.whole_read;
-            let ((bytes, tag), spot) = call.at(path, Access::Read, |spot| {
+            let ((bytes, attr), spot) = call.at(path, Access::Read, |spot| {
                 let content = spot.store().open(&spot.place)?;
                 let attr = content.attr();
                 let wanted = range.length.min(attr.size.saturating_sub(range.offset));
@@ -152,11 +155,11 @@ impl Vfs {
                 let mut bytes = vec![0; usize::try_from(wanted).expect("the limit fits into memory")];
                 let count = content.read_at(range.offset, &mut bytes)?;
                 bytes.truncate(count);
-                Ok((bytes, attr.tag))
+                Ok((bytes, attr))
             })?;
             call.moves(bytes.len() as u64);
-            self.shared.seen.note(&spot.path, tag);
-            Ok(WholeRead { path: spot.path, bytes, tag })
+            self.shared.seen.note(&spot.path, attr.tag);
+            Ok(WholeRead { path: spot.path, bytes, size: attr.size, tag: attr.tag })
         })
     }
 
@@ -268,7 +271,7 @@ impl Call<'_> {
 }
 
 /// The media type that a name tells.
-fn media_type(path: &VfsPath) -> Option<&'static str> {
+pub fn media_type(path: &VfsPath) -> Option<&'static str> {
     mime_guess::from_path(path.as_str()).first_raw()
 }
 

@@ -116,6 +116,9 @@ impl<'v> Call<'v> {
                 allowed: router.allowing(access),
             });
         }
+        if workspace.ask().covers(access) && !self.vfs.agreed {
+            return Err(Error::Ask { path: path.clone(), workspace: workspace.prefix().clone() });
+        }
         let spot = Spot {
             workspace,
             path: path.clone(),

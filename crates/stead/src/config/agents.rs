@@ -1,9 +1,11 @@
 //! `[agents.NAME]` and the Workspaces of each.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use stead_core::Ask;
 use stead_core::VfsPath;
 use stead_core::glob::{Anchor, PathGlobs};
+use stead_core::tools::{TOOLS, ToolChoice};
 
 use super::host::Look;
 use super::nearest::{listed, nearest};
@@ -21,6 +23,7 @@ pub(super) fn agents(
         let description = section.text("description").map(|text| text.value.to_owned());
         let workspaces = workspaces(document, &mut section, stores);
         let quota = amount::quota(&mut section);
+        let tools = tools(&mut section);
         later::agent(&mut section);
         if !section.has_almost("workspaces") && !section.has_almost("executor") {
             section.problem(format!(
@@ -28,9 +31,30 @@ pub(super) fn agents(
             ));
         }
         section.finish();
-        agents.insert(name, AgentConfig { description, workspaces, quota });
+        agents.insert(name, AgentConfig { description, workspaces, quota, tools });
     }
     agents
+}
+
+/// Which tools the agent is offered, and which a person is asked about.
+fn tools(section: &mut Section<'_>) -> ToolChoice {
+    let mut named = |key: &'static str| -> Option<BTreeSet<String>> {
+        let found = section.texts(key)?;
+        let names: Vec<_> = TOOLS.iter().map(|tool| tool.name).collect();
+        for name in &found.value {
+            if !names.contains(&name.value) {
+                let hint = match nearest(name.value, names.iter().copied()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("there are {}", listed(names.iter().copied())),
+                };
+                section.wrong(name, format!("there is no tool `{}`; {hint}", name.value.escape_debug()));
+            }
+        }
+        Some(found.value.iter().map(|name| name.value.to_owned()).collect())
+    };
+    let (only, ask) = (named("tools"), named("ask").unwrap_or_default());
+    let history = section.flag("history").is_some_and(|flag| flag.value);
+    ToolChoice { only, history, ask }
 }
 
 fn workspaces(document: &Document<'_>, agent: &mut Section<'_>, stores: &[String]) -> Vec<WorkspaceConfig> {
@@ -83,6 +107,11 @@ fn workspace(
     let protect = section.texts("protect").and_then(|found| globs(section, &found));
     let scratch = section.texts("scratch").and_then(|found| globs(section, &found)).unwrap_or_default();
     let quota = amount::quota(section);
+    let ask = match section.choice("ask", &["never", "changes", "everything"]) {
+        Some(At { value: "changes", .. }) => Ask::Changes,
+        Some(At { value: "everything", .. }) => Ask::Everything,
+        _ => Ask::Never,
+    };
     later::workspace(section);
     Some(WorkspaceConfig {
         prefix: prefix?,
@@ -93,6 +122,7 @@ fn workspace(
         protect,
         scratch,
         quota,
+        ask,
     })
 }
 

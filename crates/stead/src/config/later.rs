@@ -21,7 +21,6 @@ pub(super) fn agent(section: &mut Section<'_>) {
     if scope.is_some_and(|scope| scope.value != "agent") {
         section.no_effect("scope");
     }
-    section.texts("tools");
     section.text("idle_timeout");
     if let Some(mut state) = section.table("state") {
         state.flag("enabled");
@@ -31,7 +30,7 @@ pub(super) fn agent(section: &mut Section<'_>) {
         // Each kind has keys of its own, which are its own to judge.
         executor.choice("kind", &["local", "docker", "e2b", "daytona", "modal"]);
     }
-    for key in ["tools", "idle_timeout", "state", "executor"] {
+    for key in ["idle_timeout", "state", "executor"] {
         section.no_effect(key);
     }
 }

@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use stead_core::store::QuotaLimits;
-use stead_core::{AccessScope, VfsPath};
+use stead_core::tools::ToolChoice;
+use stead_core::{AccessScope, Ask, VfsPath};
 use stead_stores::virtual_store::Retention;
 use stead_stores::{Durability, KeepOptions};
 use toml::de::DeTable;
@@ -96,6 +97,8 @@ pub struct AgentConfig {
     pub workspaces: Vec<WorkspaceConfig>,
     /// How much may lie in all of its Workspaces together.
     pub quota: QuotaLimits,
+    /// Which tools it is offered, and which a person is asked about.
+    pub tools: ToolChoice,
 }
 
 /// `[[agents.NAME.workspaces]]`
@@ -117,6 +120,8 @@ pub struct WorkspaceConfig {
     pub scratch: Vec<String>,
     /// How much may lie in it.
     pub quota: QuotaLimits,
+    /// Whether a person is asked first.
+    pub ask: Ask,
 }
 
 impl AgentConfig {

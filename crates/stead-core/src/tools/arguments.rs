@@ -1,0 +1,125 @@
+//! A call's arguments, checked against the tool's fields before anything runs.
+
+use serde_json::{Map, Value};
+
+use crate::name::harmless;
+use crate::store::VersionTag;
+use crate::tools::schema::{Field, Takes};
+use crate::tools::{Failure, Tool};
+
+/// Arguments that fit their tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arguments(Map<String, Value>);
+
+impl Arguments {
+    /// Takes arguments as they came in. What is unknown, missing or of another type is refused, by name.
+    pub(super) fn check(tool: &Tool, given: Map<String, Value>) -> Result<Arguments, Failure> {
+        for name in given.keys() {
+            if !tool.input.iter().any(|field| field.name == name) {
+                return Err(unknown(tool, name));
+            }
+        }
+        let mut arguments = Map::new();
+        for (name, value) in given {
+            let field = tool.input.iter().find(|field| field.name == name).expect("no name is unknown");
+            // Where a parameter may be left out, nothing is the same as nothing said: some hosts fill all of them in.
+            if value.is_null() && !field.required {
+                continue;
+            }
+            arguments.insert(name, fitting(tool, field, value)?);
+        }
+        let missing = tool.input.iter().find(|field| field.required && !arguments.contains_key(field.name));
+        match missing {
+            None => Ok(Arguments(arguments)),
+            Some(field) => Err(Failure::invalid(format!(
+                "`{}` needs the parameter `{}`: {}",
+                tool.name,
+                field.name,
+                field.takes.words()
+            ))),
+        }
+    }
+
+    /// A text that has to be there.
+    pub(super) fn text(&self, name: &str) -> &str {
+        self.optional_text(name).expect("what is needed is there")
+    }
+
+    pub(super) fn optional_text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(Value::as_str)
+    }
+
+    pub(super) fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.0.get(name).and_then(Value::as_u64)
+    }
+
+    pub(super) fn flag(&self, name: &str) -> bool {
+        self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    pub(super) fn tag(&self, name: &str) -> Option<VersionTag> {
+        let text = self.optional_text(name)?;
+        Some(text.parse().expect("a tag was checked to be one"))
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+}
+
+fn unknown(tool: &Tool, name: &str) -> Failure {
+    let short: String = name.chars().take(64).collect();
+    let known: Vec<_> = tool.input.iter().map(|field| format!("`{}`", field.name)).collect();
+    let takes = match known.as_slice() {
+        [] => "it takes none".to_owned(),
+        known => format!("it takes {}", known.join(", ")),
+    };
+    Failure::invalid(format!("`{}` has no parameter `{}`; {takes}", tool.name, harmless(&short)))
+}
+
+/// The value as the tool reads it, if it is what the field takes.
+fn fitting(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failure> {
+    let fits = match (&field.takes, &value) {
+        (Takes::Text | Takes::Path, Value::String(_)) | (Takes::Flag, Value::Bool(_)) => true,
+        (Takes::Tag, Value::String(text)) => text.parse::<VersionTag>().is_ok(),
+        (Takes::OneOf(texts), Value::String(text)) => texts.contains(&text.as_str()),
+        (Takes::Texts { most }, Value::Array(texts)) => {
+            (1..=*most).contains(&texts.len()) && texts.iter().all(Value::is_string)
+        }
+        (Takes::Integer { least, most }, Value::Number(_)) => {
+            // Some models write whole numbers with a point.
+            let number = value.as_u64().or_else(|| whole(value.as_f64()?));
+            if let Some(number) = number.filter(|number| (*least..=*most).contains(number)) {
+                return Ok(number.into());
+            }
+            false
+        }
+        _ => false,
+    };
+    if fits {
+        return Ok(value);
+    }
+    let message = format!("`{}` takes {} as its parameter `{}`", tool.name, field.takes.words(), field.name);
+    Err(Failure::invalid(format!("{message}, not {}", shown(&value))))
+}
+
+fn whole(number: f64) -> Option<u64> {
+    let small = (0.0..9_007_199_254_740_992.0).contains(&number) && number.fract() == 0.0;
+    small.then_some(number as u64)
+}
+
+/// What came in instead, shortly.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(text) if text.chars().count() <= 40 => format!("\"{}\"", harmless(text)),
+        Value::String(_) => "this text".to_owned(),
+        Value::Array(values) => format!("a list of {}", values.len()),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}

@@ -1,0 +1,26 @@
+//! `append_file`: more at the end of a file.
+
+use super::{CONTENT, ENCODING_IN, IF_MATCH, PATH, WRITTEN, bytes, content, options, written};
+use crate::scope::Access;
+use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+
+pub(in crate::tools) static TOOL: Tool = Tool {
+    name: "append_file",
+    title: "Append to a file",
+    description: "Adds to the end of a file, just as given: begin with a newline where a new line is meant. A missing \
+                  file is made. Nothing that others append at the same time is lost.",
+    needs: &[Access::Write],
+    offered: Offered::Always,
+    capabilities: &[Capability::BuiltIn],
+    hints: Hints::ADDS,
+    input: &[PATH, CONTENT, ENCODING_IN, IF_MATCH],
+    output: &WRITTEN,
+    run,
+};
+
+fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+    let (content, options) = (content(arguments)?, options(arguments)?);
+    let size = content.len() as u64;
+    let done = desk.vfs.append_with(arguments.text("path"), content, &options)?;
+    Ok(written(format!("Appended {} to {}.", bytes(size), done.path), &done))
+}

@@ -1,0 +1,25 @@
+//! `copy_file`: the same once more, elsewhere.
+
+use super::{CARRIED, DESTINATION, OVERWRITE, SOURCE, carried, overwrite};
+use crate::scope::Access;
+use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+
+pub(in crate::tools) static TOOL: Tool = Tool {
+    name: "copy_file",
+    title: "Copy a file or directory",
+    description: "Copies a file, a symlink or a whole directory, also from one Workspace to another. Nothing is overwritten \
+                  unless overwrite is set, and never a directory.",
+    needs: &[Access::Read, Access::Write],
+    offered: Offered::Always,
+    capabilities: &[Capability::BuiltIn],
+    hints: Hints::REPLACES.once(),
+    input: &[SOURCE, DESTINATION, OVERWRITE],
+    output: &CARRIED,
+    run,
+};
+
+fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+    let (source, destination) = (arguments.text("source"), arguments.text("destination"));
+    let copied = desk.vfs.copy(source, destination, overwrite(arguments))?;
+    Ok(carried("Copied", &copied))
+}

@@ -1,0 +1,27 @@
+//! `create_directory`: a directory, with missing parents.
+
+use super::{OUT_CREATED, OUT_OPERATION, OUT_PATH, OUT_VERSION, PATH, changed};
+use crate::scope::Access;
+use crate::store::Parents;
+use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+
+pub(in crate::tools) static TOOL: Tool = Tool {
+    name: "create_directory",
+    title: "Make a directory",
+    description: "Makes a directory, and those above it that are missing. One that is there already is fine. Writing \
+                  a file makes its directories by itself, so this is needed for empty ones only.",
+    needs: &[Access::Write],
+    offered: Offered::Always,
+    capabilities: &[Capability::BuiltIn],
+    hints: Hints::ADDS.once(),
+    input: &[PATH],
+    output: &[OUT_PATH, OUT_CREATED, OUT_VERSION, OUT_OPERATION],
+    run,
+};
+
+fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+    let done = desk.vfs.mkdir(arguments.text("path"), Parents::Create)?;
+    let path = done.path.to_string();
+    let words = if done.created { format!("Created {path}.") } else { format!("{path} is there already.") };
+    Ok(changed(words, path, done.version, done.operation).fact("created", done.created))
+}

@@ -1,0 +1,34 @@
+//! `delete_directory`: a directory goes, empty or with all that it holds.
+
+use super::{PATH, REMOVED, removed};
+use crate::scope::Access;
+use crate::tools::schema::{Field, Takes};
+use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::vfs::RemoveOptions;
+
+pub(in crate::tools) static TOOL: Tool = Tool {
+    name: "delete_directory",
+    title: "Delete a directory",
+    description: "Deletes a directory: an empty one, or with recursive everything in it as well. A Workspace itself, \
+                  and a directory that holds one, can't be deleted.",
+    needs: &[Access::Write],
+    offered: Offered::Always,
+    capabilities: &[Capability::BuiltIn],
+    hints: Hints::REPLACES.once(),
+    input: &[
+        PATH,
+        Field::optional("recursive", Takes::Flag, "Everything in it goes as well."),
+        Field::optional("force", Takes::Flag, "It is fine if nothing is there."),
+    ],
+    output: &REMOVED,
+    run,
+};
+
+fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+    let options = RemoveOptions {
+        recursive: arguments.flag("recursive"),
+        force: arguments.flag("force"),
+        if_match: None,
+    };
+    Ok(removed(&desk.vfs.remove_directory(arguments.text("path"), options)?))
+}

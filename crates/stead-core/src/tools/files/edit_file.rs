@@ -1,0 +1,49 @@
+//! `edit_file`: a text inside a file, replaced.
+
+use super::{IF_MATCH, OUT_OPERATION, OUT_PATH, OUT_TAG, OUT_VERSION, PATH};
+use crate::edit::Occurrences;
+use crate::scope::Access;
+use crate::tools::schema::{Field, Takes};
+use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+
+pub(in crate::tools) static TOOL: Tool = Tool {
+    name: "edit_file",
+    title: "Edit a file",
+    description: "Replaces old_string by new_string in a file. old_string has to be in the file exactly once, \
+                  whitespace and line breaks included; give enough of the text around it, or set replace_all. \
+                  Everything else in the file stays as it is, and edits of other parts by others are not lost.",
+    needs: &[Access::Write],
+    offered: Offered::Always,
+    capabilities: &[Capability::BuiltIn],
+    hints: Hints::REPLACES,
+    input: &[
+        PATH,
+        Field::needed("old_string", Takes::Text, "The text to be replaced, exactly as it is in the file."),
+        Field::needed("new_string", Takes::Text, "The text to stand there instead."),
+        Field::optional("replace_all", Takes::Flag, "Replace every occurrence."),
+        IF_MATCH,
+    ],
+    output: &[
+        OUT_PATH,
+        Field::needed("replaced", Takes::from(0), "How many replacements were made."),
+        OUT_TAG,
+        OUT_VERSION,
+        OUT_OPERATION,
+    ],
+    run,
+};
+
+fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+    let occurrences = if arguments.flag("replace_all") { Occurrences::All } else { Occurrences::One };
+    let (old, new) = (arguments.text("old_string"), arguments.text("new_string"));
+    let edited =
+        desk.vfs.edit_with(arguments.text("path"), old, new, occurrences, arguments.tag("if_match"))?;
+    let (done, replaced) = (edited.written, edited.replaced);
+    let times = if replaced == 1 { "1 replacement".to_owned() } else { format!("{replaced} replacements") };
+    Ok(Reply::text(format!("Made {times} in {}.", done.path))
+        .fact("path", done.path.to_string())
+        .fact("replaced", replaced)
+        .maybe("version_tag", done.tag.map(String::from))
+        .maybe("version", done.version.map(|version| version.0))
+        .fact("operation", done.operation.to_string()))
+}

@@ -1,0 +1,157 @@
+//! The tools for files and directories.
+
+pub(super) mod append_file;
+pub(super) mod copy_file;
+pub(super) mod create_directory;
+pub(super) mod delete_directory;
+pub(super) mod delete_file;
+pub(super) mod edit_file;
+pub(super) mod glob;
+pub(super) mod grep;
+pub(super) mod list_directory;
+pub(super) mod move_file;
+pub(super) mod read_file;
+pub(super) mod read_many;
+pub(super) mod stat;
+pub(super) mod write_file;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
+
+use crate::identity::OperationId;
+use crate::path::VfsPath;
+use crate::store::Version;
+use crate::tools::schema::{Field, Takes};
+use crate::tools::{Arguments, Failure, Reply};
+use crate::vfs::{Copied, Overwrite, Removed, Unreadable, WriteOptions, Written};
+
+const PATH: Field = Field::needed("path", Takes::Path, "The path, such as /notes/plan.md.");
+const IF_MATCH: Field = Field::optional(
+    "if_match",
+    Takes::Tag,
+    "Only if the file is still in this state: the version_tag that a read returned.",
+);
+const SOURCE: Field = Field::needed("source", Takes::Path, "The path of what is there.");
+const DESTINATION: Field = Field::needed("destination", Takes::Path, "The path that it gets.");
+const OVERWRITE: Field = Field::optional(
+    "overwrite",
+    Takes::Flag,
+    "Replace a file at the destination; otherwise that is an error.",
+);
+
+const OUT_PATH: Field = Field::needed("path", Takes::Path, "The path, symlinks resolved.");
+const OUT_TAG: Field = Field::optional(
+    "version_tag",
+    Takes::Tag,
+    "The state of the file; pass it as if_match to change just that state.",
+);
+const OUT_SIZE: Field = Field::needed("size", Takes::from(0), "The file's size in bytes.");
+const OUT_VERSION: Field = Field::optional(
+    "version",
+    Takes::from(0),
+    "The version that the change made, where the Store keeps history.",
+);
+const OUT_OPERATION: Field =
+    Field::needed("operation", Takes::Text, "The operation that the change belongs to; undo takes it.");
+const OUT_CREATED: Field = Field::needed("created", Takes::Flag, "Whether it was not there before.");
+const OUT_TRUNCATED: Field =
+    Field::needed("truncated", Takes::Flag, "Whether there is more than was returned.");
+
+/// What a change of one file answers with.
+const WRITTEN: [Field; 5] = [OUT_PATH, OUT_CREATED, OUT_TAG, OUT_VERSION, OUT_OPERATION];
+/// What a removal answers with.
+const REMOVED: [Field; 3] = [OUT_PATH, OUT_VERSION, OUT_OPERATION];
+/// What a copy or a move answers with.
+const CARRIED: [Field; 5] = [
+    Field::needed("source", Takes::Path, "Where it came from, symlinks resolved."),
+    Field::needed("destination", Takes::Path, "Where it is now."),
+    OUT_TAG,
+    OUT_VERSION,
+    OUT_OPERATION,
+];
+
+fn written(words: String, written: &Written) -> Reply {
+    let reply = changed(words, written.path.to_string(), written.version, written.operation);
+    reply.fact("created", written.created).maybe("version_tag", written.tag.map(String::from))
+}
+
+fn removed(removed: &Removed) -> Reply {
+    let path = removed.path.to_string();
+    changed(format!("Deleted {path}."), path, removed.version, removed.operation)
+}
+
+fn changed(words: String, path: String, version: Option<Version>, operation: OperationId) -> Reply {
+    Reply::text(words)
+        .fact("path", path)
+        .maybe("version", version.map(|version| version.0))
+        .fact("operation", operation.to_string())
+}
+
+fn carried(verb: &str, copied: &Copied) -> Reply {
+    let Copied { from, to, tag, version, operation, .. } = copied;
+    Reply::text(format!("{verb} {from} to {to}."))
+        .fact("source", from.to_string())
+        .fact("destination", to.to_string())
+        .maybe("version_tag", tag.map(String::from))
+        .maybe("version", version.map(|version| version.0))
+        .fact("operation", operation.to_string())
+}
+
+fn overwrite(arguments: &Arguments) -> Overwrite {
+    if arguments.flag("overwrite") { Overwrite::Replace } else { Overwrite::Refuse }
+}
+
+fn options(arguments: &Arguments) -> Result<WriteOptions, Failure> {
+    let options = WriteOptions::new();
+    match (arguments.tag("if_match"), arguments.flag("create_only")) {
+        (Some(_), true) => {
+            Err(Failure::invalid("`if_match` and `create_only` can't both hold; pass one of them"))
+        }
+        (Some(tag), false) => Ok(options.if_match(tag)),
+        (None, true) => Ok(options.create_only()),
+        (None, false) => Ok(options),
+    }
+}
+
+/// The content to be written, as the caller encoded it.
+fn content(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
+    let text = arguments.text("content");
+    match arguments.optional_text("encoding") {
+        Some("base64") => BASE64
+            .decode(text)
+            .map_err(|_| Failure::invalid("`content` is no base64, though `encoding` says so")),
+        _ => Ok(text.as_bytes().to_vec()),
+    }
+}
+
+const CONTENT: Field = Field::needed("content", Takes::Text, "The text.");
+const ENCODING_IN: Field = Field::optional(
+    "encoding",
+    Takes::OneOf(&["utf-8", "base64"]),
+    "How content is given: utf-8 (the default), or base64 for what is no text.",
+);
+
+/// A line for what could not be looked into.
+fn unread(lines: &mut String, unread: &[Unreadable]) {
+    const SHOWN: usize = 5;
+    for Unreadable { path, reason } in unread.iter().take(SHOWN) {
+        lines.push_str(&format!("(could not look into {path}: {reason})\n"));
+    }
+    if unread.len() > SHOWN {
+        lines.push_str(&format!("(could not look into {} more)\n", unread.len() - SHOWN));
+    }
+}
+
+/// What a model reads where nothing was found.
+fn or_nothing(text: String, nothing: &str) -> String {
+    if text.is_empty() { nothing.to_owned() } else { text }
+}
+
+fn bytes(count: u64) -> String {
+    if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") }
+}
+
+/// The path to begin at, or everything.
+fn from(arguments: &Arguments) -> String {
+    arguments.optional_text("path").map_or_else(|| VfsPath::root().to_string(), str::to_owned)
+}

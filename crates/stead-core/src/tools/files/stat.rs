@@ -1,0 +1,51 @@
+//! `stat`: what is known of a path.
+
+use super::{OUT_PATH, PATH};
+use crate::scope::Access;
+use crate::tools::schema::{Field, Takes};
+use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+
+pub(in crate::tools) static TOOL: Tool = Tool {
+    name: "stat",
+    title: "Look at a path",
+    description: "Tells what a path leads to, without reading it: its kind, size, times, media type, version tag, \
+                  and what the Workspace it is in allows. Fails with not_found if nothing is there.",
+    needs: &[Access::Read],
+    offered: Offered::Always,
+    capabilities: &[Capability::BuiltIn],
+    hints: Hints::LOOKS,
+    input: &[PATH],
+    output: &[
+        OUT_PATH,
+        Field::needed("kind", Takes::Text, "file, directory, symlink, or another kind that can't be read."),
+        Field::needed("size", Takes::from(0), "The size in bytes; 0 for a directory."),
+        Field::needed("mode", Takes::Text, "Permission bits, octal."),
+        Field::optional("created", Takes::Text, "When it came to be, where that is known."),
+        Field::optional("modified", Takes::Text, "When it was last changed, where that is known."),
+        Field::optional("version_tag", Takes::Tag, "Its state."),
+        Field::optional("mime", Takes::Text, "A file's media type, told by its name."),
+        Field::optional("scope", Takes::Text, "The Access Scope of the Workspace that it is in."),
+    ],
+    run,
+};
+
+fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+    let stat = desk.vfs.stat(arguments.text("path"))?;
+    let mut words = format!("{}: {}, {} bytes", stat.path, stat.kind.word(), stat.size);
+    if let Some(modified) = stat.modified {
+        words.push_str(&format!(", modified {modified}"));
+    }
+    if let Some(scope) = stat.scope {
+        words.push_str(&format!(", in a {scope} Workspace"));
+    }
+    Ok(Reply::text(words)
+        .fact("path", stat.path.to_string())
+        .fact("kind", stat.kind.word())
+        .fact("size", stat.size)
+        .fact("mode", format!("{:04o}", stat.mode))
+        .maybe("created", stat.created.map(|time| time.to_string()))
+        .maybe("modified", stat.modified.map(|time| time.to_string()))
+        .maybe("version_tag", stat.tag.map(String::from))
+        .maybe("mime", stat.mime)
+        .maybe("scope", stat.scope.map(|scope| scope.name())))
+}

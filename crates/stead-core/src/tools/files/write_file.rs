@@ -1,0 +1,35 @@
+//! `write_file`: a whole file.
+
+use super::{CONTENT, ENCODING_IN, IF_MATCH, PATH, WRITTEN, bytes, content, options, written};
+use crate::scope::Access;
+use crate::tools::schema::{Field, Takes};
+use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+
+pub(in crate::tools) static TOOL: Tool = Tool {
+    name: "write_file",
+    title: "Write a file",
+    description: "Writes a whole file: makes it, with missing directories, or replaces what is there. If the file has \
+                  changed since you read it, nothing is written and the answer is a conflict: read it again first. \
+                  To change a part of a file use edit_file, to add to its end append_file.",
+    needs: &[Access::Write],
+    offered: Offered::Always,
+    capabilities: &[Capability::BuiltIn],
+    hints: Hints::REPLACES.once(),
+    input: &[
+        PATH,
+        CONTENT,
+        ENCODING_IN,
+        IF_MATCH,
+        Field::optional("create_only", Takes::Flag, "Only if nothing is there yet."),
+    ],
+    output: &WRITTEN,
+    run,
+};
+
+fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+    let (content, options) = (content(arguments)?, options(arguments)?);
+    let size = content.len() as u64;
+    let done = desk.vfs.write_with(arguments.text("path"), content, &options)?;
+    let verb = if done.created { "Created" } else { "Wrote" };
+    Ok(written(format!("{verb} {} ({}).", done.path, bytes(size)), &done))
+}

@@ -1,0 +1,162 @@
+//! The tools: what an agent is offered, and what happens when it uses one.
+//!
+//! One table holds them all, and whatever lists, offers, checks or documents tools reads it. A tool is a thin
+//! translation: it reads its arguments, goes through the one door, and says in words and in a few facts what came of it.
+//! Nothing here knows who transports a call.
+
+mod arguments;
+mod files;
+mod past;
+mod reply;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod toolbox;
+
+pub use arguments::Arguments;
+pub use past::{Moments, SnapshotMade};
+pub use reply::{Block, Failure, Reply};
+pub use schema::{Field, Takes};
+pub use toolbox::{Answer, Question, ToolChoice, Toolbox};
+
+use crate::scope::{Access, AccessScope};
+use crate::vfs::Vfs;
+
+/// One tool, as agents and their hosts see it.
+#[derive(Debug)]
+pub struct Tool {
+    /// What it is called.
+    pub name: &'static str,
+    /// The same for people.
+    pub title: &'static str,
+    /// What it does, when to use it and what comes back; written for models.
+    pub description: &'static str,
+    /// What some Workspace has to allow, each of them, for the tool to be of use.
+    pub needs: &'static [Access],
+    /// When it is offered.
+    pub offered: Offered,
+    /// What it can do besides.
+    pub capabilities: &'static [Capability],
+    /// What a host may tell a person before it is used.
+    pub hints: Hints,
+    /// What it takes.
+    pub input: &'static [Field],
+    /// The facts that it answers with, besides the text.
+    pub output: &'static [Field],
+    run: fn(&Desk<'_>, &Arguments) -> Result<Reply, Failure>,
+}
+
+/// When a tool is offered, provided that the Workspaces' scopes give it something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offered {
+    /// To everyone.
+    Always,
+    /// To whom the configuration gives history, or names it.
+    WithHistory,
+}
+
+/// What a tool can do, as organizations grant it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Capability {
+    /// It is Stead's own.
+    BuiltIn,
+    /// It reaches other machines.
+    NetworkOutbound,
+    /// It reaches other agents.
+    SubagentAccess,
+}
+
+impl Capability {
+    /// The stable name: `built_in`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Capability::BuiltIn => "built_in",
+            Capability::NetworkOutbound => "network_outbound",
+            Capability::SubagentAccess => "subagent_access",
+        }
+    }
+}
+
+/// What a tool does to the world, in the words of MCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hints {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// It may change or remove what is there.
+    pub destructive: bool,
+    /// The same call once more changes nothing further.
+    pub idempotent: bool,
+    /// It reaches beyond the Workspaces.
+    pub open_world: bool,
+}
+
+impl Hints {
+    const LOOKS: Hints = Hints { read_only: true, destructive: false, idempotent: true, open_world: false };
+    const ADDS: Hints = Hints { read_only: false, destructive: false, idempotent: false, open_world: false };
+    const REPLACES: Hints = Hints { destructive: true, ..Hints::ADDS };
+
+    const fn once(self) -> Hints {
+        Hints { idempotent: true, ..self }
+    }
+}
+
+/// What a tool works with.
+struct Desk<'a> {
+    vfs: &'a Vfs,
+    moments: Option<&'a dyn Moments>,
+}
+
+/// Every tool there is, in the order in which they are offered: by name.
+pub static TOOLS: [&Tool; 19] = [
+    &files::append_file::TOOL,
+    &files::copy_file::TOOL,
+    &files::create_directory::TOOL,
+    &files::delete_directory::TOOL,
+    &files::delete_file::TOOL,
+    &files::edit_file::TOOL,
+    &files::glob::TOOL,
+    &files::grep::TOOL,
+    &files::list_directory::TOOL,
+    &past::list_versions::TOOL,
+    &files::move_file::TOOL,
+    &files::read_file::TOOL,
+    &files::read_many::TOOL,
+    &past::read_version::TOOL,
+    &past::restore::TOOL,
+    &past::snapshot::TOOL,
+    &files::stat::TOOL,
+    &past::undo::TOOL,
+    &files::write_file::TOOL,
+];
+
+/// The tool of that name.
+pub fn tool(name: &str) -> Option<&'static Tool> {
+    TOOLS.iter().copied().find(|tool| tool.name == name)
+}
+
+impl Tool {
+    /// Whether Workspaces of these scopes give the tool something to do.
+    pub fn fits(&self, scopes: &[AccessScope]) -> bool {
+        self.needs.iter().all(|access| scopes.iter().any(|scope| scope.allows(*access)))
+    }
+
+    /// Whether the tool can do something in a Workspace of this scope.
+    pub fn works_in(&self, scope: AccessScope) -> bool {
+        self.needs.iter().any(|access| scope.allows(*access))
+    }
+
+    /// Whether it changes anything.
+    pub fn changes(&self) -> bool {
+        !self.hints.read_only
+    }
+
+    /// What it takes, as a JSON Schema.
+    pub fn input_schema(&self) -> serde_json::Map<String, serde_json::Value> {
+        schema::object(self.input)
+    }
+
+    /// What it answers with, as a JSON Schema.
+    pub fn output_schema(&self) -> serde_json::Map<String, serde_json::Value> {
+        schema::object(self.output)
+    }
+}

@@ -1,0 +1,142 @@
+//! The tools that look into history and take things back.
+
+pub(super) mod list_versions;
+pub(super) mod read_version;
+pub(super) mod restore;
+pub(super) mod snapshot;
+pub(super) mod undo;
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::clock::Timestamp;
+use crate::error::ErrorKind;
+use crate::history::Fate;
+use crate::identity::OperationId;
+use crate::path::VfsPath;
+use crate::store::Version;
+use crate::tools::schema::{Field, Takes};
+use crate::tools::{Desk, Failure, Reply};
+use crate::vfs::{PathChange, PathConflict, Undone};
+
+/// Moments of the past that have a name. Whoever keeps the Stores keeps them.
+pub trait Moments: fmt::Debug + Send + Sync {
+    /// The version that a text names, for a path: a snapshot, a version's number or a time.
+    fn moment(&self, path: &str, text: &str) -> Result<Version, Failure>;
+
+    /// Keeps the present version of a Workspace, or of everything, under a name.
+    fn snapshot(&self, path: Option<&str>, label: Option<&str>) -> Result<SnapshotMade, Failure>;
+}
+
+/// A version that was given a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotMade {
+    /// What to call it by: its label, or its number with a `#`.
+    pub name: String,
+    /// The version.
+    pub version: Version,
+    /// When it was made.
+    pub at: Timestamp,
+}
+
+impl Desk<'_> {
+    fn moments(&self) -> Result<&dyn Moments, Failure> {
+        self.moments.ok_or_else(|| {
+            Failure::new(
+                ErrorKind::Unsupported,
+                "nothing here keeps snapshots; your Workspaces have no database",
+            )
+        })
+    }
+
+    /// The version that a text names: a number needs nobody to look it up.
+    fn version(&self, path: &str, text: &str) -> Result<Version, Failure> {
+        match (self.moments, text.parse::<i64>()) {
+            (None, Ok(number)) if number >= 0 => Ok(Version(number)),
+            _ => self.moments()?.moment(path, text),
+        }
+    }
+}
+
+const DRY_RUN: Field =
+    Field::optional("dry_run", Takes::Flag, "Only say what would be done; nothing is changed.");
+
+/// What taking back answers with.
+const TAKEN_BACK: [Field; 6] = [
+    Field::needed("done", Takes::Flag, "Whether it was really done."),
+    Field::needed("operations", Takes::from(0), "How many operations were taken back, or would be."),
+    Field::needed("changes", Takes::from(0), "How many paths were changed, or would be."),
+    Field::needed(
+        "conflicts",
+        Takes::List(&[
+            Field::needed("path", Takes::Path, "The path."),
+            Field::needed("why", Takes::Text, "Why it stays as it is."),
+        ]),
+        "What others have changed since; nothing was changed because of it.",
+    ),
+    Field::optional("operation", Takes::Text, "The operation that took it back; undo takes it in turn."),
+    Field::needed("truncated", Takes::Flag, "Whether the text leaves paths out."),
+];
+
+/// How many paths one answer tells of.
+const SHOWN: usize = 200;
+
+/// What was taken back, or would be, or could not be.
+fn taken_back(undone: &Undone, put_back: &str) -> Reply {
+    let Undone { operation, undone: operations, changes, conflicts, done } = undone;
+    let mut lines = vec![match (done, conflicts.is_empty()) {
+        (true, true) if changes.is_empty() => format!("{put_back}: nothing had to be changed."),
+        (true, true) => format!("{put_back}."),
+        (true, false) => format!("{put_back}, but for what others have changed since."),
+        (false, true) => "This is what would be done:".to_owned(),
+        (false, false) => "Nothing was changed, since others have changed the same since:".to_owned(),
+    }];
+    for operation in operations.iter().take(SHOWN) {
+        lines.push(format!("operation {}: {} at {}", operation.id, operation.tool, operation.at));
+    }
+    lines.extend(changes.iter().take(SHOWN).map(change));
+    lines.extend(
+        conflicts.iter().take(SHOWN).map(|PathConflict { path, why }| format!("conflict {path}: {why}")),
+    );
+    let most = operations.len().max(changes.len()).max(conflicts.len());
+    if most > SHOWN {
+        lines.push(format!("[and {} more]", most - SHOWN));
+    }
+    let told: Vec<Value> = conflicts
+        .iter()
+        .take(SHOWN)
+        .map(|PathConflict { path, why }| json!({ "path": path, "why": why }))
+        .collect();
+    let reply = Reply::text(lines.join("\n"))
+        .fact("done", *done)
+        .fact("operations", operations.len())
+        .fact("changes", changes.len())
+        .fact("conflicts", told)
+        .fact("truncated", most > SHOWN)
+        .maybe("operation", operation.as_ref().map(OperationId::to_string));
+    if *done || conflicts.is_empty() {
+        return reply;
+    }
+    // Nothing was done, and that is no success.
+    let words = reply.words();
+    Reply { failure: Some(Failure::new(ErrorKind::Conflict, words)), ..reply }
+}
+
+fn change(change: &PathChange) -> String {
+    let PathChange { path, from, fate } = change;
+    match (fate, from) {
+        (Fate::Restored, _) => format!("restored {path}"),
+        (Fate::Reverted, _) => format!("reverted {path}"),
+        (Fate::Merged, _) => format!("merged {path}"),
+        (Fate::Moved, Some(from)) => format!("moved {from} to {path}"),
+        (Fate::Moved, None) => format!("moved {path}"),
+        (Fate::Attributes, _) => format!("reset {path}"),
+        (Fate::Removed, _) => format!("removed {path}"),
+    }
+}
+
+/// Logical paths, as a caller gave them.
+fn paths<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<VfsPath>, Failure> {
+    texts.map(|text| VfsPath::parse(text).map_err(|error| Failure::invalid(error.to_string()))).collect()
+}

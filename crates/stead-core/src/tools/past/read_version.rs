@@ -1,0 +1,53 @@
+//! `read_version`: a text as it was.
+
+use crate::scope::Access;
+use crate::tools::files::read_file::as_lines;
+use crate::tools::schema::{Field, Takes};
+use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::vfs::LineRange;
+
+pub(in crate::tools) static TOOL: Tool = Tool {
+    name: "read_version",
+    title: "Read an earlier version",
+    description: "Reads a text file as it was at a version (a number that list_versions told), at a snapshot (its \
+                  name) or at a time (such as 2026-11-15T08:30:00Z). Lines come back as with read_file.",
+    needs: &[Access::History],
+    offered: Offered::WithHistory,
+    capabilities: &[Capability::BuiltIn],
+    hints: Hints::LOOKS,
+    input: &[
+        Field::needed("path", Takes::Path, "The file's path, then."),
+        Field::needed("version", Takes::Text, "A version's number, a snapshot's name, or a time."),
+        Field::optional("offset", Takes::from(1), "The first line, counted from 1."),
+        Field::optional("limit", Takes::Integer { least: 1, most: 100_000 }, "At most so many lines."),
+    ],
+    output: &[
+        Field::needed("path", Takes::Path, "The path."),
+        Field::needed("version_tag", Takes::Tag, "The state that was read."),
+        Field::needed("size", Takes::from(0), "The size in bytes, then."),
+        Field::needed("truncated", Takes::Flag, "Whether there is more than was returned."),
+        Field::optional("first_line", Takes::from(1), "The number of the first line returned."),
+        Field::optional("lines", Takes::from(0), "How many lines were returned."),
+        Field::optional(
+            "total_lines",
+            Takes::from(0),
+            "How many lines the file had, where its end was reached.",
+        ),
+        Field::optional("next_offset", Takes::from(1), "The offset to go on with."),
+        Field::optional("next_byte_offset", Takes::from(0), "Where a line too long for one call was cut."),
+        Field::needed("version", Takes::from(0), "The version that was read."),
+    ],
+    run,
+};
+
+fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+    let path = arguments.text("path");
+    let version = desk.version(path, arguments.text("version"))?;
+    let lines = LineRange {
+        offset: arguments.number("offset").unwrap_or(1),
+        limit: arguments.number("limit").unwrap_or(LineRange::default().limit),
+        ..LineRange::default()
+    };
+    let read = desk.vfs.as_of(version)?.read_lines(path, lines)?;
+    Ok(as_lines(read).fact("version", version.0))
+}

@@ -1,0 +1,34 @@
+//! `restore`: things as they were.
+
+use super::{DRY_RUN, TAKEN_BACK, paths, taken_back};
+use crate::scope::Access;
+use crate::tools::schema::{Field, Takes};
+use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::vfs::Restore;
+
+pub(in crate::tools) static TOOL: Tool = Tool {
+    name: "restore",
+    title: "Restore a snapshot",
+    description: "Puts a Workspace, or just some paths in it, back to what it was at a snapshot, a version or a time, \
+                  whoever changed it since. It is a change like any other: undo takes it back. To take back only what \
+                  you did yourself, use undo.",
+    needs: &[Access::Restore],
+    offered: Offered::WithHistory,
+    capabilities: &[Capability::BuiltIn],
+    hints: Hints::REPLACES.once(),
+    input: &[
+        Field::needed("path", Takes::Path, "The Workspace."),
+        Field::needed("snapshot", Takes::Text, "A snapshot's name, a version's number, or a time."),
+        Field::optional("paths", Takes::Texts { most: 1_000 }, "Only these, and what lies below them."),
+        DRY_RUN,
+    ],
+    output: &TAKEN_BACK,
+    run,
+};
+
+fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+    let (path, snapshot) = (arguments.text("path"), arguments.text("snapshot"));
+    let what = Restore { paths: paths(arguments.texts("paths"))?, dry_run: arguments.flag("dry_run") };
+    let undone = desk.vfs.restore(path, desk.version(path, snapshot)?, &what)?;
+    Ok(taken_back(&undone, "Restored"))
+}

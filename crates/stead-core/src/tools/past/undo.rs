@@ -1,0 +1,48 @@
+//! `undo`: the caller's own operations, taken back.
+
+use super::{DRY_RUN, TAKEN_BACK, taken_back};
+use crate::scope::Access;
+use crate::tools::schema::{Field, Takes};
+use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::vfs::{OnConflict, Undo, UndoOptions};
+
+pub(in crate::tools) static TOOL: Tool = Tool {
+    name: "undo",
+    title: "Undo",
+    description: "Takes back your own operations: the last one, the last few, or one by its id (each change answers \
+                  with its operation). What others did since stays; where they changed the same lines, nothing is \
+                  changed and the conflicts are listed. An undo can be undone.",
+    needs: &[Access::Restore],
+    offered: Offered::WithHistory,
+    capabilities: &[Capability::BuiltIn],
+    hints: Hints::REPLACES,
+    input: &[
+        Field::optional(
+            "last",
+            Takes::Integer { least: 1, most: 1_000 },
+            "How many operations; 1 if absent.",
+        ),
+        Field::optional("operation", Takes::Text, "Just this operation instead."),
+        DRY_RUN,
+        Field::optional(
+            "skip_conflicts",
+            Takes::Flag,
+            "Leave what is in conflict as it is and take back the rest.",
+        ),
+    ],
+    output: &TAKEN_BACK,
+    run,
+};
+
+fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+    let what = match (arguments.optional_text("operation"), arguments.number("last")) {
+        (Some(_), Some(_)) => return Err(Failure::invalid("pass `operation` or `last`, not both")),
+        (Some(id), None) => {
+            Undo::Operation(id.parse().map_err(|error| Failure::invalid(format!("`operation`: {error}")))?)
+        }
+        (None, last) => Undo::Last(last.unwrap_or(1) as usize),
+    };
+    let on_conflict = if arguments.flag("skip_conflicts") { OnConflict::Skip } else { OnConflict::Refuse };
+    let options = UndoOptions { dry_run: arguments.flag("dry_run"), on_conflict };
+    Ok(taken_back(&desk.vfs.undo(what, options)?, "Taken back"))
+}

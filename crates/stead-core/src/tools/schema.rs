@@ -1,0 +1,121 @@
+//! What a tool takes and answers with: a table of fields, and the JSON Schema that says the same.
+//!
+//! The schemas use only what every provider's tool calling accepts: plain types, `enum`, `minimum` and `maximum`,
+//! `items`, `required`, and no further properties.
+
+use serde_json::{Map, Value, json};
+
+/// One parameter of a tool, or one fact of its answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Field {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it holds.
+    pub takes: Takes,
+    /// Whether it is always there.
+    pub required: bool,
+    /// What it means.
+    pub about: &'static str,
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy)]
+pub enum Takes {
+    /// Any text.
+    Text,
+    /// A path.
+    Path,
+    /// A version tag, as a read returned it.
+    Tag,
+    /// A list of texts: at least one, at most so many.
+    Texts {
+        /// The most.
+        most: usize,
+    },
+    /// A whole number.
+    Integer {
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+    /// Yes or no.
+    Flag,
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
+    /// A list of things with these fields. Only in answers.
+    List(&'static [Field]),
+}
+
+/// Numbers that JSON readers of every language hold exactly.
+const EXACT: u64 = (1 << 53) - 1;
+
+impl Takes {
+    /// A number from `least` on.
+    pub(super) const fn from(least: u64) -> Takes {
+        Takes::Integer { least, most: EXACT }
+    }
+
+    /// What it takes, in words: "`limit` takes …".
+    pub fn words(&self) -> String {
+        match self {
+            Takes::Text => "a text".to_owned(),
+            Takes::Path => "a path, such as \"/notes/plan.md\"".to_owned(),
+            Takes::Tag => "a version tag, as a read returned it".to_owned(),
+            Takes::Texts { most } => format!("a list of 1 to {most} texts"),
+            Takes::Integer { least, most: EXACT } => format!("a whole number of at least {least}"),
+            Takes::Integer { least, most } => format!("a whole number from {least} to {most}"),
+            Takes::Flag => "true or false".to_owned(),
+            Takes::OneOf(texts) => {
+                let texts: Vec<_> = texts.iter().map(|text| format!("\"{text}\"")).collect();
+                format!("one of {}", texts.join(", "))
+            }
+            Takes::List(_) => "a list".to_owned(),
+        }
+    }
+
+    fn schema(&self) -> Map<String, Value> {
+        let schema = match self {
+            Takes::Text | Takes::Path | Takes::Tag => json!({ "type": "string" }),
+            Takes::Texts { .. } => json!({ "type": "array", "items": { "type": "string" } }),
+            Takes::Integer { least, most: EXACT } => json!({ "type": "integer", "minimum": least }),
+            Takes::Integer { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
+            Takes::Flag => json!({ "type": "boolean" }),
+            Takes::OneOf(texts) => json!({ "type": "string", "enum": texts }),
+            Takes::List(fields) => json!({ "type": "array", "items": object(fields) }),
+        };
+        match schema {
+            Value::Object(schema) => schema,
+            _ => unreachable!("each of them is an object"),
+        }
+    }
+}
+
+impl Field {
+    /// A field that has to be there.
+    pub(super) const fn needed(name: &'static str, takes: Takes, about: &'static str) -> Field {
+        Field { name, takes, required: true, about }
+    }
+
+    /// A field that may be left out.
+    pub(super) const fn optional(name: &'static str, takes: Takes, about: &'static str) -> Field {
+        Field { name, takes, required: false, about }
+    }
+}
+
+/// The JSON Schema of an object with these fields and no others.
+pub(super) fn object(fields: &[Field]) -> Map<String, Value> {
+    let mut properties = Map::new();
+    for field in fields {
+        let mut schema = field.takes.schema();
+        schema.insert("description".to_owned(), field.about.into());
+        properties.insert(field.name.to_owned(), schema.into());
+    }
+    let required: Vec<_> = fields.iter().filter(|field| field.required).map(|field| field.name).collect();
+    let mut schema = Map::new();
+    schema.insert("type".to_owned(), "object".into());
+    schema.insert("properties".to_owned(), properties.into());
+    schema.insert("required".to_owned(), required.into());
+    schema.insert("additionalProperties".to_owned(), false.into());
+    schema
+}

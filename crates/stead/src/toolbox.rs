@@ -1,0 +1,86 @@
+//! A stead's tools, and the map that goes with them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+use stead_core::store::Version;
+use stead_core::tools::{Answer, Failure, Moments, Question, Reply, SnapshotMade, Tool, Toolbox};
+
+use crate::error::Error;
+use crate::stead::Stead;
+
+impl Stead {
+    /// Everything that its agent can use, over the Workspaces that it has now.
+    pub fn toolbox(&self) -> Toolbox {
+        let moments = Arc::new(OfStead(self.clone()));
+        Toolbox::new(self.vfs().clone()).with_choice(self.choice.clone()).with_moments(moments)
+    }
+
+    /// The tools that are offered, sorted by name.
+    pub fn tools(&self) -> Vec<&'static Tool> {
+        self.toolbox().offered().collect()
+    }
+
+    /// The Filesystem Map: what the agent is told of its Workspaces, for its system prompt, at every turn.
+    pub fn map(&self) -> String {
+        stead_core::map::map(&self.toolbox())
+    }
+
+    /// Uses a tool. A denial or a failure is an answer, too; where a person would have to be asked, it is denied.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use serde_json::json;
+    /// use stead::{AccessScope, MemoryStore, Stead};
+    ///
+    /// let notes = Arc::new(MemoryStore::new());
+    /// let stead = Stead::builder("coder").workspace("/notes", AccessScope::ReadWrite, &notes).build()?;
+    /// stead.call("write_file", json!({ "path": "/notes/plan.md", "content": "1. read" }));
+    /// let reply = stead.call("read_file", json!({ "path": "/notes/plan.md" }));
+    /// assert_eq!(reply.words(), "1. read");
+    /// # Ok::<(), stead::Error>(())
+    /// ```
+    pub fn call(&self, tool: &str, arguments: Value) -> Reply {
+        self.ask(tool, arguments, Answer::NotAsked).unwrap_or_else(|question| question.nobody_to_ask())
+    }
+
+    /// Uses a tool, unless a person has to be asked first and has not been.
+    pub fn ask(&self, tool: &str, arguments: Value, answer: Answer) -> Result<Reply, Question> {
+        match arguments {
+            Value::Object(arguments) => self.toolbox().call(tool, arguments, answer),
+            Value::Null => self.toolbox().call(tool, serde_json::Map::new(), answer),
+            _ => Ok(Failure::invalid("a tool's arguments are an object, such as {\"path\": \"/\"}").into()),
+        }
+    }
+}
+
+/// The named moments of a stead.
+struct OfStead(Stead);
+
+impl fmt::Debug for OfStead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OfStead").finish_non_exhaustive()
+    }
+}
+
+impl Moments for OfStead {
+    fn moment(&self, path: &str, text: &str) -> Result<Version, Failure> {
+        Ok(self.0.moment(path, text)?)
+    }
+
+    fn snapshot(&self, path: Option<&str>, label: Option<&str>) -> Result<SnapshotMade, Failure> {
+        let made = self.0.snapshot(path, label)?;
+        let name = made.label.unwrap_or_else(|| format!("#{}", made.id));
+        Ok(SnapshotMade { name, version: made.version, at: made.at })
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Door(error) => error.into(),
+            other => Failure::new(other.kind(), other.to_string()),
+        }
+    }
+}
