@@ -101,6 +101,12 @@ impl Session {
         Ok(Stead::open(&config, &agent)?.agreed())
     }
 
+    /// The stead that an agent's own calls go to: nobody is there to agree to anything.
+    pub(crate) fn stead_of_agent(&self, thread: Option<&str>) -> Result<Stead, Failure> {
+        let config = self.config()?;
+        Ok(Stead::open_in_thread(&config, self.agent(&config)?, thread)?)
+    }
+
     fn agent<'a>(&'a self, config: &'a Config) -> Result<&'a str, Failure> {
         match &self.globals.agent {
             Some(agent) => Ok(agent),

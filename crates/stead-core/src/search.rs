@@ -209,7 +209,8 @@ impl Grep {
             .dfa_size_limit(16 << 20)
             .build(&query.pattern)
             .map_err(|error| PatternError::told(&error.to_string()))?;
-        let lines_per_file = query.max_results.min(MAX_LINES_PER_FILE);
+        // One more than is wanted shows that there is more.
+        let lines_per_file = query.max_results.min(MAX_LINES_PER_FILE) + 1;
         Ok(Grep {
             matcher,
             include,

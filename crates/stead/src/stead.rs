@@ -62,12 +62,20 @@ impl Stead {
     ///
     /// What it does is written down in the audit, unless the configuration turns that off.
     pub fn open(config: &Config, agent: &str) -> Result<Stead> {
+        Stead::open_in_thread(config, agent, None)
+    }
+
+    /// The same, for what the agent does in one of its threads.
+    pub fn open_in_thread(config: &Config, agent: &str, thread: Option<&str>) -> Result<Stead> {
         let known = config.agents.get(agent).ok_or_else(|| Error::UnknownAgent {
             name: agent.to_owned(),
             known: config.agents.keys().cloned().collect(),
         })?;
         let mut stores = Stores::of(config);
         let mut builder = Stead::builder(agent).quota(known.quota).tools(known.tools.clone());
+        if let Some(thread) = thread {
+            builder = builder.thread(thread);
+        }
         if let Some(log) = stores.audit()? {
             builder = builder.audit(log);
         }

@@ -69,7 +69,7 @@ description = "does nothing"
 [stors.x]
 kind = "memory"
 "#;
-    insta::assert_snapshot!(check(text), @r#"
+    insta::assert_snapshot!(check(text), @r##"
     stead.toml:3:7: PostgreSQL is not supported in this version; use a file: "sqlite:stead.db"
     stead.toml:4:14: `fsat` is no durability; say `full` or `fast`
     stead.toml:6:9: `stores.code` needs `path`: the directory, counted from this file
@@ -78,7 +78,7 @@ kind = "memory"
     stead.toml:18:19: a part of `namespace` is empty
     stead.toml:19:1: `path` is no key of `stores.more`; it takes `kind` and `namespace`
     stead.toml:22:9: `scope` can't be `agents`; did you mean `agent`?
-    stead.toml:23:1: `color` is no key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `scope`, `tools`, `idle_timeout`, `state` and `executor`
+    stead.toml:23:1: `color` is no key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `ask`, `history`, `scope`, `idle_timeout`, `state` and `executor`
     stead.toml:26:1: `prefx` is no key of `agents.coder.workspaces`; did you mean `prefix`?
     stead.toml:27:9: `RO` is no Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)
     stead.toml:28:9: there is no Store `cod`; did you mean `code`?
@@ -90,7 +90,7 @@ kind = "memory"
     stead.toml:45:9: `store` has to be text, not a number
     stead.toml:47:9: the agent `idle` has neither a Workspace nor an Executor; add [[agents.idle.workspaces]]
     stead.toml:50:2: `stors` is no key of the file; did you mean `stores`?
-    "#);
+    "##);
 }
 
 #[test]
@@ -137,17 +137,16 @@ path = "organizations/acme"
 [audit]
 enabled = true
 "#;
-    insta::assert_snapshot!(check(text), @r#"
+    insta::assert_snapshot!(check(text), @r##"
     fine
     note: 6:1: `agents.coder.scope` has no effect in this version
-    note: 7:1: `agents.coder.tools` has no effect in this version
     note: 8:1: `agents.coder.idle_timeout` has no effect in this version
     note: 14:1: `agents.coder.workspaces.managed` has no effect in this version
     note: 17:15: `agents.coder.state` has no effect in this version
     note: 20:15: `agents.coder.executor` has no effect in this version
     note: 25:2: `ttl` has no effect in this version
     note: 28:3: `organization` has no effect in this version
-    "#);
+    "##);
 }
 
 #[test]
@@ -168,7 +167,7 @@ scope = "WRITE_ONLY"
 store = "notes"
 "#;
     let config = Config::parse(text, Path::new("conf/stead.toml")).unwrap();
-    insta::assert_debug_snapshot!((&config.database, &config.stores, &config.agents), @r#"
+    insta::assert_debug_snapshot!((&config.database, &config.stores, &config.agents), @r##"
     (
         DatabaseConfig {
             path: "conf/.stead/stead.db",
@@ -208,6 +207,7 @@ store = "notes"
                             files: None,
                             file_bytes: None,
                         },
+                        ask: Never,
                     },
                 ],
                 quota: QuotaLimits {
@@ -215,10 +215,15 @@ store = "notes"
                     files: None,
                     file_bytes: None,
                 },
+                tools: ToolChoice {
+                    only: None,
+                    history: false,
+                    ask: {},
+                },
             },
         },
     )
-    "#);
+    "##);
     assert_eq!(config.state_directory(), Path::new("conf/.stead"));
 }
 

@@ -4,6 +4,7 @@ mod append;
 mod audit;
 mod backup;
 mod blame;
+mod call;
 mod cat;
 mod completions;
 mod config;
@@ -22,6 +23,7 @@ mod import;
 mod init;
 mod log;
 mod ls;
+mod map;
 mod mkdir;
 mod mv;
 mod restore;
@@ -30,6 +32,7 @@ mod rm;
 mod snapshot;
 mod snapshots;
 mod stat;
+mod tools;
 mod tree;
 mod undo;
 mod verify;
@@ -59,6 +62,9 @@ pub(crate) enum Command {
     Tree(tree::Args),
     Glob(glob::Args),
     Grep(grep::Args),
+    Map(map::Args),
+    Tools(tools::Args),
+    Call(call::Args),
     Import(import::Args),
     Export(export::Args),
     Audit(Box<audit::Args>),
@@ -97,6 +103,9 @@ impl Command {
             Command::Tree(args) => tree::run(args, session),
             Command::Glob(args) => glob::run(args, session),
             Command::Grep(args) => grep::run(args, session),
+            Command::Map(args) => map::run(args, session),
+            Command::Tools(args) => tools::run(args, session),
+            Command::Call(args) => call::run(args, session),
             Command::Import(args) => import::run(args, session),
             Command::Export(args) => export::run(args, session),
             Command::Audit(args) => audit::run(*args, session),

@@ -15,7 +15,7 @@ mod toolbox;
 
 pub use arguments::Arguments;
 pub use past::{Moments, SnapshotMade};
-pub use reply::{Block, Failure, Reply};
+pub use reply::{Block, Failure, Reply, file_uri};
 pub use schema::{Field, Takes};
 pub use toolbox::{Answer, Question, ToolChoice, Toolbox};
 

@@ -1,5 +1,7 @@
 //! What a tool answers: words for the model, facts for the program, or why not.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -45,6 +47,41 @@ pub enum Block {
         /// What kind of file, where that is known.
         mime: Option<&'static str>,
     },
+}
+
+impl Block {
+    /// The block as MCP has it, in JSON.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Block::Text(text) => json!({ "type": "text", "text": text }),
+            Block::Image { bytes, mime } => {
+                json!({ "type": "image", "data": BASE64.encode(bytes), "mimeType": mime })
+            }
+            Block::Audio { bytes, mime } => {
+                json!({ "type": "audio", "data": BASE64.encode(bytes), "mimeType": mime })
+            }
+            Block::File { path, bytes, mime } => {
+                let mut resource = json!({ "uri": file_uri(path), "blob": BASE64.encode(bytes) });
+                if let Some(mime) = mime {
+                    resource["mimeType"] = (*mime).into();
+                }
+                json!({ "type": "resource", "resource": resource })
+            }
+        }
+    }
+}
+
+/// The URI of a file: `stead:///notes/plan.md`. What a URI can't hold is percent-encoded.
+pub fn file_uri(path: &str) -> String {
+    let mut uri = String::from("stead://");
+    for byte in path.bytes() {
+        match byte {
+            b'/' | b'-' | b'.' | b'_' | b'~' => uri.push(char::from(byte)),
+            byte if byte.is_ascii_alphanumeric() => uri.push(char::from(byte)),
+            byte => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri
 }
 
 /// Why a call did not happen: a stable kind, and a sentence.
@@ -115,6 +152,12 @@ impl Reply {
             _ => None,
         });
         texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The answer as MCP has it, in JSON.
+    pub fn to_json(&self) -> Value {
+        let content: Vec<_> = self.blocks.iter().map(Block::to_json).collect();
+        json!({ "content": content, "structuredContent": self.structured(), "isError": self.is_failure() })
     }
 
     /// The facts as they are handed out: those of the answer, or of the failure.

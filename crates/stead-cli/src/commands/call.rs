@@ -1,0 +1,118 @@
+use std::io::{BufRead, Read};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use stead::tools::{Answer, Failure as NoReply};
+use stead::{Reply, Toolbox};
+
+use super::content::stdin;
+use crate::failure::{Ended, Exit, Failure};
+use crate::human;
+use crate::session::Session;
+
+/// The longest line of a call.
+const MOST: u64 = 64 << 20;
+
+/// Use a tool as the agent, and show its answer
+///
+/// With --json the answer is as MCP has it: {"content": [...], "structuredContent": {...}, "isError": false}.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The tool
+    #[arg(value_name = "TOOL", required_unless_present = "lines")]
+    tool: Option<String>,
+    /// Its arguments, as a JSON object; `-` reads standard input
+    #[arg(value_name = "JSON", default_value = "{}", conflicts_with = "lines")]
+    arguments: String,
+    /// Read a call a line from standard input, {"tool": ..., "arguments": {...}}, and write an answer a line
+    #[arg(long, conflicts_with = "tool")]
+    lines: bool,
+    /// The thread that the agent works in
+    #[arg(long, value_name = "ID")]
+    thread: Option<String>,
+    /// Agree to whatever a person would be asked about
+    #[arg(long)]
+    yes: bool,
+}
+
+/// One line of `--lines`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    tool: String,
+    #[serde(default)]
+    arguments: Map<String, Value>,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let tools = session.stead_of_agent(args.thread.as_deref())?.toolbox();
+    let answer = if args.yes { Answer::Agreed } else { Answer::NotAsked };
+    let Some(tool) = &args.tool else { return lines(&tools, answer, session) };
+    let text = match args.arguments.as_str() {
+        "-" => {
+            let mut text = String::new();
+            let read = stdin()?.take(MOST).read_to_string(&mut text);
+            read.map_err(|error| Failure::host("standard input can't be read", error))?;
+            text
+        }
+        text => text.to_owned(),
+    };
+    let arguments = serde_json::from_str::<Map<String, Value>>(&text).map_err(|error| {
+        Failure::invalid(format!("the arguments are no JSON object such as {{\"path\": \"/\"}}: {error}"))
+    })?;
+    let reply = used(&tools, tool, arguments, answer);
+    if session.wants_json() {
+        session.json(&reply.to_json())?;
+    } else {
+        print(&reply, session)?;
+    }
+    Ok(if reply.is_failure() { Exit::NO } else { Exit::OK })
+}
+
+fn used(tools: &Toolbox, tool: &str, arguments: Map<String, Value>, answer: Answer) -> Reply {
+    tools.call(tool, arguments, answer).unwrap_or_else(|question| question.nobody_to_ask())
+}
+
+/// Every line is answered, also one that makes no sense.
+fn lines(tools: &Toolbox, answer: Answer, session: &mut Session) -> Ended {
+    let mut input = stdin()?;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = input.by_ref().take(MOST).read_until(b'\n', &mut line);
+        if read.map_err(|error| Failure::host("standard input can't be read", error))? == 0 {
+            return Ok(Exit::OK);
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let reply = match serde_json::from_slice::<Line>(&line) {
+            Ok(Line { tool, arguments }) => used(tools, &tool, arguments, answer),
+            Err(error) => {
+                NoReply::invalid(format!("the line is no call such as {{\"tool\": \"stat\", \"arguments\": {{\"path\": \"/\"}}}}: {error}"))
+                    .into()
+            }
+        };
+        session.json(&reply.to_json())?;
+        session.flush()?;
+    }
+}
+
+fn print(reply: &Reply, session: &mut Session) -> Result<(), Failure> {
+    if let Some(failure) = &reply.failure {
+        session.say(format_args!("{}: {}", failure.kind, human::harmless_lines(&failure.message)));
+        return Ok(());
+    }
+    let words = reply.words();
+    if !words.is_empty() {
+        session.wrote(|out| std::io::Write::write_all(out, words.as_bytes()))?;
+        if !words.ends_with('\n') {
+            session.line("")?;
+        }
+    }
+    let others = reply.blocks.iter().filter(|block| !matches!(block, stead::tools::Block::Text(_))).count();
+    if others > 0 {
+        session.say("The answer is no text; --json shows it.");
+    }
+    Ok(())
+}

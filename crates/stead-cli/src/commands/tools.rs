@@ -1,0 +1,77 @@
+use serde_json::{Value, json};
+use stead::Tool;
+
+use crate::failure::{Ended, Exit, Failure};
+use crate::session::{Colour, Session};
+
+/// Show the tools that the agent is offered
+///
+/// With --json, each with its schemas, as MCP has them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only this one
+    #[arg(value_name = "TOOL")]
+    tool: Option<String>,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let mut tools = session.stead_of_agent(None)?.tools();
+    if let Some(name) = &args.tool {
+        tools.retain(|tool| tool.name == name);
+        if tools.is_empty() {
+            let name = name.escape_debug();
+            let message = format!("the agent is offered no tool `{name}`; `stead tools` shows which it is");
+            return Err(Failure::Said(stead::ErrorKind::NotFound, message));
+        }
+    }
+    if session.wants_json() {
+        session.json(&tools.iter().map(|tool| as_json(tool)).collect())?;
+        return Ok(Exit::OK);
+    }
+    for (index, tool) in tools.iter().enumerate() {
+        if index > 0 {
+            session.line("")?;
+        }
+        print(tool, session)?;
+    }
+    if tools.is_empty() {
+        session.say(
+            "The agent is offered no tools: it has no Workspaces, or none of them allows what its tools do.",
+        );
+    }
+    Ok(Exit::OK)
+}
+
+fn print(tool: &Tool, session: &mut Session) -> Result<(), Failure> {
+    let name = session.paint(Colour::Bold, tool.name);
+    session.line(name)?;
+    session.line(format_args!("  {}", tool.description))?;
+    for field in tool.input {
+        let optional = if field.required { "" } else { ", optional" };
+        session.line(format_args!(
+            "    {} ({}{optional}): {}",
+            field.name,
+            field.takes.words(),
+            field.about
+        ))?;
+    }
+    Ok(())
+}
+
+fn as_json(tool: &Tool) -> Value {
+    json!({
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": tool.input_schema(),
+        "outputSchema": tool.output_schema(),
+        "annotations": {
+            "title": tool.title,
+            "readOnlyHint": tool.hints.read_only,
+            "destructiveHint": tool.hints.destructive,
+            "idempotentHint": tool.hints.idempotent,
+            "openWorldHint": tool.hints.open_world,
+        },
+        "capabilities": tool.capabilities.iter().map(|capability| capability.name()).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,169 @@
+//! What an agent is told and offered, and its tools used from the command line.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::common::Place;
+
+fn lines(place: &Place, calls: &[Value]) -> Vec<Value> {
+    let input: String = calls.iter().map(|call| format!("{call}\n")).collect();
+    let output = place.fed(["call", "--lines"], input.as_bytes());
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn the_map_tells_what_there_is() {
+    let place = Place::new();
+    assert_snapshot!(place.run(["map"]), @r##"
+    # Filesystem Map
+
+    Your files lie in these Workspaces. Paths are absolute; a path in none of them is denied. Where one Workspace lies inside another, the longer prefix decides.
+
+    - /notes: READ_WRITE (RW). notes and drafts
+    - /project: READ_ONLY (RO). the project, to read
+
+    Tools for READ_ONLY (RO): copy_file, glob, grep, list_directory, read_file, read_many, stat
+    Tools for READ_WRITE (RW): append_file, copy_file, create_directory, delete_directory, delete_file, edit_file, glob, grep, list_directory, move_file, read_file, read_many, stat, write_file
+    "##);
+    let json: Value = serde_json::from_slice(&place.stead(["map", "--json"]).stdout).unwrap();
+    assert!(json["map"].as_str().unwrap().starts_with("# Filesystem Map\n"));
+}
+
+#[test]
+fn the_tools_and_their_schemas() {
+    let place = Place::new();
+    let config = std::fs::read_to_string(place.path("stead.toml")).unwrap();
+    let config = config.replacen("[agents.coder]\n", "[agents.coder]\nhistory = true\n", 1);
+    place.file("stead.toml", &config);
+    let output = place.stead(["tools", "--json"]);
+    let tools: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // A change here changes what every agent is told: look at it twice.
+    assert_snapshot!("schemas", serde_json::to_string_pretty(&tools).unwrap());
+    assert_snapshot!(place.run(["tools", "delete_file"]), @r##"
+    delete_file
+      Deletes a file or a symlink. For a directory use delete_directory.
+        path (a path, such as "/notes/plan.md"): The path, such as /notes/plan.md.
+        force (true or false, optional): It is fine if nothing is there.
+        if_match (a version tag, as a read returned it, optional): Only if the file is still in this state: the version_tag that a read returned.
+    "##);
+    assert_snapshot!(place.run(["tools", "execute"]), @r##"
+    ! stead: the agent is offered no tool `execute`; `stead tools` shows which it is
+    exit 1
+    "##);
+}
+
+#[test]
+fn a_tool_is_used_and_answers() {
+    let place = Place::new();
+    assert_snapshot!(place.run(["call", "read_file", r#"{"path": "/project/README.md"}"#]), @r##"
+    # Hello
+    The quick brown fox.
+    "##);
+    assert_snapshot!(place.run(["call", "write_file", r#"{"path": "/project/x", "content": ""}"#]), @r##"
+    ! denied: `/project/x` is in the Workspace `/project`, which is READ_ONLY: writing is not allowed there; you may write in `/notes`
+    exit 1
+    "##);
+    assert_snapshot!(place.run(["call", "write_file", r#"{"path": "/notes/x", "content": "1"}"#]), @"Created /notes/x (1 byte).");
+    assert_snapshot!(place.run(["call", "write_file", r#"{"path": "/notes/x"}"#]), @r##"
+    ! invalid: `write_file` needs the parameter `content`: a text
+    exit 1
+    "##);
+    assert_snapshot!(place.run(["call", "execute_command"]), @r##"
+    ! denied: there is no tool `execute_command` for you; you have `append_file`, `copy_file`, `create_directory`, `delete_directory`, `delete_file`, `edit_file`, `glob`, `grep`, `list_directory`, `move_file`, `read_file`, `read_many`, `stat`, `write_file`
+    exit 1
+    "##);
+    assert_snapshot!(place.run(["call", "read_file", "[1]"]), @r##"
+    ! stead: the arguments are no JSON object such as {"path": "/"}: invalid type: sequence, expected a map at line 1 column 0
+    exit 2
+    "##);
+    let output =
+        place.fed(["call", "append_file", "-", "--json"], br#"{"path": "/notes/x", "content": "2"}"#);
+    let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reply["content"], json!([{ "type": "text", "text": "Appended 1 byte to /notes/x." }]));
+    assert_eq!(reply["isError"], false);
+    assert_eq!(reply["structuredContent"]["path"], "/notes/x");
+    let output = place.stead(["call", "stat", r#"{"path": "/notes/none"}"#, "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reply["isError"], true);
+    assert_eq!(reply["structuredContent"]["error"]["code"], "not_found");
+}
+
+#[test]
+fn many_calls_in_one_process_are_answered_line_by_line() {
+    let place = Place::new();
+    let write = json!({ "tool": "write_file", "arguments": { "path": "/notes/a", "content": "one" } });
+    let edit = json!({
+        "tool": "edit_file",
+        "arguments": { "path": "/notes/a", "old_string": "one", "new_string": "two" },
+    });
+    let nonsense = json!({ "tool": "stat", "argument": {} });
+    let read = json!({ "tool": "read_file", "arguments": { "path": "/notes/a" } });
+    let replies = lines(&place, &[write, edit, nonsense, read]);
+    let texts: Vec<_> = replies.iter().map(|reply| reply["content"][0]["text"].as_str().unwrap()).collect();
+    assert_eq!(texts[..2], ["Created /notes/a (3 bytes).", "Made 1 replacement in /notes/a."]);
+    assert!(texts[2].contains("unknown field `argument`"), "{}", texts[2]);
+    assert_eq!(texts[3], "two");
+    // Each is on record as that tool's call, in the thread that was named.
+    let call = [r#"{"path": "/notes/a"}"#, "--thread", "t7"];
+    assert!(place.stead(["call", "read_file"].into_iter().chain(call)).status.success());
+    let audit = String::from_utf8(place.stead(["audit", "--json"]).stdout).unwrap();
+    let records: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let calls: Vec<_> = records.iter().map(|record| record["call"].as_str().unwrap_or_default()).collect();
+    assert!(calls.contains(&"write_file") && calls.contains(&"edit_file"), "{calls:?}");
+    assert!(records.iter().any(|record| record["thread"] == "t7" && record["call"] == "read_file"));
+}
+
+#[test]
+fn an_agent_takes_back_what_it_did_itself() {
+    let place = Place::new();
+    let config = std::fs::read_to_string(place.path("stead.toml")).unwrap();
+    place.file("stead.toml", &config.replacen("[agents.coder]\n", "[agents.coder]\nhistory = true\n", 1));
+    let write = |content: &str| json!({ "tool": "write_file", "arguments": { "path": "/notes/a", "content": content } });
+    let replies = lines(
+        &place,
+        &[
+            write("one"),
+            json!({ "tool": "snapshot", "arguments": { "label": "first" } }),
+            write("two"),
+            json!({ "tool": "list_versions", "arguments": { "path": "/notes/a" } }),
+            json!({ "tool": "undo" }),
+            json!({ "tool": "read_file", "arguments": { "path": "/notes/a" } }),
+            write("three"),
+            json!({ "tool": "read_version", "arguments": { "path": "/notes/a", "version": "first" } }),
+            json!({ "tool": "restore", "arguments": { "path": "/notes", "snapshot": "first", "dry_run": true } }),
+            json!({ "tool": "restore", "arguments": { "path": "/notes", "snapshot": "first" } }),
+            json!({ "tool": "read_file", "arguments": { "path": "/notes/a" } }),
+            json!({ "tool": "read_version", "arguments": { "path": "/notes/a", "version": "none" } }),
+            json!({ "tool": "snapshot", "arguments": { "label": "first" } }),
+        ],
+    );
+    let text = |index: usize| replies[index]["content"][0]["text"].as_str().unwrap();
+    assert!(text(1).ends_with("is now called first."), "{}", text(1));
+    assert_eq!(replies[3]["structuredContent"]["count"], 2);
+    assert!(text(4).starts_with("Taken back.\noperation "), "{}", text(4));
+    assert!(text(4).ends_with("reverted /notes/a"), "{}", text(4));
+    assert_eq!((text(5), text(7)), ("one", "one"));
+    assert!(text(8).starts_with("This is what would be done:"), "{}", text(8));
+    assert_eq!(replies[8]["structuredContent"]["done"], false);
+    assert_eq!(replies[9]["structuredContent"]["done"], true);
+    assert_eq!(text(10), "one");
+    assert_eq!(replies[11]["structuredContent"]["error"]["code"], "not_found");
+    assert_eq!(replies[12]["structuredContent"]["error"]["code"], "already_exists");
+}
+
+#[test]
+fn a_choice_of_tools_that_makes_no_sense_is_told_with_its_line() {
+    let place = Place::new();
+    let config = std::fs::read_to_string(place.path("stead.toml")).unwrap();
+    let wrong = "[agents.coder]\ntools = [\"read_file\", \"wrte_file\"]\nask = [\"rm\"]\nhistory = \"yes\"\n";
+    place.file("stead.toml", &config.replacen("[agents.coder]\n", wrong, 1));
+    assert_snapshot!(place.run(["config", "check"]), @r##"
+    stead.toml:20:23: there is no tool `wrte_file`; did you mean `write_file`?
+    stead.toml:21:8: there is no tool `rm`; there are `append_file`, `copy_file`, `create_directory`, `delete_directory`, `delete_file`, `edit_file`, `glob`, `grep`, `list_directory`, `list_versions`, `move_file`, `read_file`, `read_many`, `read_version`, `restore`, `snapshot`, `stat`, `undo` and `write_file`
+    stead.toml:22:11: `history` has to be true or false, not text
+    exit 2
+    "##);
+}

@@ -1,0 +1,228 @@
+//! What comes back: text once, facts beside it, never more than fits, and nothing that may not be seen.
+
+use super::*;
+
+#[test]
+fn a_text_comes_back_to_the_byte_and_says_how_to_go_on() {
+    let tools = three();
+    let text = "\u{feff}one\r\ntwo\r\nthree";
+    tools.vfs().write("/rw/a", text).unwrap();
+    let (words, facts) = done(&tools, "read_file", json!({ "path": "rw/./a" }));
+    assert_eq!(words, text);
+    assert_eq!(facts["path"], "/rw/a");
+    assert_eq!(
+        (&facts["lines"], &facts["total_lines"], &facts["truncated"]),
+        (&3.into(), &3.into(), &false.into())
+    );
+    assert_eq!(facts["size"], text.len());
+
+    let reply = call(&tools, "read_file", json!({ "path": "/rw/a", "offset": 2, "limit": 1.0 }));
+    assert_eq!(
+        reply.blocks,
+        [
+            Block::Text("two\r\n".to_owned()),
+            Block::Text("[There is more; read on with offset 3.]".to_owned())
+        ]
+    );
+    assert_eq!(reply.facts["next_offset"], 3);
+    let past = failure(&tools, "read_file", json!({ "path": "/rw/a", "offset": 9 }));
+    assert_eq!(past.message, "`/rw/a` has 3 lines; line 9 is past its end");
+}
+
+#[test]
+fn a_line_too_long_for_one_call_is_read_by_bytes() {
+    let tools = three();
+    let long = "ä".repeat(200_000);
+    tools.vfs().write("/rw/a", long.as_str()).unwrap();
+    let (mut text, facts) = done(&tools, "read_file", json!({ "path": "/rw/a" }));
+    text.truncate(text.find("\n[").unwrap());
+    let mut next = facts["next_byte_offset"].as_u64();
+    let mut calls = 0;
+    while let Some(offset) = next {
+        let arguments = json!({ "path": "/rw/a", "byte_offset": offset, "byte_limit": 65_537 });
+        let (more, facts) = done(&tools, "read_file", arguments);
+        text.push_str(&more);
+        next = facts.get("next_byte_offset").and_then(Value::as_u64);
+        calls += 1;
+    }
+    assert!(text == long && calls > 1, "{calls}");
+}
+
+#[test]
+fn what_is_no_text_comes_back_as_what_it_is() {
+    let tools = three();
+    let png = b"\x89PNG\r\n\x1a\n\0\0".to_vec();
+    for (name, block) in [
+        ("a.png", Block::Image { bytes: png.clone(), mime: "image/png" }),
+        ("a.wav", Block::Audio { bytes: png.clone(), mime: "audio/wav" }),
+        (
+            "a.zip",
+            Block::File { path: "/rw/a.zip".into(), bytes: png.clone(), mime: Some("application/zip") },
+        ),
+        ("a", Block::File { path: "/rw/a".into(), bytes: png.clone(), mime: None }),
+    ] {
+        let path = format!("/rw/{name}");
+        tools.vfs().write(&*path, png.clone()).unwrap();
+        assert_eq!(call(&tools, "read_file", json!({ "path": path })).blocks, [block]);
+    }
+    let (words, facts) = done(
+        &tools,
+        "read_file",
+        json!({ "path": "/rw/a", "encoding": "base64", "byte_offset": 1, "byte_limit": 3 }),
+    );
+    assert_eq!((&*words, &facts["next_byte_offset"]), ("UE5H", &4.into()));
+    let large = vec![0; (1 << 20) + 1];
+    tools.vfs().write("/rw/large", large).unwrap();
+    let refused = failure(&tools, "read_file", json!({ "path": "/rw/large" }));
+    assert_eq!(refused.kind, ErrorKind::TooLarge);
+    assert!(refused.message.contains("piece by piece"), "{refused}");
+    done(&tools, "write_file", json!({ "path": "/rw/b", "content": "AP8=", "encoding": "base64" }));
+    assert_eq!(tools.vfs().read("/rw/b").unwrap().bytes, [0, 255]);
+}
+
+#[test]
+fn many_files_share_one_answer() {
+    let tools = three();
+    tools.vfs().write("/rw/a", "one\n").unwrap();
+    tools.vfs().write("/rw/long", "line\n".repeat(100_000)).unwrap();
+    let paths = json!({ "paths": ["/rw/a", "/rw/none", "/wo/a", "/rw/long", "/rw/long"] });
+    let reply = call(&tools, "read_many", paths);
+    let texts: Vec<_> = reply
+        .blocks
+        .iter()
+        .map(|block| match block {
+            Block::Text(text) => text.as_str(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(texts[0], "/rw/a\none\n");
+    assert_eq!(texts[1], "/rw/none\n[`/rw/none` does not exist; list its directory to see what does]");
+    assert!(texts.iter().map(|text| text.len()).sum::<usize>() < (256 << 10) + 1_000);
+    let files = reply.facts["files"].as_array().unwrap();
+    let codes: Vec<_> = files.iter().map(|file| file.get("code").and_then(Value::as_str)).collect();
+    assert_eq!(codes, [None, Some("not_found"), Some("denied"), None, None]);
+    let next = files[3]["next_offset"].as_u64().unwrap();
+    assert_eq!(texts[3].lines().count() as u64, next, "its path, and the lines before the next one");
+}
+
+#[test]
+fn directories_come_in_pages_and_workspaces_show_their_scope() {
+    let tools = three();
+    for name in ["a", "b", "c/d", "e\u{202e}"] {
+        tools.vfs().write(&*format!("/rw/{name}"), "12").unwrap();
+    }
+    let tags = |text: &str| text.lines().filter(|line| line.split('\t').count() == 4).count();
+    let (words, facts) = done(&tools, "list_directory", json!({ "path": "/rw", "limit": 2 }));
+    assert!(words.starts_with("a\t2\t") && tags(&words) == 2, "{words}");
+    assert_eq!((&facts["entries"], &facts["total"]), (&2.into(), &4.into()));
+    let arguments = json!({ "path": "/rw", "cursor": facts["cursor"] });
+    let (words, facts) = done(&tools, "list_directory", arguments);
+    assert!(words.starts_with("c/\t-\t") && !words.contains('\u{202e}'), "{words}");
+    assert!(!facts.contains_key("cursor"));
+    assert_eq!(
+        done(&tools, "list_directory", json!({ "path": "/" })).0,
+        "ro/\t-\tWorkspace, READ_ONLY\nrw/\t-\tWorkspace, READ_WRITE\nwo/\t-\tWorkspace, WRITE_ONLY\n"
+    );
+    tools.vfs().mkdir("/rw/empty", crate::store::Parents::Create).unwrap();
+    assert_eq!(done(&tools, "list_directory", json!({ "path": "/rw/empty" })).0, "(empty)\n");
+}
+
+#[test]
+fn searches_name_paths_and_lines() {
+    let tools = three();
+    tools.vfs().write("/rw/src/a.rs", "fn one() {}\nfn two() {}\n").unwrap();
+    tools.vfs().write("/rw/b.md", "One.\n").unwrap();
+    let grep = |arguments| done(&tools, "grep", arguments).0;
+    assert_eq!(
+        grep(json!({ "pattern": "one", "path": "/rw", "context": 1 })),
+        "/rw/src/a.rs:1:fn one() {}\n/rw/src/a.rs-2-fn two() {}\n"
+    );
+    assert_eq!(
+        grep(json!({ "pattern": "ONE", "path": "/rw", "case": "insensitive", "output": "files" })),
+        "/rw/b.md\n/rw/src/a.rs\n"
+    );
+    assert_eq!(
+        grep(json!({ "pattern": "()", "literal": true, "path": "/ro", "output": "counts" })),
+        "/ro/src/a.rs:2\n"
+    );
+    assert_eq!(grep(json!({ "pattern": "fn", "path": "/rw", "exclude": ["*.rs"] })), "Nothing matches.\n");
+    let (words, facts) = done(&tools, "grep", json!({ "pattern": "fn", "path": "/rw", "max_results": 1 }));
+    assert!(words.ends_with("[there is more; narrow the pattern, the path or the globs]\n"), "{words}");
+    assert_eq!((&facts["matches"], &facts["truncated"]), (&1.into(), &true.into()));
+    assert_eq!(done(&tools, "glob", json!({ "pattern": "**/*.rs", "path": "/rw" })).0, "/rw/src/a.rs\n");
+    assert_eq!(done(&tools, "glob", json!({ "pattern": "rw/*" })).0, "/rw/b.md\n/rw/src/\n");
+    assert_eq!(done(&tools, "glob", json!({ "pattern": "../*" })).0, "Nothing matches.\n");
+    let wrong = failure(&tools, "grep", json!({ "pattern": "(" }));
+    assert_eq!(wrong.kind, ErrorKind::Invalid);
+}
+
+#[test]
+fn an_unchanged_file_is_a_condition() {
+    let tools = three();
+    let (_, first) = done(&tools, "write_file", json!({ "path": "/rw/a", "content": "one" }));
+    let (_, second) = done(&tools, "write_file", json!({ "path": "/rw/a", "content": "two" }));
+    assert_ne!(first["version_tag"], second["version_tag"]);
+    for (name, more) in [
+        ("write_file", json!({ "content": "x" })),
+        ("append_file", json!({ "content": "x" })),
+        ("edit_file", json!({ "old_string": "two", "new_string": "x" })),
+        ("delete_file", json!({})),
+        ("move_file", json!({ "destination": "/rw/b" })),
+    ] {
+        let mut arguments = object(more);
+        let path = if name == "move_file" { "source" } else { "path" };
+        arguments.insert(path.to_owned(), "/rw/a".into());
+        arguments.insert("if_match".to_owned(), first["version_tag"].clone());
+        assert_eq!(failure(&tools, name, arguments.into()).kind, ErrorKind::Conflict, "{name}");
+    }
+    assert_eq!(tools.vfs().read("/rw/a").unwrap().bytes, b"two");
+    let refused =
+        failure(&tools, "write_file", json!({ "path": "/rw/a", "content": "", "create_only": true }));
+    assert_eq!(refused.kind, ErrorKind::AlreadyExists);
+}
+
+#[test]
+fn a_write_over_a_version_that_was_not_read_is_refused() {
+    let store = Arc::new(ModelStore::new());
+    let [one, other] = [(); 2].map(|()| toolbox([workspace("/w", ReadWrite, &store)]));
+    done(&one, "write_file", json!({ "path": "/w/a", "content": "1" }));
+    done(&one, "read_file", json!({ "path": "/w/a" }));
+    done(&other, "write_file", json!({ "path": "/w/a", "content": "2" }));
+    let refused = failure(&one, "write_file", json!({ "path": "/w/a", "content": "3" }));
+    assert_eq!(refused.message, "`/w/a` has changed since you read it; read it again, then write");
+    done(&one, "read_file", json!({ "path": "/w/a" }));
+    done(&one, "write_file", json!({ "path": "/w/a", "content": "3" }));
+}
+
+#[test]
+fn in_a_write_only_workspace_no_answer_tells_what_is_there() {
+    let tools = three();
+    let secret = "the secret word is xyzzy";
+    tools.vfs().write("/rw/a", secret).unwrap();
+    let calls = [
+        ("edit_file", json!({ "path": "/wo/a", "old_string": "word", "new_string": "words" })),
+        ("edit_file", json!({ "path": "/wo/a", "old_string": "none", "new_string": "some" })),
+        ("edit_file", json!({ "path": "/wo/a", "old_string": "e", "new_string": "f" })),
+        ("append_file", json!({ "path": "/wo/a", "content": "!" })),
+        ("write_file", json!({ "path": "/wo/a", "content": "", "if_match": "1" })),
+        ("copy_file", json!({ "source": "/wo/a", "destination": "/rw/b" })),
+        ("move_file", json!({ "source": "/wo/a", "destination": "/rw/b" })),
+        ("read_file", json!({ "path": "/wo/a" })),
+        ("grep", json!({ "pattern": "x", "path": "/wo" })),
+        ("stat", json!({ "path": "/wo/a" })),
+        ("list_directory", json!({ "path": "/wo" })),
+        ("delete_directory", json!({ "path": "/wo" })),
+    ];
+    for (name, arguments) in calls {
+        let reply = call(&tools, name, arguments);
+        let told = format!("{} {}", reply.words(), Value::from(reply.structured()));
+        for part in ["secret", "xyzzy", "24", "23", "25"] {
+            let in_ids = reply.facts.values().filter_map(Value::as_str).any(|id| id.contains(part));
+            assert!(!told.contains(part) || in_ids, "{name}: {told}");
+        }
+    }
+    assert_eq!(
+        done(&tools, "edit_file", json!({ "path": "/wo/a", "old_string": "xyzzy", "new_string": "x" })).0,
+        "Made 1 replacement in /wo/a."
+    );
+}

@@ -1,0 +1,60 @@
+//! What the tools promise, shown over the model Store.
+
+mod answers;
+mod hints;
+mod offering;
+mod schemas;
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::identity::Identity;
+use crate::path::VfsPath;
+use crate::scope::AccessScope::{ReadOnly, ReadWrite, WriteOnly};
+use crate::testkit::{ModelStore, Notes, Untouchable};
+use crate::workspace::{Ask, Mount, Workspace};
+
+fn workspace(prefix: &str, scope: AccessScope, store: &Arc<ModelStore>) -> Workspace {
+    Workspace::new(VfsPath::parse(prefix).unwrap(), scope, Mount::new(store.clone()))
+}
+
+fn toolbox(workspaces: impl IntoIterator<Item = Workspace>) -> Toolbox {
+    let builder = Vfs::builder(Identity::agent("tester"));
+    Toolbox::new(workspaces.into_iter().fold(builder, |builder, one| builder.workspace(one)).build().unwrap())
+}
+
+/// One Workspace of each scope over one Store, which lies at `/rw`.
+fn three() -> Toolbox {
+    let store = Arc::new(ModelStore::new());
+    toolbox([
+        workspace("/rw", ReadWrite, &store),
+        workspace("/ro", ReadOnly, &store),
+        workspace("/wo", WriteOnly, &store),
+    ])
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        other => panic!("{other} is no object"),
+    }
+}
+
+/// Uses a tool that nobody is asked about.
+fn call(tools: &Toolbox, name: &str, arguments: Value) -> Reply {
+    tools.call(name, object(arguments), Answer::NotAsked).unwrap()
+}
+
+/// Uses a tool that has to work, and returns its words and facts.
+fn done(tools: &Toolbox, name: &str, arguments: Value) -> (String, Map<String, Value>) {
+    let reply = call(tools, name, arguments);
+    assert_eq!(reply.failure, None, "{name}");
+    (reply.words(), reply.facts)
+}
+
+fn failure(tools: &Toolbox, name: &str, arguments: Value) -> Failure {
+    call(tools, name, arguments).failure.unwrap()
+}
