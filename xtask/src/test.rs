@@ -10,7 +10,7 @@ use crate::host::{cargo, show};
 use crate::{boundary, needs};
 
 /// The examples that the README and the guides show: they have to run, too.
-const EXAMPLES: [(&str, &str); 2] = [("stead", "first"), ("stead", "bad_day")];
+const EXAMPLES: [(&str, &str); 3] = [("stead", "first"), ("stead", "bad_day"), ("stead", "agent_loop")];
 
 /// How often loops repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,8 @@
 //! [`Stead`], which is everything that one agent can reach and nothing else.
 
 pub mod config;
+pub mod demo;
+pub mod doctor;
 mod error;
 mod forks;
 mod lazy;

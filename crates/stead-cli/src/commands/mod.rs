@@ -12,6 +12,7 @@ mod content;
 mod cp;
 mod diff;
 mod discard;
+mod doctor;
 mod edit;
 mod export;
 mod fork;
@@ -82,6 +83,7 @@ pub(crate) enum Command {
     Gc(gc::Args),
     Backup(backup::Args),
     RestoreBackup(restore_backup::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
 }
 
@@ -123,6 +125,7 @@ impl Command {
             Command::Gc(args) => gc::run(args, session),
             Command::Backup(args) => backup::run(args, session),
             Command::RestoreBackup(args) => restore_backup::run(args, session),
+            Command::Doctor(args) => doctor::run(args, session),
             Command::Completions(args) => completions::run(args, session),
         }
     }

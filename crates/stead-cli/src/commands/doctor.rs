@@ -1,0 +1,38 @@
+use serde_json::{Value, json};
+use stead::doctor::{self, Finding, State};
+
+use crate::failure::{Ended, Exit};
+use crate::session::{Colour, Session};
+
+/// Show what this host offers and what is missing
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(super) fn run(_: Args, session: &mut Session) -> Ended {
+    let found = doctor::look();
+    if session.wants_json() {
+        let findings: Vec<_> = found.iter().map(as_json).collect();
+        session.json(&json!({ "findings": findings }))?;
+        return Ok(Exit::OK);
+    }
+    for finding in &found {
+        let colour = match finding.state {
+            State::Ready => Colour::Green,
+            State::Limited => Colour::Yellow,
+            State::Missing => Colour::Red,
+        };
+        let state = session.paint(colour, format_args!("{:7}", finding.state.word()));
+        session.line(format_args!("{state}  {:15}  for {}", finding.name, finding.needed_for))?;
+        session.line(format_args!("         {}", finding.detail))?;
+    }
+    Ok(Exit::OK)
+}
+
+fn as_json(finding: &Finding) -> Value {
+    json!({
+        "name": finding.name,
+        "neededFor": finding.needed_for,
+        "state": finding.state.word(),
+        "detail": finding.detail,
+    })
+}

@@ -1,0 +1,86 @@
+//! An agent loop: a model that calls tools, and a stead that answers.
+//!
+//! The model here is a script, so that the example runs anywhere. With a real one, send the map as part of the system
+//! prompt, the tools with their schemas, and each reply as the result of the call.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use stead::tools::ToolChoice;
+use stead::{AccessScope, MemoryStore, Stead};
+
+/// What a model says: use a tool, or be done.
+enum Turn {
+    Call(&'static str, Value),
+    Done(&'static str),
+}
+
+/// A model that goes by a script, and reads what it is answered.
+struct Scripted {
+    turn: usize,
+    heard: Vec<String>,
+}
+
+impl Scripted {
+    fn next(&mut self, system: &str, tools: &[Value]) -> Turn {
+        assert!(system.contains("/handbook: READ_ONLY (RO)"), "the model is told of its Workspaces");
+        assert!(tools.iter().any(|tool| tool["name"] == "undo"), "and of its tools");
+        self.turn += 1;
+        match self.turn {
+            1 => Turn::Call("grep", json!({ "pattern": "functions", "path": "/handbook" })),
+            2 => Turn::Call("write_file", json!({ "path": "/handbook/rules.md", "content": "none" })),
+            3 => Turn::Call(
+                "write_file",
+                json!({ "path": "/notes/plan.md", "content": "1. small functions\n" }),
+            ),
+            4 => Turn::Call(
+                "edit_file",
+                json!({ "path": "/notes/plan.md", "old_string": "small", "new_string": "huge" }),
+            ),
+            5 => Turn::Call("undo", json!({})),
+            6 => Turn::Call("read_file", json!({ "path": "/notes/plan.md" })),
+            _ => Turn::Done("The plan follows the handbook."),
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (handbook, notes) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
+    let author = Stead::builder("author").workspace("/", AccessScope::ReadWrite, &handbook).build()?;
+    author.vfs().write("/rules.md", "Write small functions.\n")?;
+
+    let stead = Stead::builder("coder")
+        .workspace("/handbook", AccessScope::ReadOnly, &handbook)
+        .workspace("/notes", AccessScope::ReadWrite, &notes)
+        .tools(ToolChoice { history: true, ..ToolChoice::default() })
+        .build()?;
+
+    let mut model = Scripted { turn: 0, heard: Vec::new() };
+    loop {
+        // Rebuilt at every turn: Workspaces may have changed. The same ones give the same text.
+        let system = format!("You are a careful engineer.\n\n{}", stead.map());
+        let tools: Vec<_> = stead
+            .tools()
+            .iter()
+            .map(|tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema() }))
+            .collect();
+        match model.next(&system, &tools) {
+            Turn::Call(tool, arguments) => {
+                println!("> {tool} {arguments}");
+                let reply = stead.call(tool, arguments);
+                let mark = if reply.is_failure() { "!" } else { "<" };
+                println!("{mark} {}", reply.words().trim_end());
+                model.heard.push(reply.words());
+            }
+            Turn::Done(words) => {
+                println!("{words}");
+                break;
+            }
+        }
+    }
+    assert_eq!(model.heard[0], "/handbook/rules.md:1:Write small functions.\n");
+    assert!(model.heard[1].contains("which is READ_ONLY"), "a refusal is an answer");
+    assert!(model.heard[4].starts_with("Taken back."));
+    assert_eq!(model.heard[5], "1. small functions\n");
+    Ok(())
+}

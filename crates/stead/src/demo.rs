@@ -1,0 +1,68 @@
+//! A stead to try things on: two agents, a Workspace of each scope, some files and a fork.
+
+use std::fs;
+use std::path::Path;
+
+use stead_core::AccessScope;
+
+use crate::config::{Config, FILE_NAME};
+use crate::error::{Error, Result};
+use crate::stead::Stead;
+use crate::stores::Stores;
+
+/// What the demo's configuration says.
+const CONFIG: &str = include_str!("demo/stead.toml");
+
+/// The files that it begins with.
+const FILES: [(&str, &str, &str); 4] = [
+    ("handbook", "/style.md", include_str!("demo/style.md")),
+    ("project", "/README.md", include_str!("demo/README.md")),
+    ("project", "/src/greet.py", include_str!("demo/greet.py")),
+    ("inbox", "/welcome.md", include_str!("demo/welcome.md")),
+];
+
+/// Makes the demo in a directory, which must hold no configuration yet, and returns its configuration.
+pub fn make(directory: &Path) -> Result<Config> {
+    let file = directory.join(FILE_NAME);
+    let failed = |cause| Error::host("the demo can't be written", cause);
+    fs::create_dir_all(directory).map_err(failed)?;
+    fs::File::create_new(&file)
+        .and_then(|mut new| std::io::Write::write_all(&mut new, CONFIG.as_bytes()))
+        .map_err(failed)?;
+    let config = Config::load(&file)?;
+    let mut stores = Stores::of(&config);
+    for (store, path, content) in FILES {
+        let seeding =
+            Stead::builder("demo").workspace("/", AccessScope::ReadWrite, stores.get(store)?).build()?;
+        seeding.vfs().write(path, content)?;
+    }
+    Stead::open(&config, "writer")?.fork("/project", "draft")?;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_demo_shows_every_scope_and_a_fork() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = make(directory.path()).unwrap();
+        let writer = Stead::open(&config, "writer").unwrap();
+        for told in
+            ["/handbook: READ_ONLY", "/project: READ_WRITE", "/inbox: WRITE_ONLY", "/forks/draft: READ_WRITE"]
+        {
+            assert!(writer.map().contains(told), "{}", writer.map());
+        }
+        let denied = writer.call("write_file", json!({ "path": "/handbook/style.md", "content": "" }));
+        assert!(denied.words().contains("you may write in"), "{}", denied.words());
+        let reviewer = Stead::open(&config, "reviewer").unwrap();
+        assert!(
+            reviewer.call("read_file", json!({ "path": "/project/README.md" })).words().contains("greet")
+        );
+        assert!(make(directory.path()).is_err(), "what is there is not overwritten");
+    }
+}

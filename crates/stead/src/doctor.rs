@@ -1,0 +1,202 @@
+//! What this host offers, and what is missing for which part.
+
+use std::fs;
+use std::path::Path;
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is.
+    pub name: &'static str,
+    /// What it is needed for.
+    pub needed_for: &'static str,
+    /// How it is.
+    pub state: State,
+    /// More, in a sentence: what was found, or what to do about what is missing.
+    pub detail: String,
+}
+
+/// How something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It is there.
+    Ready,
+    /// It works, but not as well as it could.
+    Limited,
+    /// It is missing.
+    Missing,
+}
+
+impl State {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Ready => "ready",
+            State::Limited => "limited",
+            State::Missing => "missing",
+        }
+    }
+}
+
+/// Looks at the host.
+pub fn look() -> Vec<Finding> {
+    vec![kernel(), openat2(), fuse(), fusermount(), landlock(), user_namespaces(), overlayfs(), docker()]
+}
+
+const FILES: &str = "Physical Stores";
+const MOUNT: &str = "mounting a stead";
+const SANDBOX: &str = "the local sandbox";
+
+fn finding(name: &'static str, needed_for: &'static str, state: State, detail: impl Into<String>) -> Finding {
+    Finding { name, needed_for, state, detail: detail.into() }
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn kernel() -> Finding {
+    match (std::env::consts::OS, read("/proc/sys/kernel/osrelease")) {
+        ("linux", Some(release)) => finding("kernel", "everything", State::Ready, format!("Linux {release}")),
+        (system, _) => finding(
+            "kernel",
+            "everything",
+            State::Limited,
+            format!(
+                "{system}: Virtual Stores and the server work; Physical Stores, mounting and the sandbox need Linux"
+            ),
+        ),
+    }
+}
+
+fn openat2() -> Finding {
+    match confines() {
+        true => {
+            finding("openat2", FILES, State::Ready, "the kernel confines every open to the Store's directory")
+        }
+        false => finding(
+            "openat2",
+            FILES,
+            State::Limited,
+            "not offered here (Linux 5.6 has it, some sandboxes hide it): paths are walked name by name, which is as \
+             safe and somewhat slower",
+        ),
+    }
+}
+
+/// Whether the kernel opens paths confined to a directory.
+fn confines() -> bool {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+    rustix::fs::openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::BENEATH).is_ok()
+}
+
+fn fuse() -> Finding {
+    let device = Path::new("/dev/fuse");
+    match fs::OpenOptions::new().read(true).write(true).open(device) {
+        Ok(_) => finding("FUSE", MOUNT, State::Ready, "/dev/fuse can be opened"),
+        Err(_) if device.exists() => finding(
+            "FUSE",
+            MOUNT,
+            State::Missing,
+            "/dev/fuse is there, but this user may not open it; give it the mode 0666, or run as a user that may",
+        ),
+        Err(_) => {
+            finding("FUSE", MOUNT, State::Missing, "there is no /dev/fuse; load the kernel's module `fuse`")
+        }
+    }
+}
+
+fn fusermount() -> Finding {
+    match on_path("fusermount3") {
+        true => finding("fusermount3", "mounting without being root", State::Ready, "found"),
+        false => finding(
+            "fusermount3",
+            "mounting without being root",
+            State::Missing,
+            "not found; install the package `fuse3`",
+        ),
+    }
+}
+
+fn landlock() -> Finding {
+    let modules = read("/sys/kernel/security/lsm");
+    match modules {
+        Some(modules) if modules.split(',').any(|module| module == "landlock") => {
+            finding("Landlock", SANDBOX, State::Ready, "active in the kernel")
+        }
+        Some(_) => finding("Landlock", SANDBOX, State::Missing, "not active; boot with `lsm=landlock,...`"),
+        None => finding(
+            "Landlock",
+            SANDBOX,
+            State::Limited,
+            "can't be told from here, since /sys/kernel/security is not mounted",
+        ),
+    }
+}
+
+fn user_namespaces() -> Finding {
+    let most = read("/proc/sys/user/max_user_namespaces").and_then(|text| text.parse::<u64>().ok());
+    let allowed = read("/proc/sys/kernel/unprivileged_userns_clone").is_none_or(|text| text != "0");
+    let restricted =
+        read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").is_some_and(|text| text != "0");
+    match most {
+        Some(0) | None => finding(
+            "user namespaces",
+            SANDBOX,
+            State::Missing,
+            "the kernel allows none; set user.max_user_namespaces to a number above 0",
+        ),
+        Some(_) if !allowed || restricted => finding(
+            "user namespaces",
+            SANDBOX,
+            State::Limited,
+            "only for root, or for programs that AppArmor names",
+        ),
+        Some(most) => finding("user namespaces", SANDBOX, State::Ready, format!("up to {most}")),
+    }
+}
+
+fn overlayfs() -> Finding {
+    let known =
+        read("/proc/filesystems").is_some_and(|text| text.lines().any(|line| line.ends_with("\toverlay")));
+    match known {
+        true => finding("overlayfs", SANDBOX, State::Ready, "known to the kernel"),
+        false => finding(
+            "overlayfs",
+            SANDBOX,
+            State::Limited,
+            "not loaded; the kernel may load its module `overlay` when it is first used",
+        ),
+    }
+}
+
+fn docker() -> Finding {
+    let told = std::env::var_os("DOCKER_HOST").is_some();
+    match told || Path::new("/var/run/docker.sock").exists() {
+        true => finding("Docker", "the Docker Executor", State::Ready, "a daemon's socket is there"),
+        false => finding(
+            "Docker",
+            "the Docker Executor",
+            State::Missing,
+            "no daemon found; start one, or set DOCKER_HOST",
+        ),
+    }
+}
+
+/// Whether a program of that name is where programs are looked for.
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_finding_says_what_it_is_for_and_what_to_do() {
+        let found = look();
+        assert!(found.iter().any(|finding| finding.name == "FUSE" && finding.needed_for == MOUNT));
+        assert!(found.iter().all(|finding| !finding.detail.is_empty()));
+    }
+}
