@@ -101,7 +101,8 @@ impl Session {
         Ok(Stead::open(&config, &agent)?.agreed())
     }
 
-    fn agent<'a>(&'a self, config: &'a Config) -> Result<&'a str, Failure> {
+    /// The agent that is acted as: the one that is named, or the only one.
+    pub(crate) fn agent<'a>(&'a self, config: &'a Config) -> Result<&'a str, Failure> {
         match &self.globals.agent {
             Some(agent) => Ok(agent),
             None => Ok(only_agent(config)?),
