@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use stead::name::escaped;
 use stead::vfs::Unreadable;
-use stead::{Config, Stead, Vfs};
+use stead::{Config, Identity, Stead, Stores, Vfs};
 
 use crate::failure::{Ended, Exit, Failure};
 use crate::{human, json};
@@ -104,10 +104,16 @@ impl Session {
     /// The stead that an agent's own calls go to: nobody is there to agree to anything.
     pub(crate) fn stead_of_agent(&self, thread: Option<&str>) -> Result<Stead, Failure> {
         let config = self.config()?;
-        Ok(Stead::open_in_thread(&config, self.agent(&config)?, thread)?)
+        let identity = Identity::agent(self.agent(&config)?);
+        let identity = match thread {
+            Some(thread) => identity.with_thread(thread),
+            None => identity,
+        };
+        Ok(Stead::open_in(&mut Stores::of(&config), &identity)?)
     }
 
-    fn agent<'a>(&'a self, config: &'a Config) -> Result<&'a str, Failure> {
+    /// The agent that is acted as: the one that is named, or the only one.
+    pub(crate) fn agent<'a>(&'a self, config: &'a Config) -> Result<&'a str, Failure> {
         match &self.globals.agent {
             Some(agent) => Ok(agent),
             None => Ok(only_agent(config)?),

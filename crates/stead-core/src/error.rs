@@ -10,6 +10,7 @@ use crate::path::{PathError, VfsPath};
 use crate::scope::{Access, AccessScope};
 use crate::search::PatternError;
 use crate::store::StoreError;
+use crate::watch::Stop;
 
 /// The result of an operation at the door.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -204,6 +205,9 @@ pub enum Error {
     /// The call can't be written down in the audit, so it was not made.
     #[error("nothing was done, because it can't be written down in the audit: {0}; try again")]
     Unrecorded(#[source] StoreError),
+    /// It was asked to stop, and did before anything had happened.
+    #[error("{0}")]
+    Stopped(Stop),
     /// What a Store said of a path.
     #[error("{}", about(path, *sight, cause))]
     Store {
@@ -241,7 +245,7 @@ impl Error {
             Error::NoHistory(_) => ErrorKind::NotFound,
             Error::Binary { .. } => ErrorKind::Unsupported,
             Error::Garbled { .. } => ErrorKind::Corrupt,
-            Error::Unrecorded(_) => ErrorKind::Unavailable,
+            Error::Unrecorded(_) | Error::Stopped(_) => ErrorKind::Unavailable,
             Error::Store { cause, .. } => cause.kind(),
         }
     }

@@ -23,6 +23,7 @@ pub mod store;
 pub mod testkit;
 pub mod tools;
 pub mod vfs;
+pub mod watch;
 pub mod workspace;
 
 pub use audit::{AuditLog, AuditOutcome, AuditRecord, LogId};
@@ -37,4 +38,5 @@ pub use scope::{Access, AccessScope};
 pub use store::{Store, StoreError, StoreResult};
 pub use tools::{Reply, Tool, Toolbox};
 pub use vfs::Vfs;
+pub use watch::Watch;
 pub use workspace::{Ask, Mount, Workspace};

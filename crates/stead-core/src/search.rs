@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use crate::glob::PathGlobs;
 use crate::name::harmless;
 use crate::store::{Attr, StoreError, StorePath};
+use crate::watch::Watch;
 
 /// The longest line of a hit that is handed out; the rest is cut.
 pub const MAX_HIT_LINE: usize = 2_000;
@@ -183,6 +184,8 @@ pub struct Grep {
     pub skip: Vec<StorePath>,
     /// When to stop.
     pub deadline: Instant,
+    /// Who waits for it, and may want it to stop earlier.
+    pub watch: Option<Arc<dyn Watch>>,
     /// Where the Store notes what it had to pass by.
     pub unread: Unread,
     before: usize,
@@ -217,6 +220,7 @@ impl Grep {
             exclude,
             skip: Vec::new(),
             deadline: Instant::now() + query.time_limit,
+            watch: None,
             unread: Unread::default(),
             before: query.before,
             after: query.after,
@@ -234,7 +238,7 @@ impl Grep {
 
     /// Whether time is up.
     pub fn is_late(&self) -> bool {
-        Instant::now() >= self.deadline
+        Instant::now() >= self.deadline || self.watch.as_ref().is_some_and(|watch| watch.stop().is_some())
     }
 
     /// A searcher for one thread.

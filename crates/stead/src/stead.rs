@@ -62,31 +62,30 @@ impl Stead {
     ///
     /// What it does is written down in the audit, unless the configuration turns that off.
     pub fn open(config: &Config, agent: &str) -> Result<Stead> {
-        Stead::open_in_thread(config, agent, None)
+        Stead::open_in(&mut Stores::of(config), &Identity::agent(agent))
     }
 
-    /// The same, for what the agent does in one of its threads.
-    pub fn open_in_thread(config: &Config, agent: &str, thread: Option<&str>) -> Result<Stead> {
+    /// Opens the stead of an identity over Stores that it shares with others.
+    pub fn open_in(stores: &mut Stores, identity: &Identity) -> Result<Stead> {
+        let config = stores.config().clone();
+        let agent = &identity.agent;
         let known = config.agents.get(agent).ok_or_else(|| Error::UnknownAgent {
-            name: agent.to_owned(),
+            name: agent.clone(),
             known: config.agents.keys().cloned().collect(),
         })?;
-        let mut stores = Stores::of(config);
-        let mut builder = Stead::builder(agent).quota(known.quota).tools(known.tools.clone());
-        if let Some(thread) = thread {
-            builder = builder.thread(thread);
-        }
+        let builder = SteadBuilder { identity: identity.clone(), ..Stead::builder(agent) };
+        let mut builder = builder.quota(known.quota).tools(known.tools.clone());
         if let Some(log) = stores.audit()? {
             builder = builder.audit(log);
         }
         let mut on_host = OnHost::default();
         for workspace in &known.workspaces {
-            builder = builder.mount(mounted(workspace, &mut stores)?);
+            builder = builder.mount(mounted(workspace, stores)?);
             if let Some(StoreConfig::Physical { path, .. }) = config.stores.get(&workspace.store) {
                 on_host.add(&workspace.prefix, path, &workspace.path);
             }
         }
-        let forks = Forks::of(config, agent, &stores);
+        let forks = Forks::of(&config, agent, stores);
         builder = forks.mounted(builder)?;
         Ok(Stead { on_host, forks, keeper: Some(stores.keeper()), ..builder.build()? })
     }

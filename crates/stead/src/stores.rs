@@ -44,8 +44,14 @@ enum Key {
 impl Stores {
     /// The Stores of this configuration.
     pub fn of(config: &Config) -> Self {
-        let opener = Opener { config: config.clone(), database: Mutex::default(), audit: Mutex::default() };
+        let config = Arc::new(config.clone());
+        let opener = Opener { config, database: Mutex::default(), audit: Mutex::default() };
         Stores { opener: Arc::new(opener), lazy: BTreeMap::new() }
+    }
+
+    /// The configuration that they are of.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.opener.config
     }
 
     /// The Store of this name. It is opened at its first use, and whatever is wrong with it is told there.
@@ -242,7 +248,7 @@ impl Keeper {
 /// Opens Stores as the configuration says.
 #[derive(Debug)]
 pub(crate) struct Opener {
-    config: Config,
+    config: Arc<Config>,
     /// One for all Stores that are kept in it.
     database: Mutex<Option<Database>>,
     audit: Mutex<Option<Arc<Audit>>>,

@@ -7,7 +7,8 @@ pub(super) const ALLOWED: &[(&str, &[&str])] = &[
     ("stead-core", &[]),
     ("stead-stores", &["stead-core"]),
     ("stead", &["stead-core", "stead-stores"]),
-    ("stead-cli", &["stead"]),
+    ("stead-server", &["stead", "stead-core"]),
+    ("stead-cli", &["stead", "stead-server"]),
     ("xtask", &[]),
 ];
 

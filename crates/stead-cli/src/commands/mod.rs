@@ -25,6 +25,7 @@ mod init;
 mod log;
 mod ls;
 mod map;
+mod mcp;
 mod mkdir;
 mod mv;
 mod restore;
@@ -79,6 +80,7 @@ pub(crate) enum Command {
     Fork(fork::Args),
     Forks(forks::Args),
     Discard(discard::Args),
+    Mcp(mcp::Args),
     Verify(verify::Args),
     Gc(gc::Args),
     Backup(backup::Args),
@@ -121,6 +123,7 @@ impl Command {
             Command::Fork(args) => fork::run(args, session),
             Command::Forks(args) => forks::run(args, session),
             Command::Discard(args) => discard::run(args, session),
+            Command::Mcp(args) => mcp::run(args, session),
             Command::Verify(args) => verify::run(args, session),
             Command::Gc(args) => gc::run(args, session),
             Command::Backup(args) => backup::run(args, session),

@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::scope::AccessScope;
 use crate::tools::{Arguments, Desk, Failure, Moments, Offered, Reply, TOOLS, Tool, tool};
 use crate::vfs::Vfs;
+use crate::watch::Watch;
 
 /// What the configuration says about an agent's tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -86,6 +87,11 @@ impl Toolbox {
     /// The same over a past with names.
     pub fn with_moments(self, moments: Arc<dyn Moments>) -> Self {
         Toolbox { moments: Some(moments), ..self }
+    }
+
+    /// The same for a call that someone waits for.
+    pub fn watched(&self, watch: Arc<dyn Watch>) -> Self {
+        Toolbox { vfs: self.vfs.watched(watch), ..self.clone() }
     }
 
     /// The tools that are offered, sorted by name. It follows from the Workspaces and the choice alone.

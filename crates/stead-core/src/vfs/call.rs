@@ -147,6 +147,19 @@ impl<'v> Call<'v> {
         self.bytes.set(Some(bytes));
     }
 
+    /// Says how far the call has come, to whoever waits for it, and stops if they want that.
+    pub(super) fn go_on(&self, done: u64, total: Option<u64>) -> Result<()> {
+        let Some(watch) = &self.vfs.watch else { return Ok(()) };
+        watch.progress(done, total);
+        self.check_wanted()
+    }
+
+    /// Stops if whoever waits for the call wants that.
+    pub(super) fn check_wanted(&self) -> Result<()> {
+        let stop = self.vfs.watch.as_ref().and_then(|watch| watch.stop());
+        stop.map_or(Ok(()), |stop| Err(Error::Stopped(stop)))
+    }
+
     /// Makes a change in a Store.
     pub(super) fn apply(&self, store: &dyn Store, steps: Vec<Step>, stage: Stage) -> StoreResult<Applied> {
         self.apply_with(store, steps, stage, |_| ())

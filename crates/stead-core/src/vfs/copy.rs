@@ -357,9 +357,10 @@ impl Load<'_> {
         let walk = Walk::default();
         let walked = self.from.store().walk(&self.from.place, &walk, &mut |entry| {
             found.push(entry);
-            ControlFlow::Continue(())
+            if self.call.check_wanted().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         walked.map_err(|cause| self.from.failed(cause))?;
+        self.call.check_wanted()?;
         // Half of a tree is no copy of it.
         if let Some((_, cause)) = walk.unread.take().into_iter().next() {
             return Err(self.from.failed(cause));
@@ -373,9 +374,13 @@ impl Load<'_> {
         }
         self.steps.push(Step::Mkdir { at, parents: Parents::Required, mode: Some(attr.mode) });
         self.taken.push(Taken { below: StorePath::here(), kind: attr.kind, tag: attr.tag, hash: None });
-        for entry in found {
+        let total = found.len() as u64;
+        for (done, entry) in found.into_iter().enumerate() {
+            self.call.go_on(done as u64, Some(total))?;
             self.entry(&entry.path, &entry.attr, Overwrite::Refuse)?;
         }
+        // From here on it is one change, and it is made to its end.
+        self.call.go_on(total, Some(total))?;
         Ok(())
     }
 
@@ -400,12 +405,18 @@ impl Load<'_> {
             Kind::File => {
                 let content = self.from.store().open(&source).map_err(failed)?;
                 taken.tag = content.attr().tag;
-                let mut reader =
-                    Hashing { content: &*content, at: 0, hasher: blake3::Hasher::new(), failed: None };
+                let mut reader = Hashing {
+                    call: self.call,
+                    content: &*content,
+                    at: 0,
+                    hasher: blake3::Hasher::new(),
+                    failed: None,
+                };
                 let sealed = self.call.drafted(self.to, &mut reader);
                 if let Some(cause) = reader.failed {
                     return Err(failed(cause));
                 }
+                self.call.check_wanted()?;
                 let sealed = sealed?;
                 self.bytes += sealed.size();
                 taken.hash = Some(reader.hasher.finalize());
@@ -423,6 +434,7 @@ impl Load<'_> {
 
 /// A content as a stream that is hashed as it passes.
 struct Hashing<'a> {
+    call: &'a Call<'a>,
     content: &'a dyn OpenContent,
     at: u64,
     hasher: blake3::Hasher,
@@ -431,6 +443,9 @@ struct Hashing<'a> {
 
 impl Read for Hashing<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.call.check_wanted().is_err() {
+            return Err(std::io::ErrorKind::Other.into());
+        }
         match self.content.read_at(self.at, buffer) {
             Ok(count) => {
                 self.at += count as u64;

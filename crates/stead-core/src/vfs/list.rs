@@ -306,8 +306,10 @@ impl<'v> Call<'v> {
                     found.insert(sort_key(&path), Walked::found(path, &entry.attr));
                     left -= 1;
                 }
-                if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                let enough = left == 0 || self.check_wanted().is_err();
+                if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
+            self.go_on(found.len() as u64, None)?;
             region.note(&walk.unread, &mut unread);
             match visited {
                 Ok(()) => {}

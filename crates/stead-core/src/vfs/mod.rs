@@ -7,6 +7,7 @@
 mod batch;
 mod call;
 mod copy;
+mod follow;
 mod fork;
 mod history;
 mod list;
@@ -24,6 +25,7 @@ pub use crate::history::diff::ContentDiff;
 pub use crate::lines::{LineRange, Rest};
 pub use batch::Batch;
 pub use copy::{Copied, Overwrite};
+pub use follow::Followed;
 pub use history::{
     Blamed, Did, DiffOptions, Difference, Differs, LogChange, LogEntry, LogQuery, OnConflict, PathChange,
     PathConflict, Restore, Undo, UndoOptions, Undone,
@@ -46,6 +48,7 @@ use crate::router::{DuplicatePrefix, Router};
 use crate::scope::Access;
 use crate::store::{QuotaLimits, StoreError, Version};
 use crate::vfs::call::Call;
+use crate::watch::Watch;
 use crate::workspace::Workspace;
 
 /// How much one call may take.
@@ -82,6 +85,7 @@ pub struct Vfs {
     tool: Option<Cow<'static, str>>,
     operation: Option<OperationId>,
     agreed: bool,
+    watch: Option<Arc<dyn Watch>>,
 }
 
 #[derive(Debug)]
@@ -155,7 +159,7 @@ impl VfsBuilder {
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
-        Ok(Vfs { shared: Arc::new(shared), tool: None, operation: None, agreed: false })
+        Ok(Vfs { shared: Arc::new(shared), tool: None, operation: None, agreed: false, watch: None })
     }
 }
 
@@ -197,6 +201,11 @@ impl Vfs {
     /// The same door after a person has agreed to what is to be done: Workspaces that ask first ask no more.
     pub fn agreed(&self) -> Vfs {
         Vfs { agreed: true, ..self.clone() }
+    }
+
+    /// The same door for a call that someone waits for.
+    pub fn watched(&self, watch: Arc<dyn Watch>) -> Vfs {
+        Vfs { watch: Some(watch), ..self.clone() }
     }
 
     /// The Workspaces as they were at a version: read-only, and only those whose history may be looked into.

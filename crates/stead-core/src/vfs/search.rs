@@ -89,10 +89,12 @@ impl Call<'_> {
             grep.exclude = grep.exclude.with_base(&region.base);
             grep.skip.clone_from(&region.skip);
             grep.unread = Unread::default();
+            grep.watch.clone_from(&self.vfs.watch);
             let searched = region.spot.store().grep(&region.spot.place, &grep, &mut |file| {
                 best.add(region.shown(&file.path), file.hits.count, file.hits.lines);
                 ControlFlow::Continue(())
             });
+            self.go_on(best.results as u64, None)?;
             region.note(&grep.unread, &mut unread);
             match searched {
                 Ok(()) => {}

@@ -5,6 +5,7 @@
 
 mod agents;
 mod amount;
+mod directories;
 mod find;
 mod host;
 mod later;
@@ -23,6 +24,7 @@ use stead_stores::virtual_store::Retention;
 use stead_stores::{Durability, KeepOptions};
 use toml::de::DeTable;
 
+pub use directories::BareDirectory;
 pub use host::Survey;
 pub use problem::{ConfigError, Problem, Problems};
 

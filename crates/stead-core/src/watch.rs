@@ -1,0 +1,34 @@
+//! Whoever waits for a call: they are told how far it has come, and may ask it to stop.
+
+use std::fmt;
+
+/// One who waits for a call.
+///
+/// Both methods are called often, from the thread that makes the call, and have to return at once.
+pub trait Watch: fmt::Debug + Send + Sync {
+    /// So much is done, of so much where that is known.
+    fn progress(&self, done: u64, total: Option<u64>);
+
+    /// Whether the call is to stop. It does so where nothing of it has happened yet.
+    fn stop(&self) -> Option<Stop>;
+}
+
+/// Why a call stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Nobody wants its result any more.
+    Cancelled,
+    /// It takes longer than it may.
+    TooLong,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stop::Cancelled => "the call was cancelled, and nothing has changed",
+            Stop::TooLong => {
+                "the call took too long and was stopped; nothing has changed: ask for less at once"
+            }
+        })
+    }
+}

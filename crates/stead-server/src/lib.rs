@@ -1,0 +1,19 @@
+//! The MCP server: how agents reach their steads, over stdio and Streamable HTTP.
+//!
+//! Who is calling follows from the connection alone. It decides which stead a call is made in, and a stead decides the
+//! rest; nothing that a client sends can change that. The tools live in the core and know nothing of MCP, and
+//! the types of the MCP library stay inside [`mcp`].
+
+mod limits;
+mod mcp;
+mod run;
+mod served;
+mod stdio;
+mod steads;
+mod watching;
+
+pub use limits::Limits;
+pub use run::run_stdio;
+pub use served::Served;
+pub use stdio::{connection, stdio};
+pub use steads::Steads;

@@ -1,0 +1,33 @@
+//! How much one client, or one identity, may ask for at once.
+
+use std::time::Duration;
+
+/// The longest message that is read, in bytes. What is longer is refused before memory is taken for it.
+pub(crate) const LONGEST_MESSAGE: usize = 16 << 20;
+
+/// How much of the server one identity may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How many of its calls are made at a time. Further ones wait.
+    pub at_once: usize,
+    /// How many may wait. Further ones are refused.
+    pub waiting: usize,
+    /// How long one call may take. One that can stop half way does, and nothing of it has happened.
+    pub call: Duration,
+    /// How long a person has time to answer.
+    pub answer: Duration,
+    /// How many sessions it may have open, over HTTP.
+    pub sessions: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            at_once: 16,
+            waiting: 256,
+            call: Duration::from_secs(120),
+            answer: Duration::from_secs(300),
+            sessions: 64,
+        }
+    }
+}

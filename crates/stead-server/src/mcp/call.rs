@@ -1,0 +1,140 @@
+//! One call into the core: it has a place, a time limit and somebody who waits for it, and it can't take the server
+//! along when it breaks.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rmcp::RoleServer;
+use rmcp::model::{ErrorData, ProgressNotificationParam, ProgressToken};
+use rmcp::service::{Peer, RequestContext};
+use stead_core::tools::Failure;
+use stead_core::watch::{Stop, Watch};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::served::{Now, Served};
+
+/// How often a client is told how far a call has come.
+const PACE: Duration = Duration::from_millis(100);
+
+/// Why there is no answer of the core's.
+pub(super) enum Broken {
+    /// The call was not made, or not to its end.
+    Refused(Failure),
+    /// It broke.
+    Panicked,
+    /// Nobody waits for it any more.
+    Cancelled,
+}
+
+impl From<Broken> for ErrorData {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Refused(failure) => super::convert::error(&failure),
+            Broken::Panicked => ErrorData::internal_error(
+                "something inside the server broke during this call; it may be worth another try, and a report",
+                None,
+            ),
+            Broken::Cancelled => ErrorData::internal_error("the call was cancelled", None),
+        }
+    }
+}
+
+/// Makes a call: on this thread, as the core is synchronous, among the calls that the identity may make at a time.
+pub(super) async fn enter<T>(
+    served: &Served,
+    context: &RequestContext<RoleServer>,
+    act: impl FnOnce(&Now, &Arc<dyn Watch>) -> T,
+) -> Result<T, Broken> {
+    let _place = tokio::select! {
+        place = served.place() => place.map_err(Broken::Refused)?,
+        () = context.ct.cancelled() => return Err(Broken::Cancelled),
+    };
+    let progress = context.meta.get_progress_token().map(|token| Progress::begin(token, &context.peer));
+    let waiting: Arc<dyn Watch> = Arc::new(Waiting {
+        cancelled: context.ct.clone(),
+        deadline: Instant::now() + served.limits().call,
+        come: progress.as_ref().map(|progress| progress.come.clone()),
+    });
+    let now = served.now();
+    // The tool's world is the Stores behind the door, and they stay whole whatever happens to one who calls them.
+    let act = AssertUnwindSafe(|| act(&now, &waiting));
+    let made = tokio::task::block_in_place(|| catch_unwind(act));
+    drop(waiting);
+    if let Some(progress) = progress {
+        progress.end().await;
+    }
+    made.map_err(|_| Broken::Panicked)
+}
+
+/// Who waits for a call.
+#[derive(Debug)]
+struct Waiting {
+    cancelled: CancellationToken,
+    deadline: Instant,
+    come: Option<watch::Sender<(u64, Option<u64>)>>,
+}
+
+impl Watch for Waiting {
+    fn progress(&self, done: u64, total: Option<u64>) {
+        if let Some(come) = &self.come {
+            come.send_replace((done, total));
+        }
+    }
+
+    fn stop(&self) -> Option<Stop> {
+        if self.cancelled.is_cancelled() {
+            return Some(Stop::Cancelled);
+        }
+        (Instant::now() > self.deadline).then_some(Stop::TooLong)
+    }
+}
+
+/// Tells a client how far a call has come, until it has come to its end.
+struct Progress {
+    come: watch::Sender<(u64, Option<u64>)>,
+    ended: CancellationToken,
+    teller: tokio::task::JoinHandle<()>,
+}
+
+impl Progress {
+    fn begin(token: ProgressToken, peer: &Peer<RoleServer>) -> Self {
+        let (come, seen) = watch::channel((0, None));
+        let ended = CancellationToken::new();
+        let teller = tokio::spawn(tell(seen, token, peer.clone(), ended.clone()));
+        Progress { come, ended, teller }
+    }
+
+    /// Nothing is told after the answer.
+    async fn end(self) {
+        self.ended.cancel();
+        let _ = self.teller.await;
+    }
+}
+
+async fn tell(
+    mut seen: watch::Receiver<(u64, Option<u64>)>,
+    token: ProgressToken,
+    peer: Peer<RoleServer>,
+    ended: CancellationToken,
+) {
+    // What is told always grows, as the protocol wants it.
+    let mut last = 0;
+    while ended.run_until_cancelled(seen.changed()).await.is_some_and(|changed| changed.is_ok()) {
+        let (done, total) = *seen.borrow_and_update();
+        if done <= last {
+            continue;
+        }
+        last = done;
+        let param = ProgressNotificationParam::new(token.clone(), done as f64);
+        let param = match total {
+            Some(total) => param.with_total(total as f64),
+            None => param,
+        };
+        if peer.notify_progress(param).await.is_err() {
+            return;
+        }
+        ended.run_until_cancelled(tokio::time::sleep(PACE)).await;
+    }
+}

@@ -1,0 +1,249 @@
+//! What a client of one identity may ask for, and what it is answered.
+
+use std::sync::{Arc, LazyLock};
+
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams,
+    CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode, ErrorData,
+    GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, Prompt,
+    PromptMessage, ReadResourceRequestParams, ReadResourceResponse, Role, ServerCapabilities, ServerConfig,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::{RoleServer, ServerHandler};
+use stead_core::tools::{Answer, Reply};
+
+use super::call::{Broken, enter};
+use super::notify::Listener;
+use super::question::{Asked, Name, ask};
+use super::{convert, resources};
+use crate::served::Served;
+
+/// The prompt that is the Filesystem Map.
+const PROMPT: &str = "filesystem_map";
+/// How long a list may be taken for the one that holds, in milliseconds; whoever listens is told at once.
+pub(super) const FRESH: u64 = 5_000;
+
+/// Questions to a person are named with it.
+static KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).expect("the host has randomness");
+    key
+});
+
+/// Answers one connection, or one request where there are no connections, of one identity.
+#[derive(Debug, Clone)]
+pub(crate) struct Handler {
+    served: Arc<Served>,
+    listener: Arc<Listener>,
+}
+
+impl Handler {
+    /// Answers for this identity, and for no other.
+    pub(crate) fn new(served: Arc<Served>) -> Self {
+        Handler { listener: Arc::new(Listener::new(Arc::clone(&served))), served }
+    }
+
+    async fn call(
+        &self,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = Name::of(&KEY, self.served.identity(), &request);
+        let answered = name.answered(&request);
+        if let Some(Asked::Refused) = answered {
+            // Asked once more, so that the tool itself says what was refused.
+            return match self.make(&request, context, Answer::NotAsked).await? {
+                Ok(reply) => Ok(convert::result(reply).into()),
+                Err(question) => Ok(convert::result(question.refused()).into()),
+            };
+        }
+        let answer = if answered.is_some() { Answer::Agreed } else { Answer::NotAsked };
+        let question = match self.make(&request, context, answer).await? {
+            Ok(reply) => return Ok(convert::result(reply).into()),
+            Err(question) => question,
+        };
+        let reply = match ask(&question, name, &self.served, context).await {
+            Asked::Later(asks) => return Ok(asks.into()),
+            Asked::Nobody => question.nobody_to_ask(),
+            Asked::Refused => question.refused(),
+            Asked::Agreed => match self.make(&request, context, Answer::Agreed).await? {
+                Ok(reply) => reply,
+                Err(question) => question.refused(),
+            },
+        };
+        Ok(convert::result(reply).into())
+    }
+
+    async fn make(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        answer: Answer,
+    ) -> Result<Result<Reply, stead_core::tools::Question>, ErrorData> {
+        let arguments = request.arguments.clone().unwrap_or_default();
+        let made = enter(&self.served, context, |now, watch| {
+            now.toolbox.watched(Arc::clone(watch)).call(&request.name, arguments, answer)
+        });
+        match made.await {
+            Err(Broken::Refused(failure)) => Ok(Ok(failure.into())),
+            made => Ok(made?),
+        }
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_prompts()
+            .enable_resources()
+            .enable_resources_list_changed()
+            .enable_resources_subscribe()
+            .build();
+        let implementation = Implementation::new("stead", env!("CARGO_PKG_VERSION")).with_title("Stead");
+        ServerConfig::new(capabilities)
+            .with_server_info(implementation)
+            .with_instructions(self.served.now().map.clone())
+    }
+
+    async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        let versions = self.supported_protocol_versions().into_owned();
+        let result = DiscoverResult::from_server_info(versions, self.get_info());
+        Ok(result.with_ttl_ms(FRESH).with_cache_scope(CacheScope::Private))
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.listener.follow_lists(&context.peer);
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = self.served.now().toolbox.offered().map(convert::tool).collect();
+        Ok(ListToolsResult::with_all_items(tools).with_ttl_ms(FRESH).with_cache_scope(CacheScope::Private))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.served.now().toolbox.offered().find(|tool| tool.name == name).map(convert::tool)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.call(request, &context).await
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let map = Prompt::new(PROMPT, Some("What you have access to, and with which tools."), None)
+            .with_title("Filesystem Map");
+        Ok(ListPromptsResult::with_all_items(vec![map])
+            .with_ttl_ms(FRESH)
+            .with_cache_scope(CacheScope::Private))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        if request.name != PROMPT {
+            return Err(ErrorData::invalid_params(format!("there is one prompt, `{PROMPT}`"), None));
+        }
+        let message = PromptMessage::new_text(Role::User, self.served.now().map.clone());
+        Ok(GetPromptResult::new(vec![message]).into())
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let cursor = request.and_then(|request| request.cursor);
+        enter(&self.served, &context, |now, _| resources::list(now, cursor.as_deref())).await?
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let read = enter(&self.served, &context, |now, _| resources::read(now, &request.uri)).await??;
+        Ok(read.into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let begun = enter(&self.served, &context, |now, _| self.listener.subscribe(now, request.uri)).await?;
+        begun.map(|()| self.listener.follow_files(&context.peer))
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.listener.unsubscribe(&request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(self.listener.accepted(requested))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        self.listener.listen(context).await
+    }
+
+    async fn complete(
+        &self,
+        _request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        // A method that is known comes here if its parameters are none of it.
+        const KNOWN: [&str; 8] = [
+            "initialize",
+            "tools/call",
+            "prompts/get",
+            "resources/read",
+            "resources/subscribe",
+            "resources/unsubscribe",
+            "subscriptions/listen",
+            "tools/list",
+        ];
+        let method: String = request.method.chars().take(64).collect();
+        if KNOWN.contains(&&*method) {
+            return Err(ErrorData::invalid_params(format!("the parameters of `{method}` are wrong"), None));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
+    }
+}

@@ -1,0 +1,303 @@
+//! Messages as lines of JSON: the transport of stdio.
+//!
+//! It takes what any client may send, and only so much of it. A line that is too long is refused while it is read, what
+//! is no message is answered as such, and a client that does not read its answers is not read from either.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use rmcp::RoleServer;
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ErrorData, JsonRpcMessage, RequestId};
+use rmcp::service::{RxJsonRpcMessage, ServiceExt, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::{Mutex as AsyncMutex, Notify};
+
+use super::Handler;
+use crate::limits::LONGEST_MESSAGE;
+
+/// How many requests may be without an answer that has been written.
+const UNANSWERED: usize = 32;
+/// How many bytes of answers may lie around unwritten before nothing new is begun.
+const UNWRITTEN: usize = 4 << 20;
+/// How many messages wait for those to get fewer. What is no request passes them by: it may be what they wait for.
+const PARKED: usize = 64;
+/// How many bytes these may have.
+const PARKED_BYTES: usize = 4 << 20;
+
+/// Serves one client until it closes its end.
+pub(crate) async fn over_lines<R, W>(handler: Handler, read: R, write: W)
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    // However it ends, the client is gone, and nobody is left to be told.
+    if let Ok(running) = handler.serve(Lines::new(read, write)).await {
+        let _ = running.waiting().await;
+    }
+}
+
+struct Lines<R, W> {
+    read: BufReader<R>,
+    line: Vec<u8>,
+    /// Whether the rest of a line is passed by that was too long.
+    skipping: bool,
+    /// Whether a request has come. What comes before it can't be meant for anyone.
+    begun: bool,
+    parked: VecDeque<(RxJsonRpcMessage<RoleServer>, usize)>,
+    parked_bytes: usize,
+    writer: Arc<AsyncMutex<Option<W>>>,
+    flow: Arc<Flow>,
+}
+
+/// What the reading side has to know of the writing side.
+#[derive(Debug, Default)]
+struct Flow {
+    unanswered: Mutex<HashSet<RequestId>>,
+    unwritten: AtomicUsize,
+    eased: Notify,
+}
+
+impl Flow {
+    /// Whether the client has left so much unread that nothing more is read from it.
+    fn is_stuck(&self) -> bool {
+        self.unwritten.load(Ordering::Relaxed) >= UNWRITTEN
+    }
+
+    /// Whether no further request is begun.
+    fn is_full(&self) -> bool {
+        self.is_stuck() || self.unanswered.lock().len() >= UNANSWERED
+    }
+}
+
+/// What a line turned out to be.
+enum Line {
+    Whole,
+    TooLong,
+    End,
+}
+
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
+    fn new(read: R, write: W) -> Self {
+        Lines {
+            read: BufReader::with_capacity(64 << 10, read),
+            line: Vec::new(),
+            skipping: false,
+            begun: false,
+            parked: VecDeque::new(),
+            parked_bytes: 0,
+            writer: Arc::new(AsyncMutex::new(Some(write))),
+            flow: Arc::default(),
+        }
+    }
+
+    /// Reads one line into `self.line`. It may be dropped at any time, and goes on where it was.
+    async fn read_line(&mut self) -> io::Result<Line> {
+        loop {
+            let available = self.read.fill_buf().await?;
+            if available.is_empty() {
+                // A last line may lack its end.
+                return Ok(if self.line.is_empty() { Line::End } else { Line::Whole });
+            }
+            let newline = available.iter().position(|byte| *byte == b'\n');
+            let (end, used) = newline.map_or((available.len(), available.len()), |at| (at, at + 1));
+            let fits = !self.skipping && self.line.len() + end <= LONGEST_MESSAGE;
+            if fits {
+                self.line.extend_from_slice(&available[..end]);
+            }
+            self.read.consume(used);
+            let began_to_skip = !fits && !self.skipping;
+            self.skipping = !fits && newline.is_none();
+            if began_to_skip {
+                self.line = Vec::new();
+                return Ok(Line::TooLong);
+            }
+            if fits && newline.is_some() {
+                return Ok(Line::Whole);
+            }
+        }
+    }
+
+    /// The message of the line that was read, or what is wrong with it.
+    fn message(&mut self) -> Result<Option<RxJsonRpcMessage<RoleServer>>, ErrorData> {
+        let line = std::mem::take(&mut self.line);
+        let text = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&line).trim_ascii();
+        let parsed = if text.is_empty() { Ok(None) } else { parse(text) };
+        if line.capacity() <= 1 << 20 {
+            // Kept for the next line, unless it was a large one.
+            self.line = line;
+            self.line.clear();
+        }
+        parsed
+    }
+
+    /// Says what was wrong with a line, to nobody in particular: it has no id that could be trusted.
+    fn refuse(&self, error: ErrorData) {
+        let said: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, None);
+        if let Ok(line) = as_line(&said) {
+            // A task of its own: half of a line must not be left where this one is dropped.
+            tokio::spawn(write(&self.writer, &self.flow, line, None));
+        }
+    }
+
+    /// Notes that a message goes to the service now.
+    fn delivered(&mut self, message: &RxJsonRpcMessage<RoleServer>) {
+        match message {
+            JsonRpcMessage::Request(request) => {
+                self.begun = true;
+                self.flow.unanswered.lock().insert(request.id.clone());
+            }
+            JsonRpcMessage::Notification(notification) => {
+                // A request that is cancelled is not answered.
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.flow.unanswered.lock().remove(id);
+                    let is_it = |message: &RxJsonRpcMessage<RoleServer>| matches!(message, JsonRpcMessage::Request(request) if request.id == *id);
+                    self.parked.retain(|(message, _)| !is_it(message));
+                    self.parked_bytes = self.parked.iter().map(|(_, bytes)| bytes).sum();
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        }
+    }
+}
+
+fn as_line(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Writes a line, which counts as unwritten from now on.
+fn write<W: AsyncWrite + Send + Unpin + 'static>(
+    writer: &Arc<AsyncMutex<Option<W>>>,
+    flow: &Arc<Flow>,
+    line: Vec<u8>,
+    answers: Option<RequestId>,
+) -> impl Future<Output = io::Result<()>> + Send + 'static {
+    let (writer, flow) = (Arc::clone(writer), Arc::clone(flow));
+    flow.unwritten.fetch_add(line.len(), Ordering::Relaxed);
+    async move {
+        let written = match &mut *writer.lock().await {
+            Some(writer) => match writer.write_all(&line).await {
+                Ok(()) => writer.flush().await,
+                failed => failed,
+            },
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        flow.unwritten.fetch_sub(line.len(), Ordering::Relaxed);
+        if let Some(id) = &answers {
+            flow.unanswered.lock().remove(id);
+        }
+        flow.eased.notify_one();
+        written
+    }
+}
+
+fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, ErrorData> {
+    let error = match serde_json::from_slice(text) {
+        Ok(message) => return Ok(Some(message)),
+        Err(error) => error,
+    };
+    if !error.is_data() {
+        return Err(ErrorData::parse_error("this line is no JSON", None));
+    }
+    Err(ErrorData::invalid_request(
+        match text.first() {
+            Some(b'[') => "batches are not supported; send one message a line",
+            _ => "this line is no JSON-RPC message",
+        },
+        None,
+    ))
+}
+
+impl<R, W> Transport<RoleServer> for Lines<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let (writer, flow) = (Arc::clone(&self.writer), Arc::clone(&self.flow));
+        async move {
+            let line = as_line(&item)?;
+            let answers = match item {
+                JsonRpcMessage::Response(response) => Some(response.id),
+                JsonRpcMessage::Error(error) => error.id,
+                JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+            };
+            write(&writer, &flow, line, answers).await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            if !self.flow.is_full()
+                && let Some((message, bytes)) = self.parked.pop_front()
+            {
+                self.parked_bytes -= bytes;
+                self.delivered(&message);
+                return Some(message);
+            }
+            let flow = Arc::clone(&self.flow);
+            if flow.is_stuck() || self.parked.len() >= PARKED || self.parked_bytes >= PARKED_BYTES {
+                flow.eased.notified().await;
+                continue;
+            }
+            let line = tokio::select! {
+                line = self.read_line() => line,
+                () = flow.eased.notified(), if !self.parked.is_empty() => continue,
+            };
+            let bytes = self.line.len();
+            let message = match line {
+                Ok(Line::Whole) => self.message(),
+                Ok(Line::TooLong) => Err(ErrorData::invalid_request(
+                    format!(
+                        "a message may have {} MiB; a larger file can be written piece by piece with append_file",
+                        LONGEST_MESSAGE >> 20
+                    ),
+                    None,
+                )),
+                Ok(Line::End) if self.parked.is_empty() => return None,
+                Ok(Line::End) => {
+                    // What was asked for before the end is still done.
+                    flow.eased.notified().await;
+                    continue;
+                }
+                Err(_) => return None,
+            };
+            match message {
+                Ok(Some(message)) => {
+                    let is_request = matches!(message, JsonRpcMessage::Request(_));
+                    if !is_request && !self.begun {
+                        continue;
+                    }
+                    if is_request && (flow.is_full() || !self.parked.is_empty()) {
+                        self.parked.push_back((message, bytes));
+                        self.parked_bytes += bytes;
+                        continue;
+                    }
+                    self.delivered(&message);
+                    return Some(message);
+                }
+                Ok(None) => {}
+                Err(error) => self.refuse(error),
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        match self.writer.lock().await.take() {
+            Some(mut writer) => writer.shutdown().await,
+            None => Ok(()),
+        }
+    }
+}

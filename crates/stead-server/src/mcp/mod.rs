@@ -1,0 +1,13 @@
+//! Everything that knows the MCP library: what it asks for is answered here, out of a [`crate::Served`].
+
+mod call;
+mod convert;
+mod handler;
+mod lines;
+mod notify;
+mod question;
+mod resources;
+mod uri;
+
+pub(crate) use handler::Handler;
+pub(crate) use lines::over_lines;

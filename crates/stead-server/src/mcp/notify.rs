@@ -1,0 +1,197 @@
+//! What a client is told without asking: that lists have changed, and files that it follows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rmcp::RoleServer;
+use rmcp::model::{ErrorData, ResourceUpdatedNotificationParam, SubscriptionFilter};
+use rmcp::service::{Peer, SubscriptionContext};
+use stead_core::tools::Failure;
+use stead_core::vfs::Followed;
+
+use super::{convert, resources, uri};
+use crate::served::{Now, Served};
+
+/// How often files that are followed are looked at.
+const PACE: Duration = Duration::from_millis(500);
+/// How many resources one client may follow.
+const MOST: usize = 256;
+
+/// What one client follows.
+#[derive(Debug)]
+pub(super) struct Listener {
+    served: Arc<Served>,
+    /// The files, by the URI that the client knows them by.
+    followed: Mutex<HashMap<String, Followed>>,
+    lists: AtomicBool,
+    files: AtomicBool,
+}
+
+impl Listener {
+    pub(super) fn new(served: Arc<Served>) -> Self {
+        Listener {
+            served,
+            followed: Mutex::default(),
+            lists: AtomicBool::new(false),
+            files: AtomicBool::new(false),
+        }
+    }
+
+    /// Begins to follow a resource.
+    pub(super) fn subscribe(&self, now: &Now, uri: String) -> Result<(), ErrorData> {
+        if uri == uri::MAP {
+            // Whoever is told of lists is told of the map.
+            return Ok(());
+        }
+        if self.followed.lock().len() >= MOST {
+            let message = format!("at most {MOST} resources can be followed; unsubscribe from some first");
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        let followed = follow(now, &uri).map_err(|failure| convert::error(&failure))?;
+        self.followed.lock().insert(uri, followed);
+        Ok(())
+    }
+
+    pub(super) fn unsubscribe(&self, uri: &str) {
+        self.followed.lock().remove(uri);
+    }
+
+    /// Tells a client of changed lists for as long as it is there.
+    pub(super) fn follow_lists(&self, peer: &Peer<RoleServer>) {
+        if self.lists.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (peer, mut changes) = (peer.clone(), self.served.changes());
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { return },
+                    () = tokio::time::sleep(PACE) => {
+                        if peer.is_transport_closed() { return } else { continue }
+                    }
+                }
+                let told = async {
+                    peer.notify_tool_list_changed().await?;
+                    peer.notify_resource_list_changed().await?;
+                    peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri::MAP)).await
+                };
+                if told.await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Tells a client of changed files for as long as it is there and follows some.
+    pub(super) fn follow_files(self: &Arc<Self>, peer: &Peer<RoleServer>) {
+        if self.files.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (listener, peer, mut changes) = (Arc::clone(self), peer.clone(), self.served.changes());
+        tokio::spawn(async move {
+            while !peer.is_transport_closed() {
+                tokio::time::sleep(PACE).await;
+                if changes.has_changed().unwrap_or(false) {
+                    changes.mark_unchanged();
+                    listener.judge_anew();
+                }
+                let changed = changed(&mut listener.followed.lock());
+                for uri in changed {
+                    if peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_err()
+                    {
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Workspaces are others now: what may not be read any more is not followed any more.
+    fn judge_anew(&self) {
+        let mut followed = self.followed.lock();
+        let uris: Vec<_> = followed.keys().cloned().collect();
+        *followed = tokio::task::block_in_place(|| follow_all(&self.served.now(), &uris));
+    }
+
+    /// What of a wish can be granted: all of it that the server has, up to a number of files.
+    pub(super) fn accepted(&self, requested: &SubscriptionFilter) -> SubscriptionFilter {
+        let now = self.served.now();
+        let mut accepted = requested.clone();
+        if let Some(uris) = &mut accepted.resource_subscriptions {
+            uris.retain(|uri| uri == uri::MAP || may_follow(&now, uri));
+            uris.truncate(MOST);
+        }
+        accepted
+    }
+
+    /// Tells a client what it wished for, until it has enough.
+    pub(super) async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let (sink, accepted) = (context.sink(), context.accepted());
+        let wants = |flag: Option<bool>| flag == Some(true);
+        let uris = accepted.resource_subscriptions.as_deref().unwrap_or_default();
+        let mut changes = self.served.changes();
+        let mut followed = tokio::task::block_in_place(|| follow_all(&self.served.now(), uris));
+        loop {
+            let lists = tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = changes.changed() => {
+                    if changed.is_err() {
+                        return Ok(());
+                    }
+                    true
+                }
+                () = tokio::time::sleep(PACE), if !followed.is_empty() => false,
+            };
+            let told = async {
+                if lists {
+                    if wants(accepted.tools_list_changed) {
+                        sink.notify_tool_list_changed().await?;
+                    }
+                    if wants(accepted.resources_list_changed) {
+                        sink.notify_resource_list_changed().await?;
+                    }
+                    if uris.iter().any(|uri| uri == uri::MAP) {
+                        sink.notify_resource_updated(uri::MAP).await?;
+                    }
+                }
+                for uri in changed(&mut followed) {
+                    sink.notify_resource_updated(uri).await?;
+                }
+                Ok::<_, rmcp::service::SubscriptionSendError>(())
+            };
+            if told.await.is_err() {
+                return Ok(());
+            }
+            if lists {
+                // Workspaces are others now: what may be followed is judged anew.
+                followed = tokio::task::block_in_place(|| follow_all(&self.served.now(), uris));
+            }
+        }
+    }
+}
+
+fn follow(now: &Now, uri: &str) -> Result<Followed, Failure> {
+    let path = resources::path_of(uri)?;
+    Ok(now.toolbox.vfs().operation("resources/subscribe").follow(path.as_str())?)
+}
+
+/// Whether a resource can be followed at all. Nothing is looked at.
+fn may_follow(now: &Now, uri: &str) -> bool {
+    let path = uri::path_of(uri).and_then(|path| stead_core::VfsPath::parse(&path).ok());
+    let route = path.as_ref().and_then(|path| now.toolbox.vfs().router().route(path));
+    route.is_some_and(|route| route.workspace.scope().allows(stead_core::Access::Read))
+}
+
+fn follow_all(now: &Now, uris: &[String]) -> HashMap<String, Followed> {
+    let follow = |uri: &String| Some((uri.clone(), follow(now, uri).ok()?));
+    uris.iter().filter_map(follow).collect()
+}
+
+/// The resources that have changed.
+fn changed(followed: &mut HashMap<String, Followed>) -> Vec<String> {
+    let look = |(uri, followed): (&String, &mut Followed)| followed.has_changed().then(|| uri.clone());
+    tokio::task::block_in_place(|| followed.iter_mut().filter_map(look).collect())
+}

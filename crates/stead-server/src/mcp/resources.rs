@@ -1,0 +1,148 @@
+//! Files, and the Filesystem Map, as resources.
+
+use rmcp::model::{
+    CacheScope, ErrorData, ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource,
+    ResourceContents, ResourceTemplate,
+};
+use stead_core::store::Kind;
+use stead_core::tools::Failure;
+use stead_core::vfs::{ListPage, Range, media_type};
+use stead_core::{Access, ErrorKind, VfsPath};
+
+use super::handler::FRESH;
+use super::{convert, uri};
+use crate::served::Now;
+
+/// The largest file that is read as a resource; `read_file` reads larger ones piece by piece.
+const LARGEST: u64 = 4 << 20;
+/// How many resources one page has at the most.
+const PAGE: usize = 200;
+/// What stands between a Workspace and the place in it, in a cursor: no path holds it.
+const BETWEEN: char = '\0';
+
+/// The files at the top of each Workspace that may be read, after the map. Those further down are not listed, but
+/// can be read.
+pub(super) fn list(now: &Now, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
+    let wrong = || ErrorData::invalid_params("`cursor` is none that a listing returned; leave it out", None);
+    let (from, mut after) = match cursor {
+        None => (None, None),
+        Some(cursor) => {
+            let (prefix, after) = cursor.split_once(BETWEEN).ok_or_else(wrong)?;
+            (Some(prefix), (!after.is_empty()).then(|| after.to_owned()))
+        }
+    };
+    let vfs = now.toolbox.vfs().operation("resources/list");
+    let readable: Vec<&VfsPath> = vfs
+        .workspaces()
+        .filter(|workspace| workspace.scope().allows(Access::Read) && !workspace.ask().covers(Access::Read))
+        .map(|workspace| workspace.prefix())
+        .collect();
+    let begin = match from {
+        None => 0,
+        Some(from) => readable.iter().position(|prefix| prefix.as_str() == from).ok_or_else(wrong)?,
+    };
+    let mut found = Vec::new();
+    if cursor.is_none() {
+        found.push(map());
+    }
+    for prefix in &readable[begin..] {
+        loop {
+            let room = PAGE.saturating_sub(found.len());
+            if room == 0 {
+                let next = format!("{prefix}{BETWEEN}{}", after.unwrap_or_default());
+                return Ok(listed(found, Some(next)));
+            }
+            let page = ListPage { cursor: after.take(), limit: room };
+            // A Workspace that can't be listed now is in no other's way.
+            let Ok(directory) = vfs.list(*prefix, &page) else { break };
+            for entry in directory.entries.iter().filter(|entry| entry.kind == Kind::File) {
+                // A name that is no text has no logical path.
+                if let Some(path) =
+                    std::str::from_utf8(entry.name.as_bytes()).ok().and_then(|name| prefix.join(name).ok())
+                {
+                    found.push(file(&path, entry.size));
+                }
+            }
+            match directory.cursor {
+                Some(cursor) => after = Some(cursor),
+                None => break,
+            }
+        }
+    }
+    Ok(listed(found, None))
+}
+
+fn listed(found: Vec<Resource>, next: Option<String>) -> ListResourcesResult {
+    let mut result = ListResourcesResult::with_all_items(found);
+    result.next_cursor = next;
+    result.with_ttl_ms(0).with_cache_scope(CacheScope::Private)
+}
+
+fn map() -> Resource {
+    Resource::new(uri::MAP, "filesystem_map")
+        .with_title("Filesystem Map")
+        .with_description("What you have access to, and with which tools.")
+        .with_mime_type("text/markdown")
+}
+
+fn file(path: &VfsPath, size: u64) -> Resource {
+    let resource = Resource::new(uri::of_path(path.as_str()), path.as_str()).with_size(size);
+    match media_type(path) {
+        Some(mime) => resource.with_mime_type(mime),
+        None => resource,
+    }
+}
+
+/// How the resource of any file is named.
+pub(super) fn templates() -> ListResourceTemplatesResult {
+    let template = ResourceTemplate::new(uri::TEMPLATE, "file")
+        .with_title("A file")
+        .with_description("A file of a Workspace that you may read, by its path without the first slash.");
+    ListResourceTemplatesResult::with_all_items(vec![template])
+        .with_ttl_ms(FRESH)
+        .with_cache_scope(CacheScope::Private)
+}
+
+/// What a resource holds.
+pub(super) fn read(now: &Now, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    let contents = if uri == uri::MAP {
+        ResourceContents::text(now.map.clone(), uri).with_mime_type("text/markdown")
+    } else {
+        read_file(now, uri).map_err(|failure| convert::error(&failure))?
+    };
+    Ok(ReadResourceResult::new(vec![contents]).with_ttl_ms(0).with_cache_scope(CacheScope::Private))
+}
+
+fn read_file(now: &Now, uri: &str) -> Result<ResourceContents, Failure> {
+    let path = path_of(uri)?;
+    let vfs = now.toolbox.vfs().operation("resources/read");
+    let read = vfs.read_range(path.as_str(), Range { offset: 0, length: LARGEST })?;
+    if read.size > LARGEST {
+        return Err(Failure::new(
+            ErrorKind::TooLarge,
+            format!(
+                "`{}` has {} bytes; a resource may have {LARGEST}: read it piece by piece with read_file",
+                read.path, read.size
+            ),
+        ));
+    }
+    let mime = media_type(&read.path);
+    Ok(match String::from_utf8(read.bytes) {
+        Ok(text) => ResourceContents::text(text, uri).with_mime_type(mime.unwrap_or("text/plain")),
+        Err(error) => convert::blob(&path, error.as_bytes(), mime),
+    })
+}
+
+/// The path of a file's resource.
+pub(super) fn path_of(uri: &str) -> Result<String, Failure> {
+    uri::path_of(uri).ok_or_else(|| {
+        let short: String = uri.chars().take(64).collect();
+        Failure::new(
+            ErrorKind::NotFound,
+            format!(
+                "there is no resource `{}`; a file's is stead:// and its path, such as stead:///notes/plan.md",
+                short.escape_debug()
+            ),
+        )
+    })
+}

@@ -1,0 +1,134 @@
+//! What is served to one identity: its stead as it is now, and how much of the server it may have.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+use stead::{Identity, Stead};
+use stead_core::tools::{Failure, Toolbox};
+use stead_core::{ErrorKind, map};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+
+use crate::limits::Limits;
+
+/// One identity's stead, as every connection of that identity sees it.
+#[derive(Debug)]
+pub struct Served {
+    identity: Identity,
+    now: RwLock<Arc<Now>>,
+    limits: Limits,
+    places: Semaphore,
+    waiting: AtomicUsize,
+    changed: watch::Sender<u64>,
+}
+
+/// A stead at one moment. A call that began with it ends with it.
+#[derive(Debug)]
+pub(crate) struct Now {
+    pub(crate) toolbox: Toolbox,
+    pub(crate) map: String,
+    /// Everything that a client could have listed: if it differs, clients are told to list again.
+    shape: String,
+}
+
+impl Now {
+    fn of(stead: &Stead) -> Self {
+        let toolbox = stead.toolbox();
+        let workspaces = toolbox.vfs().workspaces().map(|workspace| {
+            (workspace.prefix(), workspace.scope(), workspace.ask(), workspace.description())
+        });
+        let tools: Vec<_> = toolbox.offered().map(|tool| tool.name).collect();
+        // A fork that was discarded and made again is another one, under the same name.
+        let forks: Vec<_> = stead.forks().into_iter().flatten().map(|fork| (&fork.name, fork.made)).collect();
+        let shape = format!("{:?} {tools:?} {forks:?}", workspaces.collect::<Vec<_>>());
+        let map = map::map(&toolbox);
+        Now { map, shape, toolbox }
+    }
+}
+
+impl Served {
+    /// Serves this stead.
+    pub fn new(stead: &Stead, limits: Limits) -> Self {
+        Served {
+            identity: stead.vfs().identity().clone(),
+            now: RwLock::new(Arc::new(Now::of(stead))),
+            limits,
+            places: Semaphore::new(limits.at_once),
+            waiting: AtomicUsize::new(0),
+            changed: watch::Sender::new(0),
+        }
+    }
+
+    /// Whose it is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The stead as it is now.
+    pub(crate) fn now(&self) -> Arc<Now> {
+        Arc::clone(&self.now.read())
+    }
+
+    /// Tells when Workspaces or tools have changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Serves another stead from now on. Calls that are under way end in the old one.
+    pub(crate) fn replace(&self, stead: &Stead) {
+        self.settle(Now::of(stead));
+    }
+
+    /// Serves this stead if it looks different. What was read through the old one is remembered otherwise.
+    pub(crate) fn refresh(&self, stead: &Stead) {
+        let now = Now::of(stead);
+        if now.shape != self.now.read().shape {
+            self.settle(now);
+        }
+    }
+
+    fn settle(&self, now: Now) {
+        let before = std::mem::replace(&mut *self.now.write(), Arc::new(now));
+        if before.shape != self.now.read().shape {
+            self.changed.send_modify(|generation| *generation += 1);
+        }
+    }
+
+    /// Waits for a place among the calls that are made at a time.
+    pub(crate) async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        if let Ok(place) = self.places.try_acquire() {
+            return Ok(place);
+        }
+        let _waiting = Waiting::among(&self.waiting, self.limits.waiting).ok_or_else(|| {
+            Failure::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "{} calls of yours are under way and {} wait: let some of them end, then call again",
+                    self.limits.at_once, self.limits.waiting
+                ),
+            )
+        })?;
+        Ok(self.places.acquire().await.expect("the places are never closed"))
+    }
+}
+
+/// One that waits; no longer when it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn among(count: &'a AtomicUsize, most: usize) -> Option<Self> {
+        let taken = count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1));
+        taken.ok().map(|_| Waiting(count))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

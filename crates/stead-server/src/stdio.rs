@@ -1,0 +1,73 @@
+//! MCP over stdio: one client, whose identity the launch has decided.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::unix::pipe;
+
+use crate::mcp::{self, Handler};
+use crate::served::Served;
+
+type Reader = Box<dyn AsyncRead + Send + Unpin>;
+type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// Serves the client at standard input and output, until it closes its end.
+///
+/// It has to run inside a multi-threaded runtime: calls are made on its workers.
+pub async fn stdio(served: Arc<Served>) -> io::Result<()> {
+    let (read, write) = (reader(io::stdin().as_fd())?, writer(io::stdout().as_fd())?);
+    connection(served, read, write).await;
+    Ok(())
+}
+
+/// Serves one client over a stream of lines each way, until it closes its end.
+pub async fn connection<R, W>(served: Arc<Served>, read: R, write: W)
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    mcp::over_lines(Handler::new(served), read, write).await;
+}
+
+// What clients launch a server with is a pipe or, where they run on Node, a socket: both are waited for without a thread
+// of their own, which is what makes a small call fast. A pipe is opened once more for that: whoever else has it goes on
+// to have it as it was.
+
+fn reader(standard: BorrowedFd<'_>) -> io::Result<Reader> {
+    let file = File::from(standard.try_clone_to_owned()?);
+    let kind = file.metadata()?.file_type();
+    if kind.is_socket() {
+        return Ok(Box::new(socket(file)?));
+    }
+    if kind.is_fifo()
+        && let Ok(pipe) = pipe::OpenOptions::new().open_receiver("/proc/self/fd/0")
+    {
+        return Ok(Box::new(pipe));
+    }
+    Ok(Box::new(tokio::fs::File::from_std(file)))
+}
+
+fn writer(standard: BorrowedFd<'_>) -> io::Result<Writer> {
+    let file = File::from(standard.try_clone_to_owned()?);
+    let kind = file.metadata()?.file_type();
+    if kind.is_socket() {
+        return Ok(Box::new(socket(file)?));
+    }
+    if kind.is_fifo()
+        && let Ok(pipe) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1")
+    {
+        return Ok(Box::new(pipe));
+    }
+    Ok(Box::new(tokio::fs::File::from_std(file)))
+}
+
+fn socket(file: File) -> io::Result<tokio::net::UnixStream> {
+    let stream = UnixStream::from(std::os::fd::OwnedFd::from(file));
+    stream.set_nonblocking(true)?;
+    tokio::net::UnixStream::from_std(stream)
+}

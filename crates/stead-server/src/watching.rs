@@ -1,0 +1,66 @@
+//! Keeps what is served the same as what is configured, while it is served.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stead::Config;
+
+use crate::steads::Steads;
+
+/// How often is looked.
+const PACE: Duration = Duration::from_secs(1);
+
+/// Looks for changes of the configuration file and of forks, for as long as it is polled.
+///
+/// A file that makes no sense is refused as a whole: what was served before stays, and standard error says why.
+pub(crate) async fn keep_current(steads: Arc<Steads>) {
+    let file = steads.config().file().to_owned();
+    let mut known = state_of(&file);
+    let mut pace = tokio::time::interval(PACE);
+    pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // The first tick comes at once, and what was just read is new enough.
+    pace.tick().await;
+    loop {
+        pace.tick().await;
+        tokio::task::block_in_place(|| {
+            let state = state_of(&file);
+            // A file that is gone for a moment is being replaced.
+            if state.is_some() && state != known {
+                known = state;
+                reload(&steads, &file);
+            } else {
+                steads.refresh();
+            }
+        });
+    }
+}
+
+fn reload(steads: &Steads, file: &Path) {
+    let reloaded = Config::load(file).map_err(stead::Error::from).and_then(|config| steads.replace(&config));
+    match reloaded {
+        Ok(()) => eprintln!("stead: the configuration has changed, and is used from now on"),
+        Err(error) => eprintln!("stead: the configuration has changed, and is not used:\n{error}"),
+    }
+}
+
+/// What tells one state of a file from another, also where it was replaced within a second.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct State {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+fn state_of(file: &Path) -> Option<State> {
+    let of = |metadata: Metadata| State {
+        inode: metadata.ino(),
+        size: metadata.size(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
+    };
+    file.metadata().ok().map(of)
+}

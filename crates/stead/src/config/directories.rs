@@ -1,0 +1,198 @@
+//! A configuration that nobody wrote: some directories of the host, for one agent.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+use stead_core::store::QuotaLimits;
+use stead_core::{AccessScope, Ask, VfsPath};
+use stead_stores::KeepOptions;
+use stead_stores::virtual_store::Retention;
+
+use super::{
+    AgentConfig, AuditConfig, Config, DatabaseConfig, FILE_NAME, StoreConfig, WorkspaceConfig, directory_of,
+};
+use crate::error::{Error, Result, shown};
+
+/// A directory, and what is allowed there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BareDirectory {
+    /// The directory.
+    pub path: PathBuf,
+    /// What is allowed.
+    pub scope: AccessScope,
+}
+
+impl BareDirectory {
+    /// Reads `DIR`, `DIR:ro`, `DIR:rw` or `DIR:wo`; what says nothing is read-only.
+    pub fn parse(text: &OsStr) -> Self {
+        let bytes = text.as_bytes();
+        for (suffix, scope) in [
+            (&b":ro"[..], AccessScope::ReadOnly),
+            (b":rw", AccessScope::ReadWrite),
+            (b":wo", AccessScope::WriteOnly),
+        ] {
+            if let Some(path) = bytes.strip_suffix(suffix)
+                && !path.is_empty()
+            {
+                return BareDirectory { path: PathBuf::from(OsStr::from_bytes(path)), scope };
+            }
+        }
+        BareDirectory { path: PathBuf::from(text), scope: AccessScope::ReadOnly }
+    }
+}
+
+impl Config {
+    /// Directories as Workspaces of one agent, each at `/` and its name.
+    ///
+    /// What Stead keeps for itself lies in the user's state folder, under a name that the directories decide, and never
+    /// inside them.
+    pub fn of_directories(agent: &str, directories: &[BareDirectory]) -> Result<Config> {
+        let state = state_folder(env::var_os("XDG_STATE_HOME").map(PathBuf::from), env::home_dir());
+        let state = state.ok_or_else(|| {
+            Error::Invalid("there is no home directory to keep state in; set XDG_STATE_HOME".into())
+        })?;
+        of_directories(agent, directories, &state.join("stead"))
+    }
+}
+
+fn of_directories(agent: &str, directories: &[BareDirectory], state: &Path) -> Result<Config> {
+    let (mut stores, mut workspaces, mut real) = (BTreeMap::new(), Vec::new(), Vec::new());
+    for directory in directories {
+        let path = fs::canonicalize(&directory.path)
+            .and_then(|path| if path.is_dir() { Ok(path) } else { Err(io::ErrorKind::NotADirectory.into()) })
+            .map_err(|cause| Error::host(format!("`{}` can't be used", shown(&directory.path)), cause))?;
+        let prefix = free_prefix(&path, &workspaces)?;
+        let store = prefix.as_str().trim_start_matches('/').to_owned();
+        stores.insert(
+            store.clone(),
+            StoreConfig::Physical { path: path.clone(), keep: Some(KeepOptions::default()) },
+        );
+        workspaces.push(WorkspaceConfig {
+            prefix,
+            scope: directory.scope,
+            store,
+            path: VfsPath::root(),
+            description: None,
+            protect: None,
+            scratch: Vec::new(),
+            quota: QuotaLimits::default(),
+            ask: Ask::Never,
+        });
+        real.push(path);
+    }
+    let home = state.join(key(real));
+    make_private_tree(&home).map_err(|cause| Error::host("the state folder can't be made", cause))?;
+    let file = home.join(FILE_NAME);
+    Ok(Config {
+        database: DatabaseConfig::beside(directory_of(&file)),
+        file,
+        stores,
+        agents: BTreeMap::from([(agent.to_owned(), AgentConfig { workspaces, ..AgentConfig::default() })]),
+        audit: AuditConfig { enabled: true },
+        history: Retention::default(),
+        notes: Vec::new(),
+        checks: Vec::new(),
+    })
+}
+
+/// `/` and the directory's name; with a number where another has that already.
+fn free_prefix(path: &Path, taken: &[WorkspaceConfig]) -> Result<VfsPath> {
+    let name = path.file_name().map_or(Some("host"), OsStr::to_str);
+    let base = name.and_then(|name| VfsPath::parse(&format!("/{name}")).ok()).ok_or_else(|| {
+        Error::Invalid(format!(
+            "the name of `{}` can't be a Workspace's; rename the directory, or write a stead.toml",
+            shown(path)
+        ))
+    })?;
+    let numbered = (2..).map_while(|n| VfsPath::parse(&format!("{base}-{n}")).ok());
+    let free = std::iter::once(base.clone())
+        .chain(numbered)
+        .find(|prefix| !taken.iter().any(|workspace| workspace.prefix == *prefix));
+    Ok(free.unwrap_or(base))
+}
+
+/// The same for the same directories, in whichever order they are named.
+fn key(mut directories: Vec<PathBuf>) -> String {
+    directories.sort();
+    let mut hasher = blake3::Hasher::new();
+    for directory in directories {
+        let bytes = directory.as_os_str().as_bytes();
+        hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+/// The user's directory for state. A relative XDG_STATE_HOME counts as none, as its specification says.
+fn state_folder(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    xdg.filter(|xdg| xdg.is_absolute()).or_else(|| home.map(|home| home.join(".local/state")))
+}
+
+fn make_private_tree(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().mode(0o700).recursive(true).create(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Stead;
+
+    #[test]
+    fn a_scope_may_follow_the_directory() {
+        let parse = |text: &str| BareDirectory::parse(OsStr::new(text));
+        let read = |path: &str, scope| BareDirectory { path: path.into(), scope };
+        assert_eq!(parse("src"), read("src", AccessScope::ReadOnly));
+        assert_eq!(parse("src:rw"), read("src", AccessScope::ReadWrite));
+        assert_eq!(parse("/a:b:wo"), read("/a:b", AccessScope::WriteOnly));
+        assert_eq!(parse(":ro"), read(":ro", AccessScope::ReadOnly));
+    }
+
+    #[test]
+    fn each_directory_is_a_workspace_and_the_state_is_in_none_of_them() {
+        let host = tempfile::tempdir().unwrap();
+        let (one, two) = (host.path().join("x/src"), host.path().join("y/src"));
+        fs::create_dir_all(&one).unwrap();
+        fs::create_dir_all(&two).unwrap();
+        fs::write(one.join("a"), "1").unwrap();
+        let state = host.path().join("x/src/state");
+        let directories = [
+            BareDirectory { path: one.clone(), scope: AccessScope::ReadOnly },
+            BareDirectory { path: two.clone(), scope: AccessScope::ReadWrite },
+        ];
+        let config = of_directories("agent", &directories, &state).unwrap();
+        let stead = Stead::open(&config, "agent").unwrap();
+        let prefixes: Vec<_> =
+            stead.vfs().workspaces().map(|workspace| workspace.prefix().to_string()).collect();
+        assert_eq!(prefixes, ["/src", "/src-2"]);
+        assert_eq!(stead.vfs().read("/src/a").unwrap().bytes, b"1");
+        assert!(stead.vfs().write("/src/b", "").is_err());
+        stead.vfs().write("/src-2/b", "2").unwrap();
+        assert_eq!(fs::read(two.join("b")).unwrap(), b"2");
+        // Even where the state folder lies inside a directory, what is in it can't be reached.
+        let below = state.join(key(vec![one.clone(), two.clone()])).join(".stead/stead.db");
+        assert!(below.is_file());
+        let logical =
+            format!("/src{}", below.strip_prefix(&one).map(|at| format!("/{}", at.display())).unwrap());
+        assert!(stead.vfs().read(logical.as_str()).is_err());
+        assert_eq!(key(vec![one.clone(), two.clone()]), key(vec![two, one]));
+    }
+
+    #[test]
+    fn what_is_no_directory_is_told() {
+        let host = tempfile::tempdir().unwrap();
+        let missing = BareDirectory { path: host.path().join("no"), scope: AccessScope::ReadOnly };
+        assert!(of_directories("agent", &[missing], host.path()).is_err());
+    }
+
+    #[test]
+    fn the_state_folder_follows_xdg() {
+        let home = || Some(PathBuf::from("/home/ann"));
+        assert_eq!(state_folder(Some("/xdg".into()), home()), Some("/xdg".into()));
+        assert_eq!(state_folder(Some("relative".into()), home()), Some("/home/ann/.local/state".into()));
+        assert_eq!(state_folder(None, None), None);
+    }
+}
