@@ -172,12 +172,14 @@ fn many(data: &Path, effort: Effort) -> Result<Table> {
 fn record(identity: &Arc<Identity>, number: usize) -> Result<AuditRecord> {
     Ok(AuditRecord {
         at: SystemClock.now(),
+        stead: Some("bench/t".into()),
         identity: Arc::clone(identity),
         call: "read_file".into(),
         paths: vec![VfsPath::parse(&format!("/project/src/{}/module-{}.rs", number % 100, number % 10_000))?],
         scope: Some(AccessScope::ReadWrite),
         outcome: if number % 1_000 == 0 { AuditOutcome::Denied } else { AuditOutcome::Ok },
         bytes: Some(4_096),
+        files: None,
         took: Duration::from_micros(12),
         operation: None,
         version: None,

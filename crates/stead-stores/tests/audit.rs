@@ -264,7 +264,9 @@ fn two_swapped_records_are_found() {
          UPDATE audit SET id = -seq WHERE seq IN (5, 6);
          UPDATE audit SET id = (SELECT id FROM two WHERE two.seq = 11 - audit.seq) WHERE seq IN (5, 6);",
     );
-    assert_eq!(by_id.problem(), format!("{name} is not where it was: it stands behind record 6"));
+    // Where the two were put down at different times, the other one is filed too early as well.
+    let expected = format!("{name} is not where it was: it stands behind record 6");
+    assert!(by_id.verify().problems.contains(&expected), "{:?}", by_id.verify().problems);
 
     let by_content = Place::new();
     by_content.fill();

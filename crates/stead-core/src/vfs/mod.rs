@@ -18,6 +18,7 @@ mod search;
 mod seen;
 #[cfg(test)]
 mod tests;
+mod whole;
 mod write;
 
 pub use crate::history::diff::ContentDiff;
@@ -46,6 +47,7 @@ use crate::router::{DuplicatePrefix, Router};
 use crate::scope::Access;
 use crate::store::{QuotaLimits, StoreError, Version};
 use crate::vfs::call::Call;
+use crate::vfs::whole::Whole;
 use crate::workspace::Workspace;
 
 /// How much one call may take.
@@ -81,11 +83,14 @@ pub struct Vfs {
     shared: Arc<Shared>,
     tool: Option<Cow<'static, str>>,
     operation: Option<OperationId>,
+    /// The act that its calls are parts of, where they are.
+    whole: Option<Arc<Whole>>,
 }
 
 #[derive(Debug)]
 struct Shared {
     router: Router,
+    stead: Option<Arc<str>>,
     identity: Arc<Identity>,
     clock: Arc<dyn Clock>,
     limits: Limits,
@@ -99,6 +104,7 @@ struct Shared {
 /// Puts a [`Vfs`] together.
 #[derive(Debug)]
 pub struct VfsBuilder {
+    stead: Option<Arc<str>>,
     identity: Identity,
     workspaces: Vec<Workspace>,
     clock: Arc<dyn Clock>,
@@ -113,6 +119,11 @@ impl VfsBuilder {
     pub fn workspace(mut self, workspace: Workspace) -> Self {
         self.workspaces.push(workspace);
         self
+    }
+
+    /// Says which stead it is the door of: records tell.
+    pub fn stead(self, id: impl Into<Arc<str>>) -> Self {
+        VfsBuilder { stead: Some(id.into()), ..self }
     }
 
     /// Tells the time by this clock.
@@ -145,6 +156,7 @@ impl VfsBuilder {
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
         let shared = Shared {
             router: Router::new(self.workspaces)?,
+            stead: self.stead,
             identity: Arc::new(self.identity),
             clock: self.clock,
             limits: self.limits,
@@ -154,7 +166,7 @@ impl VfsBuilder {
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
-        Ok(Vfs { shared: Arc::new(shared), tool: None, operation: None })
+        Ok(Vfs { shared: Arc::new(shared), tool: None, operation: None, whole: None })
     }
 }
 
@@ -162,6 +174,7 @@ impl Vfs {
     /// Starts a door for this identity, with no Workspaces yet.
     pub fn builder(identity: Identity) -> VfsBuilder {
         VfsBuilder {
+            stead: None,
             identity,
             workspaces: Vec::new(),
             clock: Arc::new(SystemClock),
@@ -189,8 +202,12 @@ impl Vfs {
 
     /// The same door for one operation of that tool: all that is changed through it belongs together.
     pub fn operation(&self, tool: impl Into<Cow<'static, str>>) -> Vfs {
+        // A part of an act belongs to that one.
+        if self.whole.is_some() {
+            return self.clone();
+        }
         let operation = Some(OperationId::fresh(self.shared.clock.now()));
-        Vfs { shared: Arc::clone(&self.shared), tool: Some(tool.into()), operation }
+        Vfs { shared: Arc::clone(&self.shared), tool: Some(tool.into()), operation, whole: None }
     }
 
     /// The Workspaces as they were at a version: read-only, and only those whose history may be looked into.
@@ -233,9 +250,10 @@ impl Vfs {
 
     /// The same door over other ways.
     fn behind(&self, router: Router) -> Vfs {
-        let Shared { identity, clock, limits, lost_updates, quota, audit, .. } = &*self.shared;
+        let Shared { stead, identity, clock, limits, lost_updates, quota, audit, .. } = &*self.shared;
         let shared = Shared {
             router,
+            stead: stead.clone(),
             identity: Arc::clone(identity),
             clock: Arc::clone(clock),
             limits: *limits,
@@ -245,6 +263,7 @@ impl Vfs {
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
-        Vfs { shared: Arc::new(shared), tool: self.tool.clone(), operation: self.operation }
+        let (tool, whole) = (self.tool.clone(), self.whole.clone());
+        Vfs { shared: Arc::new(shared), tool, operation: self.operation, whole }
     }
 }

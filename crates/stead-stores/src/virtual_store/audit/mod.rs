@@ -15,6 +15,7 @@ mod map;
 mod place;
 mod query;
 mod recover;
+mod sieve;
 mod spool;
 mod verify;
 

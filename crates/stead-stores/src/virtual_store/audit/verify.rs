@@ -1,6 +1,6 @@
 //! Checking the audit: every chain, against its own hashes and against what was signed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use rusqlite::Connection;
 use stead_core::{StoreResult, Timestamp};
@@ -12,6 +12,7 @@ use super::body::AuditEntry;
 use super::chain::{Hash, START, hash};
 use super::head::Head;
 use super::place::Place;
+use super::sieve::{Sieve, micros, terms};
 
 /// How many problems are told in detail; the rest would say no more.
 const MOST_PROBLEMS: usize = 100;
@@ -173,6 +174,40 @@ fn named(uuid: Uuid, seq: i64, body: &str) -> String {
     }
 }
 
+/// The sieves, in order, beside the records.
+struct Sieves {
+    left: VecDeque<Sieve>,
+}
+
+impl Sieves {
+    fn load(conn: &Connection, verified: &mut AuditVerified) -> Result<Self> {
+        if !exists(conn, "audit_sieve")? {
+            return Ok(Sieves { left: VecDeque::new() });
+        }
+        let mut statement = conn.prepare("SELECT first, last, oldest, bits FROM audit_sieve ORDER BY first")?;
+        let left: VecDeque<_> = statement.query_map([], Sieve::from_row)?.collect::<rusqlite::Result<_>>()?;
+        let mut covered = i64::MIN;
+        for sieve in &left {
+            if sieve.first <= covered || sieve.last < sieve.first {
+                verified.problem(format!("the sieve from {} on is not where it was", sieve.first));
+            }
+            covered = sieve.last;
+        }
+        Ok(Sieves { left })
+    }
+
+    /// Whether whoever asks for a record comes upon it. Records come in order.
+    fn let_through(&mut self, id: i64, body: &str) -> bool {
+        while self.left.front().is_some_and(|sieve| sieve.last < id) {
+            self.left.pop_front();
+        }
+        let Some(sieve) = self.left.front().filter(|sieve| sieve.first <= id) else { return true };
+        let mut all = true;
+        let at = terms(body, |term| all &= sieve.lets_through(term));
+        all && at.is_none_or(|at| sieve.oldest <= micros(at))
+    }
+}
+
 pub(super) fn verify(
     shared: &Shared,
     place: &Place,
@@ -186,6 +221,12 @@ pub(super) fn verify(
     let judge = Judge { key: key.map(|key| key.public()) };
     check(&transaction, &judge, ended, running, &mut verified, progress)?;
     Ok(verified)
+}
+
+/// Whether the database has a table.
+fn exists(conn: &Connection, table: &str) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+    Ok(conn.query_row(sql, [table], |row| row.get(0))?)
 }
 
 /// Tells heads that count from those that don't.
@@ -294,6 +335,7 @@ fn walk(
         chains.insert(uuid, (Walk::new(uuid, known.archived + 1, before, heads), known));
     }
     let mut homeless = HashSet::new();
+    let mut sieves = Sieves::load(conn, verified)?;
     let mut statement = conn.prepare("SELECT instance, seq, hash, body, id, at FROM audit ORDER BY id")?;
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
@@ -310,6 +352,9 @@ fn walk(
             continue;
         }
         let body = row.get_ref(3)?.as_str().unwrap_or_default();
+        if !sieves.let_through(row.get(4)?, body) {
+            verified.problem(format!("{} is kept back by a sieve: who asks for it does not see it", named(walk.uuid, seq, body)));
+        }
         let stored = row.get_ref(2)?.as_blob().ok().and_then(|hash| hash.try_into().ok()).unwrap_or_default();
         for problem in walk.step(seq, &stored, body) {
             verified.problem(problem);
