@@ -268,7 +268,7 @@ impl<'v> Call<'v> {
         match (result, &self.shared().audit) {
             (Ok(_), _) => whole.moved(self.bytes.get().unwrap_or(0)),
             (Err(error), Some(log)) if error.kind() == ErrorKind::Denied => {
-                log.note(&self.record(AuditOutcome::Denied)).map_err(Error::Unrecorded)?;
+                whole.denied(&**log, self.record(AuditOutcome::Denied))?;
             }
             (Err(_), _) => {}
         }

@@ -8,11 +8,12 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::audit::{AuditOutcome, AuditRecord};
+use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::OperationId;
 use crate::path::VfsPath;
+use crate::store::StoreResult;
 use crate::vfs::{IntoPath, Shared, Vfs};
 
 /// An act of many calls, while it is under way.
@@ -27,6 +28,8 @@ pub(super) struct Whole {
     /// Whether a lasting record says that it is about to change something.
     announced: AtomicBool,
     changed: AtomicBool,
+    /// A part of it that was denied at its own path: unless that ends all of it, it has a record of its own.
+    denied: Mutex<Option<AuditRecord>>,
 }
 
 impl fmt::Debug for Whole {
@@ -67,6 +70,7 @@ impl Vfs {
             files: Mutex::new(None),
             announced: AtomicBool::new(false),
             changed: AtomicBool::new(false),
+            denied: Mutex::new(None),
         });
         let inside = Vfs {
             shared: Arc::clone(&self.shared),
@@ -78,7 +82,13 @@ impl Vfs {
         whole.note(&self.shared, AuditOutcome::Begun)?;
         let result = path.map_err(E::from).and_then(|_| act(&inside));
         let failed = result.as_ref().err().and_then(kind);
-        whole.note(&self.shared, failed.map_or(AuditOutcome::Ok, AuditOutcome::of))?;
+        let outcome = failed.map_or(AuditOutcome::Ok, AuditOutcome::of);
+        if let (Some(log), Some(denied)) = (&self.shared.audit, whole.denied.lock().take())
+            && outcome != AuditOutcome::Denied
+        {
+            log.note(&denied).map_err(Error::Unrecorded)?;
+        }
+        whole.note(&self.shared, outcome)?;
         result
     }
 
@@ -101,8 +111,17 @@ impl Whole {
         self.changed.store(true, Ordering::Relaxed);
     }
 
+    /// Writes down that a part of it was denied: once, if that is the end of it.
+    pub(super) fn denied(&self, log: &dyn AuditLog, record: AuditRecord) -> Result<()> {
+        let before = match record.paths == self.paths {
+            true => self.denied.lock().replace(record),
+            false => Some(record),
+        };
+        before.map_or(Ok(()), |record| log.note(&record).map_err(Error::Unrecorded))
+    }
+
     /// Announces that it changes something, the first time.
-    pub(super) fn announce(&self, announce: impl FnOnce() -> crate::StoreResult<()>) -> crate::StoreResult<()> {
+    pub(super) fn announce(&self, announce: impl FnOnce() -> StoreResult<()>) -> StoreResult<()> {
         if !self.announced.load(Ordering::Acquire) {
             announce()?;
             self.announced.store(true, Ordering::Release);

@@ -325,7 +325,8 @@ mod tests {
 
     #[test]
     fn a_time_is_written_as_every_other_is() {
-        for nanos in [0, 999, 1_000, 1_700_000_000_000_001_000, 1_700_000_000_999_999_999, -1, i64::MAX, i64::MIN]
+        for nanos in
+            [0, 999, 1_000, 1_700_000_000_000_001_000, 1_700_000_000_999_999_999, -1, i64::MAX, i64::MIN]
         {
             let mut text = Text(String::new());
             text.time(Timestamp(nanos));

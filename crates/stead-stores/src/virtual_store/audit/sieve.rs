@@ -193,8 +193,7 @@ fn next(conn: &Connection) -> Result<Option<Sieve>> {
         .query_row([], |row| row.get(0))?;
     let mut statement =
         conn.prepare_cached("SELECT id, body FROM audit WHERE id > ?1 ORDER BY id LIMIT ?2")?;
-    let rows =
-        statement.query_map(params![covered, STRETCH as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows = statement.query_map(params![covered, STRETCH as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let records: Vec<(i64, String)> = rows.collect::<rusqlite::Result<_>>()?;
     if records.len() < STRETCH {
         return Ok(None);
