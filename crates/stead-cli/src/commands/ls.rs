@@ -32,14 +32,12 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let stead = session.stead()?;
     let several = args.paths.len() > 1;
     session.each(&args.paths, |session, path| {
-        session.as_one("ls", &stead, (&args.at, path), |session, stead| {
-            if args.recursive {
-                return below(stead.vfs(), path, &args, session);
-            }
-            if several && !session.wants_json() {
-                session.line(format_args!("{}:", human::harmless(path)))?;
-            }
-            directory(stead.vfs(), path, &args, session)
+        if several && !args.recursive && !session.wants_json() {
+            session.line(format_args!("{}:", human::harmless(path)))?;
+        }
+        session.as_one("ls", &stead, (&args.at, path), |session, stead| match args.recursive {
+            true => below(stead.vfs(), path, &args, session),
+            false => directory(stead.vfs(), path, &args, session),
         })
     })
 }

@@ -52,7 +52,7 @@ fn run(
     compare: Compare,
     watch: &mut dyn Watch,
 ) -> Result<Totals> {
-    let to = vfs.mkdir(to, Parents::Create)?.path;
+    let to = destination(vfs, to)?;
     let tally = Tally { totals: Totals::default(), watch };
     let mut importer = Importer {
         vfs,
@@ -73,6 +73,17 @@ fn run(
     }
     importer.flush()?;
     Ok(importer.tally.totals)
+}
+
+/// The directory that everything goes into, made if it is missing. One that is there needs no change, and so no record.
+fn destination(vfs: &Vfs, to: &VfsPath) -> Result<VfsPath> {
+    let scope = vfs.router().route(to).map(|route| route.workspace.scope());
+    if scope.is_some_and(|scope| scope.allows(Access::Read) && scope.allows(Access::Write))
+        && let Ok(Stat { kind: Kind::Directory, path, .. }) = vfs.stat(to)
+    {
+        return Ok(path);
+    }
+    Ok(vfs.mkdir(to, Parents::Create)?.path)
 }
 
 /// Attributes that travel.
