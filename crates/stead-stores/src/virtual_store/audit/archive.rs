@@ -98,7 +98,7 @@ pub(super) fn archive(
         let (segments, file) = (segments.clone(), name.clone());
         let archive = Archive {
             file: name.clone(),
-            directory: place.from_here(directory)?,
+            directory: place.remembered(directory)?,
             at: time_text(now).to_string(),
             records,
             hash: whole.to_vec(),

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::super::database::Shared;
 use super::super::fault::Result;
 use super::super::queue::Weight;
-use super::archive::check;
+use super::archive::{Checked, check};
 use super::head::Head;
 use super::place::Place;
 use super::verify::AuditVerified;
@@ -105,9 +105,11 @@ pub(super) fn verify(
         };
         verified.archives += 1;
         match look(&path, archive) {
-            Ok((problems, parts)) => {
-                problems.into_iter().for_each(|problem| verified.problem(format!("{file}: {problem}")));
-                held.insert(file, parts);
+            Ok(checked) => {
+                for problem in checked.verified.problems {
+                    verified.problem(format!("{file}: {problem}"));
+                }
+                held.insert(file, checked.parts);
             }
             Err(error) => verified.problem(format!("the archive {file} can't be read: {}", error.kind())),
         }
@@ -128,18 +130,17 @@ pub(super) fn verify(
     }
 }
 
-/// What is wrong with an archive, and the parts of chains that are in it.
-fn look(path: &Path, archive: &Archive) -> io::Result<(Vec<String>, Vec<(i64, Head)>)> {
-    let checked = check(path)?;
-    let mut problems = checked.verified.problems;
-    if problems.is_empty() && !archive.hash.is_empty() {
+/// Checks an archive by itself, and that it is the one that was written.
+fn look(path: &Path, archive: &Archive) -> io::Result<Checked> {
+    let mut checked = check(path)?;
+    if checked.verified.problems.is_empty() && !archive.hash.is_empty() {
         let mut hasher = blake3::Hasher::new();
         io::copy(&mut File::open(path)?, &mut hasher)?;
         if hasher.finalize().as_bytes()[..] != archive.hash[..] {
-            problems.push("it is not the file that was written".to_owned());
+            checked.verified.problem("it is not the file that was written".to_owned());
         }
     }
-    Ok((problems, checked.parts))
+    Ok(checked)
 }
 
 /// Forgets instances that have ended and lie in archives with all of their records: their rows, and the heads that are

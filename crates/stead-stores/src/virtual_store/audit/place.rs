@@ -182,7 +182,7 @@ impl Place {
     }
 
     /// How the database remembers a directory of archives: nothing, where it is the log's own.
-    pub(super) fn from_here(&self, directory: &Path) -> StoreResult<String> {
+    pub(super) fn remembered(&self, directory: &Path) -> StoreResult<String> {
         let absolute = |path: &Path| std::path::absolute(path).map_err(|error| unwritable(&error));
         let directory = absolute(directory)?;
         let own = directory == absolute(&self.archives(""))?;

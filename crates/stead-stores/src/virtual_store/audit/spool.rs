@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     fn facts(number: usize) -> Facts {
-        Facts(format!("{{\"number\":{number}}}").into())
+        Facts(format!("{{\"number\":{number}}}"))
     }
 
     fn spool(directory: &Path) -> Spool {
@@ -332,7 +332,7 @@ mod tests {
     fn a_full_spool_is_waited_for_and_not_forever() {
         let dir = tempfile::tempdir().unwrap();
         let spool = spool(dir.path());
-        let long = Facts("x".repeat(SIZE / 3).into());
+        let long = Facts("x".repeat(SIZE / 3));
         let mut put = 0;
         let full = loop {
             match spool.put(&long) {
