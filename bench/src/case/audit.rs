@@ -16,7 +16,7 @@ use crate::Result;
 use crate::case::Effort;
 use crate::contender::Durability;
 use crate::content::{SMALL, renumber, text};
-use crate::measure::{Sample, Summary, in_turns, timed};
+use crate::measure::{Busy, Sample, Summary, busy, in_turns, timed};
 use crate::table::{Table, Unit, count};
 
 const FILES: usize = 1_000;
@@ -57,6 +57,16 @@ fn calls(data: &Path, effort: Effort) -> Result<Table> {
                 Ok(Some(timed(COUNT, || (0..COUNT).try_for_each(|_| act(vfs, fastrand::usize(..FILES))))?))
             })?;
             table.row(format!("{call}{synced}"), &measured, Unit::Time);
+            if durability == Durability::Full {
+                continue;
+            }
+            for (whose, name) in [(Busy::Caller, "of the caller"), (Busy::Everyone, "of all threads")] {
+                let measured = in_turns(&doors, effort.rounds(), |vfs, _| {
+                    let calls = || (0..COUNT).try_for_each(|_| act(vfs, fastrand::usize(..FILES)));
+                    Ok(Some(busy(whose, COUNT, calls)?))
+                })?;
+                table.row(format!("{call}, processor time {name}"), &measured, Unit::Time);
+            }
         }
     }
     Ok(table)

@@ -210,6 +210,21 @@ mod tests {
                INSERT INTO entry VALUES (1, 1, CAST('f' AS BLOB), 2, 1, 420, 0, 0, 0, 0, NULL, 0);"#,
         )
         .unwrap();
+        if format == 5 {
+            let segments = "INSERT INTO audit_segment VALUES (1, 1, 5, 'a.jsonl'), (2, 3, 4, 'a.jsonl')";
+            conn.execute_batch(segments).unwrap();
+        }
+    }
+
+    #[test]
+    fn archives_from_before_they_were_remembered_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        older(&path, 5);
+        let database = Database::open(&path, DatabaseOptions::default()).unwrap();
+        let sql = "SELECT file || records || length(hash) FROM audit_archive";
+        let archive: String = database.0.reader().unwrap().query_row(sql, [], |row| row.get(0)).unwrap();
+        assert_eq!(archive, "a.jsonl70");
     }
 
     #[test]
