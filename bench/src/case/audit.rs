@@ -9,14 +9,14 @@ use stead_core::{
     Vfs, VfsPath, Workspace,
 };
 use stead_stores::{
-    Audit, AuditAccess, AuditQuery, Database, DatabaseOptions, PhysicalOptions, PhysicalStore,
+    Archives, Audit, AuditAccess, AuditQuery, Database, DatabaseOptions, PhysicalOptions, PhysicalStore,
 };
 
 use crate::Result;
 use crate::case::Effort;
 use crate::contender::Durability;
 use crate::content::{SMALL, renumber, text};
-use crate::measure::{Sample, Summary, in_turns, timed};
+use crate::measure::{Busy, Sample, Summary, busy, in_turns, timed};
 use crate::table::{Table, Unit, count};
 
 const FILES: usize = 1_000;
@@ -57,6 +57,16 @@ fn calls(data: &Path, effort: Effort) -> Result<Table> {
                 Ok(Some(timed(COUNT, || (0..COUNT).try_for_each(|_| act(vfs, fastrand::usize(..FILES))))?))
             })?;
             table.row(format!("{call}{synced}"), &measured, Unit::Time);
+            if durability == Durability::Full {
+                continue;
+            }
+            for (whose, name) in [(Busy::Caller, "of the caller"), (Busy::Everyone, "of all threads")] {
+                let measured = in_turns(&doors, effort.rounds(), |vfs, _| {
+                    let calls = || (0..COUNT).try_for_each(|_| act(vfs, fastrand::usize(..FILES)));
+                    Ok(Some(busy(whose, COUNT, calls)?))
+                })?;
+                table.row(format!("{call}, processor time {name}"), &measured, Unit::Time);
+            }
         }
     }
     Ok(table)
@@ -140,7 +150,7 @@ fn many(data: &Path, effort: Effort) -> Result<Table> {
     let access = AuditAccess::open(&database, &directory.join("audit"))?;
     row(
         "verify all of them".into(),
-        timed(1, || match access.verify(&mut |_| ())?.problems.first() {
+        timed(1, || match access.verify(&Archives::default(), &mut |_| ())?.problems.first() {
             Some(problem) => Err(problem.clone().into()),
             None => Ok(()),
         })?,
@@ -172,12 +182,14 @@ fn many(data: &Path, effort: Effort) -> Result<Table> {
 fn record(identity: &Arc<Identity>, number: usize) -> Result<AuditRecord> {
     Ok(AuditRecord {
         at: SystemClock.now(),
+        stead: Some("bench/t".into()),
         identity: Arc::clone(identity),
         call: "read_file".into(),
         paths: vec![VfsPath::parse(&format!("/project/src/{}/module-{}.rs", number % 100, number % 10_000))?],
         scope: Some(AccessScope::ReadWrite),
         outcome: if number % 1_000 == 0 { AuditOutcome::Denied } else { AuditOutcome::Ok },
         bytes: Some(4_096),
+        files: None,
         took: Duration::from_micros(12),
         operation: None,
         version: None,

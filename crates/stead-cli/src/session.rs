@@ -130,9 +130,18 @@ impl Session {
         Ok(self.stead()?.vfs().operation(command))
     }
 
-    /// The same, as things were at a moment where one is named.
-    pub(crate) fn vfs_at(&self, command: &'static str, at: &At, path: &str) -> Result<Vfs, Failure> {
-        Ok(at.look(self.stead()?, path)?.vfs().operation(command))
+    /// Does what is one act to the user, at a path, as things were at a moment where one is named: one record tells of it.
+    pub(crate) fn as_one<T>(
+        &mut self,
+        command: &'static str,
+        stead: &Stead,
+        (at, path): (&At, &str),
+        act: impl FnOnce(&mut Session, &Stead) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        stead.as_one(command, path, Failure::kind, |stead| {
+            let stead = at.look(stead.clone(), path)?;
+            act(self, &stead)
+        })
     }
 
     /// Where data goes.

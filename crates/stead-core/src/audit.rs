@@ -21,6 +21,8 @@ use crate::store::{StoreResult, Version};
 pub struct AuditRecord {
     /// When it began.
     pub at: Timestamp,
+    /// The stead it was done in, where that has a name.
+    pub stead: Option<Arc<str>>,
     /// Who asked for it.
     pub identity: Arc<Identity>,
     /// The tool, or the call.
@@ -34,6 +36,8 @@ pub struct AuditRecord {
     pub outcome: AuditOutcome,
     /// How many bytes were read or written, where that is known.
     pub bytes: Option<u64>,
+    /// How many files it was about, where it was about many: an import, an export.
+    pub files: Option<u64>,
     /// How long it took.
     pub took: Duration,
     /// The operation that it belongs to, where it changed something or a tool has begun one.
@@ -52,7 +56,8 @@ pub enum AuditOutcome {
     /// It could not be done.
     Failed(ErrorKind),
     /// It is about to happen; another record tells how it went. So it is with a change in a Store that can't write
-    /// down its own, with all but the last of the changes of one call, and with a file that is opened to be read.
+    /// down its own, with all but the last of the changes of one call, with those of an act of many calls, and with a
+    /// file that is opened to be read.
     Begun,
 }
 

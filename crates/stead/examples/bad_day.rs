@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use stead::vfs::{LogQuery, Overwrite, RemoveOptions, Undo, UndoOptions};
-use stead::{AuditQuery, Config, Occurrences, Stead, Stores};
+use stead::{Archives, AuditQuery, Config, Occurrences, Stead, Stores};
 
 const CONFIGURATION: &str = r#"
     [stores.site]
@@ -86,7 +86,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The line that the writer changed since stays as the writer left it.
     holds("index.html", "<h1>Welcome</h1>\n<p>We are open.</p>\n<p>Come in, stay.</p>\n")?;
     holds("about.md", "Who we are.\nAnd why.\n")?;
-    let audited = audit.verify(&mut |_| ())?;
+    let audited = audit.verify(&Archives::default(), &mut |_| ())?;
     assert!(audited.problems.is_empty(), "{:?}", audited.problems);
     println!("The site is as it was, and the writer's work is where the writer left it.");
     fs::remove_dir_all(home)?;

@@ -36,6 +36,7 @@ pub use stead_stores::virtual_store::{
     BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot,
 };
 pub use stead_stores::{
-    Archived, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified, Database,
-    DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, VirtualStore, verify_archive,
+    Archived, Archives, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified,
+    Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, VirtualStore,
+    verify_archive,
 };

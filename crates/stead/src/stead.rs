@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stead_core::store::{QuotaLimits, Version};
 use stead_core::tools::ToolChoice;
 use stead_core::vfs::{IntoPath, Limits, LostUpdates};
-use stead_core::{AccessScope, AuditLog, Clock, Identity, Mount, Vfs, Workspace};
+use stead_core::{AccessScope, AuditLog, Clock, ErrorKind, Identity, Mount, Vfs, Workspace};
 use stead_stores::Database;
 
 use crate::config::{Config, StoreConfig, WorkspaceConfig};
@@ -105,6 +105,22 @@ impl Stead {
         Ok(Stead { vfs: self.vfs.as_of(version)?, ..self.clone() })
     }
 
+    /// Does with many calls what is one act to whoever asked for it: see [`Vfs::as_one`].
+    pub fn as_one<T, E: From<stead_core::Error>>(
+        &self,
+        tool: &'static str,
+        path: impl IntoPath,
+        kind: impl FnOnce(&E) -> Option<ErrorKind>,
+        act: impl FnOnce(&Stead) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.vfs.as_one(tool, path, kind, |vfs| act(&Stead { vfs: vfs.clone(), ..self.clone() }))
+    }
+
+    /// Its id, as records of the audit have it: the agent's, with the thread's where it is one's own.
+    pub fn id(&self) -> String {
+        id_of(self.vfs.identity())
+    }
+
     /// This stead with other Workspaces, because its forks are others.
     pub(crate) fn with_forks(&self, workspaces: Vec<Workspace>, forks: Forks) -> Result<Stead> {
         Ok(Stead { vfs: self.vfs.with_workspaces(workspaces)?, forks, ..self.clone() })
@@ -148,6 +164,13 @@ impl Stead {
             )));
         }
         transfer::export(&self.vfs, &from, destination, existing, compare, watch)
+    }
+}
+
+fn id_of(identity: &Identity) -> String {
+    match &identity.thread {
+        Some(thread) => format!("{}/{thread}", identity.agent),
+        None => identity.agent.clone(),
     }
 }
 
@@ -243,7 +266,8 @@ impl SteadBuilder {
         if let Some(error) = self.wrong {
             return Err(error);
         }
-        let builder = Vfs::builder(self.identity).limits(self.limits).quota(self.quota);
+        let id = id_of(&self.identity);
+        let builder = Vfs::builder(self.identity).stead(id).limits(self.limits).quota(self.quota);
         let mut builder = builder.lost_updates(self.lost_updates);
         if let Some(clock) = self.clock {
             builder = builder.clock(clock);
@@ -263,7 +287,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::path::Path;
 
-    use stead_core::ErrorKind;
     use stead_core::vfs::Overwrite;
     use stead_stores::MemoryStore;
 

@@ -115,12 +115,14 @@ impl Stores {
             };
             log.note(&AuditRecord {
                 at,
+                stead: None,
                 identity: Arc::new(Identity::agent("(operator)")),
                 call: call.into(),
                 paths: Vec::new(),
                 scope: None,
                 outcome,
                 bytes: None,
+                files: None,
                 took: began.elapsed(),
                 operation: None,
                 version: None,

@@ -62,7 +62,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     if args.offset == Some(0) && !args.bytes {
         return Err(Failure::invalid("lines are counted from 1; --offset 0 is none of them"));
     }
-    let vfs = session.vfs_at("cat", &args.at, &args.paths[0])?;
+    let stead = session.stead()?;
     let part = match args.lines {
         Some(lines) => Part::Lines(lines),
         None if args.bytes => {
@@ -73,12 +73,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         }
         None => Part::Whole,
     };
-    session.each(&args.paths, |session, path| match session.wants_json() {
-        true => {
-            let document = document(&vfs, path, part)?;
-            session.json(&document)
-        }
-        false => print(&vfs, path, part, session),
+    session.each(&args.paths, |session, path| {
+        session.as_one("cat", &stead, (&args.at, path), |session, stead| match session.wants_json() {
+            true => {
+                let document = document(stead.vfs(), path, part)?;
+                session.json(&document)
+            }
+            false => print(stead.vfs(), path, part, session),
+        })
     })
 }
 

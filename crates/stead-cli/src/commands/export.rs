@@ -30,7 +30,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let stead = args.at.look(session.stead()?, &args.from)?;
+    let stead = session.stead()?;
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let to_stdout = args.destination.as_os_str() == "-";
     if to_stdout && session.wants_json() {
@@ -41,13 +41,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
             "an archive is nothing to look at; send standard output somewhere else",
         ));
     }
-    let mut progress = Progress::new(session);
-    let destination = if to_stdout {
-        Destination::Stream(Box::new(session.out()))
-    } else {
-        Destination::at(args.destination)
-    };
-    let totals = stead.export(&args.from, destination, existing, compare(args.checksum), &mut progress)?;
-    drop(progress);
+    let totals = session.as_one("export", &stead, (&args.at, &args.from), |session, stead| {
+        let mut progress = Progress::new(session);
+        let destination = if to_stdout {
+            Destination::Stream(Box::new(session.out()))
+        } else {
+            Destination::at(args.destination)
+        };
+        Ok(stead.export(&args.from, destination, existing, compare(args.checksum), &mut progress)?)
+    })?;
     ended("Exported", &totals, session)
 }

@@ -20,8 +20,10 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let vfs = session.vfs_at("glob", &args.at, &args.path)?;
-    let result = vfs.glob(&args.pattern, &args.path, args.limit)?;
+    let stead = session.stead()?;
+    let result = session.as_one("glob", &stead, (&args.at, &args.path), |_, stead| {
+        Ok(stead.vfs().glob(&args.pattern, &args.path, args.limit)?)
+    })?;
     if session.wants_json() {
         let entries: Vec<_> = result.found.iter().map(json::walked).collect();
         let unread = json::unread(&result.unread);

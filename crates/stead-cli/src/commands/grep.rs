@@ -54,7 +54,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let vfs = session.vfs_at("grep", &args.at, &args.path)?;
+    let stead = session.stead()?;
     let output = match (args.files, args.count) {
         (true, _) => Output::Files,
         (_, true) => Output::Counts,
@@ -72,7 +72,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         time_limit: Duration::from_secs(args.timeout),
         ..GrepQuery::new(args.pattern)
     };
-    let result = vfs.grep(&query, &args.path)?;
+    let result = session.as_one("grep", &stead, (&args.at, &args.path), |_, stead| {
+        Ok(stead.vfs().grep(&query, &args.path)?)
+    })?;
     if session.wants_json() {
         session.json(&document(&result))?;
     } else {

@@ -29,16 +29,16 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let vfs = session.vfs_at("ls", &args.at, args.paths.first().map_or("/", |path| path))?;
+    let stead = session.stead()?;
     let several = args.paths.len() > 1;
-    session.each(&args.paths, |session, path| match args.recursive {
-        true => below(&vfs, path, &args, session),
-        false => {
-            if several && !session.wants_json() {
-                session.line(format_args!("{}:", human::harmless(path)))?;
-            }
-            directory(&vfs, path, &args, session)
+    session.each(&args.paths, |session, path| {
+        if several && !args.recursive && !session.wants_json() {
+            session.line(format_args!("{}:", human::harmless(path)))?;
         }
+        session.as_one("ls", &stead, (&args.at, path), |session, stead| match args.recursive {
+            true => below(stead.vfs(), path, &args, session),
+            false => directory(stead.vfs(), path, &args, session),
+        })
     })
 }
 

@@ -19,9 +19,12 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let vfs = session.vfs_at("stat", &args.at, &args.paths[0])?;
+    let stead = session.stead()?;
     session.each(&args.paths, |session, path| {
-        let stat = if args.no_follow { vfs.stat_link(path)? } else { vfs.stat(path)? };
+        let stat = session.as_one("stat", &stead, (&args.at, path), |_, stead| {
+            let vfs = stead.vfs();
+            Ok(if args.no_follow { vfs.stat_link(path)? } else { vfs.stat(path)? })
+        })?;
         if session.wants_json() { session.json(&json::stat(&stat)) } else { print(&stat, session) }
     })
 }

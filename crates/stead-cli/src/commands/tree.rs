@@ -22,14 +22,17 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let vfs = session.vfs_at("tree", &args.at, &args.path)?;
+    let stead = session.stead()?;
     let query = WalkQuery {
         depth: args.depth.unwrap_or(usize::MAX),
         limit: args.limit.saturating_add(1),
         ..WalkQuery::default()
     };
-    let top = vfs.stat(&args.path)?.path;
-    let WalkResult { mut found, unread } = vfs.walk(&top, &query)?;
+    let walked = session.as_one("tree", &stead, (&args.at, &args.path), |_, stead| {
+        let top = stead.vfs().stat(&args.path)?.path;
+        Ok((stead.vfs().walk(&top, &query)?, top))
+    });
+    let (WalkResult { mut found, unread }, top) = walked?;
     let truncated = found.len() > args.limit;
     found.truncate(args.limit);
     if session.wants_json() {

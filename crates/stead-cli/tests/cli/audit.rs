@@ -80,10 +80,10 @@ fn records_are_exported_as_a_table_into_a_file() {
     let place = used();
     assert_snapshot!(place.run(["audit", "export", "--format", "csv", "--output", "a.csv"]), @"! Wrote 5 records to a.csv");
     let table = std::fs::read_to_string(place.path("a.csv")).unwrap();
-    let header = "at,agent,thread,organization,team,call,path,path2,scope,outcome,code,bytes,took_us,operation,version,instance,seq";
+    let header = "at,stead,agent,thread,organization,team,call,path,path2,scope,outcome,code,bytes,files,took_us,operation,version,instance,seq";
     assert_eq!(table.lines().next(), Some(header));
     assert_eq!(table.lines().count(), 6);
-    assert!(table.lines().all(|line| line.split(',').count() == 17));
+    assert!(table.lines().all(|line| line.split(',').count() == 19));
     assert!(table.contains(",cp,/notes/plan.md,/notes/old/plan.md,READ_WRITE,ok,"));
     assert_snapshot!(place.run(["audit", "export", "--output", "a.csv"]), @r"
     ! stead: `a.csv` exists already; choose another name
@@ -110,7 +110,7 @@ fn the_audit_is_checked_and_archived() {
     let told = place.run(["audit", "verify"]);
     assert!(
         told.starts_with(
-            "audit: 1 record in 6 chains, 6 signatures: nothing is wrong\n  5 records are in archives"
+            "audit: 1 record in 1 chain, 1 signature: nothing is wrong\n  5 records are in archives"
         ),
         "{told}"
     );
@@ -121,7 +121,7 @@ fn the_audit_is_checked_and_archived() {
         let _ = std::fs::remove_file(place.path(".stead").join(name));
     }
     let told = place.run(["audit", "verify"]);
-    assert!(told.starts_with("audit: 0 records in 0 chains, 6 signatures: 6 problems"), "{told}");
+    assert!(told.starts_with("audit: 0 records in 0 chains, 1 signature: 1 problem"), "{told}");
     assert!(told.ends_with("exit 70"), "{told}");
 }
 
@@ -154,4 +154,64 @@ fn it_can_be_turned_off_and_nothing_is_done_where_it_can_not_be_kept() {
     notes/
     project/
     ");
+}
+
+#[test]
+fn a_command_is_one_record() {
+    let place = Place::new();
+    for name in ["from/a", "from/b", "from/deep/c"] {
+        place.file(name, "four");
+    }
+    let told = |place: &Place| {
+        let told = steady(&place.run(["audit", "--json"]));
+        let records = told.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let shown = records.filter(|record| record["outcome"] != "begun").map(|record| {
+            let number = |key: &str| record[key].as_u64().map_or("-".into(), |number| number.to_string());
+            let [call, path, outcome] = [&record["call"], &record["paths"][0], &record["outcome"]]
+                .map(|value| value.as_str().unwrap_or("-").to_owned());
+            assert_eq!(record["stead"], "coder");
+            format!("{call} {path} {outcome} {} {}", number("bytes"), number("files"))
+        });
+        let mut shown: Vec<_> = shown.collect();
+        shown.reverse();
+        shown.join("\n")
+    };
+    place.stead(["import", "from", "/notes/in"]);
+    place.stead(["import", "from", "/notes/in"]);
+    place.stead(["tree", "/notes"]);
+    place.stead(["export", "/notes/in", "out"]);
+    place.stead(["export", "--at", "1", "/notes", "out-1"]);
+    place.stead(["cat", "--at", "now", "/notes/in/a", "/notes/in/none"]);
+    place.stead(["cat", "/elsewhere"]);
+    place.stead(["ls", "-l", "/notes/in"]);
+    assert_snapshot!(told(&place), @r"
+    import /notes/in ok 12 3
+    import /notes/in ok - 0
+    tree /notes ok - -
+    export /notes/in ok 12 3
+    export /notes ok - 0
+    cat /notes/in/a ok 4 -
+    cat /notes/in/none failed - -
+    cat /elsewhere denied - -
+    ls /notes/in ok - -
+    ");
+    // What was changed has a record that went with the change: the directory, and all that was put into it.
+    let begun = place.run(["audit", "--json", "--outcome", "begun"]);
+    assert_eq!(begun.lines().filter(|line| line.contains("\"version\":")).count(), 2, "{begun}");
+}
+
+#[test]
+fn a_lost_archive_is_told() {
+    let place = used();
+    let told = place.run(["audit", "archive", "--before", "2100-01-01"]);
+    let file = told.strip_prefix("! Moved 5 records to .stead/audit/archive/").unwrap();
+    let kept = place.path(".stead/audit/archive").join(file);
+    std::fs::rename(&kept, place.path(file)).unwrap();
+    let told = place.run(["audit", "verify"]);
+    assert!(told.contains("1 problem\n") && told.contains("is not where it was written"), "{told}");
+    assert!(told.ends_with("exit 70"), "{told}");
+    for options in [&["audit", "verify", "--archives", "."][..], &["audit", "verify", "--without-archives"]] {
+        let told = place.run(options.iter().copied());
+        assert!(told.contains("nothing is wrong") && told.contains("5 records are in archives"), "{told}");
+    }
 }

@@ -1,7 +1,8 @@
 //! One call at the door, from its beginning to its record.
 //!
 //! Whatever routes a path, looks into a Store or changes one is a method of [`Call`], and only [`Vfs::call`] and
-//! [`Vfs::part`] make one. So no way leads into a Store past the audit.
+//! [`Vfs::part`] make one. So no way leads into a Store past the audit. A call that is a part of an act
+//! ([`Vfs::as_one`]) is written down with that.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -20,6 +21,7 @@ use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
 use crate::store::{Applied, Change, Record, Step, Store, StoreResult};
 use crate::vfs::batch::common;
+use crate::vfs::whole::Whole;
 use crate::vfs::{Shared, Vfs};
 
 /// A path as it came in: read, or not to be read as one.
@@ -77,8 +79,11 @@ impl Vfs {
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<T> {
         let (call, result) = self.run(name, paths, act);
-        let ended = call.ended(&result);
-        ended.and(result)
+        match &self.whole {
+            Some(whole) => call.joins(whole, &result)?,
+            None => call.ended(&result)?,
+        }
+        result
     }
 
     /// Makes a part of what is written down as a whole elsewhere: only if it is refused or fails, or has changed
@@ -90,10 +95,13 @@ impl Vfs {
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<(T, bool)> {
         let (call, result) = self.run(name, paths, act);
-        if result.is_err() || call.announced.get() {
-            call.ended(&result)?;
+        let changed = call.changed.get();
+        match &self.whole {
+            Some(whole) => call.joins(whole, &result)?,
+            None if result.is_err() || call.announced.get() => call.ended(&result)?,
+            None => {}
         }
-        result.map(|value| (value, call.changed.get()))
+        result.map(|value| (value, changed))
     }
 
     fn run<T, const N: usize>(
@@ -186,11 +194,16 @@ impl<'v> Call<'v> {
         if let Some(log) = &self.shared().audit {
             let about = store.about();
             let along = about.records == Some(log.id());
-            told = along && stage == Stage::Last;
+            told = along && stage == Stage::Last && self.vfs.whole.is_none();
             if along {
                 let outcome = if told { AuditOutcome::Ok } else { AuditOutcome::Begun };
                 let record = Box::new(self.record(outcome));
                 change.records.push(Record::Audit { record, began: self.began });
+            } else if let Some(whole) = &self.vfs.whole {
+                // That the whole has begun is noted already; only what lasts longer has to be said once more.
+                if about.outlives_the_process() {
+                    whole.announce(|| log.announce(&whole.record(self.shared(), AuditOutcome::Begun)))?;
+                }
             } else if !self.announced.get() {
                 let record = self.record(AuditOutcome::Begun);
                 // The record has to last no longer than the change.
@@ -204,6 +217,9 @@ impl<'v> Call<'v> {
         }
         let applied = store.apply(change)?;
         self.changed.set(true);
+        if let Some(whole) = &self.vfs.whole {
+            whole.has_changed();
+        }
         self.told.set(told);
         self.announced.set(self.announced.get() || !told);
         Ok(applied)
@@ -220,18 +236,22 @@ impl<'v> Call<'v> {
     }
 
     fn record(&self, outcome: AuditOutcome) -> AuditRecord {
-        let scope = || {
-            let route = self.shared().router.route(self.paths.first()?)?;
-            Some(route.workspace.scope())
-        };
+        let paths = if self.paths.is_empty() { self.named.borrow().clone() } else { self.paths.clone() };
+        self.record_of(paths, outcome)
+    }
+
+    fn record_of(&self, paths: Vec<VfsPath>, outcome: AuditOutcome) -> AuditRecord {
+        let scope = || Some(self.shared().router.route(paths.first()?)?.workspace.scope());
         AuditRecord {
             at: self.at,
+            stead: self.shared().stead.clone(),
             identity: Arc::clone(&self.shared().identity),
             call: self.tool(),
-            paths: if self.paths.is_empty() { self.named.borrow().clone() } else { self.paths.clone() },
             scope: self.scope.get().or_else(scope),
+            paths,
             outcome,
             bytes: self.bytes.get(),
+            files: None,
             took: self.began.elapsed(),
             operation: self.operation.get().copied().or(self.vfs.operation),
             version: None,
@@ -239,29 +259,46 @@ impl<'v> Call<'v> {
     }
 
     /// Writes down how the call went, unless a change of it has done so.
-    fn ended<T>(&self, result: &Result<T>) -> Result<()> {
-        let Some(log) = &self.shared().audit else { return Ok(()) };
+    fn ended<T>(mut self, result: &Result<T>) -> Result<()> {
+        let Some(log) = &self.vfs.shared.audit else { return Ok(()) };
         let outcome = match result {
             Ok(_) if self.told.get() => return Ok(()),
             Ok(_) => AuditOutcome::Ok,
             Err(error) => AuditOutcome::of(error.kind()),
         };
-        match log.note(&self.record(outcome)) {
+        let asked = std::mem::take(&mut self.paths);
+        let paths = if asked.is_empty() { self.named.take() } else { asked };
+        match log.note(&self.record_of(paths, outcome)) {
             // What has changed has changed, and a record says that it was about to.
             Err(cause) if !self.changed.get() => Err(Error::Unrecorded(cause)),
             _ => Ok(()),
         }
     }
 
+    /// Ends it as a part of an act: only what is denied has a record of its own. Whoever looks whether something is
+    /// there, and finds that it is not, goes on; and where the whole fails, its own record tells.
+    fn joins<T>(&self, whole: &Whole, result: &Result<T>) -> Result<()> {
+        match (result, &self.shared().audit) {
+            (Ok(_), _) => whole.moved(self.bytes.get().unwrap_or(0)),
+            (Err(error), Some(log)) if error.kind() == ErrorKind::Denied => {
+                whole.denied(&**log, self.record(AuditOutcome::Denied))?;
+            }
+            (Err(_), _) => {}
+        }
+        Ok(())
+    }
+
     /// Begins what goes on after this call: a file that stays open.
     pub(super) fn lasting(&self, begins: Begins) -> Result<Lasting> {
-        let record =
-            self.shared().audit.as_ref().map(|log| (Arc::clone(log), self.record(AuditOutcome::Begun)));
+        let whole = self.vfs.whole.clone();
+        let log = self.shared().audit.as_ref().filter(|_| whole.is_none());
+        let record = log.map(|log| (Arc::clone(log), self.record(AuditOutcome::Begun)));
         if let (Some((log, record)), Begins::Recorded) = (&record, begins) {
             log.note(record).map_err(Error::Unrecorded)?;
         }
         Ok(Lasting {
             record,
+            whole,
             began: self.began,
             read: AtomicU64::new(0),
             failed: Mutex::new(None),
@@ -282,6 +319,8 @@ pub(super) enum Begins {
 /// What a file that is open owes the audit: a record at its end, of what was read through it.
 pub(super) struct Lasting {
     record: Option<(Arc<dyn AuditLog>, AuditRecord)>,
+    /// What it is a part of: then that is told what was read, and nobody else.
+    whole: Option<Arc<Whole>>,
     began: Instant,
     read: AtomicU64,
     failed: Mutex<Option<ErrorKind>>,
@@ -315,6 +354,9 @@ impl Lasting {
 
 impl Drop for Lasting {
     fn drop(&mut self) {
+        if let Some(whole) = &self.whole {
+            whole.moved(*self.read.get_mut());
+        }
         let Some((log, record)) = &mut self.record else { return };
         let (read, failed) = (*self.read.get_mut(), self.failed.get_mut().take());
         if *self.settled.get_mut() && read == 0 && failed.is_none() {

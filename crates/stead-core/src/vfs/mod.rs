@@ -19,6 +19,7 @@ mod search;
 mod seen;
 #[cfg(test)]
 mod tests;
+mod whole;
 mod write;
 
 pub use crate::history::diff::ContentDiff;
@@ -48,6 +49,7 @@ use crate::router::{DuplicatePrefix, Router};
 use crate::scope::Access;
 use crate::store::{QuotaLimits, StoreError, Version};
 use crate::vfs::call::Call;
+use crate::vfs::whole::Whole;
 use crate::watch::Watch;
 use crate::workspace::Workspace;
 
@@ -86,11 +88,14 @@ pub struct Vfs {
     operation: Option<OperationId>,
     agreed: bool,
     watch: Option<Arc<dyn Watch>>,
+    /// The act that its calls are parts of, where they are.
+    whole: Option<Arc<Whole>>,
 }
 
 #[derive(Debug)]
 struct Shared {
     router: Router,
+    stead: Option<Arc<str>>,
     identity: Arc<Identity>,
     clock: Arc<dyn Clock>,
     limits: Limits,
@@ -104,6 +109,7 @@ struct Shared {
 /// Puts a [`Vfs`] together.
 #[derive(Debug)]
 pub struct VfsBuilder {
+    stead: Option<Arc<str>>,
     identity: Identity,
     workspaces: Vec<Workspace>,
     clock: Arc<dyn Clock>,
@@ -118,6 +124,11 @@ impl VfsBuilder {
     pub fn workspace(mut self, workspace: Workspace) -> Self {
         self.workspaces.push(workspace);
         self
+    }
+
+    /// Says which stead it is the door of: records tell.
+    pub fn stead(self, id: impl Into<Arc<str>>) -> Self {
+        VfsBuilder { stead: Some(id.into()), ..self }
     }
 
     /// Tells the time by this clock.
@@ -150,6 +161,7 @@ impl VfsBuilder {
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
         let shared = Shared {
             router: Router::new(self.workspaces)?,
+            stead: self.stead,
             identity: Arc::new(self.identity),
             clock: self.clock,
             limits: self.limits,
@@ -159,7 +171,14 @@ impl VfsBuilder {
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
         };
-        Ok(Vfs { shared: Arc::new(shared), tool: None, operation: None, agreed: false, watch: None })
+        Ok(Vfs {
+            shared: Arc::new(shared),
+            tool: None,
+            operation: None,
+            agreed: false,
+            watch: None,
+            whole: None,
+        })
     }
 }
 
@@ -167,6 +186,7 @@ impl Vfs {
     /// Starts a door for this identity, with no Workspaces yet.
     pub fn builder(identity: Identity) -> VfsBuilder {
         VfsBuilder {
+            stead: None,
             identity,
             workspaces: Vec::new(),
             clock: Arc::new(SystemClock),
@@ -194,6 +214,10 @@ impl Vfs {
 
     /// The same door for one operation of that tool: all that is changed through it belongs together.
     pub fn operation(&self, tool: impl Into<Cow<'static, str>>) -> Vfs {
+        // A part of an act belongs to that one.
+        if self.whole.is_some() {
+            return self.clone();
+        }
         let operation = Some(OperationId::fresh(self.shared.clock.now()));
         Vfs { operation, tool: Some(tool.into()), ..self.clone() }
     }
@@ -248,9 +272,10 @@ impl Vfs {
 
     /// The same door over other ways.
     fn behind(&self, router: Router) -> Vfs {
-        let Shared { identity, clock, limits, lost_updates, quota, audit, .. } = &*self.shared;
+        let Shared { stead, identity, clock, limits, lost_updates, quota, audit, .. } = &*self.shared;
         let shared = Shared {
             router,
+            stead: stead.clone(),
             identity: Arc::clone(identity),
             clock: Arc::clone(clock),
             limits: *limits,

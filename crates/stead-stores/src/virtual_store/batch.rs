@@ -123,8 +123,7 @@ impl Writing<'_> {
         for record in records {
             match record {
                 Record::Audit { record, began } => {
-                    let (version, took) = (version.map(Version), began.elapsed());
-                    self.record(&AuditRecord { version, took, ..(**record).clone() })?;
+                    self.append(&Facts::with(record, version.map(Version), began.elapsed()))?;
                 }
                 Record::Undoes(operations) => {
                     for undone in operations {

@@ -50,7 +50,7 @@ use stead_core::store::{
 use stead_core::{Store, StoreError, StoreResult, Timestamp};
 
 pub use audit::{
-    Archived, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified,
+    Archived, Archives, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified,
     verify_archive,
 };
 pub use care::{BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot};

@@ -24,12 +24,13 @@ pub(super) const NEXT_SNAPSHOT: i64 = 4;
 /// "Sted" in the database's header: the file is ours.
 const APPLICATION_ID: i32 = 0x5374_6564;
 /// What makes format n + 1 out of format n, from an empty database on. Only ever appended to.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("schema.sql"),
     include_str!("schema-2.sql"),
     include_str!("schema-3.sql"),
     include_str!("schema-4.sql"),
     include_str!("schema-5.sql"),
+    include_str!("schema-audit-2.sql"),
 ];
 /// How much a log grows before it is written back: 16 MiB.
 const CHECKPOINTS: &str = "PRAGMA wal_autocheckpoint = 4000";
@@ -209,6 +210,21 @@ mod tests {
                INSERT INTO entry VALUES (1, 1, CAST('f' AS BLOB), 2, 1, 420, 0, 0, 0, 0, NULL, 0);"#,
         )
         .unwrap();
+        if format == 5 {
+            let segments = "INSERT INTO audit_segment VALUES (1, 1, 5, 'a.jsonl'), (2, 3, 4, 'a.jsonl')";
+            conn.execute_batch(segments).unwrap();
+        }
+    }
+
+    #[test]
+    fn archives_from_before_they_were_remembered_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        older(&path, 5);
+        let database = Database::open(&path, DatabaseOptions::default()).unwrap();
+        let sql = "SELECT file || records || length(hash) FROM audit_archive";
+        let archive: String = database.0.reader().unwrap().query_row(sql, [], |row| row.get(0)).unwrap();
+        assert_eq!(archive, "a.jsonl70");
     }
 
     #[test]

@@ -105,10 +105,31 @@ pub(super) trait Sink {
 /// Writes what a directory of the stead holds to a destination.
 ///
 /// No symlink of the host is followed on the way. Symlinks leave as they are: what they lead to may be something else
-/// on the host. An export that was interrupted is repeated with [`Existing::Replace`].
+/// on the host. An export that was interrupted is repeated with [`Existing::Replace`]. One record tells how it went.
 pub fn export(
     vfs: &Vfs,
     from: impl IntoPath,
+    destination: Destination<'_>,
+    existing: Existing,
+    compare: Compare,
+    watch: &mut dyn Watch,
+) -> Result<Totals> {
+    let from = from.into_path()?;
+    vfs.as_one(
+        "export",
+        &from,
+        |error: &Error| Some(error.kind()),
+        |vfs| {
+            let totals = run(vfs, &from, destination, existing, compare, watch)?;
+            vfs.tell_files(totals.files);
+            Ok(totals)
+        },
+    )
+}
+
+fn run(
+    vfs: &Vfs,
+    from: &VfsPath,
     destination: Destination<'_>,
     existing: Existing,
     compare: Compare,

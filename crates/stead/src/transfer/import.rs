@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use stead_core::store::{Kind, Parents, StoreError};
 use stead_core::vfs::{Batch, IntoPath, Overwrite, Stat, WriteOptions};
-use stead_core::{ErrorKind, Timestamp, Vfs, VfsPath};
+use stead_core::{Access, ErrorKind, Timestamp, Vfs, VfsPath};
 
 use super::host::MODE_BITS;
 use super::source::Source;
@@ -23,6 +23,8 @@ const STREAMED: u64 = 1 << 20;
 ///
 /// What is there already and has the same size, time and mode (or, by [`Compare::Content`], the same content) is left
 /// as it is, so repeating an interrupted import finishes it. Nothing that the source lacks is removed.
+///
+/// It is one operation, and one record tells how it went; each of its changes has one that goes with it.
 pub fn import(
     vfs: &Vfs,
     source: Source<'_>,
@@ -30,11 +32,30 @@ pub fn import(
     compare: Compare,
     watch: &mut dyn Watch,
 ) -> Result<Totals> {
-    let vfs = vfs.operation("import");
-    let to = vfs.mkdir(to, Parents::Create)?.path;
+    let to = to.into_path()?;
+    vfs.as_one(
+        "import",
+        &to,
+        |error: &Error| Some(error.kind()),
+        |vfs| {
+            let totals = run(vfs, source, &to, compare, watch)?;
+            vfs.tell_files(totals.files);
+            Ok(totals)
+        },
+    )
+}
+
+fn run(
+    vfs: &Vfs,
+    source: Source<'_>,
+    to: &VfsPath,
+    compare: Compare,
+    watch: &mut dyn Watch,
+) -> Result<Totals> {
+    let to = destination(vfs, to)?;
     let tally = Tally { totals: Totals::default(), watch };
     let mut importer = Importer {
-        vfs: &vfs,
+        vfs,
         compare,
         tally,
         batch: vfs.batch(),
@@ -52,6 +73,17 @@ pub fn import(
     }
     importer.flush()?;
     Ok(importer.tally.totals)
+}
+
+/// The directory that everything goes into, made if it is missing. One that is there needs no change, and so no record.
+fn destination(vfs: &Vfs, to: &VfsPath) -> Result<VfsPath> {
+    let scope = vfs.router().route(to).map(|route| route.workspace.scope());
+    if scope.is_some_and(|scope| scope.allows(Access::Read) && scope.allows(Access::Write))
+        && let Ok(Stat { kind: Kind::Directory, path, .. }) = vfs.stat(to)
+    {
+        return Ok(path);
+    }
+    Ok(vfs.mkdir(to, Parents::Create)?.path)
 }
 
 /// Attributes that travel.
@@ -284,6 +316,11 @@ impl Importer<'_, '_> {
         }
         if self.is_fresh(path) {
             return Ok(There::Nothing);
+        }
+        // Where nobody may look, nobody asks: each question would be on record as one that was denied.
+        let scope = self.vfs.router().route(path).map(|route| route.workspace.scope());
+        if scope.is_some_and(|scope| !scope.allows(Access::Read)) {
+            return Ok(There::Unknown);
         }
         match self.vfs.stat_link(path) {
             Ok(stat) => Ok(There::Something(stat)),

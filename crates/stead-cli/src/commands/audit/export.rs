@@ -86,8 +86,9 @@ fn write(
     }
 }
 
-const COLUMNS: [&str; 17] = [
+const COLUMNS: [&str; 19] = [
     "at",
+    "stead",
     "agent",
     "thread",
     "organization",
@@ -99,6 +100,7 @@ const COLUMNS: [&str; 17] = [
     "outcome",
     "code",
     "bytes",
+    "files",
     "took_us",
     "operation",
     "version",
@@ -112,6 +114,7 @@ fn row(entry: &AuditEntry) -> String {
     let path = |index: usize| entry.paths.get(index).cloned().unwrap_or_default();
     let cells: [String; COLUMNS.len()] = [
         entry.at.clone(),
+        text(&entry.stead),
         entry.agent.clone(),
         text(&entry.thread),
         text(&entry.organization),
@@ -123,6 +126,7 @@ fn row(entry: &AuditEntry) -> String {
         entry.outcome.clone(),
         text(&entry.code),
         number(entry.bytes.map(|bytes| bytes.to_string())),
+        number(entry.files.map(|files| files.to_string())),
         entry.took_us.to_string(),
         number(entry.operation.map(|operation| operation.to_string())),
         number(entry.version.map(|version| version.to_string())),

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use stead::{AuditVerified, verify_archive};
+use stead::{Archives, AuditVerified, verify_archive};
 
 use super::access;
 use crate::failure::{Ended, Exit, Failure};
@@ -12,17 +12,24 @@ use crate::session::Session;
 /// Check that no record was changed, removed or moved
 ///
 /// Every record is checked against the one before it, and every chain against its signed heads. A file that `archive`
-/// has written is checked by itself.
+/// has written is looked for where it was written, and can be checked by itself.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Archived records to check instead
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Another directory that archives may be in by now
+    #[arg(long, value_name = "DIR", conflicts_with = "files")]
+    archives: Vec<PathBuf>,
+    /// Don't look for archives: they are kept elsewhere, and are checked there
+    #[arg(long, conflicts_with_all = ["files", "archives"])]
+    without_archives: bool,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     if args.files.is_empty() {
-        return database(session);
+        let archives = if args.without_archives { Archives::Elsewhere } else { Archives::In(args.archives) };
+        return database(&archives, session);
     }
     let own = access(session).ok().flatten().and_then(|access| access.key().ok().flatten());
     let mut exit = Exit::OK;
@@ -41,14 +48,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     Ok(exit)
 }
 
-fn database(session: &mut Session) -> Ended {
+fn database(archives: &Archives, session: &mut Session) -> Ended {
     let Some(access) = access(session)? else {
         session.say("Nothing was written down yet.");
         return Ok(Exit::OK);
     };
     let progress = Progress::new(session);
-    let verified = access
-        .verify(&mut |done| progress.show(|| format!("audit: {}", human::count(done, "record", "records"))));
+    let show = &mut |done| progress.show(|| format!("audit: {}", human::count(done, "record", "records")));
+    let verified = access.verify(archives, show);
     drop(progress);
     let keys: Vec<_> = access.key().map_err(stead::Error::from)?.into_iter().collect();
     let exit = told("audit", &verified.map_err(stead::Error::from)?, &keys, session)?;
@@ -69,6 +76,7 @@ fn told(what: &str, found: &AuditVerified, keys: &[String], session: &mut Sessio
             "signatures": found.heads,
             "unsigned": found.unsigned,
             "archived": found.archived,
+            "archives": found.archives,
             "foreign": found.foreign,
             "keys": keys,
             "problems": found.problems,

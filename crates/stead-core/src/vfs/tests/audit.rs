@@ -208,12 +208,24 @@ fn no_public_call_is_left_out_of_that_test() {
         include_str!("../open.rs"),
         include_str!("../batch.rs"),
         include_str!("../fork.rs"),
+        include_str!("../whole.rs"),
         include_str!("../history/log.rs"),
         include_str!("../history/compare.rs"),
         include_str!("../history/undo.rs"),
     ];
     // What answers without looking anywhere.
-    let harmless = ["builder", "identity", "workspaces", "with_workspaces", "router", "operation", "agreed"];
+    let harmless = [
+        "builder",
+        "identity",
+        "workspaces",
+        "with_workspaces",
+        "router",
+        "operation",
+        "agreed",
+        "watched",
+        "as_one",
+        "tell_files",
+    ];
     let mut found = BTreeSet::new();
     for source in sources {
         for door in source.split("\nimpl Vfs {").skip(1) {
@@ -351,4 +363,89 @@ fn another_log_is_not_taken_for_this_one() {
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
     vfs.write("/a", "1").unwrap();
     assert_eq!(notes.take().len(), 2);
+}
+
+/// Looks, writes, looks for what is not there, and ends as it is told.
+fn many(vfs: &Vfs, ends: Result<()>) -> Result<()> {
+    vfs.stat("/rw/a")?;
+    vfs.read("/rw/a")?;
+    assert!(vfs.stat("/rw/none").is_err());
+    let mut batch = vfs.batch();
+    batch.write("/rw/in/1", "12345", &WriteOptions::new())?;
+    batch.apply()?;
+    vfs.operation("another").write("/rw/in/2", "1")?;
+    std::io::copy(&mut vfs.reader("/rw/b")?, &mut std::io::sink()).unwrap();
+    vfs.tell_files(2);
+    ends
+}
+
+#[test]
+fn an_act_of_many_calls_is_one_record_and_one_for_each_change() {
+    let kind = |error: &Error| Some(error.kind());
+    let (vfs, notes) = audited(true);
+    vfs.as_one("import", "/rw/in", kind, |vfs| many(vfs, Ok(()))).unwrap();
+    let records = notes.take();
+    let told: Vec<_> = records.iter().map(shown).collect();
+    let expected =
+        ["import /rw/in begun", "import /rw/in begun 5", "import /rw/in/2 begun 1", "import /rw/in ok 22"];
+    assert_eq!(told, expected);
+    assert_eq!((records[3].files, records[3].scope), (Some(2), Some(ReadWrite)));
+    assert!(records.iter().all(|record| record.operation == records[0].operation));
+
+    vfs.as_one("import", "/rw/in", kind, |vfs| many(vfs, Err(Error::Invalid("no".into())))).unwrap_err();
+    assert_eq!(ended(&notes), ["import /rw/in failed:invalid 22"]);
+    let wrong = vfs.as_one("import", "/../x", kind, |_| -> Result<()> { unreachable!("there is no path") });
+    assert_eq!(
+        (kind(&wrong.unwrap_err()), ended(&notes)),
+        (Some(ErrorKind::Invalid), vec!["import  failed:invalid".into()])
+    );
+
+    // A Store that writes nothing down is spoken for once, however many changes there are.
+    let (vfs, notes) = audited(false);
+    vfs.as_one("import", "/rw/in", kind, |vfs| many(vfs, Ok(()))).unwrap();
+    let told: Vec<_> = notes.take().iter().map(shown).collect();
+    let outlives = vfs.workspaces().next().unwrap().mount().store().about().outlives_the_process();
+    let mut expected = vec!["import /rw/in begun"; 1 + usize::from(outlives)];
+    expected.push("import /rw/in ok 22");
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn what_is_denied_within_an_act_is_told_once() {
+    let kind = |error: &Error| Some(error.kind());
+    let (vfs, notes) = audited(true);
+    vfs.as_one("cat", "/wo/a", kind, |vfs| vfs.read("/wo/a")).unwrap_err();
+    assert_eq!(ended(&notes), ["cat /wo/a denied:denied"]);
+    let all = |vfs: &Vfs| {
+        vfs.read("/wo").unwrap_err();
+        vfs.read("/wo/a").unwrap_err();
+        vfs.read("/wo").unwrap_err();
+        Ok(())
+    };
+    vfs.as_one("export", "/wo", kind, all).unwrap();
+    let denied = ["export /wo/a denied:denied", "export /wo denied:denied", "export /wo denied:denied"];
+    assert_eq!(ended(&notes), [&denied[..], &["export /wo ok"]].concat());
+}
+
+#[test]
+fn an_act_that_can_not_be_written_down_is_not_begun() {
+    let (vfs, notes) = audited(true);
+    notes.set_full(true);
+    let kind = |error: &Error| Some(error.kind());
+    let begun = vfs.as_one("export", "/rw", kind, |_| -> Result<()> { unreachable!("nothing is done") });
+    assert!(matches!(begun, Err(Error::Unrecorded(_))));
+}
+
+#[test]
+fn a_record_tells_the_stead() {
+    let notes = Arc::new(Notes::new());
+    let store = Arc::new(ModelStore::recording(Arc::clone(&notes)));
+    let builder = Vfs::builder(Identity::agent("tester")).stead("tester/t").audit(notes.clone());
+    let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
+    vfs.write("/a", "1").unwrap();
+    vfs.read("/a").unwrap();
+    vfs.as_one("cat", "/a", |_: &Error| None, |vfs| vfs.read("/a")).unwrap();
+    let records = notes.take();
+    assert_eq!(records.len(), 4);
+    assert!(records.iter().all(|record| record.stead.as_deref() == Some("tester/t")));
 }

@@ -9,6 +9,7 @@ use stead_core::{StoreResult, Timestamp};
 use super::super::Database;
 use super::super::database::Shared;
 use super::archive::{self, Archived};
+use super::archives::Archives;
 use super::body::AuditEntry;
 use super::head::hex;
 use super::place::Place;
@@ -25,10 +26,11 @@ pub struct AuditAccess {
 
 impl AuditAccess {
     /// The audit of a database, with what lies beside it in `directory`. What killed processes have left there is put
-    /// into the database first.
+    /// into the database first, unless a table is gone that it belongs into: that is for [`AuditAccess::verify`] to tell.
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Self> {
         let (shared, place) = (Arc::clone(&database.0), Place::at(directory));
-        if let Some(key) = place.known_key()? {
+        let whole = verify::missing(&*shared.reader()?)?.is_empty();
+        if let (true, Some(key)) = (whole, place.known_key()?) {
             recover(&shared, &place, &key)?;
         }
         Ok(AuditAccess { shared, place })
@@ -58,16 +60,17 @@ impl AuditAccess {
         AuditFollower::new(&self.shared, query, after)
     }
 
-    /// Checks every chain against its hashes and its signed heads, and says which record is not as it was.
-    pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<AuditVerified> {
-        verify::verify(&self.shared, &self.place, progress)
+    /// Checks every chain against its hashes and its signed heads, and says which record is not as it was; and that the
+    /// archives are there, and as they were.
+    pub fn verify(&self, archives: &Archives, progress: &mut dyn FnMut(u64)) -> StoreResult<AuditVerified> {
+        verify::verify(&self.shared, &self.place, archives, progress)
     }
 
     /// Moves records of calls before a moment into a file that is made in `directory`, as far as they are signed
     /// with this log's own key.
     pub fn archive(&self, before: Timestamp, directory: &Path) -> StoreResult<Archived> {
         match self.place.known_key()? {
-            Some(key) => archive::archive(&self.shared, &key, before, directory),
+            Some(key) => archive::archive(&self.shared, &self.place, &key, before, directory),
             None => Ok(Archived { records: 0, file: None }),
         }
     }

@@ -19,9 +19,11 @@ use uuid::Uuid;
 use super::super::database::Shared;
 use super::super::fault::{Fault, Result, corrupt};
 use super::super::queue::Weight;
+use super::archives::{Archive, prune};
 use super::body::{AuditEntry, time_text};
 use super::chain::{Hash, START};
 use super::head::{Head, Key, hex};
+use super::place::Place;
 use super::spool::{sync_directory, unwritable};
 use super::verify::{AuditVerified, Walk};
 
@@ -63,6 +65,7 @@ struct RecordLine<'a> {
 
 pub(super) fn archive(
     shared: &Arc<Shared>,
+    place: &Place,
     key: &Key,
     before: Timestamp,
     directory: &Path,
@@ -75,8 +78,8 @@ pub(super) fn archive(
     let unique = &Uuid::now_v7().simple().to_string()[20..];
     let name = format!("audit-{}-{unique}.jsonl", &now.to_string()[..10]);
     let partial = directory.join(format!("{name}.partial"));
-    let (records, ids) = match segments.is_empty() {
-        true => (0, leftovers(&transaction, &done)?),
+    let (records, ids, whole) = match segments.is_empty() {
+        true => (0, leftovers(&transaction, &done)?, START),
         false => {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
             made.map_err(|error| unwritable(&error))?;
@@ -93,8 +96,16 @@ pub(super) fn archive(
         let finish = || fs::rename(&partial, directory.join(&name)).and_then(|()| sync_directory(directory));
         finish().map_err(|error| unwritable(&error))?;
         let (segments, file) = (segments.clone(), name.clone());
+        let archive = Archive {
+            file: name.clone(),
+            directory: place.remembered(directory)?,
+            at: time_text(now).to_string(),
+            records,
+            hash: whole.to_vec(),
+        };
         // Synced: the records must not go while the word of where they are may still be lost.
         shared.write(Weight::Seal, move |writing| {
+            archive.insert(writing.conn)?;
             for (row, segment) in &segments {
                 let Segment { first, head, .. } = segment;
                 writing
@@ -121,6 +132,7 @@ pub(super) fn archive(
             Ok(())
         })?;
     }
+    prune(shared, place)?;
     Ok(Archived { records, file: (!segments.is_empty()).then_some(name) })
 }
 
@@ -168,16 +180,16 @@ fn broken() -> Fault {
     corrupt("the audit is not as it was written; run `stead audit verify`")
 }
 
-/// Writes the file; returns how many records are in it, and the ids of all that may go.
+/// Writes the file; returns how many records are in it, the ids of all that may go, and the hash of the file.
 fn write(
     conn: &Connection,
     segments: &[(i64, Segment)],
     done: &HashMap<i64, i64>,
     path: &Path,
-) -> StoreResult<(u64, Vec<i64>)> {
+) -> StoreResult<(u64, Vec<i64>, Hash)> {
     let failed = |error: io::Error| unwritable(&error);
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-    let mut out = BufWriter::with_capacity(256 << 10, file);
+    let mut out = BufWriter::with_capacity(256 << 10, Hashed { file, hasher: blake3::Hasher::new() });
     for (_, segment) in segments {
         write_line(&mut out, &SegmentLine { segment: segment.clone() }).map_err(failed)?;
     }
@@ -204,9 +216,9 @@ fn write(
     if walks.into_values().any(|(walk, _)| !walk.finish(0).is_empty()) {
         return Err(broken().into());
     }
-    let file = out.into_inner().map_err(|error| failed(error.into_error()))?;
+    let Hashed { file, hasher } = out.into_inner().map_err(|error| failed(error.into_error()))?;
     file.sync_all().map_err(failed)?;
-    Ok((count, ids))
+    Ok((count, ids, *hasher.finalize().as_bytes()))
 }
 
 /// What an interrupted archiving has left in the database.
@@ -240,6 +252,24 @@ fn each(
     Ok(each()?)
 }
 
+/// A file that is hashed as it is written.
+struct Hashed {
+    file: File,
+    hasher: blake3::Hasher,
+}
+
+impl Write for Hashed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
 fn write_line(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, line)?;
     out.write_all(b"\n")
@@ -255,6 +285,21 @@ impl Segment {
 /// Checks a file of archived records, by itself. Returns what was found, and the public keys that signed it, in
 /// hexadecimal.
 pub fn verify_archive(file: &Path) -> io::Result<(AuditVerified, Vec<String>)> {
+    let Checked { verified, keys, .. } = check(file)?;
+    Ok((verified, keys))
+}
+
+/// What was found in a file of archived records.
+pub(super) struct Checked {
+    pub(super) verified: AuditVerified,
+    pub(super) keys: Vec<String>,
+    /// The parts of chains that are in it: from where to which head.
+    pub(super) parts: Vec<(i64, Head)>,
+}
+
+/// Checks a file of archived records.
+pub(super) fn check(file: &Path) -> io::Result<Checked> {
+    let mut parts = Vec::new();
     let mut verified = AuditVerified::default();
     let mut keys = Vec::new();
     let mut walks: BTreeMap<Uuid, Walk> = BTreeMap::new();
@@ -281,6 +326,7 @@ pub fn verify_archive(file: &Path) -> io::Result<(AuditVerified, Vec<String>)> {
             }
             verified.instances += 1;
             walks.insert(*instance, segment.walk());
+            parts.push((segment.first, segment.head));
             continue;
         }
         let record = serde_json::from_str::<RecordLine<'_>>(&line).ok();
@@ -308,5 +354,5 @@ pub fn verify_archive(file: &Path) -> io::Result<(AuditVerified, Vec<String>)> {
     if verified.instances == 0 {
         verified.problem("the file holds no archived records".into());
     }
-    Ok((verified, keys))
+    Ok(Checked { verified, keys, parts })
 }

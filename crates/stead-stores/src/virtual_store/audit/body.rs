@@ -1,65 +1,26 @@
 //! A record as text: JSON with its fields in a fixed order, so that its hash says all of it.
+//!
+//! It is written by hand: every call waits for it, and a serializer takes several times as long.
 
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::Deserialize;
+use stead_core::store::Version;
 use stead_core::{AuditRecord, OperationId, Timestamp};
 use uuid::Uuid;
 
 /// A record's own part of the text. Instance and position come before it, when it is put into a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Facts(pub(super) Box<str>);
+pub(in super::super) struct Facts(pub(super) String);
 
 /// How many digits of a second are kept. A fixed number: so texts sort as times do.
 const DIGITS: usize = 6;
-
-#[derive(Serialize)]
-struct Written<'a> {
-    #[serde(serialize_with = "moment")]
-    at: Timestamp,
-    agent: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thread: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    organization: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    team: Option<&'a str>,
-    call: &'a str,
-    paths: Paths<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    scope: Option<&'static str>,
-    outcome: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<u64>,
-    took_us: u64,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "shown")]
-    operation: Option<OperationId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<i64>,
-}
-
-struct Paths<'a>(&'a [stead_core::VfsPath]);
-
-impl Serialize for Paths<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|path| path.as_str()))
-    }
-}
-
-fn moment<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&time_text(*at))
-}
-
-fn shown<T: fmt::Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
-    match value {
-        Some(value) => serializer.collect_str(value),
-        None => serializer.serialize_none(),
-    }
-}
+/// What comes before them: `2026-11-15T08:30:00.`
+const WHOLE: usize = 20;
 
 /// A moment as records have it.
 pub(super) fn time_text(at: Timestamp) -> impl fmt::Display {
@@ -74,32 +35,148 @@ pub(super) fn time_text(at: Timestamp) -> impl fmt::Display {
 
 impl Facts {
     pub(in super::super) fn of(record: &AuditRecord) -> Self {
-        let identity = &*record.identity;
-        let written = Written {
-            at: record.at,
-            agent: &identity.agent,
-            thread: identity.thread.as_deref(),
-            organization: identity.organization.as_deref(),
-            team: identity.team.as_deref(),
-            call: &record.call,
-            paths: Paths(&record.paths),
-            scope: record.scope.map(|scope| scope.name()),
-            outcome: record.outcome.word(),
-            code: record.outcome.code(),
-            bytes: record.bytes,
-            took_us: u64::try_from(record.took.as_micros()).unwrap_or(u64::MAX),
-            operation: record.operation,
-            version: record.version.map(|version| version.0),
-        };
-        Facts(serde_json::to_string(&written).expect("texts and numbers can be written as JSON").into())
+        Facts::with(record, record.version, record.took)
     }
 
-    /// The whole text of the record at this place in a chain.
-    pub(super) fn placed(&self, instance: &Uuid, seq: i64) -> String {
-        // Everything but the brace that opens it.
-        let rest = self.0.get(1..).unwrap_or_default();
-        format!("{{\"instance\":\"{instance}\",\"seq\":{seq},{rest}")
+    /// A record of what made this version, and took so long.
+    pub(in super::super) fn with(record: &AuditRecord, version: Option<Version>, took: Duration) -> Self {
+        let identity = &*record.identity;
+        let length: usize = record.paths.iter().map(|path| path.as_str().len() + 3).sum();
+        let mut text = Text(String::with_capacity(320 + length));
+        text.0.push_str("{\"at\":\"");
+        text.time(record.at);
+        text.0.push('"');
+        text.optional("stead", record.stead.as_deref());
+        text.text("agent", &identity.agent);
+        text.optional("thread", identity.thread.as_deref());
+        text.optional("organization", identity.organization.as_deref());
+        text.optional("team", identity.team.as_deref());
+        text.text("call", &record.call);
+        text.0.push_str(",\"paths\":[");
+        for (index, path) in record.paths.iter().enumerate() {
+            if index > 0 {
+                text.0.push(',');
+            }
+            text.quoted(path.as_str());
+        }
+        text.0.push(']');
+        text.optional("scope", record.scope.map(|scope| scope.name()));
+        text.text("outcome", record.outcome.word());
+        text.optional("code", record.outcome.code());
+        text.number("bytes", record.bytes);
+        text.number("files", record.files);
+        text.number("took_us", Some(u64::try_from(took.as_micros()).unwrap_or(u64::MAX)));
+        if let Some(operation) = record.operation {
+            let mut buffer = Uuid::encode_buffer();
+            let uuid = Uuid::from_bytes(*operation.as_bytes());
+            text.text("operation", uuid.hyphenated().encode_lower(&mut buffer));
+        }
+        text.number("version", version.map(|version| version.0));
+        text.0.push('}');
+        Facts(text.0)
     }
+
+    /// Puts the whole text of the record at this place in a chain into `text`, in place of what is there.
+    pub(super) fn place(&self, instance: &Uuid, seq: i64, text: &mut String) {
+        text.clear();
+        text.push_str("{\"instance\":\"");
+        text.push_str(instance.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+        text.push_str("\",\"seq\":");
+        number(text, seq);
+        text.push(',');
+        // Everything but the brace that opens it.
+        text.push_str(self.0.get(1..).unwrap_or_default());
+    }
+}
+
+/// A text that grows member by member.
+struct Text(String);
+
+impl Text {
+    fn key(&mut self, key: &'static str) {
+        self.0.push_str(",\"");
+        self.0.push_str(key);
+        self.0.push_str("\":");
+    }
+
+    fn text(&mut self, key: &'static str, value: &str) {
+        self.key(key);
+        self.quoted(value);
+    }
+
+    fn optional(&mut self, key: &'static str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.text(key, value);
+        }
+    }
+
+    fn number(&mut self, key: &'static str, value: Option<impl Into<i128>>) {
+        if let Some(value) = value {
+            self.key(key);
+            let value: i128 = value.into();
+            match i64::try_from(value) {
+                Ok(value) => number(&mut self.0, value),
+                Err(_) => write!(self.0, "{value}").expect("a String takes everything"),
+            }
+        }
+    }
+
+    /// A text in quotes, as JSON has it.
+    fn quoted(&mut self, value: &str) {
+        let needs_escape = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+        if value.bytes().any(needs_escape) {
+            self.0.push_str(&serde_json::to_string(value).expect("a text can be written as JSON"));
+        } else {
+            self.0.push('"');
+            self.0.push_str(value);
+            self.0.push('"');
+        }
+    }
+
+    /// [`time_text`], where all but the fraction is as it was the last time.
+    fn time(&mut self, at: Timestamp) {
+        thread_local! {
+            static LAST: Cell<Option<(i64, [u8; WHOLE])>> = const { Cell::new(None) };
+        }
+        let known = LAST.get().filter(|(second, _)| *second == at.as_secs());
+        let text = known.map(|(_, text)| text).or_else(|| {
+            let text = time_text(at).to_string().as_bytes().first_chunk().copied()?;
+            LAST.set(Some((at.as_secs(), text)));
+            Some(text)
+        });
+        let micros = 1_000_000 + i64::from(at.subsec_nanos() / 1_000);
+        match text.as_ref().and_then(|text| std::str::from_utf8(text).ok()) {
+            // In years of four digits.
+            Some(text) if text.ends_with('.') => {
+                self.0.push_str(text);
+                let start = self.0.len();
+                number(&mut self.0, micros);
+                // Only the leading one goes, which has kept the zeros after it.
+                self.0.remove(start);
+                self.0.push('Z');
+            }
+            _ => write!(self.0, "{}", time_text(at)).expect("a String takes everything"),
+        }
+    }
+}
+
+/// Appends a number in digits.
+fn number(text: &mut String, value: i64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut rest = value.unsigned_abs();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        text.push('-');
+    }
+    text.push_str(std::str::from_utf8(&digits[at..]).expect("digits are text"));
 }
 
 /// What stands before and in the outcome of what has only begun. Quotes in texts are escaped, so it stands nowhere else.
@@ -144,6 +221,9 @@ pub struct AuditEntry {
     pub seq: i64,
     /// When the call began, as RFC 3339.
     pub at: String,
+    /// The stead it was done in, where that has a name.
+    #[serde(default)]
+    pub stead: Option<String>,
     /// The agent.
     pub agent: String,
     /// The thread, where there is one.
@@ -170,6 +250,9 @@ pub struct AuditEntry {
     /// How many bytes were read or written, where that is known.
     #[serde(default)]
     pub bytes: Option<u64>,
+    /// How many files it was about, where it was about many.
+    #[serde(default)]
+    pub files: Option<u64>,
     /// How long it took, in microseconds.
     pub took_us: u64,
     /// The operation that it belongs to.
@@ -213,22 +296,25 @@ mod tests {
         let operation = OperationId::from_bytes([7; 16]);
         let record = AuditRecord {
             at: Timestamp(1_700_000_000_123_456_789),
+            stead: Some("co\\der".into()),
             identity: Arc::new(Identity::agent("co\"der").with_thread("t")),
             call: "write_file".into(),
             paths: vec![VfsPath::parse("/notes/a\u{e9}.md").unwrap()],
             scope: Some(AccessScope::ReadWrite),
             outcome: AuditOutcome::Failed(ErrorKind::Quota),
             bytes: Some(12),
+            files: Some(u64::MAX),
             took: Duration::from_micros(34),
             operation: Some(operation),
             version: Some(Version(5)),
         };
-        let body = Facts::of(&record).placed(&Uuid::nil(), 3);
+        let mut body = "what was there before".to_owned();
+        Facts::of(&record).place(&Uuid::nil(), 3, &mut body);
         assert_eq!(
             body,
             "{\"instance\":\"00000000-0000-0000-0000-000000000000\",\"seq\":3,\"at\":\"2023-11-14T22:13:20.123456Z\",\
-             \"agent\":\"co\\\"der\",\"thread\":\"t\",\"call\":\"write_file\",\"paths\":[\"/notes/a\u{e9}.md\"],\
-             \"scope\":\"READ_WRITE\",\"outcome\":\"failed\",\"code\":\"quota\",\"bytes\":12,\"took_us\":34,\
+             \"stead\":\"co\\\\der\",\"agent\":\"co\\\"der\",\"thread\":\"t\",\"call\":\"write_file\",\"paths\":[\"/notes/a\u{e9}.md\"],\
+             \"scope\":\"READ_WRITE\",\"outcome\":\"failed\",\"code\":\"quota\",\"bytes\":12,\"files\":18446744073709551615,\"took_us\":34,\
              \"operation\":\"07070707-0707-0707-0707-070707070707\",\"version\":5}"
         );
         let entry = AuditEntry::parse(9, &body).unwrap();
@@ -238,16 +324,30 @@ mod tests {
     }
 
     #[test]
+    fn a_time_is_written_as_every_other_is() {
+        for nanos in
+            [0, 999, 1_000, 1_700_000_000_000_001_000, 1_700_000_000_999_999_999, -1, i64::MAX, i64::MIN]
+        {
+            let mut text = Text(String::new());
+            text.time(Timestamp(nanos));
+            text.time(Timestamp(nanos));
+            assert_eq!(text.0, time_text(Timestamp(nanos)).to_string().repeat(2));
+        }
+    }
+
+    #[test]
     fn what_began_and_ended_is_one_record() {
         let record = |at: i64, path: &str, outcome: AuditOutcome| {
             Facts::of(&AuditRecord {
                 at: Timestamp(at * 1_000),
+                stead: None,
                 identity: Arc::new(Identity::agent("\"outcome\":\"begun\"")),
                 call: "read".into(),
                 paths: vec![VfsPath::parse(path).unwrap()],
                 scope: None,
                 outcome,
                 bytes: (outcome != AuditOutcome::Begun).then_some(7),
+                files: None,
                 took: Duration::ZERO,
                 operation: None,
                 version: None,

@@ -78,6 +78,8 @@ impl Chain {
 pub(in super::super) struct Appending {
     /// The newest record of the database, once it was asked for.
     newest: Option<i64>,
+    /// Where a record's text is put together.
+    body: String,
 }
 
 impl Appending {
@@ -100,8 +102,8 @@ impl Appending {
         let id = (newest + 1).max(SystemClock.now().0 / 1_000);
         let row = chain.row(conn)?;
         let seq = chain.seq + 1;
-        let body = facts.placed(&chain.uuid, seq);
-        let hash = hash(&chain.hash, &body);
+        facts.place(&chain.uuid, seq, &mut self.body);
+        let (body, hash) = (&self.body, hash(&chain.hash, &self.body));
         conn.prepare_cached("INSERT INTO audit(id, instance, seq, hash, body) VALUES (?1, ?2, ?3, ?4, ?5)")?
             .execute(params![id, row, seq, hash, body])?;
         self.newest = Some(id);

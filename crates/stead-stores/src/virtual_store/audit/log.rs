@@ -16,12 +16,15 @@ use super::chain::Chain;
 use super::head::{Head, Key};
 use super::place::{Place, Running};
 use super::recover::recover;
+use super::sieve;
 use super::spool::{Emptied, Spool, Woken};
 
 /// How long a record waits for others before all of them go into the database.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a chain may grow before its newest record is signed.
 const UNSIGNED: Duration = Duration::from_secs(1);
+/// How many sieves are made at once at the most, where many are missing.
+const SIEVES: usize = 8;
 
 /// The audit of everything that goes through doors with this log, kept in a database.
 ///
@@ -62,7 +65,7 @@ impl Audit {
         }
         let spool = Spool::new(&running.directory, shared.options.patience);
         let inner = Arc::new(Inner { shared: Arc::clone(shared), id, spool });
-        let keeper = Keeper { inner: Arc::clone(&inner), place, key, running, head: None };
+        let keeper = Keeper { inner: Arc::clone(&inner), place, key, running, head: None, sifted: None };
         let worker = Builder::new().name("stead-audit".into()).spawn(move || keeper.run());
         let worker = worker.map_err(|_| {
             shared.end_log();
@@ -105,6 +108,8 @@ struct Keeper {
     key: Key,
     running: Running,
     head: Option<Head>,
+    /// Up to where there were no records left without a sieve, when that was last looked at.
+    sifted: Option<i64>,
 }
 
 impl Keeper {
@@ -123,8 +128,10 @@ impl Keeper {
                 let _ = self.seal();
                 sealed = Instant::now();
             }
+            self.sift();
         }
         let Ok(()) = self.drain_all() else { return };
+        self.sift();
         if self.seal().is_ok() {
             // Where this fails, whoever opens the log next ends the instance once more.
             let _ = self.place.end(self.running, self.head.as_ref());
@@ -145,6 +152,17 @@ impl Keeper {
         let emptied = if drained.is_ok() { Emptied::Yes } else { Emptied::No };
         self.inner.spool.give_back(bin, emptied);
         drained.map(|()| true)
+    }
+
+    /// Makes sieves, where there are records enough for one. Those of other instances count, too, so it is looked at now
+    /// and then; what fails is tried again, and until then records are looked at one by one.
+    fn sift(&mut self) {
+        let Some(chain) = self.inner.shared.chain() else { return };
+        if self.sifted.is_some_and(|sifted| chain.seq - sifted < sieve::STRETCH as i64) {
+            return;
+        }
+        let all = (0..SIEVES).all(|_| matches!(sieve::make_next(&self.inner.shared), Ok(true)));
+        self.sifted = (!all).then_some(chain.seq);
     }
 
     /// Signs the newest record, if it is not signed yet.

@@ -4,9 +4,12 @@
 //! (`spool`, `map`), from where a thread puts them into the database in batches (`log`). Each is chained to the one
 //! before it (`chain`), and now and then the newest is signed with a key that is not in the database (`head`). What
 //! lies beside the database is `place`'s; what a killed process left there, the next one puts in order (`recover`).
+//! Records are found in the order of time, past what sieves keep back (`query`, `sieve`), and old ones go into files
+//! (`archive`) that are not forgotten (`archives`).
 
 mod access;
 mod archive;
+mod archives;
 mod body;
 mod chain;
 mod head;
@@ -15,11 +18,13 @@ mod map;
 mod place;
 mod query;
 mod recover;
+mod sieve;
 mod spool;
 mod verify;
 
 pub use access::AuditAccess;
 pub use archive::{Archived, verify_archive};
+pub use archives::Archives;
 pub use body::AuditEntry;
 pub use log::Audit;
 pub use query::{AuditFollower, AuditPage, AuditQuery};

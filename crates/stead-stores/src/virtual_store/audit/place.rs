@@ -3,11 +3,14 @@
 //! ```text
 //! key                      the secret key, only its owner's
 //! heads                    the last head of each instance that has ended, one JSON document a line
+//! heads.lock               locked by whoever changes them
+//! archive/                 where archives go, unless another place is named
 //! running/UUID/lock        locked as long as the instance runs
 //! running/UUID/spool-0, -1 records on their way into the database
 //! running/UUID/head        the newest head of the instance
 //! ```
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -139,6 +142,7 @@ impl Place {
     pub(super) fn end(&self, running: Running, head: Option<&Head>) -> StoreResult<()> {
         let end = || -> io::Result<()> {
             if let Some(head) = head {
+                let _lock = self.lock_heads()?;
                 let mut heads = OpenOptions::new()
                     .append(true)
                     .create(true)
@@ -151,6 +155,48 @@ impl Place {
             fs::remove_dir_all(&running.directory)
         };
         end().map_err(|error| unwritable(&error))
+    }
+
+    fn lock_heads(&self) -> io::Result<File> {
+        let path = self.directory.join("heads.lock");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        lock.lock()?;
+        Ok(lock)
+    }
+
+    /// Forgets the heads of instances that have ended.
+    pub(super) fn forget(&self, instances: &HashSet<Uuid>) -> StoreResult<()> {
+        let _lock = self.lock_heads().map_err(|error| unwritable(&error))?;
+        let left = self.ended()?.into_iter().filter(|head| !instances.contains(&head.instance));
+        let text: String = left.map(|head| format!("{}\n", line(&head))).collect();
+        let write = || -> io::Result<()> {
+            let new = self.directory.join("heads-new");
+            let mut file =
+                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(new, self.directory.join("heads"))?;
+            sync_directory(&self.directory)
+        };
+        write().map_err(|error| unwritable(&error))
+    }
+
+    /// How the database remembers a directory of archives: nothing, where it is the log's own.
+    pub(super) fn remembered(&self, directory: &Path) -> StoreResult<String> {
+        let absolute = |path: &Path| std::path::absolute(path).map_err(|error| unwritable(&error));
+        let directory = absolute(directory)?;
+        let own = directory == absolute(&self.archives(""))?;
+        Ok(if own { String::new() } else { directory.to_string_lossy().into_owned() })
+    }
+
+    /// The directory of archives that the database remembers like this.
+    pub(super) fn archives(&self, remembered: &str) -> PathBuf {
+        if remembered.is_empty() { self.directory.join("archive") } else { remembered.into() }
+    }
+
+    /// The instances that run, or have not been put in order.
+    pub(super) fn running_instances(&self) -> StoreResult<HashSet<Uuid>> {
+        Ok(self.instances()?.iter().filter_map(|directory| uuid_of(directory)).collect())
     }
 
     /// The last heads of instances that have ended.

@@ -1,20 +1,17 @@
-//! Asking the audit.
+//! Asking the audit: stretch by stretch, in the order in which records were put down, past what sieves keep back.
 
 use std::thread;
 use std::time::Duration;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::{Connection, Statement, params_from_iter};
 use stead_core::{OperationId, StoreResult, Timestamp, VfsPath};
 
 use super::super::database::Shared;
 use super::super::fault::{Result, corrupt};
 use super::body::{AuditEntry, time_text};
+use super::sieve::{Part, Sieve, Term, micros};
 
-/// After how many seconds a record comes late, as the index of those has it.
-const LATE: i64 = 60;
-/// How many of the newest records are looked at one by one before an index is asked.
-const RECENT: usize = 4_000;
 /// How often someone who follows looks whether there is more.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -57,8 +54,7 @@ enum From {
     After(i64),
 }
 
-/// What a statement asks for.
-#[derive(Default)]
+/// What a statement asks for. The first two values are the ids that records lie between.
 struct Conditions {
     sql: Vec<String>,
     values: Vec<Value>,
@@ -73,88 +69,83 @@ impl Conditions {
 }
 
 impl AuditQuery {
-    /// What holds for a row whatever its paths are. `at` tells the name of the column for times: with a `+` before it,
-    /// no index on it is used.
-    fn conditions(&self, from: From, at: &str) -> Conditions {
-        let mut all = Conditions::default();
-        match from {
-            From::Before(id) => all.add("id < ?", id),
-            From::After(id) => all.add("id > ?", id),
-        }
+    /// What a record has to tell, and what sieves know of: none of it can be missing.
+    fn terms(&self) -> Vec<Term> {
+        let operation = self.operation.map(|operation| operation.to_string());
+        let path = self.path.as_ref().filter(|path| !path.is_root()).map(ToString::to_string);
+        let wanted = [
+            (Part::Agent, &self.agent),
+            (Part::Thread, &self.thread),
+            (Part::Call, &self.call),
+            (Part::Operation, &operation),
+            (Part::Outcome, &self.outcome),
+            (Part::Path, &path),
+        ];
+        let told = wanted.into_iter().filter_map(|(part, text)| Some(Term::new(part, text.as_deref()?)));
+        told.collect()
+    }
+
+    /// What holds for a row.
+    fn conditions(&self) -> Conditions {
+        let sql = vec!["id > ?1".to_owned(), "id < ?2".to_owned()];
+        let mut all = Conditions { sql, values: vec![Value::Null, Value::Null] };
         if let Some(since) = self.since {
-            all.add(&format!("{at} >= ?"), time_text(since).to_string());
-            // It is put down after it has begun.
-            all.add("id >= ?", since.0 / 1_000);
+            all.add("at >= ?", time_text(since).to_string());
         }
         if let Some(until) = self.until {
-            all.add(&format!("{at} < ?"), time_text(until).to_string());
+            all.add("at < ?", time_text(until).to_string());
         }
         if let Some(operation) = self.operation {
             all.add("operation = ?", operation.to_string());
         }
-        if let Some(outcome) = &self.outcome {
-            all.add("outcome = ?", outcome.clone());
-            if outcome != "ok" {
-                all.sql.push("outcome <> 'ok'".into());
-            }
-        }
-        for (column, wanted) in [("agent", &self.agent), ("thread", &self.thread), ("call", &self.call)] {
+        for (column, wanted) in [
+            ("agent", &self.agent),
+            ("thread", &self.thread),
+            ("call", &self.call),
+            ("outcome", &self.outcome),
+        ] {
             if let Some(wanted) = wanted {
                 all.add(&format!("{column} = ?"), wanted.clone());
             }
+        }
+        if let Some(path) = self.path.as_ref().filter(|path| !path.is_root()) {
+            // As many characters as SQLite counts.
+            let length = path.as_str().chars().count() + 1;
+            let below = |column| format!("substr({column} || '/', 1, {length}) = ?");
+            all.add(&format!("({} OR {})", below("path"), below("path2")), format!("{path}/"));
         }
         all
     }
 
     /// The ids of at most so many records.
     fn ids(&self, conn: &Connection, from: From, limit: usize) -> Result<Vec<i64>> {
-        let path = self.path.as_ref().filter(|path| !path.is_root());
-        match (path, from) {
-            (None, From::Before(_)) if self.until.is_some() => {
-                let until = self.until.unwrap_or_default();
-                // What was put down soon after it began lies before that moment; for the few others there is an index.
-                let mut soon = self.conditions(from, "+at");
-                soon.add("id < ?", (until.as_secs() + LATE + 1).saturating_mul(1_000_000));
-                let mut late = self.conditions(from, "at");
-                late.sql.push(format!("id / 1000000 > unixepoch(at) + {LATE}"));
-                let mut found = ids(conn, &soon, from, limit)?;
-                found.extend(ids_in("audit INDEXED BY audit_late", conn, &late, from, limit)?);
-                Ok(newest_of(found, limit))
+        let mut search = Search::new(self, conn, from, limit)?;
+        let terms = self.terms();
+        if terms.is_empty() && self.until.is_none() {
+            search.rest()?;
+            return Ok(search.found);
+        }
+        let sql = match from {
+            From::Before(_) => {
+                "SELECT first, last, oldest, bits FROM audit_sieve WHERE last > ?1 AND first < ?2 ORDER BY first DESC"
             }
-            (None, _) => ids(conn, &self.conditions(from, "+at"), from, limit),
-            // Whoever goes through everything goes through it once: each stretch begins where the last one ended.
-            (Some(path), From::After(_)) => ids(conn, &self.below(path, from), from, limit),
-            (Some(path), From::Before(_)) => {
-                // Where much lies below a path, the newest few are among the newest of all; the index would tell all.
-                let recent = format!("(SELECT * FROM audit WHERE id < ?1 ORDER BY id DESC LIMIT {RECENT})");
-                let found = ids_in(&recent, conn, &self.below(path, from), from, limit)?;
-                if found.len() == limit {
-                    return Ok(found);
-                }
-                let mut found = Vec::new();
-                for column in ["path", "path2"] {
-                    let mut conditions = self.conditions(from, "at");
-                    // One stretch of the index holds all of it; names that only begin alike lie in it, too.
-                    conditions.add(&format!("{column} >= ?"), path.as_str().to_owned());
-                    conditions.add(&format!("{column} < ?"), format!("{path}0"));
-                    let below = format!("substr({column} || '/', 1, {}) = ?", length(path) + 1);
-                    conditions.add(&below, format!("{path}/"));
-                    // Said aloud: ids that are bounded on both sides look narrower than they are.
-                    let index = format!("audit INDEXED BY audit_{column}");
-                    found.extend(ids_in(&index, conn, &conditions, from, limit)?);
-                }
-                Ok(newest_of(found, limit))
+            From::After(_) => {
+                "SELECT first, last, oldest, bits FROM audit_sieve WHERE last > ?1 AND first < ?2 ORDER BY first"
+            }
+        };
+        let mut statement = conn.prepare_cached(sql)?;
+        let mut sieves = statement.query([search.low, search.high])?;
+        while let Some(row) = sieves.next()? {
+            let sieve = Sieve::from_row(row)?;
+            let in_time = self.until.is_none_or(|until| sieve.oldest <= micros(until));
+            let wanted = in_time && terms.iter().all(|term| sieve.lets_through(*term));
+            search.pass(&sieve, wanted)?;
+            if search.is_over() {
+                return Ok(search.found);
             }
         }
-    }
-
-    /// All conditions, for rows that are looked at one after the other.
-    fn below(&self, path: &VfsPath, from: From) -> Conditions {
-        let mut conditions = self.conditions(from, "+at");
-        let below = |column| format!("substr({column} || '/', 1, {}) = ?", length(path) + 1);
-        let either = format!("({} OR {})", below("path"), below("path2"));
-        conditions.add(&either, format!("{path}/"));
-        conditions
+        search.rest()?;
+        Ok(search.found)
     }
 
     fn entries(&self, conn: &Connection, from: From, limit: usize) -> Result<Vec<AuditEntry>> {
@@ -169,44 +160,80 @@ impl AuditQuery {
     }
 }
 
-/// The greatest of some ids, greatest first.
-fn newest_of(mut ids: Vec<i64>, limit: usize) -> Vec<i64> {
-    ids.sort_by(|one, other| other.cmp(one));
-    ids.dedup();
-    ids.truncate(limit);
-    ids
-}
-
-/// How many characters a path has, as SQLite counts them.
-fn length(path: &VfsPath) -> usize {
-    path.as_str().chars().count()
-}
-
-fn ids(conn: &Connection, conditions: &Conditions, from: From, limit: usize) -> Result<Vec<i64>> {
-    ids_in("audit", conn, conditions, from, limit)
-}
-
-/// The ids of rows of a table, or of what stands for one; there, `?1` is the value of the first condition.
-fn ids_in(
-    table: &str,
-    conn: &Connection,
-    conditions: &Conditions,
+/// A search through the records, stretch by stretch.
+struct Search<'c> {
+    statement: Statement<'c>,
+    values: Vec<Value>,
     from: From,
+    /// What has not been looked at yet lies between these ids, neither of them included.
+    low: i64,
+    high: i64,
     limit: usize,
-) -> Result<Vec<i64>> {
-    let filter = match &*conditions.sql {
-        [] => String::new(),
-        sql => format!("WHERE {}", sql.join(" AND ")),
-    };
-    let order = match from {
-        From::Before(_) => "DESC",
-        From::After(_) => "ASC",
-    };
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let sql = format!("SELECT id FROM {table} {filter} ORDER BY id {order} LIMIT {limit}");
-    let mut statement = conn.prepare(&sql)?;
-    let ids = statement.query_map(params_from_iter(&conditions.values), |row| row.get(0))?;
-    Ok(ids.collect::<rusqlite::Result<_>>()?)
+    found: Vec<i64>,
+}
+
+impl<'c> Search<'c> {
+    fn new(query: &AuditQuery, conn: &'c Connection, from: From, limit: usize) -> Result<Self> {
+        let Conditions { sql, values } = query.conditions();
+        let order = match from {
+            From::Before(_) => "DESC",
+            From::After(_) => "ASC",
+        };
+        let sql = format!("SELECT id FROM audit WHERE {} ORDER BY id {order}", sql.join(" AND "));
+        // It is put down after it has begun.
+        let since = query.since.map_or(i64::MIN, |since| micros(since).saturating_sub(1));
+        let (low, high) = match from {
+            From::Before(id) => (since, id),
+            From::After(id) => (id.max(since), i64::MAX),
+        };
+        Ok(Search { statement: conn.prepare(&sql)?, values, from, low, high, limit, found: Vec::new() })
+    }
+
+    fn is_over(&self) -> bool {
+        self.found.len() >= self.limit
+    }
+
+    /// Looks at what lies before a sieve, and at what is behind it if that is wanted.
+    fn pass(&mut self, sieve: &Sieve, wanted: bool) -> Result<()> {
+        match self.from {
+            From::Before(_) => {
+                self.look(sieve.last.max(self.low), self.high)?;
+                if wanted {
+                    self.look(self.low.max(sieve.first - 1), self.high.min(sieve.last.saturating_add(1)))?;
+                }
+                self.high = self.high.min(sieve.first);
+            }
+            From::After(_) => {
+                self.look(self.low, sieve.first.min(self.high))?;
+                if wanted {
+                    self.look(self.low.max(sieve.first - 1), self.high.min(sieve.last.saturating_add(1)))?;
+                }
+                self.low = self.low.max(sieve.last);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at all that is left.
+    fn rest(&mut self) -> Result<()> {
+        self.look(self.low, self.high)
+    }
+
+    /// Looks at what lies between two ids.
+    fn look(&mut self, low: i64, high: i64) -> Result<()> {
+        if self.is_over() || low >= high {
+            return Ok(());
+        }
+        (self.values[0], self.values[1]) = (low.into(), high.into());
+        let mut rows = self.statement.query(params_from_iter(&self.values))?;
+        while let Some(row) = rows.next()? {
+            self.found.push(row.get(0)?);
+            if self.found.len() >= self.limit {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The newest records that a query asks for, or those before a cursor.

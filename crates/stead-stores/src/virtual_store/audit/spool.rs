@@ -86,7 +86,7 @@ impl Spool {
             return Err(StoreError::Invalid("the record is too long for the audit".into()));
         }
         let mut state = self.state.lock();
-        let until = Instant::now() + self.patience;
+        let mut until = None;
         while state.files.last().is_none_or(|bin| bin.used + size > SIZE) {
             if state.made < NAMES.len() {
                 let bin = self.bin(state.made).map_err(|error| unwritable(&error))?;
@@ -101,6 +101,7 @@ impl Spool {
                 continue;
             }
             self.filled.notify_one();
+            let until = *until.get_or_insert_with(|| Instant::now() + self.patience);
             if self.emptied.wait_until(&mut state, until).timed_out() {
                 return Err(StoreError::unavailable("the records that wait for the database are too many"));
             }
@@ -272,7 +273,7 @@ mod tests {
     use super::*;
 
     fn facts(number: usize) -> Facts {
-        Facts(format!("{{\"number\":{number}}}").into())
+        Facts(format!("{{\"number\":{number}}}"))
     }
 
     fn spool(directory: &Path) -> Spool {
@@ -331,7 +332,7 @@ mod tests {
     fn a_full_spool_is_waited_for_and_not_forever() {
         let dir = tempfile::tempdir().unwrap();
         let spool = spool(dir.path());
-        let long = Facts("x".repeat(SIZE / 3).into());
+        let long = Facts("x".repeat(SIZE / 3));
         let mut put = 0;
         let full = loop {
             match spool.put(&long) {

@@ -1,6 +1,6 @@
 //! Checking the audit: every chain, against its own hashes and against what was signed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use rusqlite::Connection;
 use stead_core::{StoreResult, Timestamp};
@@ -8,10 +8,12 @@ use uuid::Uuid;
 
 use super::super::database::Shared;
 use super::super::fault::Result;
+use super::archives::{self, Archive, Archives, Part};
 use super::body::AuditEntry;
 use super::chain::{Hash, START, hash};
 use super::head::Head;
 use super::place::Place;
+use super::sieve::{Sieve, micros, terms};
 
 /// How many problems are told in detail; the rest would say no more.
 const MOST_PROBLEMS: usize = 100;
@@ -31,6 +33,8 @@ pub struct AuditVerified {
     pub unsigned: u64,
     /// Records that lie in archives.
     pub archived: u64,
+    /// Archives that were found and checked.
+    pub archives: u64,
     /// Chains that only a key signed that is not this log's own.
     pub foreign: u64,
     /// What is wrong, a sentence each.
@@ -173,9 +177,49 @@ fn named(uuid: Uuid, seq: i64, body: &str) -> String {
     }
 }
 
+/// The sieves, in order, beside the records.
+struct Sieves {
+    left: VecDeque<Sieve>,
+}
+
+impl Sieves {
+    fn load(conn: &Connection, verified: &mut AuditVerified) -> Result<Self> {
+        let mut left = VecDeque::new();
+        each(
+            conn,
+            "audit_sieve",
+            "SELECT first, last, oldest, bits FROM audit_sieve ORDER BY first",
+            |row| {
+                left.push_back(Sieve::from_row(row)?);
+                Ok(())
+            },
+        )?;
+        let mut covered = i64::MIN;
+        for sieve in &left {
+            if sieve.first <= covered || sieve.last < sieve.first {
+                verified.problem(format!("the sieve from {} on is not where it was", sieve.first));
+            }
+            covered = sieve.last;
+        }
+        Ok(Sieves { left })
+    }
+
+    /// Whether whoever asks for a record comes upon it. Records come in order.
+    fn let_through(&mut self, id: i64, body: &str) -> bool {
+        while self.left.front().is_some_and(|sieve| sieve.last < id) {
+            self.left.pop_front();
+        }
+        let Some(sieve) = self.left.front().filter(|sieve| sieve.first <= id) else { return true };
+        let mut all = true;
+        let at = terms(body, |term| all &= sieve.lets_through(term));
+        all && at.is_none_or(|at| sieve.oldest <= micros(at))
+    }
+}
+
 pub(super) fn verify(
     shared: &Shared,
     place: &Place,
+    archives: &Archives,
     progress: &mut dyn FnMut(u64),
 ) -> StoreResult<AuditVerified> {
     // Before the database: what they speak of was in it before they were kept.
@@ -183,9 +227,40 @@ pub(super) fn verify(
     let reader = shared.reader()?;
     let mut verified = AuditVerified::default();
     let transaction = reader.unchecked_transaction().map_err(super::super::fault::Fault::from)?;
+    let gone = missing(&transaction)?;
+    for table in &gone {
+        verified.problem(format!("the table {table} is missing, with all that was in it"));
+    }
     let judge = Judge { key: key.map(|key| key.public()) };
-    check(&transaction, &judge, ended, running, &mut verified, progress)?;
+    let (known, parts) = known(&transaction, &judge, (ended, running), &mut verified)?;
+    walk(&transaction, known, &mut verified, progress)?;
+    let known = match gone.contains(&"audit_archive") {
+        true => Vec::new(),
+        false => Archive::all(&transaction)?,
+    };
+    drop(transaction);
+    verified.archived = known.iter().map(|archive| archive.records).sum();
+    if let Archives::In(directories) = archives {
+        archives::verify(&known, &parts, place, directories, &mut verified);
+    }
     Ok(verified)
+}
+
+/// The tables of the audit that are not there.
+pub(super) fn missing(conn: &Connection) -> Result<Vec<&'static str>> {
+    let mut missing = Vec::new();
+    for table in ["audit", "audit_instance", "audit_head", "audit_segment", "audit_archive", "audit_sieve"] {
+        if !exists(conn, table)? {
+            missing.push(table);
+        }
+    }
+    Ok(missing)
+}
+
+/// Whether the database has a table.
+fn exists(conn: &Connection, table: &str) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+    Ok(conn.query_row(sql, [table], |row| row.get(0))?)
 }
 
 /// Tells heads that count from those that don't.
@@ -213,19 +288,22 @@ impl Judge {
     }
 }
 
-fn check(
+/// The chains, and the instances by their rows.
+#[derive(Default)]
+struct Chains {
+    rows: HashMap<i64, Uuid>,
+    known: HashMap<Uuid, Known>,
+}
+
+/// Gathers what is known of the chains, and which parts of them are said to be in archives.
+fn known(
     conn: &Connection,
     judge: &Judge,
-    ended: Vec<Head>,
-    running: Vec<Head>,
+    (ended, running): (Vec<Head>, Vec<Head>),
     verified: &mut AuditVerified,
-    progress: &mut dyn FnMut(u64),
-) -> Result<()> {
-    let mut rows = HashMap::new();
-    let mut known: HashMap<Uuid, Known> = HashMap::new();
-    let mut statement = conn.prepare("SELECT id, uuid, seq FROM audit_instance")?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
+) -> Result<(Chains, Vec<Part>)> {
+    let Chains { mut rows, mut known } = Chains::default();
+    each(conn, "audit_instance", "SELECT id, uuid, seq FROM audit_instance", |row| {
         let (id, text, told): (i64, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         match Uuid::parse_str(&text) {
             Ok(uuid) => {
@@ -234,16 +312,16 @@ fn check(
             }
             Err(_) => verified.problem(format!("the instance in row {id} has no name")),
         }
-    }
+        Ok(())
+    })?;
     verified.instances = rows.len() as u64;
-    let mut statement = conn
-        .prepare("SELECT seq, hash, at, key, signature, instance FROM audit_head ORDER BY instance, seq")?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
+    let heads = "SELECT seq, hash, at, key, signature, instance FROM audit_head ORDER BY instance, seq";
+    each(conn, "audit_head", heads, |row| {
         if let Some(&uuid) = rows.get(&row.get(5)?) {
             judge.weigh(Head::from_row(uuid, row)?, known.entry(uuid).or_default(), verified);
         }
-    }
+        Ok(())
+    })?;
     for (head, over) in
         running.into_iter().map(|head| (head, false)).chain(ended.into_iter().map(|head| (head, true)))
     {
@@ -253,21 +331,39 @@ fn check(
         }
         judge.weigh(head, known, verified);
     }
-    let mut statement = conn.prepare("SELECT instance, last FROM audit_segment")?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
-        let (id, last): (i64, i64) = (row.get(0)?, row.get(1)?);
-        if let Some(known) = rows.get(&id).and_then(|uuid| known.get_mut(uuid)) {
+    let mut parts = Vec::new();
+    each(conn, "audit_segment", "SELECT instance, first, last, file FROM audit_segment", |row| {
+        let (id, first, last): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        if let Some((&instance, known)) = rows.get(&id).and_then(|uuid| Some((uuid, known.get_mut(uuid)?))) {
             known.archived = known.archived.max(last);
+            parts.push(Part { instance, first, last, file: row.get(3)? });
         }
+        Ok(())
+    })?;
+    Ok((Chains { rows, known }, parts))
+}
+
+/// Looks at all that a statement finds in a table, if that is there.
+fn each(
+    conn: &Connection,
+    table: &str,
+    sql: &str,
+    mut look: impl FnMut(&rusqlite::Row<'_>) -> Result<()>,
+) -> Result<()> {
+    if !exists(conn, table)? {
+        return Ok(());
     }
-    walk(conn, &rows, known, verified, progress)
+    let mut statement = conn.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        look(row)?;
+    }
+    Ok(())
 }
 
 fn walk(
     conn: &Connection,
-    rows: &HashMap<i64, Uuid>,
-    known: HashMap<Uuid, Known>,
+    Chains { rows, known }: Chains,
     verified: &mut AuditVerified,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
@@ -286,7 +382,6 @@ fn walk(
                 START
             }
         };
-        verified.archived += known.archived.cast_unsigned();
         if heads.is_empty() && known.foreign {
             verified.foreign += 1;
         }
@@ -294,22 +389,27 @@ fn walk(
         chains.insert(uuid, (Walk::new(uuid, known.archived + 1, before, heads), known));
     }
     let mut homeless = HashSet::new();
-    let mut statement = conn.prepare("SELECT instance, seq, hash, body, id, at FROM audit ORDER BY id")?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
+    let mut sieves = Sieves::load(conn, verified)?;
+    each(conn, "audit", "SELECT instance, seq, hash, body, id, at FROM audit ORDER BY id", |row| {
         let (id, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
         let chain = rows.get(&id).and_then(|uuid| chains.get_mut(uuid));
         let Some((walk, known)) = chain else {
             if homeless.insert(id) {
                 verified.problem(format!("there are records of an instance that is gone: row {id}"));
             }
-            continue;
+            return Ok(());
         };
         if seq <= known.archived {
             // What an interrupted archiving has not cleared away yet.
-            continue;
+            return Ok(());
         }
         let body = row.get_ref(3)?.as_str().unwrap_or_default();
+        if !sieves.let_through(row.get(4)?, body) {
+            verified.problem(format!(
+                "{} is kept back by a sieve: who asks for it does not see it",
+                named(walk.uuid, seq, body)
+            ));
+        }
         let stored = row.get_ref(2)?.as_blob().ok().and_then(|hash| hash.try_into().ok()).unwrap_or_default();
         for problem in walk.step(seq, &stored, body) {
             verified.problem(problem);
@@ -331,7 +431,8 @@ fn walk(
         if verified.records.is_multiple_of(RECORDS_PER_WORD) {
             progress(verified.records);
         }
-    }
+        Ok(())
+    })?;
     let mut chains: Vec<_> = chains.into_iter().collect();
     chains.sort_by_key(|(uuid, _)| *uuid);
     for (_, (walk, known)) in chains {
