@@ -225,6 +225,8 @@ macro_rules! store_suite {
                     a_refused_change_is_no_deed
                     the_past_is_put_back
                     deeds_are_asked_for_by_time_and_by_whom
+                    operations_stand_until_they_are_taken_back
+                    deeds_are_asked_for_by_path
                     deeds_are_asked_for_by_place
                     what_needs_no_history_is_told_without_its_content
                     a_change_that_changes_nothing_makes_no_deed
