@@ -119,6 +119,22 @@ impl Told<'_> {
             ..DeedQuery::between(Version(first.0 - 1), last)
         })
     }
+
+    /// Asks for the same deeds, and what has become by now of what they were done to.
+    fn renew(&mut self) -> Result<()> {
+        let Some(query) = self.query() else { return Ok(()) };
+        let known: HashSet<Version> = self.deeds.deeds.iter().map(|deed| deed.version).collect();
+        self.deeds = match self.ground.store.deeds(&query) {
+            Err(cause) if is_race(&cause) => return Err(self.ground.failed(StoreError::Conflict)),
+            deeds => deeds.map_err(|cause| self.ground.failed(cause))?,
+        };
+        self.deeds.deeds.retain(|deed| known.contains(&deed.version));
+        // Where someone else was quicker, it is not to be taken back twice.
+        if self.how == How::Merged && self.deeds.deeds.iter().any(|deed| deed.undone) {
+            return Err(self.ground.failed(StoreError::Conflict));
+        }
+        Ok(())
+    }
 }
 
 /// The same, and what has to be done for it.
@@ -277,8 +293,8 @@ impl Call<'_> {
         let mut planned = Vec::new();
         let mut result =
             Undone { operation: None, undone, changes: Vec::new(), conflicts: Vec::new(), done: false };
-        for told in told {
-            let (steps, changes) = self.planned(&told)?;
+        for mut told in told {
+            let (steps, changes) = self.planned_now(&mut told)?;
             result.changes.extend(changes);
             let conflicts = steps.conflicts.iter().map(|conflict| self.told(&told.ground, conflict));
             result.conflicts.extend(conflicts);
@@ -312,6 +328,17 @@ impl Call<'_> {
         }
         result.done = true;
         Ok(result)
+    }
+
+    /// [`Call::planned`], made again where what it looked at has changed meanwhile.
+    fn planned_now(&self, told: &mut Told<'_>) -> Result<(Steps, Vec<PathChange>)> {
+        for _ in 0..TRIES {
+            match self.planned(told) {
+                Err(Error::Store { cause, .. }) if is_race(&cause) => told.renew()?,
+                planned => return planned,
+            }
+        }
+        Err(told.ground.failed(StoreError::Conflict))
     }
 
     /// What has to be done, in steps and in logical paths, if all of it is the caller's to do.
@@ -390,31 +417,31 @@ impl Call<'_> {
                 change.returning = returning;
             });
             match applied {
-                Err(
-                    StoreError::Conflict
-                    | StoreError::NotFound
-                    | StoreError::AlreadyExists
-                    | StoreError::NotEmpty,
-                ) => {}
+                Err(cause) if is_race(&cause) => {}
                 Err(cause) => return Err(told.ground.failed(cause)),
                 Ok(_) => return Ok(()),
             }
-            // The same deeds, and what has become of what they were done to.
-            let Some(query) = told.query() else { return Ok(()) };
-            let known: HashSet<Version> = told.deeds.deeds.iter().map(|deed| deed.version).collect();
-            let deeds = told.ground.store.deeds(&query);
-            told.deeds = deeds.map_err(|cause| told.ground.failed(cause))?;
-            told.deeds.deeds.retain(|deed| known.contains(&deed.version));
-            // Where someone else was quicker, it is not to be taken back twice.
-            let again = told.how == How::Merged && told.deeds.deeds.iter().any(|deed| deed.undone);
-            steps = self.planned(&told)?.0;
-            let refused = !steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse;
-            if again || refused {
-                return Err(told.ground.failed(StoreError::Conflict));
+            told.renew()?;
+            steps = self.planned_now(&mut told)?.0;
+            if !steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
+                break;
             }
         }
         Err(told.ground.failed(StoreError::Conflict))
     }
+}
+
+/// Whether a Store fails because something is not as it was a moment ago.
+fn is_race(cause: &StoreError) -> bool {
+    matches!(
+        cause,
+        StoreError::Conflict
+            | StoreError::NotFound
+            | StoreError::AlreadyExists
+            | StoreError::NotEmpty
+            | StoreError::NotADirectory
+            | StoreError::IsADirectory
+    )
 }
 
 /// Refuses a version that is no longer kept. A Store that can't be looked at as of a version tells what it has.

@@ -182,7 +182,7 @@ impl<'a> Replay<'a> {
         let lines = lines.unwrap_or(&mut ignored);
         match said.what {
             What::Placed => self.pass_placed(&said, row, lines),
-            What::Removed => self.pass_removed(&said, row, told.hash, lines)?,
+            What::Removed => self.pass_removed(&said, row, told.hash, lines),
             What::Moved => self.pass_moved(&said, row, lines),
             What::Crossed => self.pass_crossed(&said, row, lines),
             What::Replaced | What::Patched | What::Dressed => {
@@ -213,13 +213,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn pass_removed(
-        &mut self,
-        said: &Said,
-        row: (i64, i64),
-        hash: Option<[u8; 32]>,
-        lines: &mut Lines,
-    ) -> StoreResult<()> {
+    fn pass_removed(&mut self, said: &Said, row: (i64, i64), hash: Option<[u8; 32]>, lines: &mut Lines) {
         self.take(&said.path);
         let stash = self.keeping.stashed(row, b"").filter(|_| said.stashed);
         if said.detail.before.is_none_or(|before| before.kind == Kind::Directory) {
@@ -229,7 +223,8 @@ impl<'a> Replay<'a> {
         let mut paths = vec![said.path.clone()];
         if stash.is_some_and(|stat| stat.is_dir()) {
             let name = stash_name(row.0, row.1);
-            let found = below(&self.keeping.past, name.as_bytes())?;
+            // It may be let go right now.
+            let found = below(&self.keeping.past, name.as_bytes()).unwrap_or_default();
             paths.extend(found.iter().skip(1).map(|(path, _)| join(&said.path, path)));
         }
         if let Some(before) = said.detail.before {
@@ -246,7 +241,6 @@ impl<'a> Replay<'a> {
                 lines.add(track.node, Some(before), None);
             }
         }
-        Ok(())
     }
 
     fn pass_moved(&mut self, said: &Said, row: (i64, i64), lines: &mut Lines) {
