@@ -25,6 +25,12 @@ const AT_ONCE: usize = 256;
 /// How deep undos of undos are followed.
 const MOST_UNDONE: usize = 1_000;
 
+/// An agent's versions, newest first; those of an operation are together.
+const OF_AGENT: &str =
+    "SELECT id, operation FROM version WHERE agent = ?1 AND at >= ?2 ORDER BY at DESC, id DESC";
+
+const OF_OPERATION: &str = "SELECT id FROM version WHERE operation = ?1";
+
 /// What [`Past`] holds for this kind of Store.
 pub(super) struct Kept {
     pub(super) shared: Arc<Shared>,
@@ -129,9 +135,7 @@ pub(super) fn standing(
     limit: usize,
     did: impl Fn(&Connection, i64) -> Result<bool>,
 ) -> Result<Vec<Operation>> {
-    let mut statement = conn.prepare_cached(
-        "SELECT id, operation FROM version WHERE agent = ?1 AND at >= ?2 ORDER BY at DESC, id DESC",
-    )?;
+    let mut statement = conn.prepare_cached(OF_AGENT)?;
     let mut rows = statement.query(params![agent, since.0])?;
     let (mut operations, mut seen) = (Vec::new(), HashSet::new());
     while let Some(row) = rows.next()?
@@ -153,7 +157,7 @@ pub(super) fn standing(
 
 /// The versions that these operations made, newest first.
 pub(super) fn versions_of(conn: &Connection, operations: &[OperationId]) -> Result<Vec<i64>> {
-    let mut statement = conn.prepare_cached("SELECT id FROM version WHERE operation = ?1")?;
+    let mut statement = conn.prepare_cached(OF_OPERATION)?;
     let mut versions = Vec::new();
     for operation in operations {
         let found = statement.query_map([operation.as_bytes()], |row| row.get(0))?;
@@ -363,9 +367,8 @@ impl Looking<'_> {
 
     fn state(&self, node: i64, version: Option<i64>) -> Result<Option<State>> {
         let tree = self.at(version);
-        let Some(row) = tree.node(node)? else { return Ok(None) };
-        let path = path_of(&tree, node)?.unwrap_or_default();
-        Ok(Some(self.described(&row, path)))
+        let Some((row, path)) = found(&tree, node)? else { return Ok(None) };
+        Ok(Some(self.described(&row, path.unwrap_or_default())))
     }
 
     fn described(&self, row: &Row, path: StorePath) -> State {
@@ -416,8 +419,8 @@ impl Looking<'_> {
     }
 
     /// Says where everything that the deeds name is now.
-    fn describe_now(&self, found: &mut Deeds) -> Result<()> {
-        let lines = found.deeds.iter().flat_map(|deed| &deed.lines);
+    fn describe_now(&self, told: &mut Deeds) -> Result<()> {
+        let lines = told.deeds.iter().flat_map(|deed| &deed.lines);
         let mut named: BTreeSet<NodeId> = BTreeSet::new();
         for line in lines {
             named.insert(line.node);
@@ -425,10 +428,9 @@ impl Looking<'_> {
         }
         for id in named {
             let node = self.tree.id(id);
-            let Some(row) = self.tree.node(node)? else { continue };
-            let Some(path) = path_of(&self.tree, node)? else { continue };
+            let Some((row, Some(path))) = found(&self.tree, node)? else { continue };
             let state = if node == self.tree.root { None } else { Some(self.described(&row, path.clone())) };
-            found.now.insert(id, Now { path, state, tag: row.tag() });
+            told.now.insert(id, Now { path, state, tag: row.tag() });
         }
         Ok(())
     }
@@ -449,6 +451,16 @@ pub(super) fn is_undone(conn: &Connection, operation: &[u8; 16], depth: usize) -
     Ok(false)
 }
 
+/// A node, and its path from the root if it has one.
+fn found(tree: &Tree<'_>, node: i64) -> Result<Option<(Row, Option<StorePath>)>> {
+    let Some((row, name)) = tree.named(node)? else { return Ok(None) };
+    let path = match node == tree.root {
+        true => Some(StorePath::here()),
+        false => path_of(tree, row.parent)?.map(|above| above.child(&name)),
+    };
+    Ok(Some((row, path)))
+}
+
 /// The path of a node from the root.
 pub(super) fn path_of(tree: &Tree<'_>, mut node: i64) -> Result<Option<StorePath>> {
     let mut names = Vec::new();
@@ -457,8 +469,8 @@ pub(super) fn path_of(tree: &Tree<'_>, mut node: i64) -> Result<Option<StorePath
         if !passed.insert(node) {
             return Err(corrupt("a directory lies in itself"));
         }
-        let Some(row) = tree.node(node)? else { return Ok(None) };
-        names.push(tree.name_of(node)?);
+        let Some((row, name)) = tree.named(node)? else { return Ok(None) };
+        names.push(name);
         node = row.parent;
     }
     names.reverse();
@@ -467,4 +479,30 @@ pub(super) fn path_of(tree: &Tree<'_>, mut node: i64) -> Result<Option<StorePath
 
 fn node_id(node: i64) -> NodeId {
     NodeId(node.cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Database;
+
+    #[test]
+    fn operations_are_found_without_looking_at_all_versions() {
+        let database = Database::in_memory();
+        let store = database.store(["test"]).unwrap();
+        let reader = store.shared().reader().unwrap();
+        for (sql, index) in
+            [(OF_AGENT, "version_agent (agent=? AND at>?)"), (OF_OPERATION, "version_operation")]
+        {
+            let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let mut plan = Vec::new();
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next().unwrap() {
+                plan.push(row.get::<_, String>(3).unwrap());
+            }
+            // One search and no sorting.
+            assert!(plan.len() == 1 && plan[0].contains(index), "{plan:?}");
+        }
+    }
 }
