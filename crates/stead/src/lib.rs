@@ -18,7 +18,7 @@ pub mod when;
 pub use crate::config::Config;
 pub use crate::error::{Error, Result};
 pub use crate::stead::{Stead, SteadBuilder};
-pub use crate::stores::Stores;
+pub use crate::stores::{Cleaned, Stores};
 
 pub use stead_core::Error as DoorError;
 pub use stead_core::clock::SystemClock;
@@ -34,5 +34,6 @@ pub use stead_stores::virtual_store::{
 };
 pub use stead_stores::{
     Archived, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified, Database,
-    DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, VirtualStore, verify_archive,
+    DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore,
+    verify_archive,
 };
