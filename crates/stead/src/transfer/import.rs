@@ -31,7 +31,11 @@ pub fn import(
     watch: &mut dyn Watch,
 ) -> Result<Totals> {
     let vfs = vfs.operation("import");
-    let to = vfs.mkdir(to, Parents::Create)?.path;
+    let to = to.into_path().map_err(stead_core::Error::from)?;
+    // Made along with the first things in it: where those are refused, nothing is left behind.
+    let is_new =
+        matches!(vfs.stat_link(&to), Err(stead_core::Error::Store { cause: StoreError::NotFound, .. }));
+    let to = if is_new { to } else { vfs.mkdir(&to, Parents::Create)?.path };
     let tally = Tally { totals: Totals::default(), watch };
     let mut importer = Importer {
         vfs: &vfs,
@@ -46,6 +50,12 @@ pub fn import(
         links: HashSet::new(),
         touched: HashSet::new(),
     };
+    if is_new {
+        importer.make_room(&to)?;
+        importer.batch.mkdir(&to, None)?;
+        importer.pending.insert(to.clone(), Kind::Directory);
+        importer.fresh.insert(to.clone());
+    }
     match source {
         Source::Directory { path, name } => directory::unload(&path, &name, &to, &mut importer)?,
         Source::Archive { stream, name } => archive::unload(stream, &name, &to, &mut importer)?,

@@ -205,6 +205,9 @@ macro_rules! store_suite {
                     what_is_moved_or_copied_counts_where_it_arrives
                     steps_count_together
                     one_file_may_be_so_large
+                    what_is_there_may_be_renamed_however_large
+                    what_was_there_comes_back_however_large
+                    places_count_together
                     quotas_may_lie_in_each_other
                     writers_at_once_do_not_pass_a_quota
                 ;
