@@ -7,7 +7,7 @@ pub mod physical;
 pub mod virtual_store;
 
 pub use durability::Durability;
-pub use physical::{Confinement, KeepOptions, Ledger, Need, PhysicalOptions, PhysicalStore};
+pub use physical::{Confinement, KeepOptions, Ledger, Need, PhysicalOptions, PhysicalStore, Pruned};
 pub use virtual_store::{
     Archived, Archives, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified,
     Database, DatabaseOptions, MemoryStore, VirtualStore, verify_archive,

@@ -74,11 +74,8 @@ fn count(store: &dyn Store) {
         tool: "count".into(),
         at: Timestamp(0),
     };
-    let all = QuotaRoot {
-        at: StorePath::here(),
-        limits: QuotaLimits { bytes: Some(1 << 40), ..QuotaLimits::default() },
-        elsewhere: Usage::default(),
-    };
+    let limits = QuotaLimits { bytes: Some(1 << 40), ..QuotaLimits::default() };
+    let all = QuotaRoot::new(StorePath::here(), limits);
     store.apply(Change { quotas: vec![all], ..Change::new(operation, Vec::new()) }).unwrap();
 }
 

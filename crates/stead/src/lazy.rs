@@ -4,7 +4,6 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use stead_core::Timestamp;
 use stead_core::name::escaped;
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
@@ -12,6 +11,7 @@ use stead_core::store::{
     OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, Usage, Verified, Version,
     Whole,
 };
+use stead_core::{Operation, Timestamp};
 
 use crate::error::Error;
 
@@ -184,6 +184,10 @@ impl Store for Lazy {
 
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
         self.store()?.deeds(query)
+    }
+
+    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+        self.store()?.standing(agent, since, limit)
     }
 
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {

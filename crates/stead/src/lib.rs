@@ -21,7 +21,7 @@ pub mod when;
 pub use crate::config::Config;
 pub use crate::error::{Error, Result};
 pub use crate::stead::{Stead, SteadBuilder};
-pub use crate::stores::Stores;
+pub use crate::stores::{Cleaned, Stores};
 
 pub use stead_core::Error as DoorError;
 pub use stead_core::clock::SystemClock;
@@ -37,6 +37,6 @@ pub use stead_stores::virtual_store::{
 };
 pub use stead_stores::{
     Archived, Archives, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified,
-    Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, VirtualStore,
+    Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore,
     verify_archive,
 };

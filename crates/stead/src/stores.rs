@@ -1,6 +1,6 @@
 //! The Stores of a configuration, each opened when it is first used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
@@ -14,7 +14,8 @@ use stead_core::{
 };
 use stead_stores::virtual_store::{BackupReport, Collected, Forgotten, GcOptions, Retention};
 use stead_stores::{
-    Audit, AuditAccess, Database, DatabaseOptions, Ledger, MemoryStore, Need, PhysicalOptions, PhysicalStore,
+    Audit, AuditAccess, Database, DatabaseOptions, KeepOptions, Ledger, MemoryStore, Need, PhysicalOptions,
+    PhysicalStore, Pruned,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
@@ -138,12 +139,13 @@ impl Stores {
         options: GcOptions,
         now: Timestamp,
         progress: &mut dyn FnMut(&str, u64),
-    ) -> Result<(Forgotten, Collected)> {
+    ) -> Result<Cleaned> {
         let database = self.opener.database()?;
         self.on_record("gc", || {
             let forgotten = database.forget(retention, now, &mut |done| progress("forgetting", done))?;
             let collected = database.gc(options, now, &mut |done| progress("freeing", done))?;
-            Ok((forgotten, collected))
+            let pruned = self.opener.prune(now);
+            Ok(Cleaned { forgotten, collected, pruned })
         })
     }
 
@@ -218,6 +220,17 @@ impl Stores {
     }
 }
 
+/// What [`Stores::gc`] came to.
+#[derive(Debug)]
+pub struct Cleaned {
+    /// What was forgotten.
+    pub forgotten: Forgotten,
+    /// What became of content that nothing refers to.
+    pub collected: Collected,
+    /// What became of what Physical Stores have kept, by their names. One that fails is in nobody else's way.
+    pub pruned: Vec<(String, Result<Pruned>)>,
+}
+
 /// What a Store says of itself, which its kind decides.
 fn about(config: &StoreConfig, log: Option<LogId>) -> About {
     match config {
@@ -261,23 +274,41 @@ impl Opener {
         Ok(match config {
             StoreConfig::Memory => Arc::new(MemoryStore::new()),
             StoreConfig::Virtual { namespace } => Arc::new(self.database()?.store(namespace)?),
-            StoreConfig::Physical { path, keep } => {
-                match self.make_state() {
-                    // Where nothing may be written, a directory can be read all the same.
-                    Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {}
-                    made => made.map_err(no_state)?,
-                }
-                let options = PhysicalOptions {
-                    durability: self.config.database.durability,
-                    mask: masked(&self.config),
-                    hold: held(&self.config),
-                    ledger: keep.map(|_| self.ledger()),
-                    keep: keep.unwrap_or_default(),
-                    ..PhysicalOptions::new(self.config.state_directory())
-                };
-                Arc::new(PhysicalStore::open(path, options)?)
-            }
+            StoreConfig::Physical { path, keep } => Arc::new(self.physical(path, *keep)?),
         })
+    }
+
+    fn physical(self: &Arc<Self>, path: &Path, keep: Option<KeepOptions>) -> Result<PhysicalStore> {
+        match self.make_state() {
+            // Where nothing may be written, a directory can be read all the same.
+            Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {}
+            made => made.map_err(no_state)?,
+        }
+        let options = PhysicalOptions {
+            durability: self.config.database.durability,
+            mask: masked(&self.config),
+            hold: held(&self.config),
+            ledger: keep.map(|_| self.ledger()),
+            keep: keep.unwrap_or_default(),
+            ..PhysicalOptions::new(self.config.state_directory())
+        };
+        Ok(PhysicalStore::open(path, options)?)
+    }
+
+    /// Lets go of what Physical Stores need not keep any more. Two names of one directory are one Store.
+    fn prune(self: &Arc<Self>, now: Timestamp) -> Vec<(String, Result<Pruned>)> {
+        let mut seen = BTreeSet::new();
+        let mut pruned = Vec::new();
+        for (name, config) in &self.config.stores {
+            if let StoreConfig::Physical { path, keep: Some(keep) } = config
+                && seen.insert(config)
+            {
+                let store = self.physical(path, Some(*keep));
+                let done = store.and_then(|store| store.prune(now).map_err(Error::from));
+                pruned.push((name.clone(), done));
+            }
+        }
+        pruned
     }
 
     /// The database as a place to write deeds into: looking at a directory makes none.

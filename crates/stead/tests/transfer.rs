@@ -7,9 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use stead::store::QuotaLimits;
 use stead::transfer::{Compare, Destination, Existing, LeftOut, Source, Totals, Watch, export, import};
 use stead::vfs::{ListPage, Vfs};
-use stead::{AccessScope, ErrorKind, MemoryStore, Stead};
+use stead::{AccessScope, ErrorKind, Identity, Kind, MemoryStore, Mount, Stead, VfsPath, Workspace};
 
 /// Writes down what is left out.
 #[derive(Default)]
@@ -192,6 +193,29 @@ fn nothing_goes_where_nothing_may_be_written() {
     let denied = import(stead.vfs(), source, "/in", Compare::Attributes, &mut Log::default()).unwrap_err();
     assert_eq!(denied.kind(), ErrorKind::Denied);
     assert!(denied.to_string().contains("READ_ONLY: writing is not allowed there"));
+}
+
+#[test]
+fn an_import_that_is_refused_leaves_nothing_behind() {
+    let host = tempfile::tempdir().unwrap();
+    tree(&host.path().join("from"));
+    let limits = QuotaLimits { files: Some(0), ..QuotaLimits::default() };
+    let workspace = Workspace::new(
+        VfsPath::parse("/in").unwrap(),
+        AccessScope::ReadWrite,
+        Mount::new(Arc::new(MemoryStore::new())),
+    );
+    let vfs = Vfs::builder(Identity::agent("a")).workspace(workspace.with_quota(limits)).build().unwrap();
+    let source = Source::open(&host.path().join("from")).unwrap();
+    let to = "/in/new/tree";
+    let refused = import(&vfs, source, to, Compare::Attributes, &mut Log::default()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Quota);
+    assert_eq!(vfs.list("/in", &ListPage::all()).unwrap().total, 0);
+    // Nothing in it is something, too.
+    let empty = tempfile::tempdir().unwrap();
+    let source = Source::open(empty.path()).unwrap();
+    import(&vfs, source, to, Compare::Attributes, &mut Log::default()).unwrap();
+    assert_eq!(vfs.stat(to).unwrap().kind, Kind::Directory);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use stead::{Clock, GcOptions, Retention, Stores, SystemClock};
+use stead::{Cleaned, Clock, GcOptions, Pruned, Retention, Stores, SystemClock};
 
 use crate::failure::{Ended, Exit};
 use crate::human;
@@ -29,18 +29,33 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let options = GcOptions { grace: args.grace, vacuum: args.vacuum };
     let progress = Progress::new(session);
     let mut show = |what: &str, done: u64| progress.show(|| format!("{what}: {done}"));
-    let (forgotten, collected) = stores.gc(retention, options, SystemClock.now(), &mut show)?;
+    let Cleaned { forgotten, collected, pruned } =
+        stores.gc(retention, options, SystemClock.now(), &mut show)?;
     drop(progress);
+    let mut kept = Vec::new();
+    for (name, pruned) in pruned {
+        match pruned {
+            Ok(pruned) => kept.push((name, pruned)),
+            Err(error) => session.say(format_args!("What `{name}` has kept stays for now: {error}")),
+        }
+    }
     if session.wants_json() {
         session.json(&json!({
             "forgotten": { "states": forgotten.states, "lines": forgotten.lines, "contents": forgotten.contents },
             "freed": { "contents": collected.contents, "bytes": collected.bytes },
             "waiting": { "bytes": collected.condemned },
+            "kept": kept.iter().map(|(store, pruned)| {
+                json!({ "store": store, "freed": pruned.freed, "bytes": pruned.kept })
+            }).collect::<Vec<_>>(),
         }))?;
         return Ok(Exit::OK);
     }
     let states = human::count(forgotten.states + forgotten.contents, "state", "states");
     session.line(format_args!("Forgot {states} of files; freed {}.", human::size(collected.bytes)))?;
+    for (name, Pruned { freed, kept }) in kept.iter().filter(|(_, pruned)| *pruned != Pruned::default()) {
+        let (freed, kept) = (human::size(*freed), human::size(*kept));
+        session.line(format_args!("Of what was displaced in `{name}`, freed {freed}; {kept} is kept."))?;
+    }
     if collected.condemned > 0 {
         let waiting = human::size(collected.condemned);
         session

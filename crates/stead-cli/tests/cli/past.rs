@@ -226,6 +226,23 @@ fn a_database_is_cared_for() {
     assert!(place.run(["verify"]).contains("nothing is wrong"));
 }
 
+#[test]
+fn what_a_directory_need_not_keep_is_given_back() {
+    let place = two();
+    let keep = TWO.replace("kind = \"physical\"", "kind = \"physical\"\nkeep = { age = \"0s\" }");
+    place.file("stead.toml", &keep);
+    place.run(["--agent", "ann", "rm", "/site/index.html"]);
+    assert_snapshot!(place.run(["gc"]), @r"
+    Forgot 0 states of files; freed 0 B.
+    Of what was displaced in `site`, freed 4.0 KiB; 0 B is kept.
+    ");
+    let told: Value = serde_json::from_str(&place.run(["gc", "--json"])).unwrap();
+    assert_eq!(told["kept"], serde_json::json!([{ "store": "site", "freed": 0, "bytes": 0 }]));
+    // A directory that is not there is in nobody's way.
+    std::fs::remove_dir_all(place.path("site")).unwrap();
+    assert!(place.run(["gc"]).contains("What `site` has kept stays for now"));
+}
+
 /// What another program put in the place of something that is to be taken back is not touched.
 #[test]
 fn a_strangers_file_is_never_taken_back() {

@@ -18,12 +18,16 @@ pub struct DeedQuery {
     pub upto: Version,
     /// Only of this agent.
     pub agent: Option<String>,
-    /// Only of this operation.
-    pub operation: Option<OperationId>,
+    /// Only of these operations; of all, where it is `None`.
+    pub operations: Option<Vec<OperationId>>,
     /// Only those that began at this moment or later.
     pub since: Option<Timestamp>,
     /// Only what happened to this, or below it: by what it is now, not by the names it had.
     pub at: Option<Place>,
+    /// Only what was at one of these paths or below, or is now, and the directories that it needs to come back;
+    /// everything, where it is empty. Of such a node, what was done before it first counted is always told, what was
+    /// done later perhaps: enough to put it back.
+    pub below: Vec<StorePath>,
     /// At most so many deeds, the newest ones.
     pub limit: usize,
 }
@@ -35,9 +39,10 @@ impl DeedQuery {
             after: Version(0),
             upto: Version(i64::MAX),
             agent: None,
-            operation: None,
+            operations: None,
             since: None,
             at: None,
+            below: Vec::new(),
             limit: usize::MAX,
         }
     }
@@ -50,7 +55,7 @@ impl DeedQuery {
     /// Whether deeds of this operation are wanted.
     pub fn wants(&self, operation: &Operation) -> bool {
         self.agent.as_ref().is_none_or(|agent| *agent == operation.identity.agent)
-            && self.operation.is_none_or(|id| id == operation.id)
+            && self.operations.as_ref().is_none_or(|ids| ids.contains(&operation.id))
             && self.since.is_none_or(|since| operation.at >= since)
     }
 }

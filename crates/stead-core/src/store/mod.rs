@@ -12,6 +12,7 @@ mod fork;
 mod history;
 mod place;
 mod quota;
+mod sieve;
 
 pub use attr::{Attr, Entry, Found, Kind, Listing, NodeId, Page, Special, Version, VersionTag, Whole};
 pub use change::{
@@ -24,13 +25,16 @@ pub use fork::{Fork, ForkName, NotAForkName};
 pub use history::{Deed, DeedQuery, Deeds, Line, Now, Past, PastIdentity, State};
 pub use place::{Place, StorePath};
 pub use quota::{QuotaLimits, QuotaOn, QuotaRoot, Usage};
+pub use sieve::Sieve;
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::audit::LogId;
 use crate::clock::Timestamp;
+use crate::identity::Operation;
 use crate::search::{FileHits, Grep, Walk};
 
 /// A place that holds files.
@@ -119,6 +123,20 @@ pub trait Store: Debug + Send + Sync {
     /// What has been done to this Store, newest first, with what was there before and after.
     fn deeds(&self, _query: &DeedQuery) -> StoreResult<Deeds> {
         Err(StoreError::Unsupported("this Store keeps no history"))
+    }
+
+    /// The operations of an agent that have changed this Store, began at `since` or later, and stand: they have not been
+    /// taken back, and take nothing back themselves. The newest ones come first, and at most `limit` of them.
+    ///
+    /// One that came to nothing in the end may be among them.
+    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+        let query = DeedQuery { agent: Some(agent.to_owned()), since: Some(since), ..DeedQuery::all() };
+        let mut deeds = self.deeds(&query)?.deeds;
+        deeds.retain(|deed| !deed.undone && deed.undoes.is_empty());
+        deeds.sort_by_key(|deed| std::cmp::Reverse((deed.operation.at, deed.version)));
+        let mut seen = HashSet::new();
+        deeds.retain(|deed| seen.insert(deed.operation.id));
+        Ok(deeds.into_iter().map(|deed| deed.operation).take(limit).collect())
     }
 
     /// Opens content that [`Store::deeds`] told of.

@@ -11,9 +11,11 @@ use crate::store::{StoreError, StorePath};
 pub struct QuotaRoot {
     /// The place, from the Store's root.
     pub at: StorePath,
+    /// Other places of the Store that count together with it. None of them lies in another.
+    pub beside: Vec<StorePath>,
     /// What is allowed below it.
     pub limits: QuotaLimits,
-    /// What counts along, but lies elsewhere: the other Workspaces of a stead.
+    /// What counts along, but lies in other Stores.
     pub elsewhere: Usage,
 }
 
@@ -24,7 +26,8 @@ pub struct QuotaLimits {
     pub bytes: Option<u64>,
     /// Files and symlinks.
     pub files: Option<u64>,
-    /// The bytes of any one file.
+    /// The bytes of any one file that is written or comes from elsewhere. What the Store has kept may come back: it was
+    /// there before.
     pub file_bytes: Option<u64>,
 }
 
@@ -59,6 +62,11 @@ impl fmt::Display for QuotaOn {
 }
 
 impl Usage {
+    /// What is left of this without that.
+    pub fn minus(self, other: Usage) -> Usage {
+        Usage { bytes: self.bytes.saturating_sub(other.bytes), files: self.files.saturating_sub(other.files) }
+    }
+
     /// This and that together.
     pub fn plus(self, other: Usage) -> Usage {
         Usage { bytes: self.bytes.saturating_add(other.bytes), files: self.files.saturating_add(other.files) }
@@ -83,6 +91,16 @@ impl QuotaLimits {
 }
 
 impl QuotaRoot {
+    /// A place that counts alone.
+    pub fn new(at: StorePath, limits: QuotaLimits) -> Self {
+        QuotaRoot { at, beside: Vec::new(), limits, elsewhere: Usage::default() }
+    }
+
+    /// All places that count together.
+    pub fn places(&self) -> impl Iterator<Item = &StorePath> {
+        std::iter::once(&self.at).chain(&self.beside)
+    }
+
     /// Judges what lies below the root before and after a change. What is over the limit already may shrink.
     pub fn check(&self, before: Usage, after: Usage) -> Result<(), StoreError> {
         let (before, after) = (before.plus(self.elsewhere), after.plus(self.elsewhere));
@@ -103,7 +121,7 @@ mod tests {
 
     fn root(bytes: u64, files: u64) -> QuotaRoot {
         let limits = QuotaLimits { bytes: Some(bytes), files: Some(files), file_bytes: None };
-        QuotaRoot { at: StorePath::here(), limits, elsewhere: Usage::default() }
+        QuotaRoot::new(StorePath::here(), limits)
     }
 
     fn usage(bytes: u64, files: u64) -> Usage {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Timestamp;
+use crate::identity::Operation;
 use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, NodeId,
@@ -147,6 +148,10 @@ impl Store for Faulty {
 
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
         self.line.call(|| self.store.deeds(query))
+    }
+
+    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+        self.line.call(|| self.store.standing(agent, since, limit))
     }
 
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {

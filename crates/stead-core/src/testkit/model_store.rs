@@ -215,18 +215,20 @@ impl Store for ModelStore {
 /// Judges a change by what lies below each quota root before and after it.
 fn judge(quotas: &[QuotaRoot], before: &Tree, after: &Tree) -> StoreResult<()> {
     for quota in quotas {
-        let files = |tree: &Tree| match tree.directory(&Place::path(quota.at.clone())) {
-            Ok((top, _)) => tree.below(top).into_iter().map(|(path, id)| (path, tree.attr(id))).collect(),
+        let below = |tree: &Tree, place: &StorePath| match tree.directory(&Place::path(place.clone())) {
+            Ok((top, _)) => tree.below(top).into_iter().map(|(_, id)| tree.attr(id)).collect(),
             Err(_) => Vec::new(),
         };
-        let usage = |files: &[(StorePath, Attr)]| Usage {
-            bytes: files.iter().filter(|(_, attr)| attr.kind == Kind::File).map(|(_, attr)| attr.size).sum(),
-            files: files.iter().filter(|(_, attr)| attr.kind != Kind::Directory).count() as u64,
+        let files = |tree: &Tree| quota.places().flat_map(|place| below(tree, place)).collect::<Vec<Attr>>();
+        let usage = |files: &[Attr]| Usage {
+            bytes: files.iter().filter(|attr| attr.kind == Kind::File).map(|attr| attr.size).sum(),
+            files: files.iter().filter(|attr| attr.kind != Kind::Directory).count() as u64,
         };
         let (before, after) = (files(before), files(after));
         quota.check(usage(&before), usage(&after))?;
-        for file in after.iter().filter(|file| file.1.kind == Kind::File && !before.contains(file)) {
-            quota.limits.check_file(file.1.size)?;
+        let was = |file: &Attr| before.iter().any(|was| was.node == file.node && was.size >= file.size);
+        for file in after.iter().filter(|file| file.kind == Kind::File && !was(file)) {
+            quota.limits.check_file(file.size)?;
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
+use crate::identity::Operation;
 use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, OpenContent,
@@ -59,6 +60,9 @@ impl Store for Untouchable {
     }
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
         panic!("the Store was touched: deeds {query:?}")
+    }
+    fn standing(&self, _: &str, _: Timestamp, _: usize) -> StoreResult<Vec<Operation>> {
+        panic!("the Store was touched: standing")
     }
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         panic!("the Store was touched: open_past {past:?}")

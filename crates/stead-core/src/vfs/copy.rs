@@ -13,7 +13,7 @@ use crate::scope::Access;
 use crate::search::Walk;
 use crate::store::{
     Attr, Content, Expect, Kind, Missing, OpenContent, Parents, Place, Put, Replace, Side, Step, StoreError,
-    StorePath, Subtree, Version, VersionTag,
+    StorePath, Subtree, Usage, Version, VersionTag,
 };
 use crate::vfs::call::{Asked, Call, Stage};
 use crate::vfs::resolve::{Links, Spot};
@@ -195,10 +195,14 @@ impl<'v> Call<'v> {
             steps.push(Step::SetAttr { at: to.place.clone(), mode: Some(there.mode), modified: None });
         }
         let applied = self.apply(from.store(), steps, Stage::Last).map_err(|cause| {
-            let about_target =
-                matches!(cause, StoreError::AlreadyExists | StoreError::NotEmpty | StoreError::Name(_))
-                    || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
-                        && over == Overwrite::Replace);
+            let about_target = matches!(
+                cause,
+                StoreError::AlreadyExists
+                    | StoreError::NotEmpty
+                    | StoreError::Name(_)
+                    | StoreError::OverQuota { .. }
+            ) || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
+                && over == Overwrite::Replace);
             if about_target { to.failed(cause) } else { from.failed(cause) }
         })?;
         let tag = applied.outcomes.last().and_then(|outcome| outcome.attr).map(|attr| attr.tag);
@@ -239,7 +243,15 @@ impl<'v> Call<'v> {
         let Load { steps, taken, bytes, .. } = load;
         self.moves(bytes);
         let stage = if act == Act::Copy { Stage::Last } else { Stage::Early };
-        let applied = self.apply(to.store(), steps, stage).map_err(|cause| to.failed(cause))?;
+        let files = taken.iter().filter(|taken| taken.kind != Kind::Directory).count() as u64;
+        let applied = self.apply_with(to.store(), steps, stage, |change| {
+            if act == Act::Move {
+                // What is about to go counts no more where it was.
+                let moved = Usage { bytes, files };
+                change.quotas.iter_mut().for_each(|quota| quota.elsewhere = quota.elsewhere.minus(moved));
+            }
+        });
+        let applied = applied.map_err(|cause| to.failed(cause))?;
         if act == Act::Move {
             let arrived = taken.iter().all(|taken| taken.arrived(to));
             let garbled = || Err(Error::Garbled { path: to.path.clone() });

@@ -13,7 +13,7 @@ impl Call<'_> {
         for workspace in self.vfs.workspaces() {
             let (mount, limits) = (workspace.mount(), workspace.quota());
             if !limits.is_unlimited() && same_store(&**mount.store(), store) {
-                roots.push(QuotaRoot { at: mount.path().clone(), limits, elsewhere: Usage::default() });
+                roots.push(QuotaRoot::new(mount.path().clone(), limits));
             }
         }
         let limits = self.shared().quota;
@@ -23,9 +23,9 @@ impl Call<'_> {
         Ok(roots)
     }
 
-    /// The stead's own quota: each of its places counts, with all the others as what lies elsewhere.
+    /// The stead's own quota: all of its places in the Store count together, with those in others as what lies elsewhere.
     fn add_own(&self, store: &dyn Store, limits: QuotaLimits, roots: &mut Vec<QuotaRoot>) -> StoreResult<()> {
-        let mut places: Vec<(Arc<dyn Store>, StorePath, Usage)> = Vec::new();
+        let mut places: Vec<(&Arc<dyn Store>, &StorePath)> = Vec::new();
         for workspace in self.vfs.workspaces() {
             let (place, path) = (workspace.mount().store(), workspace.mount().path());
             // What lies inside another of its places is counted there.
@@ -35,18 +35,20 @@ impl Call<'_> {
                     && outer.path() != path
                     && path.is_at_or_below(outer.path())
             });
-            let known = places.iter().any(|(store, at, _)| same_store(&**store, &**place) && at == path);
+            let known = places.iter().any(|(store, at)| same_store(&***store, &**place) && *at == path);
             if !covered && !known {
-                places.push((Arc::clone(place), path.clone(), place.usage(path)?));
+                places.push((place, path));
             }
         }
-        for (index, (place, path, _)) in places.iter().enumerate() {
-            if same_store(&**place, store) {
-                let others = places.iter().enumerate().filter(|(other, _)| *other != index);
-                let elsewhere = others.fold(Usage::default(), |sum, (_, (.., usage))| sum.plus(*usage));
-                roots.push(QuotaRoot { at: path.clone(), limits, elsewhere });
-            }
+        let (here, others): (Vec<_>, Vec<_>) =
+            places.into_iter().partition(|(place, _)| same_store(&***place, store));
+        let mut here = here.into_iter().map(|(_, path)| path.clone());
+        let Some(at) = here.next() else { return Ok(()) };
+        let mut elsewhere = Usage::default();
+        for (place, path) in others {
+            elsewhere = elsewhere.plus(place.usage(path)?);
         }
+        roots.push(QuotaRoot { at, beside: here.collect(), limits, elsewhere });
         Ok(())
     }
 }

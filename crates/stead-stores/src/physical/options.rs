@@ -131,3 +131,12 @@ impl fmt::Debug for Ledger {
         f.write_str("Ledger")
     }
 }
+
+/// How much a Physical Store has kept of what was displaced, and let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pruned {
+    /// The space that was given back.
+    pub freed: u64,
+    /// The space that is still taken.
+    pub kept: u64,
+}

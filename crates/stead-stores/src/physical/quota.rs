@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use stead_core::search::Walk;
 use stead_core::store::{
-    Found, Kind, Place, QuotaLimits, QuotaRoot, StoreError, StorePath, StoreResult, Usage, VersionTag,
+    Found, Kind, NodeId, Place, QuotaLimits, QuotaRoot, StoreError, StorePath, StoreResult, Usage,
 };
 
 use super::PhysicalStore;
@@ -18,15 +18,15 @@ pub(super) struct Counted<'q> {
 #[derive(Default)]
 struct Held {
     usage: Usage,
-    /// The files that were there, where a limit asks for what is new.
-    files: HashMap<StorePath, VersionTag>,
+    /// The sizes of the files that were there, where a limit asks for what is new.
+    files: HashMap<NodeId, u64>,
 }
 
 impl<'q> Counted<'q> {
     pub(super) fn before(store: &PhysicalStore, quotas: &'q [QuotaRoot]) -> StoreResult<Self> {
         let mut roots = Vec::with_capacity(quotas.len());
         for quota in quotas {
-            roots.push((quota, held(store, quota)?.0));
+            roots.push((quota, held(store, quota)?));
         }
         Ok(Counted { roots })
     }
@@ -34,10 +34,10 @@ impl<'q> Counted<'q> {
     /// Judges what is there now.
     pub(super) fn judge(&self, store: &PhysicalStore) -> StoreResult<()> {
         for (quota, before) in &self.roots {
-            let (after, sizes) = held(store, quota)?;
+            let after = held(store, quota)?;
             quota.check(before.usage, after.usage)?;
-            for (path, size) in sizes {
-                if before.files.get(&path) != after.files.get(&path) {
+            for (node, size) in after.files {
+                if before.files.get(&node).is_none_or(|held| *held < size) {
                     quota.limits.check_file(size)?;
                 }
             }
@@ -48,28 +48,28 @@ impl<'q> Counted<'q> {
 
 /// How much lies below a path; nothing where there is no directory.
 pub(super) fn usage_below(store: &PhysicalStore, at: &StorePath) -> StoreResult<Usage> {
-    let limits = QuotaLimits::default();
-    let quota = QuotaRoot { at: at.clone(), limits, elsewhere: Usage::default() };
-    Ok(held(store, &quota)?.0.usage)
+    Ok(held(store, &QuotaRoot::new(at.clone(), QuotaLimits::default()))?.usage)
 }
 
-fn held(store: &PhysicalStore, quota: &QuotaRoot) -> StoreResult<(Held, Vec<(StorePath, u64)>)> {
-    let (mut held, mut sizes) = (Held::default(), Vec::new());
-    let count = &mut |found: Found| {
-        if found.attr.kind != Kind::Directory {
-            held.usage.files += 1;
-        }
-        if found.attr.kind == Kind::File {
-            held.usage.bytes += found.attr.size;
-            if quota.limits.file_bytes.is_some() {
-                held.files.insert(found.path.clone(), found.attr.tag);
-                sizes.push((found.path, found.attr.size));
+fn held(store: &PhysicalStore, quota: &QuotaRoot) -> StoreResult<Held> {
+    let mut held = Held::default();
+    for place in quota.places() {
+        let count = &mut |found: Found| {
+            if found.attr.kind != Kind::Directory {
+                held.usage.files += 1;
             }
+            if found.attr.kind == Kind::File {
+                held.usage.bytes += found.attr.size;
+                if quota.limits.file_bytes.is_some() {
+                    held.files.insert(found.attr.node, found.attr.size);
+                }
+            }
+            ControlFlow::Continue(())
+        };
+        match store.walk_below(&Place::path(place.clone()), &Walk::default(), count) {
+            Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => {}
+            walked => walked?,
         }
-        ControlFlow::Continue(())
-    };
-    match store.walk_below(&Place::path(quota.at.clone()), &Walk::default(), count) {
-        Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(Default::default()),
-        walked => walked.map(|()| (held, sizes)),
     }
+    Ok(held)
 }

@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stead_core::Timestamp;
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, NodeId,
     OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, Usage, Verified, Version,
     Whole,
 };
+use stead_core::{Operation, Timestamp};
 
 use super::PhysicalOptions;
 use super::draft::{FileDraft, NewDraft};
@@ -175,6 +175,11 @@ impl Store for PhysicalStore {
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
         self.life.check()?;
         self.deeds_of(query)
+    }
+
+    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+        self.life.check()?;
+        self.standing_of(agent, since, limit)
     }
 
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {

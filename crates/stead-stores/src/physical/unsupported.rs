@@ -4,13 +4,14 @@ use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use stead_core::Timestamp;
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
     About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page, Place, Store,
     StoreError, StoreResult, Verified, Version, Whole,
 };
 
-use super::PhysicalOptions;
+use super::{PhysicalOptions, Pruned};
 
 /// A directory of the host. None can be opened here.
 #[derive(Debug)]
@@ -20,6 +21,11 @@ impl PhysicalStore {
     /// Says that it can't.
     pub fn open(_root: impl AsRef<Path>, _options: PhysicalOptions) -> StoreResult<Self> {
         Err(StoreError::Unsupported("a Physical Store needs Linux for now"))
+    }
+
+    /// There is nothing to let go of.
+    pub fn prune(&self, _now: Timestamp) -> StoreResult<Pruned> {
+        match self.0 {}
     }
 }
 

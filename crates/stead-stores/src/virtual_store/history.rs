@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::store::{
     ChangeKind, Deed, DeedQuery, Deeds, Kind, Line, NodeId, Now, OpenContent, Past, PastIdentity, Place,
-    State, StorePath, Version,
+    Sieve, State, StorePath, Version,
 };
 use stead_core::{Identity, Operation, OperationId, StoreError, StoreResult, Timestamp};
 
@@ -24,6 +24,12 @@ const AT_ONCE: usize = 256;
 
 /// How deep undos of undos are followed.
 const MOST_UNDONE: usize = 1_000;
+
+/// An agent's versions, newest first; those of an operation are together.
+const OF_AGENT: &str =
+    "SELECT id, operation FROM version WHERE agent = ?1 AND at >= ?2 ORDER BY at DESC, id DESC";
+
+const OF_OPERATION: &str = "SELECT id FROM version WHERE operation = ?1";
 
 /// What [`Past`] holds for this kind of Store.
 pub(super) struct Kept {
@@ -56,6 +62,17 @@ impl VirtualStore {
             };
             let looking = Looking { store: self, tree: snapshot.tree, query, top };
             looking.deeds()
+        })
+    }
+
+    pub(super) fn standing_of(&self, agent: &str, since: Timestamp, limit: usize) -> Result<Vec<Operation>> {
+        // What a fork has of before it was made is its base's doing.
+        let after = self.volume.forked_at().unwrap_or(0);
+        let upto = self.as_of.unwrap_or(i64::MAX);
+        let did = "SELECT 1 FROM change WHERE vol = ?1 AND ver = ?2 LIMIT 1";
+        standing(&*self.shared().reader()?, agent, since, limit, |conn, version| {
+            let here = version > after && version <= upto;
+            Ok(here && conn.prepare_cached(did)?.exists([self.volume.id, version])?)
         })
     }
 
@@ -110,6 +127,47 @@ pub(super) fn taken_back(conn: &Connection, operation: &Operation) -> Result<(Ve
     Ok((undoes, is_undone(conn, operation.id.as_bytes(), 0)?))
 }
 
+/// The operations of an agent that stand and have a version which `did` something, newest first.
+pub(super) fn standing(
+    conn: &Connection,
+    agent: &str,
+    since: Timestamp,
+    limit: usize,
+    did: impl Fn(&Connection, i64) -> Result<bool>,
+) -> Result<Vec<Operation>> {
+    let mut statement = conn.prepare_cached(OF_AGENT)?;
+    let mut rows = statement.query(params![agent, since.0])?;
+    let (mut operations, mut seen) = (Vec::new(), HashSet::new());
+    while let Some(row) = rows.next()?
+        && operations.len() < limit
+    {
+        let (version, id): (i64, [u8; 16]) = (row.get(0)?, row.get(1)?);
+        if seen.contains(&id) || !did(conn, version)? {
+            continue;
+        }
+        seen.insert(id);
+        let Some(operation) = operation_of(conn, version)? else { continue };
+        let (undoes, undone) = taken_back(conn, &operation)?;
+        if undoes.is_empty() && !undone {
+            operations.push(operation);
+        }
+    }
+    Ok(operations)
+}
+
+/// The versions that these operations made, newest first.
+pub(super) fn versions_of(conn: &Connection, operations: &[OperationId]) -> Result<Vec<i64>> {
+    let mut statement = conn.prepare_cached(OF_OPERATION)?;
+    let mut versions = Vec::new();
+    for operation in operations {
+        let found = statement.query_map([operation.as_bytes()], |row| row.get(0))?;
+        versions.extend(found.collect::<rusqlite::Result<Vec<i64>>>()?);
+    }
+    versions.sort_unstable_by_key(|version| std::cmp::Reverse(*version));
+    versions.dedup();
+    Ok(versions)
+}
+
 impl Snapshot<'_> {
     /// What lies at a place, or lay there last.
     fn find_ever(&mut self, place: &Place) -> Result<i64> {
@@ -154,19 +212,32 @@ struct Looking<'a> {
 impl Looking<'_> {
     fn deeds(&self) -> Result<Deeds> {
         let mut found = Deeds::default();
-        let mut upto = self.query.upto.0.min(self.tree.as_of.unwrap_or(i64::MAX));
+        let mut sieve = Sieve::new(&self.query.below);
+        let upto = self.query.upto.0.min(self.tree.as_of.unwrap_or(i64::MAX));
+        // What a fork has of before it was made is its base's doing.
+        let after = self.query.after.0.max(self.store.volume.forked_at().unwrap_or(0));
+        let mut bounds = (after, upto);
         loop {
-            let versions = self.versions(upto)?;
+            let (versions, more) = match &self.query.operations {
+                Some(operations) => {
+                    let mut versions = versions_of(self.tree.conn, operations)?;
+                    versions.retain(|version| *version > bounds.0 && *version <= bounds.1);
+                    (versions, false)
+                }
+                None => {
+                    let versions = self.versions(bounds)?;
+                    let more = versions.len() == AT_ONCE;
+                    (versions, more)
+                }
+            };
             for &version in &versions {
                 if found.deeds.len() >= self.query.limit {
                     break;
                 }
-                found.deeds.extend(self.deed(version)?);
+                found.deeds.extend(self.deed(version, &mut sieve)?);
             }
             match versions.last() {
-                Some(&last) if versions.len() == AT_ONCE && found.deeds.len() < self.query.limit => {
-                    upto = last - 1
-                }
+                Some(&last) if more && found.deeds.len() < self.query.limit => bounds.1 = last - 1,
                 _ => break,
             }
         }
@@ -175,12 +246,15 @@ impl Looking<'_> {
     }
 
     /// What a version did, as far as it is wanted.
-    fn deed(&self, version: i64) -> Result<Option<Deed>> {
+    fn deed(&self, version: i64, sieve: &mut Sieve<'_>) -> Result<Option<Deed>> {
         let Some(operation) = operation_of(self.tree.conn, version)? else { return Ok(None) };
+        if !self.query.wants(&operation) {
+            return Ok(None);
+        }
         let mut lines = Vec::new();
         for logged in self.logged(version)? {
             let line = self.line(version, &logged)?;
-            if self.is_wanted(version, &line)? {
+            if self.is_wanted(version, &line)? && sieve.takes(&line, || path_of(&self.tree, logged.node))? {
                 lines.push(line);
             }
         }
@@ -191,8 +265,8 @@ impl Looking<'_> {
         Ok(Some(Deed { version: Version(version), operation, lines, undoes, undone }))
     }
 
-    /// Some versions that may hold a wanted line, newest first, from `upto` downwards.
-    fn versions(&self, upto: i64) -> Result<Vec<i64>> {
+    /// Some versions that may hold a wanted line, newest first, after the first bound and up to the second.
+    fn versions(&self, (after, upto): (i64, i64)) -> Result<Vec<i64>> {
         let query = self.query;
         let by_node = match self.top {
             Some(top) => !self.ever_directory(top)?,
@@ -205,24 +279,17 @@ impl Looking<'_> {
             "SELECT since AS ver FROM entry_history WHERE vol = ?1 AND node = ?4
              UNION SELECT until FROM entry_history WHERE vol = ?1 AND node = ?4
              UNION SELECT since FROM entry WHERE vol = ?1 AND node = ?4"
-        } else if query.operation.is_some() {
-            "SELECT id AS ver FROM version WHERE operation = ?5 AND ?1 IS ?1 AND ?4 IS ?4"
         } else {
             "SELECT DISTINCT ver FROM change WHERE vol = ?1 AND ver > ?2 AND ver <= ?3 AND ?4 IS ?4 ORDER BY ver DESC"
         };
         let sql = format!(
             "SELECT ver FROM ({source}) s JOIN version v ON v.id = s.ver
-             WHERE ver > ?2 AND ver <= ?3 AND (?5 IS NULL OR v.operation = ?5) AND (?6 IS NULL OR v.agent = ?6)
-               AND (?7 IS NULL OR v.at >= ?7)
-             ORDER BY ver DESC LIMIT ?8"
+             WHERE ver > ?2 AND ver <= ?3 AND (?5 IS NULL OR v.agent = ?5) AND (?6 IS NULL OR v.at >= ?6)
+             ORDER BY ver DESC LIMIT ?7"
         );
-        let operation = query.operation.map(|id| *id.as_bytes());
         let since = query.since.map(|time| time.0);
         let mut statement = self.tree.conn.prepare_cached(&sql)?;
-        // What a fork has of before it was made is its base's doing.
-        let after = query.after.0.max(self.store.volume.forked_at().unwrap_or(0));
-        let bounds =
-            params![self.tree.vol, after, upto, self.top, operation, query.agent, since, AT_ONCE as i64];
+        let bounds = params![self.tree.vol, after, upto, self.top, query.agent, since, AT_ONCE as i64];
         let versions = statement.query_map(bounds, |row| row.get(0))?;
         Ok(versions.collect::<rusqlite::Result<_>>()?)
     }
@@ -300,9 +367,8 @@ impl Looking<'_> {
 
     fn state(&self, node: i64, version: Option<i64>) -> Result<Option<State>> {
         let tree = self.at(version);
-        let Some(row) = tree.node(node)? else { return Ok(None) };
-        let path = path_of(&tree, node)?.unwrap_or_default();
-        Ok(Some(self.described(&row, path)))
+        let Some((row, path)) = found(&tree, node)? else { return Ok(None) };
+        Ok(Some(self.described(&row, path.unwrap_or_default())))
     }
 
     fn described(&self, row: &Row, path: StorePath) -> State {
@@ -353,8 +419,8 @@ impl Looking<'_> {
     }
 
     /// Says where everything that the deeds name is now.
-    fn describe_now(&self, found: &mut Deeds) -> Result<()> {
-        let lines = found.deeds.iter().flat_map(|deed| &deed.lines);
+    fn describe_now(&self, told: &mut Deeds) -> Result<()> {
+        let lines = told.deeds.iter().flat_map(|deed| &deed.lines);
         let mut named: BTreeSet<NodeId> = BTreeSet::new();
         for line in lines {
             named.insert(line.node);
@@ -362,10 +428,9 @@ impl Looking<'_> {
         }
         for id in named {
             let node = self.tree.id(id);
-            let Some(row) = self.tree.node(node)? else { continue };
-            let Some(path) = path_of(&self.tree, node)? else { continue };
+            let Some((row, Some(path))) = found(&self.tree, node)? else { continue };
             let state = if node == self.tree.root { None } else { Some(self.described(&row, path.clone())) };
-            found.now.insert(id, Now { path, state, tag: row.tag() });
+            told.now.insert(id, Now { path, state, tag: row.tag() });
         }
         Ok(())
     }
@@ -386,6 +451,16 @@ pub(super) fn is_undone(conn: &Connection, operation: &[u8; 16], depth: usize) -
     Ok(false)
 }
 
+/// A node, and its path from the root if it has one.
+fn found(tree: &Tree<'_>, node: i64) -> Result<Option<(Row, Option<StorePath>)>> {
+    let Some((row, name)) = tree.named(node)? else { return Ok(None) };
+    let path = match node == tree.root {
+        true => Some(StorePath::here()),
+        false => path_of(tree, row.parent)?.map(|above| above.child(&name)),
+    };
+    Ok(Some((row, path)))
+}
+
 /// The path of a node from the root.
 pub(super) fn path_of(tree: &Tree<'_>, mut node: i64) -> Result<Option<StorePath>> {
     let mut names = Vec::new();
@@ -394,8 +469,8 @@ pub(super) fn path_of(tree: &Tree<'_>, mut node: i64) -> Result<Option<StorePath
         if !passed.insert(node) {
             return Err(corrupt("a directory lies in itself"));
         }
-        let Some(row) = tree.node(node)? else { return Ok(None) };
-        names.push(tree.name_of(node)?);
+        let Some((row, name)) = tree.named(node)? else { return Ok(None) };
+        names.push(name);
         node = row.parent;
     }
     names.reverse();
@@ -404,4 +479,30 @@ pub(super) fn path_of(tree: &Tree<'_>, mut node: i64) -> Result<Option<StorePath
 
 fn node_id(node: i64) -> NodeId {
     NodeId(node.cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Database;
+
+    #[test]
+    fn operations_are_found_without_looking_at_all_versions() {
+        let database = Database::in_memory();
+        let store = database.store(["test"]).unwrap();
+        let reader = store.shared().reader().unwrap();
+        for (sql, index) in
+            [(OF_AGENT, "version_agent (agent=? AND at>?)"), (OF_OPERATION, "version_operation")]
+        {
+            let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let mut plan = Vec::new();
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next().unwrap() {
+                plan.push(row.get::<_, String>(3).unwrap());
+            }
+            // One search and no sorting.
+            assert!(plan.len() == 1 && plan[0].contains(index), "{plan:?}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use stead_core::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, OpenContent,
     Page, Past, Place, StorePath, Usage, Verified, Version, Whole,
 };
-use stead_core::{Store, StoreResult, Timestamp};
+use stead_core::{Operation, Store, StoreResult, Timestamp};
 
 use super::{Database, VirtualStore};
 
@@ -106,6 +106,10 @@ impl Store for MemoryStore {
 
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
         self.0.deeds(query)
+    }
+
+    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+        self.0.standing(agent, since, limit)
     }
 
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {

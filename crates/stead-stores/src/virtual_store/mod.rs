@@ -47,7 +47,7 @@ use stead_core::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, OpenContent,
     Page, Past, Place, StorePath, Usage, Verified, Version, Whole,
 };
-use stead_core::{Store, StoreError, StoreResult, Timestamp};
+use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
 
 pub use audit::{
     Archived, Archives, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified,
@@ -166,6 +166,10 @@ impl Store for VirtualStore {
 
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
         Ok(self.deeds_of(query)?)
+    }
+
+    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+        Ok(self.standing_of(agent, since, limit)?)
     }
 
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stead_core::Store;
-use stead_core::store::{Change, QuotaLimits, QuotaRoot, StorePath, Usage, Version};
+use stead_core::store::{Change, QuotaLimits, QuotaRoot, StorePath, Version};
 use stead_core::testkit::{Snapshot, model_run_over, snapshot_of};
 use stead_stores::VirtualStore;
 
@@ -17,7 +17,7 @@ fn effort() -> (u64, usize) {
 /// Has everything counted from now on, so that `verify` can compare.
 fn count(store: &dyn Store) {
     let limits = QuotaLimits { bytes: Some(1 << 40), ..QuotaLimits::default() };
-    let all = QuotaRoot { at: StorePath::here(), limits, elsewhere: Usage::default() };
+    let all = QuotaRoot::new(StorePath::here(), limits);
     store.apply(Change { quotas: vec![all], ..change(Vec::new()) }).unwrap();
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod beside;
 mod comparing;
 mod random;
 mod undoing;

@@ -52,7 +52,7 @@ fn run(
     compare: Compare,
     watch: &mut dyn Watch,
 ) -> Result<Totals> {
-    let to = destination(vfs, to)?;
+    let (to, is_new) = destination(vfs, to)?;
     let tally = Tally { totals: Totals::default(), watch };
     let mut importer = Importer {
         vfs,
@@ -67,6 +67,12 @@ fn run(
         links: HashSet::new(),
         touched: HashSet::new(),
     };
+    if is_new {
+        importer.make_room(&to)?;
+        importer.batch.mkdir(&to, None)?;
+        importer.pending.insert(to.clone(), Kind::Directory);
+        importer.fresh.insert(to.clone());
+    }
     match source {
         Source::Directory { path, name } => directory::unload(&path, &name, &to, &mut importer)?,
         Source::Archive { stream, name } => archive::unload(stream, &name, &to, &mut importer)?,
@@ -75,15 +81,19 @@ fn run(
     Ok(importer.tally.totals)
 }
 
-/// The directory that everything goes into, made if it is missing. One that is there needs no change, and so no record.
-fn destination(vfs: &Vfs, to: &VfsPath) -> Result<VfsPath> {
+/// The directory that everything goes into, and whether it is new: then it is made along with the first things in it,
+/// and where those are refused, nothing is left behind. One that is there needs no change, and so no record.
+fn destination(vfs: &Vfs, to: &VfsPath) -> Result<(VfsPath, bool)> {
     let scope = vfs.router().route(to).map(|route| route.workspace.scope());
-    if scope.is_some_and(|scope| scope.allows(Access::Read) && scope.allows(Access::Write))
-        && let Ok(Stat { kind: Kind::Directory, path, .. }) = vfs.stat(to)
-    {
-        return Ok(path);
+    if scope.is_some_and(|scope| scope.allows(Access::Read) && scope.allows(Access::Write)) {
+        if let Ok(Stat { kind: Kind::Directory, path, .. }) = vfs.stat(to) {
+            return Ok((path, false));
+        }
+        if let Err(stead_core::Error::Store { cause: StoreError::NotFound, .. }) = vfs.stat_link(to) {
+            return Ok((to.clone(), true));
+        }
     }
-    Ok(vfs.mkdir(to, Parents::Create)?.path)
+    Ok((vfs.mkdir(to, Parents::Create)?.path, false))
 }
 
 /// Attributes that travel.

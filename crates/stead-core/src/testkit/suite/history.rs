@@ -427,13 +427,83 @@ pub fn deeds_are_asked_for_by_time_and_by_whom(t: &Subject) {
     assert_eq!(versions(DeedQuery { limit: 2, ..since(t) }), [made[3].0, made[2].0]);
     assert_eq!(versions(DeedQuery::between(made[0].0, made[2].0)), [made[2].0, made[1].0]);
     assert_eq!(versions(DeedQuery { agent: Some("ann".into()), ..since(t) }), [made[2].0, made[0].0]);
-    assert_eq!(versions(DeedQuery { operation: Some(made[1].1), ..since(t) }), [made[1].0]);
+    assert_eq!(versions(DeedQuery { operations: Some(vec![made[1].1]), ..since(t) }), [made[1].0]);
     assert_eq!(versions(DeedQuery { since: Some(made[2].2), ..since(t) }), [made[3].0, made[2].0]);
     // What came later is known, also where it is not asked for.
-    let query = DeedQuery { operation: Some(made[0].1), ..since(t) };
+    let query = DeedQuery { operations: Some(vec![made[0].1]), ..since(t) };
     says(t, only(&t.store.deeds(&query).unwrap().deeds[0]), None, Some("ann"));
     assert_eq!(t.store.version_at(made[3].2).unwrap(), made[3].0);
     assert!(t.store.version_at(crate::Timestamp(made[0].2.0 - 1)).unwrap() < made[0].0);
+}
+
+pub fn operations_stand_until_they_are_taken_back(t: &Subject) {
+    if without(t) {
+        return;
+    }
+    let began = crate::Clock::now(&crate::SystemClock);
+    let by = |agent: &str, paths: [&str; 2], undoes: &[OperationId]| {
+        let mut first = change(vec![write(paths[0], agent)]);
+        first.operation.identity = std::sync::Arc::new(crate::Identity::agent(agent));
+        let mut second =
+            Change { operation: first.operation.clone(), ..change(vec![write(paths[1], agent)]) };
+        if !undoes.is_empty() {
+            second.records = vec![crate::store::Record::Undoes(undoes.to_vec())];
+        }
+        let operation = first.operation.clone();
+        t.store.apply(first).unwrap();
+        t.store.apply(second).unwrap();
+        operation
+    };
+    let one = by("standing", ["a", "b"], &[]);
+    by("other", ["a", "c"], &[]);
+    let two = by("standing", ["c", "d"], &[]);
+    let standing = |since, limit| {
+        let found = t.store.standing("standing", since, limit).unwrap();
+        found.into_iter().map(|operation| operation.id).collect::<Vec<_>>()
+    };
+    assert_eq!(standing(began, 9), [two.id, one.id], "each once, however many changes it made");
+    assert_eq!(standing(began, 1), [two.id]);
+    assert_eq!(standing(two.at, 9), [two.id]);
+    let undo = by("standing", ["x", "y"], &[two.id]);
+    assert_eq!(standing(began, 9), [one.id], "neither what was taken back nor what took it back");
+    by("standing", ["x", "z"], &[undo.id]);
+    assert_eq!(standing(began, 9), [two.id, one.id]);
+    assert!(t.store.standing("nobody", began, 9).unwrap().is_empty());
+}
+
+pub fn deeds_are_asked_for_by_path(t: &Subject) {
+    if without(t) {
+        return;
+    }
+    t.write("d/in/a", "1");
+    t.write("other", "2");
+    t.write("d/out", "3");
+    t.rename("other", "d/in/moved", Replace::Refuse);
+    t.write("elsewhere", "4");
+    t.remove("d/in/a");
+    let told = |below: &[&str]| {
+        let below = below.iter().map(|path| StorePath::from_checked(*path)).collect();
+        let found = t.store.deeds(&DeedQuery { below, ..since(t) }).unwrap().deeds;
+        let path = |state: &Option<State>| state.as_ref().map(|state| state.path.to_string());
+        let lines = found.iter().flat_map(|deed| &deed.lines);
+        let mut told: Vec<_> = lines.map(|line| (path(&line.before), path(&line.after))).collect();
+        told.sort();
+        told
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let of_in = [
+        (None, some("d/in")),
+        (None, some("d/in/a")),
+        (None, some("other")),
+        (some("d/in/a"), None),
+        (some("other"), some("d/in/moved")),
+    ];
+    assert_eq!(told(&["d/in"]), of_in, "with where it came from");
+    assert_eq!(told(&["elsewhere", "d/out"]), [(None, some("d/out")), (None, some("elsewhere"))]);
+    t.remove("d");
+    let of_out = told(&["d/out"]);
+    assert!(of_out.contains(&(some("d"), None)), "what it needs to come back: {of_out:?}");
+    assert!(!of_out.contains(&(some("d/in"), None)), "{of_out:?}");
 }
 
 pub fn deeds_are_asked_for_by_place(t: &Subject) {

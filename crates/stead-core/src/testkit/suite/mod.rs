@@ -205,6 +205,9 @@ macro_rules! store_suite {
                     what_is_moved_or_copied_counts_where_it_arrives
                     steps_count_together
                     one_file_may_be_so_large
+                    what_is_there_may_be_renamed_however_large
+                    what_was_there_comes_back_however_large
+                    places_count_together
                     quotas_may_lie_in_each_other
                     writers_at_once_do_not_pass_a_quota
                 ;
@@ -225,6 +228,8 @@ macro_rules! store_suite {
                     a_refused_change_is_no_deed
                     the_past_is_put_back
                     deeds_are_asked_for_by_time_and_by_whom
+                    operations_stand_until_they_are_taken_back
+                    deeds_are_asked_for_by_path
                     deeds_are_asked_for_by_place
                     what_needs_no_history_is_told_without_its_content
                     a_change_that_changes_nothing_makes_no_deed

@@ -3,13 +3,13 @@
 use super::subject::{Subject, at, change, mkdir, remove, rename, write};
 use crate::error::ErrorKind;
 use crate::store::{
-    Applied, Change, Keep, Parents, QuotaLimits, QuotaRoot, Replace, Step, StoreError, StorePath,
-    StoreResult, Subtree, Usage,
+    Applied, Change, Content, DeedQuery, Keep, Parents, Put, QuotaLimits, QuotaRoot, Replace, Step,
+    StoreError, StorePath, StoreResult, Subtree, Usage,
 };
 
 fn root(path: &str, bytes: Option<u64>, files: Option<u64>) -> QuotaRoot {
     let limits = QuotaLimits { bytes, files, file_bytes: None };
-    QuotaRoot { at: StorePath::from_checked(path), limits, elsewhere: Usage::default() }
+    QuotaRoot::new(StorePath::from_checked(path), limits)
 }
 
 fn under(t: &Subject, quotas: &[QuotaRoot], steps: Vec<Step>) -> StoreResult<Applied> {
@@ -127,6 +127,58 @@ pub fn one_file_may_be_so_large(t: &Subject) {
     under(t, &quota, vec![write("b", "123456")]).unwrap();
     let into = rename("b", "w/b", Replace::Refuse);
     assert!(t.leaves_all(|| under(t, &quota, vec![into])).is_err());
+}
+
+pub fn what_is_there_may_be_renamed_however_large(t: &Subject) {
+    t.write("w/a", "123456");
+    t.write("w/d/a", "123456");
+    let limits = QuotaLimits { file_bytes: Some(5), ..QuotaLimits::default() };
+    let quota = [QuotaRoot { limits, ..root("w", None, None) }];
+    under(t, &quota, vec![rename("w/a", "w/b", Replace::Refuse)]).unwrap();
+    under(t, &quota, vec![rename("w/d", "w/e", Replace::Refuse)]).unwrap();
+    assert_eq!(t.read("w/e/a"), t.read("w/b"));
+}
+
+pub fn what_was_there_comes_back_however_large(t: &Subject) {
+    if !t.store.about().history {
+        return;
+    }
+    t.write("w/a", "123456");
+    let limits = QuotaLimits { file_bytes: Some(5), ..QuotaLimits::default() };
+    let quota = [QuotaRoot { limits, ..root("w", None, None) }];
+    under(t, &quota, vec![remove("w/a", Subtree::File)]).unwrap();
+    let query = DeedQuery { limit: 1, ..DeedQuery::all() };
+    let mut gone = t.store.deeds(&query).unwrap().deeds.remove(0);
+    let past = gone.lines.remove(0).before.and_then(|state| state.content).expect("it was kept");
+    let back =
+        |path: &str| Step::Write { at: at(path), content: Content::Past(past.clone()), put: Put::default() };
+    under(t, &quota, vec![back("w/a")]).unwrap();
+    assert_eq!(t.read("w/a"), b"123456");
+    let longer = Step::Append { at: at("w/a"), content: Content::Past(past.clone()), put: Put::default() };
+    assert!(t.leaves_all(|| under(t, &quota, vec![longer])).is_err(), "this was never there");
+    // How much there may be in all is another matter.
+    let quota = [root("w", Some(10), None)];
+    assert!(t.leaves_all(|| under(t, &quota, vec![back("w/b")])).is_err());
+}
+
+pub fn places_count_together(t: &Subject) {
+    let both = QuotaRoot { beside: vec![StorePath::from_checked("x")], ..root("w", Some(10), Some(2)) };
+    let quota = std::slice::from_ref(&both);
+    t.mkdir("w");
+    t.mkdir("x");
+    under(t, quota, vec![write("w/a", "123456")]).unwrap();
+    under(t, quota, vec![write("x/b", "1234")]).unwrap();
+    for path in ["w/c", "x/c"] {
+        assert!(t.leaves_all(|| under(t, quota, vec![write(path, "")])).is_err());
+    }
+    let over = t.leaves_all(|| under(t, quota, vec![write("x/b", "12345")])).unwrap_err();
+    assert!(matches!(over, StoreError::OverQuota { used: 10, wanted: 11, .. }), "{over:?}");
+    under(t, quota, vec![rename("w/a", "x/a", Replace::Refuse)]).unwrap();
+    let limits = QuotaLimits { file_bytes: Some(5), ..both.limits };
+    let narrow = [QuotaRoot { limits, ..both.clone() }];
+    under(t, &narrow, vec![rename("x/a", "w/a", Replace::Refuse)]).unwrap();
+    holds(t, "w", 6, 1);
+    holds(t, "x", 4, 1);
 }
 
 pub fn quotas_may_lie_in_each_other(t: &Subject) {

@@ -153,7 +153,7 @@ impl Call<'_> {
     ) -> Result<()> {
         let wanted = DeedQuery {
             agent: query.agent.clone(),
-            operation: query.operation,
+            operations: query.operation.map(|id| vec![id]),
             since: query.since,
             at,
             limit: query.limit,

@@ -10,8 +10,8 @@ use crate::name::escaped;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Attr, Deed, DeedQuery, Deeds, Kind, Line, NodeId, Page, Past, Place, Record, State, Store, StoreError,
-    StorePath, StoreResult, Version,
+    Attr, Deed, DeedQuery, Deeds, NodeId, Page, Past, Place, Record, Store, StoreError, StorePath,
+    StoreResult, Version,
 };
 use crate::vfs::call::{Call, Stage};
 use crate::vfs::history::{Ground, read_past, some, unknown};
@@ -19,6 +19,8 @@ use crate::vfs::{IntoPath, Vfs};
 
 /// How often a plan is made anew because something changed while it was made.
 const TRIES: usize = 8;
+/// How many operations are asked for by their names; beyond, by the versions that they lie between.
+const MOST_BY_NAME: usize = 1_000;
 
 /// Which operations are taken back: the caller's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +105,38 @@ struct Told<'a> {
     below: Vec<StorePath>,
 }
 
+impl Told<'_> {
+    /// What asks for these deeds again, and for few others; `None` where there are none.
+    fn query(&self) -> Option<DeedQuery> {
+        let versions = || self.deeds.deeds.iter().map(|deed| deed.version);
+        let (first, last) = (versions().min()?, versions().max()?);
+        let operations: HashSet<OperationId> =
+            self.deeds.deeds.iter().map(|deed| deed.operation.id).collect();
+        let few = operations.len() <= MOST_BY_NAME;
+        Some(DeedQuery {
+            operations: few.then(|| operations.into_iter().collect()),
+            below: self.below.clone(),
+            ..DeedQuery::between(Version(first.0 - 1), last)
+        })
+    }
+
+    /// Asks for the same deeds, and what has become by now of what they were done to.
+    fn renew(&mut self) -> Result<()> {
+        let Some(query) = self.query() else { return Ok(()) };
+        let known: HashSet<Version> = self.deeds.deeds.iter().map(|deed| deed.version).collect();
+        self.deeds = match self.ground.store.deeds(&query) {
+            Err(cause) if is_race(&cause) => return Err(self.ground.failed(StoreError::Conflict)),
+            deeds => deeds.map_err(|cause| self.ground.failed(cause))?,
+        };
+        self.deeds.deeds.retain(|deed| known.contains(&deed.version));
+        // Where someone else was quicker, it is not to be taken back twice.
+        if self.how == How::Merged && self.deeds.deeds.iter().any(|deed| deed.undone) {
+            return Err(self.ground.failed(StoreError::Conflict));
+        }
+        Ok(())
+    }
+}
+
 /// The same, and what has to be done for it.
 struct Planned<'a> {
     told: Told<'a>,
@@ -133,21 +167,42 @@ impl Vfs {
 impl Call<'_> {
     fn undo(&self, what: Undo, options: UndoOptions) -> Result<Undone> {
         let grounds = some(self.grounds(Access::Restore), Access::Restore)?;
-        let mut told = Vec::with_capacity(grounds.len());
-        for ground in grounds {
-            let deeds = self.own_deeds(&ground, what)?;
-            told.push((ground, deeds));
-        }
-        let chosen = chosen(&told, what)?;
-        let ids: HashSet<OperationId> = chosen.iter().map(|operation| operation.id).collect();
+        let (chosen, all) = self.chosen_deeds(&grounds, what)?;
         let mut planned = Vec::new();
-        for (ground, mut deeds) in told {
-            deeds.deeds.retain(|deed| ids.contains(&deed.operation.id));
+        for (ground, deeds) in grounds.into_iter().zip(all) {
             if !deeds.deeds.is_empty() {
                 planned.push(Told { ground, deeds, how: How::Merged, below: Vec::new() });
             }
         }
         self.carry_out(planned, chosen, options)
+    }
+
+    /// The operations that are to be taken back, and what they did on each Store.
+    ///
+    /// Operations are chosen without what they did, which may be much.
+    fn chosen_deeds(&self, grounds: &[Ground<'_>], what: Undo) -> Result<(Vec<Operation>, Vec<Deeds>)> {
+        let mut idle = HashSet::new();
+        for _ in 0..TRIES {
+            let mut chosen = self.chosen(grounds, what, &idle)?;
+            let mut all = self.deeds_of(grounds, &chosen)?;
+            let ids = |all: &[Deeds]| -> HashSet<OperationId> {
+                all.iter().flat_map(|deeds| &deeds.deeds).map(|deed| deed.operation.id).collect()
+            };
+            let did = ids(&all);
+            all.iter_mut().for_each(|deeds| deeds.deeds.retain(|deed| !deed.undone));
+            if ids(&all) != did {
+                // Someone else has taken something back since it was chosen.
+                continue;
+            }
+            let nothing: Vec<_> = chosen.iter().map(|one| one.id).filter(|id| !did.contains(id)).collect();
+            if nothing.is_empty() || !matches!(what, Undo::Last(_)) {
+                chosen.retain(|operation| did.contains(&operation.id));
+                return Ok((chosen, all));
+            }
+            // What came to nothing is none of the last ones.
+            idle.extend(nothing);
+        }
+        Err(grounds[0].failed(StoreError::Conflict))
     }
 
     fn restore(&self, prefix: &VfsPath, version: Version, what: &Restore) -> Result<Undone> {
@@ -169,37 +224,68 @@ impl Call<'_> {
             return Err(unknown(format!("version {version}")));
         }
         still_kept(&**store, version).map_err(failed)?;
-        let mut deeds = store.deeds(&DeedQuery { after: version, ..DeedQuery::all() }).map_err(failed)?;
-        keep_below(&mut deeds, &below);
+        let query = DeedQuery { after: version, below: below.clone(), ..DeedQuery::all() };
+        let deeds = store.deeds(&query).map_err(failed)?;
         let ground = Ground { store, workspaces: vec![spot.workspace] };
         let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
         self.carry_out(vec![Told { ground, deeds, how: How::Exactly, below }], Vec::new(), options)
     }
 
-    /// Deeds of this agent, as many as it takes to choose from.
-    fn own_deeds(&self, ground: &Ground<'_>, what: Undo) -> Result<Deeds> {
-        let own = DeedQuery { agent: Some(self.shared().identity.agent.clone()), ..DeedQuery::all() };
-        let failed = |cause| ground.failed(cause);
-        match what {
-            Undo::Operation(id) => {
-                ground.store.deeds(&DeedQuery { operation: Some(id), ..own }).map_err(failed)
-            }
-            Undo::Since(since) => {
-                ground.store.deeds(&DeedQuery { since: Some(since), ..own }).map_err(failed)
-            }
-            Undo::Last(count) => {
-                let mut limit = count.saturating_add(4);
-                loop {
-                    let deeds = ground.store.deeds(&DeedQuery { limit, ..own.clone() }).map_err(failed)?;
-                    let more = deeds.deeds.len() == limit;
-                    // One operation more than is wanted: only then the last one that is wanted is there whole.
-                    if !more || effective(&deeds.deeds.iter().collect::<Vec<_>>()).len() > count {
-                        return Ok(deeds);
-                    }
-                    limit = limit.saturating_mul(2);
+    /// The operations that are to be taken back, newest first; those that are known to be `idle` are passed over.
+    fn chosen(
+        &self,
+        grounds: &[Ground<'_>],
+        what: Undo,
+        idle: &HashSet<OperationId>,
+    ) -> Result<Vec<Operation>> {
+        let (since, count) = match what {
+            Undo::Operation(id) => return self.one_of_ones_own(grounds, id).map(|operation| vec![operation]),
+            Undo::Since(since) => (since, usize::MAX),
+            Undo::Last(count) => (Timestamp(i64::MIN), count),
+        };
+        let mut operations = Vec::new();
+        for ground in grounds {
+            let limit = count.saturating_add(idle.len());
+            let standing = ground.store.standing(&self.shared().identity.agent, since, limit);
+            operations.extend(standing.map_err(|cause| ground.failed(cause))?);
+        }
+        // Those of one Store are in order already, also where they began at once.
+        operations.sort_by_key(|operation| std::cmp::Reverse(operation.at));
+        let mut seen = HashSet::new();
+        operations.retain(|operation| !idle.contains(&operation.id) && seen.insert(operation.id));
+        operations.truncate(count);
+        Ok(operations)
+    }
+
+    /// An operation of the caller's that has not been taken back.
+    fn one_of_ones_own(&self, grounds: &[Ground<'_>], id: OperationId) -> Result<Operation> {
+        let agent = Some(self.shared().identity.agent.clone());
+        let query = DeedQuery { agent, operations: Some(vec![id]), limit: 1, ..DeedQuery::all() };
+        let mut known = false;
+        for ground in grounds {
+            let found = ground.store.deeds(&query).map_err(|cause| ground.failed(cause))?;
+            if let Some(deed) = found.deeds.into_iter().next() {
+                known = true;
+                if !deed.undone {
+                    return Ok(deed.operation);
                 }
             }
         }
+        Err(unknown(match known {
+            true => format!("operation {id} of yours that has not been taken back already"),
+            false => format!("operation {id} of yours"),
+        }))
+    }
+
+    /// What these operations did, on one Store after the other.
+    fn deeds_of(&self, grounds: &[Ground<'_>], operations: &[Operation]) -> Result<Vec<Deeds>> {
+        let ids = operations.iter().map(|operation| operation.id).collect();
+        let agent = Some(self.shared().identity.agent.clone());
+        let query = DeedQuery { agent, operations: Some(ids), ..DeedQuery::all() };
+        grounds
+            .iter()
+            .map(|ground| ground.store.deeds(&query).map_err(|cause| ground.failed(cause)))
+            .collect()
     }
 
     /// Plans everything, and if nothing stands against it, does it: one change per Store.
@@ -207,8 +293,8 @@ impl Call<'_> {
         let mut planned = Vec::new();
         let mut result =
             Undone { operation: None, undone, changes: Vec::new(), conflicts: Vec::new(), done: false };
-        for told in told {
-            let (steps, changes) = self.planned(&told)?;
+        for mut told in told {
+            let (steps, changes) = self.planned_now(&mut told)?;
             result.changes.extend(changes);
             let conflicts = steps.conflicts.iter().map(|conflict| self.told(&told.ground, conflict));
             result.conflicts.extend(conflicts);
@@ -242,6 +328,17 @@ impl Call<'_> {
         }
         result.done = true;
         Ok(result)
+    }
+
+    /// [`Call::planned`], made again where what it looked at has changed meanwhile.
+    fn planned_now(&self, told: &mut Told<'_>) -> Result<(Steps, Vec<PathChange>)> {
+        for _ in 0..TRIES {
+            match self.planned(told) {
+                Err(Error::Store { cause, .. }) if is_race(&cause) => told.renew()?,
+                planned => return planned,
+            }
+        }
+        Err(told.ground.failed(StoreError::Conflict))
     }
 
     /// What has to be done, in steps and in logical paths, if all of it is the caller's to do.
@@ -320,36 +417,31 @@ impl Call<'_> {
                 change.returning = returning;
             });
             match applied {
-                Err(
-                    StoreError::Conflict
-                    | StoreError::NotFound
-                    | StoreError::AlreadyExists
-                    | StoreError::NotEmpty,
-                ) => {}
+                Err(cause) if is_race(&cause) => {}
                 Err(cause) => return Err(told.ground.failed(cause)),
                 Ok(_) => return Ok(()),
             }
-            // The same deeds, and what has become of what they were done to.
-            let versions: HashSet<Version> = told.deeds.deeds.iter().map(|deed| deed.version).collect();
-            let (first, last) = (versions.iter().min(), versions.iter().max());
-            let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
-            let query = DeedQuery::between(Version(first.0 - 1), *last);
-            let deeds = told.ground.store.deeds(&query);
-            told.deeds = deeds.map_err(|cause| told.ground.failed(cause))?;
-            told.deeds.deeds.retain(|deed| versions.contains(&deed.version));
-            if !told.below.is_empty() {
-                keep_below(&mut told.deeds, &told.below);
-            }
-            // Where someone else was quicker, it is not to be taken back twice.
-            let again = told.how == How::Merged && told.deeds.deeds.iter().any(|deed| deed.undone);
-            steps = self.planned(&told)?.0;
-            let refused = !steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse;
-            if again || refused {
-                return Err(told.ground.failed(StoreError::Conflict));
+            told.renew()?;
+            steps = self.planned_now(&mut told)?.0;
+            if !steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
+                break;
             }
         }
         Err(told.ground.failed(StoreError::Conflict))
     }
+}
+
+/// Whether a Store fails because something is not as it was a moment ago.
+fn is_race(cause: &StoreError) -> bool {
+    matches!(
+        cause,
+        StoreError::Conflict
+            | StoreError::NotFound
+            | StoreError::AlreadyExists
+            | StoreError::NotEmpty
+            | StoreError::NotADirectory
+            | StoreError::IsADirectory
+    )
 }
 
 /// Refuses a version that is no longer kept. A Store that can't be looked at as of a version tells what it has.
@@ -359,60 +451,6 @@ pub(super) fn still_kept(store: &dyn Store, version: Version) -> StoreResult<()>
         // A fork was not there before it was made, and then what it tells is all that it did.
         _ => Ok(()),
     }
-}
-
-/// Leaves only what is at one of these paths or below, now or then, and the directories that it needs to come back.
-fn keep_below(deeds: &mut Deeds, below: &[StorePath]) {
-    let inside = |path: &StorePath| below.iter().any(|top| path.is_at_or_below(top));
-    let leads = |state: &State| {
-        state.kind == Kind::Directory && below.iter().any(|top| top.is_at_or_below(&state.path))
-    };
-    let now = &deeds.now;
-    let mut wanted = HashSet::new();
-    for line in deeds.deeds.iter().flat_map(|deed| &deed.lines) {
-        let states = [&line.before, &line.after];
-        let is_inside = states.into_iter().flatten().any(|state| inside(&state.path))
-            || now.get(&line.node).is_some_and(|now| inside(&now.path));
-        let is_missing = !now.contains_key(&line.node) && line.before.as_ref().is_some_and(leads);
-        if is_inside || is_missing {
-            wanted.insert(line.node);
-        }
-    }
-    let keep = |line: &Line| wanted.contains(&line.node);
-    for deed in &mut deeds.deeds {
-        deed.lines.retain(keep);
-    }
-}
-
-/// The operations among these deeds that are to be taken back, newest first.
-fn chosen(told: &[(Ground<'_>, Deeds)], what: Undo) -> Result<Vec<Operation>> {
-    let mut deeds: Vec<&Deed> = told.iter().flat_map(|(_, deeds)| &deeds.deeds).collect();
-    deeds.sort_by_key(|deed| std::cmp::Reverse((deed.operation.at, deed.version)));
-    match what {
-        Undo::Operation(id) => match deeds.first() {
-            Some(deed) if !deed.undone => Ok(vec![deed.operation.clone()]),
-            Some(_) => Err(unknown(format!("operation {id} of yours that has not been taken back already"))),
-            None => Err(unknown(format!("operation {id} of yours"))),
-        },
-        Undo::Since(_) => Ok(effective(&deeds)),
-        Undo::Last(count) => {
-            let mut operations = effective(&deeds);
-            operations.truncate(count);
-            Ok(operations)
-        }
-    }
-}
-
-/// The operations that have not been taken back and take nothing back themselves, out of deeds that come newest first.
-fn effective(deeds: &[&Deed]) -> Vec<Operation> {
-    let mut seen: HashSet<OperationId> = HashSet::new();
-    let mut operations = Vec::new();
-    for deed in deeds.iter().filter(|deed| !deed.undone && deed.undoes.is_empty()) {
-        if seen.insert(deed.operation.id) {
-            operations.push(deed.operation.clone());
-        }
-    }
-    operations
 }
 
 /// A Store as a plan looks at it.

@@ -5,6 +5,7 @@ mod copying;
 mod forking;
 mod open_files;
 mod protection;
+mod quotas;
 mod reading;
 mod routing;
 mod scopes;

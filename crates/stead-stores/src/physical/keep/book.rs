@@ -1,9 +1,11 @@
 //! What a change tells the ledger: each action before it happens, and how it ended.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use stead_core::store::{Change, Keep, NodeId, QuotaRoot, Record, StoreError, StoreResult, Usage};
+use stead_core::store::{
+    Change, Content, Keep, NodeId, QuotaRoot, Record, Step, StoreError, StoreResult, Usage,
+};
 use stead_core::{AuditOutcome, Operation};
 
 use super::super::PhysicalStore;
@@ -25,6 +27,9 @@ pub(in super::super) struct Book {
     recorded: bool,
     /// Whether what the present step displaces is kept.
     keep: Keep,
+    /// The steps that put back what was kept, and whether the present one does.
+    past: HashSet<usize>,
+    puts_back: bool,
     /// What comes back, by step, and with the present one.
     returning: BTreeMap<usize, NodeId>,
     returns: Option<NodeId>,
@@ -64,6 +69,8 @@ impl Book {
             records: change.records.clone(),
             recorded: false,
             keep: Keep::History,
+            past: steps_from_the_past(change),
+            puts_back: false,
             returning: change.returning.clone(),
             returns: None,
             version: None,
@@ -84,6 +91,7 @@ impl Book {
     /// Begins a step, and says whether what it displaces is kept.
     pub(in super::super) fn begin_step(&mut self, index: usize, keep: Keep) {
         self.keep = keep;
+        self.puts_back = self.past.contains(&index);
         self.returns = self.returning.get(&index).copied();
     }
 
@@ -98,6 +106,11 @@ impl Book {
             self.unwritten.rows.push(said.row(self.next));
             self.next += 1;
         }
+    }
+
+    /// Whether the present step puts back what was kept.
+    pub(super) fn puts_back(&self) -> bool {
+        self.puts_back
     }
 
     /// The node that comes back with the present step.
@@ -234,4 +247,10 @@ impl PhysicalStore {
         let shop = self.workshop().ok()?;
         Some((shop, shop.keeping.as_ref()?))
     }
+}
+
+/// Which steps of a change write what was kept.
+fn steps_from_the_past(change: &Change) -> HashSet<usize> {
+    let past = |step: &Step| matches!(step, Step::Write { content: Content::Past(_), .. });
+    change.steps.iter().enumerate().filter(|(_, step)| past(step)).map(|(index, _)| index).collect()
 }

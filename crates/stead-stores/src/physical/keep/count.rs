@@ -25,17 +25,28 @@ pub(super) struct Leaf {
     files: i64,
     /// How large it is, if it is new there.
     arrives: Option<u64>,
+    /// Where it came from, if it was somewhere.
+    from: Option<Vec<u8>>,
 }
 
 impl Leaf {
     fn gone(path: Vec<u8>, face: &Face) -> Option<Self> {
         let bytes = bytes(face)?;
-        Some(Leaf { path, bytes: -bytes.cast_signed(), files: -1, arrives: None })
+        Some(Leaf { path, bytes: -bytes.cast_signed(), files: -1, arrives: None, from: None })
     }
 
     fn arrived(path: Vec<u8>, face: &Face) -> Option<Self> {
         let bytes = bytes(face)?;
-        Some(Leaf { path, bytes: bytes.cast_signed(), files: 1, arrives: Some(bytes) })
+        Some(Leaf { path, bytes: bytes.cast_signed(), files: 1, arrives: Some(bytes), from: None })
+    }
+
+    fn moved(from: Vec<u8>, to: Vec<u8>, face: &Face) -> Option<Self> {
+        Some(Leaf { from: Some(from), ..Leaf::arrived(to, face)? })
+    }
+
+    /// The same, where it was there before, so that its size is not judged.
+    fn returned(self) -> Self {
+        Leaf { arrives: None, ..self }
     }
 }
 
@@ -67,8 +78,11 @@ pub(super) fn deltas(roots: &[Vec<u8>], leaves: &[Leaf]) -> Vec<Delta> {
 /// Judges the sizes of single files.
 pub(super) fn judge_files(quotas: &[QuotaRoot], leaves: &[Leaf]) -> StoreResult<()> {
     for quota in quotas {
-        for leaf in leaves.iter().filter(|leaf| is_below(&leaf.path, quota.at.as_bytes())) {
-            quota.limits.check_file(leaf.arrives.unwrap_or(0))?;
+        let inside = |path: &[u8]| quota.places().any(|place| is_below(path, place.as_bytes()));
+        for leaf in leaves.iter().filter(|leaf| inside(&leaf.path)) {
+            if !leaf.from.as_deref().is_some_and(inside) {
+                quota.limits.check_file(leaf.arrives.unwrap_or(0))?;
+            }
         }
     }
     Ok(())
@@ -85,8 +99,9 @@ impl Act<'_> {
         let uncounted: Vec<StorePath> = book
             .quotas
             .iter()
-            .map(|quota| quota.at.clone())
+            .flat_map(QuotaRoot::places)
             .filter(|path| !counted(path.as_bytes()))
+            .cloned()
             .collect();
         if uncounted.is_empty() {
             return Ok(());
@@ -135,7 +150,7 @@ impl Act<'_> {
                     let other = said.other.as_deref().unwrap_or_default();
                     let mut moves = |from: &[u8], to: &[u8], below: &[u8], face: &Face| {
                         leaves.extend(Leaf::gone(join(from, below), face));
-                        leaves.extend(Leaf::arrived(join(to, below), face));
+                        leaves.extend(Leaf::moved(join(from, below), join(to, below), face));
                     };
                     self.tree_leaves(&said.path, before, |below, face| {
                         moves(&said.path, other, below, face)
@@ -146,6 +161,9 @@ impl Act<'_> {
                 }
                 What::Dressed => {}
             }
+        }
+        if book.puts_back() {
+            leaves = leaves.into_iter().map(Leaf::returned).collect();
         }
         book.count(leaves);
         Ok(())
@@ -199,7 +217,7 @@ mod tests {
     use super::*;
 
     fn leaf(path: &str, bytes: i64, files: i64) -> Leaf {
-        Leaf { path: path.into(), bytes, files, arrives: None }
+        Leaf { path: path.into(), bytes, files, arrives: None, from: None }
     }
 
     #[test]

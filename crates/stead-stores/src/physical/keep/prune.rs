@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use stead_core::store::{StoreResult, Verified};
 use stead_core::{Clock, SystemClock, Timestamp};
 
-use super::super::PhysicalStore;
 use super::super::host::{How, refused};
 use super::super::tree;
+use super::super::{PhysicalStore, Pruned};
 use super::face::Face;
 use super::past::Origin;
 use super::rows::Rows;
@@ -21,13 +21,12 @@ const BLOCK: u64 = 4_096;
 
 impl PhysicalStore {
     /// Lets go of what was displaced longer ago than it is to be kept, and of the oldest where there is too much.
-    /// That it was there, and who changed it, stays known. Returns how much space
-    /// is still taken.
-    pub fn prune(&self, now: Timestamp) -> StoreResult<u64> {
-        let Some((_, keeping)) = self.keeping() else { return Ok(0) };
+    /// That it was there, and who changed it, stays known.
+    pub fn prune(&self, now: Timestamp) -> StoreResult<Pruned> {
+        let Some((_, keeping)) = self.keeping() else { return Ok(Pruned::default()) };
         match keeping.books()? {
             Some(books) => keeping.prune(now, &books),
-            None => Ok(0),
+            None => Ok(Pruned::default()),
         }
     }
 
@@ -91,12 +90,12 @@ impl Keeping {
         let _ = self.prune(SystemClock.now(), books);
     }
 
-    fn prune(&self, now: Timestamp, books: &Books) -> StoreResult<u64> {
+    fn prune(&self, now: Timestamp, books: &Books) -> StoreResult<Pruned> {
         books.flush()?;
         let newest = books.last()?;
         let age = i64::try_from(self.options.age.as_nanos()).unwrap_or(i64::MAX);
         let oldest = Timestamp(now.0.saturating_sub(age));
-        let (mut gone, mut sum, mut kept) = (Vec::new(), 0_u64, 0);
+        let (mut gone, mut sum, mut kept) = (Vec::new(), 0_u64, 0_u64);
         let mut known: HashSet<Box<[u8]>> = HashSet::new();
         for (row, at) in books.stashed()? {
             let name = stash_name(row.0, row.1).into_bytes();
@@ -125,7 +124,7 @@ impl Keeping {
                 let _ = self.remove_unknown(books, &name);
             }
         }
-        Ok(kept)
+        Ok(Pruned { freed: sum.saturating_sub(kept), kept })
     }
 
     /// Removes something that no entry tells of.

@@ -50,19 +50,23 @@ pub(super) fn count(writing: &mut Writing<'_>, vol: i64, path: &[u8], bytes: i64
 }
 
 pub(super) fn judge(writing: &mut Writing<'_>, vol: i64, quota: &QuotaRoot, deltas: &[Delta]) -> Result<()> {
-    let path = quota.at.as_bytes();
-    let after = writing
-        .conn
-        .prepare_cached("SELECT bytes, files FROM counted WHERE vol = ?1 AND path = ?2")?
-        .query_row(params![vol, path], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
-        .optional()?
-        .ok_or_else(|| {
-            Fault::Store(StoreError::unavailable("what a quota counts was given up; try again"))
-        })?;
-    let delta = deltas.iter().find(|delta| delta.path == path);
-    let (bytes, files) = delta.map_or((0, 0), |delta| (delta.bytes, delta.files));
-    quota.check(usage(after.0 - bytes, after.1 - files), usage(after.0, after.1))?;
-    Ok(())
+    let mut statement =
+        writing.conn.prepare_cached("SELECT bytes, files FROM counted WHERE vol = ?1 AND path = ?2")?;
+    let (mut before, mut after) = (Usage::default(), Usage::default());
+    for place in quota.places() {
+        let path = place.as_bytes();
+        let held = statement
+            .query_row(params![vol, path], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
+            .optional()?
+            .ok_or_else(|| {
+                Fault::Store(StoreError::unavailable("what a quota counts was given up; try again"))
+            })?;
+        let delta = deltas.iter().find(|delta| delta.path == path);
+        let (bytes, files) = delta.map_or((0, 0), |delta| (delta.bytes, delta.files));
+        before = before.plus(usage(held.0 - bytes, held.1 - files));
+        after = after.plus(usage(held.0, held.1));
+    }
+    Ok(quota.check(before, after)?)
 }
 
 pub(super) fn usage(bytes: i64, files: i64) -> Usage {

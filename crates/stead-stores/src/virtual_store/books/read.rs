@@ -6,7 +6,7 @@ use stead_core::{Operation, OperationId, StoreResult, Timestamp};
 
 use super::super::database::newest;
 use super::super::fault::Result;
-use super::super::history::{operation_of, taken_back, version_before};
+use super::super::history::{operation_of, standing, taken_back, version_before, versions_of};
 use super::count::usage;
 use super::{Books, Counter, Intent, PAGE, Pending, Row, Told};
 
@@ -97,17 +97,33 @@ impl Books {
 
     fn read_oldest(&self, query: &DeedQuery) -> Result<Option<i64>> {
         let reader = self.shared.reader()?;
+        if let Some(operations) = &query.operations {
+            let versions = versions_of(&reader, operations)?;
+            let inside = |version: &i64| *version > query.after.0 && *version <= query.upto.0;
+            return Ok(versions.into_iter().filter(inside).min());
+        }
         let mut statement = reader.prepare_cached(
             "SELECT min(id) FROM version WHERE id > ?1 AND id <= ?2 AND (?3 IS NULL OR agent = ?3)
-               AND (?4 IS NULL OR operation = ?4) AND (?5 IS NULL OR at >= ?5)",
+               AND (?4 IS NULL OR at >= ?4)",
         )?;
-        let (after, upto) = (query.after.0, query.upto.0);
-        let (operation, since) = (query.operation.as_ref().map(OperationId::as_bytes), query.since);
-        let oldest = statement
-            .query_row(params![after, upto, query.agent, operation, since.map(|at| at.0)], |row| {
-                row.get(0)
-            })?;
-        Ok(oldest)
+        let since = query.since.map(|at| at.0);
+        let bounds = params![query.after.0, query.upto.0, query.agent, since];
+        Ok(statement.query_row(bounds, |row| row.get(0))?)
+    }
+
+    /// The operations of an agent that have changed the directory and stand, newest first.
+    pub(crate) fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<Operation>> {
+        let did = "SELECT 1 FROM kept WHERE vol = ?1 AND ver = ?2 LIMIT 1";
+        let reader = self.shared.reader()?;
+        let found = standing(&reader, agent, since, limit, |conn, version| {
+            Ok(conn.prepare_cached(did)?.exists([self.vol, version])?)
+        });
+        Ok(found?)
     }
 
     /// What an operation took back, and whether it has been taken back itself.

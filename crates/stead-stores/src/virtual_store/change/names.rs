@@ -155,7 +155,7 @@ impl Changing<'_, '_> {
         self.unhide(to.parent, &to.name)?;
         let moved = self.place(row, to)?;
         self.vacate(from.parent, &from.name)?;
-        self.arrives(to.parent, amount)?;
+        self.arrives_from(Some(from.parent), to.parent, amount)?;
         self.log(ChangeKind::MovedFrom, row.node, from.parent, &from.name)?;
         self.log(ChangeKind::MovedTo, row.node, to.parent, &to.name)?;
         self.touch(from.parent)?;
@@ -181,8 +181,8 @@ impl Changing<'_, '_> {
             .execute([self.volume.id, row.node])?;
         self.place(other, from)?;
         let moved = self.place(row, to)?;
-        self.arrives(to.parent, ours)?;
-        self.arrives(from.parent, theirs)?;
+        self.arrives_from(Some(from.parent), to.parent, ours)?;
+        self.arrives_from(Some(to.parent), from.parent, theirs)?;
         for (node, old, new) in [(row.node, from, to), (other.node, to, from)] {
             self.log(ChangeKind::MovedFrom, node, old.parent, &old.name)?;
             self.log(ChangeKind::MovedTo, node, new.parent, &new.name)?;

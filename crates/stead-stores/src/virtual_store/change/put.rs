@@ -19,7 +19,10 @@ impl Changing<'_, '_> {
         let spot = self.spot(at, put.parents, Side::From)?;
         let there = self.file_at(&spot)?;
         put.expect.check(there.map(|row| row.tag()))?;
-        self.put(&spot, there, content, put)
+        self.tally.returns = matches!(content, Prepared::Known { .. });
+        let outcome = self.put(&spot, there, content, put);
+        self.tally.returns = false;
+        outcome
     }
 
     pub(super) fn append(&mut self, at: &Place, content: Prepared, put: &Put) -> Result<Outcome> {

@@ -63,8 +63,19 @@ pub(super) struct Tally {
     roots: HashMap<i64, (Amount, Amount)>,
     /// The roots at or above a directory.
     above: HashMap<i64, Vec<i64>>,
-    /// Files that came to be or grew, with their directories, where some limit asks for it.
-    grown: Option<Vec<(i64, i64)>>,
+    /// Files that came to be or grew, where some limit asks for it.
+    grown: Option<Vec<Grown>>,
+    /// Whether what arrives was there before, so that its size is not judged.
+    pub(super) returns: bool,
+}
+
+/// A file that came to be, or grew, in a directory.
+#[derive(Debug, Clone, Copy)]
+struct Grown {
+    directory: i64,
+    size: i64,
+    /// The directory that it came from, if it was in one.
+    from: Option<i64>,
 }
 
 /// Nothing is known of directories, and nothing is remembered.
@@ -120,8 +131,10 @@ impl Changing<'_, '_> {
             self.tally.roots.insert(row.get(0)?, (held, held));
         }
         for quota in quotas {
-            if let Some(node) = root_node(&self.tree(), &quota.at)? {
-                self.begin_root(node)?;
+            for place in quota.places() {
+                if let Some(node) = root_node(&self.tree(), place)? {
+                    self.begin_root(node)?;
+                }
             }
         }
         if quotas.iter().any(|quota| quota.limits.file_bytes.is_some()) {
@@ -145,10 +158,17 @@ impl Changing<'_, '_> {
 
     /// Something arrives in a directory.
     pub(super) fn arrives(&mut self, parent: i64, amount: Amount) -> Result<()> {
-        if let Some(grown) = &mut self.tally.grown
+        self.arrives_from(None, parent, amount)
+    }
+
+    /// [`Changing::arrives`] for what was in another directory before.
+    pub(super) fn arrives_from(&mut self, from: Option<i64>, parent: i64, amount: Amount) -> Result<()> {
+        let Tally { grown, returns, .. } = &mut self.tally;
+        if let Some(grown) = grown
             && amount.largest > 0
+            && !*returns
         {
-            grown.push((parent, amount.largest));
+            grown.push(Grown { directory: parent, size: amount.largest, from });
         }
         self.count(parent, amount.bytes, amount.files)
     }
@@ -224,19 +244,27 @@ impl Changing<'_, '_> {
     /// Judges what the change has come to, and writes the counters.
     pub(super) fn finish_counting(&mut self, quotas: &[QuotaRoot]) -> Result<()> {
         for quota in quotas {
-            let Some(node) = root_node(&self.tree(), &quota.at)? else { continue };
-            let (before, after) = match self.tally.roots.get(&node) {
-                Some(&counted) => counted,
-                // It came to be with this change.
-                None => {
-                    self.begin_root(node)?;
-                    (Amount::default(), self.tally.roots[&node].1)
-                }
-            };
-            quota.check(before.usage(), after.usage())?;
-            for &(directory, size) in self.tally.grown.iter().flatten() {
-                // A directory that has gone since holds nothing.
-                if self.tree().is_at_or_below(directory, node).unwrap_or(false) {
+            let (mut before, mut after, mut nodes) = (Usage::default(), Usage::default(), Vec::new());
+            for place in quota.places() {
+                let Some(node) = root_node(&self.tree(), place)? else { continue };
+                let held = match self.tally.roots.get(&node) {
+                    Some(&counted) => counted,
+                    // It came to be with this change.
+                    None => {
+                        self.begin_root(node)?;
+                        (Amount::default(), self.tally.roots[&node].1)
+                    }
+                };
+                (before, after) = (before.plus(held.0.usage()), after.plus(held.1.usage()));
+                nodes.push(node);
+            }
+            quota.check(before, after)?;
+            let tree = self.tree();
+            // A directory that has gone since holds nothing.
+            let inside =
+                |directory| nodes.iter().any(|&node| tree.is_at_or_below(directory, node).unwrap_or(false));
+            for &Grown { directory, size, from } in self.tally.grown.iter().flatten() {
+                if inside(directory) && !from.is_some_and(inside) {
                     quota.limits.check_file(size.cast_unsigned())?;
                 }
             }

@@ -8,10 +8,13 @@ mod top;
 mod track;
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 
 use stead_core::store::{
-    Deed, DeedQuery, Deeds, Kind, Line, NodeId, Now, State, StoreError, StorePath, StoreResult, Version,
+    Deed, DeedQuery, Deeds, Kind, Line, NodeId, Now, Sieve, State, StoreError, StorePath, StoreResult,
+    Version,
 };
+use stead_core::{Operation, Timestamp};
 
 use super::super::PhysicalStore;
 use super::super::host;
@@ -51,6 +54,24 @@ impl PhysicalStore {
         }
         let _alone = shop.locks.alone()?;
         Replay::new(self, keeping, &books, query).deeds()
+    }
+}
+
+impl PhysicalStore {
+    pub(in super::super) fn standing_of(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<Operation>> {
+        let (_, keeping) = self.keeping().ok_or(StoreError::Unsupported("this Store keeps no history"))?;
+        match keeping.books()? {
+            Some(books) => {
+                books.flush()?;
+                books.standing(agent, since, limit)
+            }
+            None => Ok(Vec::new()),
+        }
     }
 }
 
@@ -104,6 +125,7 @@ impl<'a> Replay<'a> {
         }
         let mut found = Deeds::default();
         let Some(oldest) = self.books.oldest(self.query)? else { return Ok(found) };
+        let mut sieve = Sieve::new(&self.query.below);
         let mut rows = Rows::new(self.books);
         let mut next = rows.next()?;
         while let Some(told) = next {
@@ -125,6 +147,11 @@ impl<'a> Replay<'a> {
             let mut lines = lines.lines;
             // What came and went within the change was never there for anyone.
             lines.retain(|line| line.before.is_some() || line.after.is_some());
+            lines.retain(|line| {
+                sieve
+                    .takes(line, || Ok::<_, Infallible>(self.path_now(line.node)))
+                    .unwrap_or_else(|never| match never {})
+            });
             if let Some(operation) = operation.filter(|_| !lines.is_empty()) {
                 let (undoes, undone) = self.books.taken_back(&operation)?;
                 let version = Version(version);
@@ -133,6 +160,13 @@ impl<'a> Replay<'a> {
         }
         self.describe_now(&mut found);
         Ok(found)
+    }
+
+    /// Where a node is now, if it is anywhere.
+    fn path_now(&self, node: NodeId) -> Option<StorePath> {
+        let path = self.there.get(&node)?;
+        self.stat(path)?;
+        Some(StorePath::from_checked(path.clone()))
     }
 
     /// Goes back over one entry.
@@ -148,7 +182,7 @@ impl<'a> Replay<'a> {
         let lines = lines.unwrap_or(&mut ignored);
         match said.what {
             What::Placed => self.pass_placed(&said, row, lines),
-            What::Removed => self.pass_removed(&said, row, told.hash, lines)?,
+            What::Removed => self.pass_removed(&said, row, told.hash, lines),
             What::Moved => self.pass_moved(&said, row, lines),
             What::Crossed => self.pass_crossed(&said, row, lines),
             What::Replaced | What::Patched | What::Dressed => {
@@ -179,13 +213,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn pass_removed(
-        &mut self,
-        said: &Said,
-        row: (i64, i64),
-        hash: Option<[u8; 32]>,
-        lines: &mut Lines,
-    ) -> StoreResult<()> {
+    fn pass_removed(&mut self, said: &Said, row: (i64, i64), hash: Option<[u8; 32]>, lines: &mut Lines) {
         self.take(&said.path);
         let stash = self.keeping.stashed(row, b"").filter(|_| said.stashed);
         if said.detail.before.is_none_or(|before| before.kind == Kind::Directory) {
@@ -195,7 +223,8 @@ impl<'a> Replay<'a> {
         let mut paths = vec![said.path.clone()];
         if stash.is_some_and(|stat| stat.is_dir()) {
             let name = stash_name(row.0, row.1);
-            let found = below(&self.keeping.past, name.as_bytes())?;
+            // It may be let go right now.
+            let found = below(&self.keeping.past, name.as_bytes()).unwrap_or_default();
             paths.extend(found.iter().skip(1).map(|(path, _)| join(&said.path, path)));
         }
         if let Some(before) = said.detail.before {
@@ -212,7 +241,6 @@ impl<'a> Replay<'a> {
                 lines.add(track.node, Some(before), None);
             }
         }
-        Ok(())
     }
 
     fn pass_moved(&mut self, said: &Said, row: (i64, i64), lines: &mut Lines) {

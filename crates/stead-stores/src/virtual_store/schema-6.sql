@@ -1,4 +1,4 @@
--- The audit: sieves instead of indexes, archives that are remembered.
+-- Format 6, the audit: sieves instead of indexes, archives that are remembered.
 
 -- Every index but the one by time was in no order that records come in, so that each record touched a page of its own,
 -- and ever more of them were not in memory.

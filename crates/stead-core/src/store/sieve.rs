@@ -1,0 +1,103 @@
+//! Which lines a query for some paths asks for, told line by line: what it does not ask for need not be remembered.
+
+use std::collections::HashMap;
+
+use crate::store::{Kind, Line, NodeId, State, StorePath};
+
+/// Picks the lines of [`crate::store::DeedQuery::below`] out of lines that come newest first.
+#[derive(Debug)]
+pub struct Sieve<'q> {
+    below: &'q [StorePath],
+    nodes: HashMap<NodeId, Seen>,
+}
+
+/// What is known of a node whose lines have been seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Wanted,
+    /// It is there now, elsewhere.
+    Elsewhere,
+    Gone,
+}
+
+impl<'q> Sieve<'q> {
+    /// One for these paths; it lets everything through where there are none.
+    pub fn new(below: &'q [StorePath]) -> Self {
+        Sieve { below, nodes: HashMap::new() }
+    }
+
+    /// Whether a line is wanted. `now` says where its node is now, if it is anywhere.
+    pub fn takes<E>(
+        &mut self,
+        line: &Line,
+        now: impl FnOnce() -> Result<Option<StorePath>, E>,
+    ) -> Result<bool, E> {
+        if self.below.is_empty() {
+            return Ok(true);
+        }
+        let inside = |path: &StorePath| self.below.iter().any(|top| path.is_at_or_below(top));
+        let leads = |state: &State| {
+            state.kind == Kind::Directory && self.below.iter().any(|top| top.is_at_or_below(&state.path))
+        };
+        let seen = match self.nodes.get(&line.node) {
+            Some(seen) => *seen,
+            None => match now()? {
+                Some(path) if inside(&path) => Seen::Wanted,
+                Some(_) => Seen::Elsewhere,
+                None => Seen::Gone,
+            },
+        };
+        let was_inside =
+            || [&line.before, &line.after].into_iter().flatten().any(|state| inside(&state.path));
+        let wanted = seen == Seen::Wanted
+            || was_inside()
+            || (seen == Seen::Gone && line.before.as_ref().is_some_and(leads));
+        self.nodes.insert(line.node, if wanted { Seen::Wanted } else { seen });
+        Ok(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::Timestamp;
+
+    fn state(path: &str, kind: Kind) -> Option<State> {
+        let path = StorePath::from_checked(path);
+        let name = path.split().unwrap().1.to_vec();
+        let (parent, modified) = (NodeId::ROOT, Timestamp(0));
+        Some(State { parent, name, path, kind, mode: 0, modified, size: 0, content: None })
+    }
+
+    #[test]
+    fn what_was_there_once_is_followed_back_to_where_it_came_from() {
+        let below = [StorePath::from_checked("d/in")];
+        let mut sieve = Sieve::new(&below);
+        let mut takes = |node, before: &str, after: &str, now: Option<&str>| {
+            let state = |path: &str| if path.is_empty() { None } else { state(path, Kind::File) };
+            let line = Line { node: NodeId(node), before: state(before), after: state(after) };
+            sieve.takes(&line, || Ok::<_, Infallible>(now.map(StorePath::from_checked))).unwrap()
+        };
+        assert!(!takes(1, "y", "z", Some("z")), "it had left before");
+        assert!(takes(1, "d/in/x", "y", Some("z")));
+        assert!(takes(1, "a", "d/in/x", Some("z")));
+        assert!(takes(1, "", "a", Some("z")), "where it came from");
+        assert!(takes(2, "a", "b", Some("d/in")), "it is there now");
+        assert!(!takes(3, "d/inside", "", None));
+    }
+
+    #[test]
+    fn directories_on_the_way_are_wanted_where_they_are_gone() {
+        let below = [StorePath::from_checked("d/in/x")];
+        let mut sieve = Sieve::new(&below);
+        let mut takes = |node, now: Option<&str>| {
+            let line = Line { node: NodeId(node), before: state("d/in", Kind::Directory), after: None };
+            sieve.takes(&line, || Ok::<_, Infallible>(now.map(StorePath::from_checked))).unwrap()
+        };
+        assert!(takes(1, None));
+        assert!(!takes(2, Some("elsewhere")));
+    }
+}

@@ -1,0 +1,50 @@
+use super::*;
+use crate::store::QuotaLimits;
+
+/// A door with two places in one Store and one in another, 10 bytes in all of them together.
+fn with_ten_bytes() -> Vfs {
+    let (store, other) = (Arc::new(ModelStore::new()), Arc::new(ModelStore::new()));
+    let open = door([workspace("/", ReadWrite, &store)]);
+    open.mkdir("/one", Parents::Create).unwrap();
+    open.mkdir("/two", Parents::Create).unwrap();
+    let place = |prefix: &str, below: &str| {
+        Workspace::new(path(prefix), ReadWrite, Mount::at(store.clone(), &path(below)))
+    };
+    let workspaces = [place("/one", "/one"), place("/two", "/two"), workspace("/other", ReadWrite, &other)];
+    let limits = QuotaLimits { bytes: Some(10), ..QuotaLimits::default() };
+    let builder = Vfs::builder(Identity::agent("tester")).quota(limits);
+    workspaces.into_iter().fold(builder, VfsBuilder::workspace).build().unwrap()
+}
+
+#[test]
+fn a_stead_has_one_quota_wherever_its_places_are() {
+    let vfs = with_ten_bytes();
+    vfs.write("/one/a", "1234").unwrap();
+    vfs.write("/two/a", "123").unwrap();
+    vfs.write("/other/a", "123").unwrap();
+    for path in ["/one/b", "/two/b", "/other/b"] {
+        assert_eq!(kind(vfs.write(path, "1")), ErrorKind::Quota, "{path}");
+    }
+}
+
+#[test]
+fn a_move_between_places_of_a_stead_takes_nothing_more() {
+    let vfs = with_ten_bytes();
+    vfs.write("/one/a", "1234567890").unwrap();
+    vfs.rename("/one/a", "/two/a", Overwrite::Refuse).unwrap();
+    vfs.rename("/two/a", "/other/a", Overwrite::Refuse).unwrap();
+    vfs.rename("/other/a", "/one/d/a", Overwrite::Refuse).unwrap();
+    vfs.rename("/one/d", "/other/d", Overwrite::Refuse).unwrap();
+    assert_eq!(text(&vfs, "/other/d/a"), "1234567890");
+    assert_eq!(kind(vfs.write("/two/b", "1")), ErrorKind::Quota);
+}
+
+#[test]
+fn what_does_not_fit_is_said_of_where_it_was_to_go() {
+    let vfs = with_ten_bytes();
+    vfs.write("/one/a", "123456").unwrap();
+    for to in ["/one/b", "/two/b", "/other/b"] {
+        let error = vfs.copy("/one/a", to, Overwrite::Refuse).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("`{to}` was not written: it would take 12 bytes")), "{error}");
+    }
+}

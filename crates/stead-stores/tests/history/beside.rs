@@ -1,0 +1,69 @@
+//! Taking back while others go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use stead_core::vfs::{Overwrite, Undo, UndoOptions};
+use stead_core::{ErrorKind, Occurrences, Store, Vfs};
+
+use crate::{door, text};
+
+crate::on_every_store! {
+    undo_beside_appends_and_moves_succeeds_or_is_a_conflict
+}
+
+/// How many things each of the others does.
+const MANY: usize = 150;
+
+type Subject = Arc<dyn Store>;
+
+/// Takes back the last operation until it is done; all that may be in the way is a conflict.
+fn take_back(door: &Vfs) {
+    loop {
+        match door.undo(Undo::Last(1), UndoOptions::default()) {
+            Ok(undone) if undone.done => return,
+            Ok(undone) => assert!(!undone.conflicts.is_empty(), "{undone:?}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
+        }
+    }
+}
+
+fn undo_beside_appends_and_moves_succeeds_or_is_a_conflict(store: &Subject) {
+    let (a, b, c) = (door(store, "a"), door(store, "b"), door(store, "c"));
+    // What is changed and what is added must not be beside each other: that would be a conflict that stays.
+    b.write("/w/log", "head\n\n\n").unwrap();
+    b.write("/w/there/file", "1\n2\n3\n").unwrap();
+    let running = AtomicUsize::new(2);
+    let beside = |act: &dyn Fn(usize)| {
+        for number in 0..MANY {
+            act(number);
+            thread::sleep(Duration::from_millis(1));
+        }
+        running.fetch_sub(1, Ordering::Relaxed);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| beside(&|number| drop(b.append("/w/log", format!("line {number}\n")).unwrap())));
+        scope.spawn(|| {
+            beside(&|number| {
+                let mut names = ["/w/there", "/w/elsewhere"];
+                names.rotate_left(number % 2);
+                c.rename(names[0], names[1], Overwrite::Refuse).unwrap();
+            });
+        });
+        while running.load(Ordering::Relaxed) > 0 {
+            if a.edit("/w/log", "head", "neck", Occurrences::One).is_ok() {
+                take_back(&a);
+            }
+            for path in ["/w/there/file", "/w/elsewhere/file"] {
+                if a.edit(path, "2", "two", Occurrences::One).is_ok() {
+                    take_back(&a);
+                }
+            }
+        }
+    });
+    let lines: String = (0..MANY).map(|line| format!("line {line}\n")).collect();
+    assert_eq!(text(&a, "/w/log"), format!("head\n\n\n{lines}"));
+    assert_eq!(text(&a, "/w/there/file"), "1\n2\n3\n");
+}
