@@ -8,6 +8,7 @@ mod attr;
 mod change;
 mod draft;
 mod error;
+mod extent;
 mod fork;
 mod history;
 mod place;
@@ -20,6 +21,7 @@ pub use change::{
 };
 pub use draft::{Draft, DraftOf, OpenContent, Sealed};
 pub use error::{LinkHit, Side, StoreError, StoreResult};
+pub use extent::{Covered, Extent, Extents, TakenIn};
 pub use fork::{Fork, ForkName, NotAForkName};
 pub use history::{Deed, DeedQuery, Deeds, Line, Now, Past, PastIdentity, State};
 pub use place::{Place, StorePath};
@@ -31,6 +33,7 @@ use std::sync::Arc;
 
 use crate::audit::LogId;
 use crate::clock::Timestamp;
+use crate::identity::Operation;
 use crate::search::{FileHits, Grep, Walk};
 
 /// A place that holds files.
@@ -119,6 +122,26 @@ pub trait Store: Debug + Send + Sync {
     /// What has been done to this Store, newest first, with what was there before and after.
     fn deeds(&self, _query: &DeedQuery) -> StoreResult<Deeds> {
         Err(StoreError::Unsupported("this Store keeps no history"))
+    }
+
+    /// What makes the newer version out of the older one at and below some paths, whoever did it; up to
+    /// [`Version::NOW`] it is what makes what is there now.
+    ///
+    /// There may be more than was asked for. A Store that does not see every change tells those that it knows.
+    fn between(&self, older: Version, newer: Version, _below: &[StorePath]) -> StoreResult<Deeds> {
+        self.deeds(&DeedQuery::between(older, newer))
+    }
+
+    /// Makes sure that what is there now can be looked at later, as of the version that a snapshot is about to name.
+    ///
+    /// Where every version can be looked at, there is nothing to do, and nothing is returned.
+    fn take_in(
+        &self,
+        _extents: &Extents,
+        _operation: &Operation,
+        _progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<Option<TakenIn>> {
+        Ok(None)
     }
 
     /// Opens content that [`Store::deeds`] told of.

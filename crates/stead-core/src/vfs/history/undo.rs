@@ -16,6 +16,7 @@ use crate::store::{
 use crate::vfs::call::{Call, Stage};
 use crate::vfs::history::{Ground, read_past, some, unknown};
 use crate::vfs::{IntoPath, Vfs};
+use crate::workspace::Workspace;
 
 /// How often a plan is made anew because something changed while it was made.
 const TRIES: usize = 8;
@@ -99,8 +100,39 @@ struct Told<'a> {
     ground: Ground<'a>,
     deeds: Deeds,
     how: How,
-    /// Only what is at one of these places or below; everything, where it is empty.
-    below: Vec<StorePath>,
+    asked: Asked,
+}
+
+/// What was asked for, to ask again if something has changed meanwhile.
+enum Asked {
+    /// These very deeds.
+    Deeds,
+    /// All that has happened since a version at these places or below.
+    Since(Version, Vec<StorePath>),
+}
+
+impl Told<'_> {
+    /// The same, and what has become of it.
+    fn again(&self) -> StoreResult<Deeds> {
+        if let Asked::Since(version, below) = &self.asked {
+            return since(&self.ground, *version, below);
+        }
+        let versions: HashSet<Version> = self.deeds.deeds.iter().map(|deed| deed.version).collect();
+        let (Some(first), Some(last)) = (versions.iter().min(), versions.iter().max()) else {
+            return Ok(Deeds::default());
+        };
+        let mut deeds = self.ground.store.deeds(&DeedQuery::between(Version(first.0 - 1), *last))?;
+        deeds.deeds.retain(|deed| versions.contains(&deed.version));
+        Ok(deeds)
+    }
+}
+
+/// What has happened since a version at these places or below.
+fn since(ground: &Ground<'_>, version: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+    let mut deeds = ground.store.between(version, Version::NOW, below)?;
+    keep_below(&mut deeds, below);
+    leave_scratch(&mut deeds, &ground.workspaces);
+    Ok(deeds)
 }
 
 /// The same, and what has to be done for it.
@@ -144,7 +176,7 @@ impl Call<'_> {
         for (ground, mut deeds) in told {
             deeds.deeds.retain(|deed| ids.contains(&deed.operation.id));
             if !deeds.deeds.is_empty() {
-                planned.push(Told { ground, deeds, how: How::Merged, below: Vec::new() });
+                planned.push(Told { ground, deeds, how: How::Merged, asked: Asked::Deeds });
             }
         }
         self.carry_out(planned, chosen, options)
@@ -165,15 +197,15 @@ impl Call<'_> {
         }
         let store = spot.workspace.mount().store();
         let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
-        if version > store.version().map_err(failed)? {
+        if version != Version::NOW && version > store.version().map_err(failed)? {
             return Err(unknown(format!("version {version}")));
         }
         still_kept(&**store, version).map_err(failed)?;
-        let mut deeds = store.deeds(&DeedQuery { after: version, ..DeedQuery::all() }).map_err(failed)?;
-        keep_below(&mut deeds, &below);
         let ground = Ground { store, workspaces: vec![spot.workspace] };
+        let deeds = since(&ground, version, &below).map_err(failed)?;
         let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
-        self.carry_out(vec![Told { ground, deeds, how: How::Exactly, below }], Vec::new(), options)
+        let asked = Asked::Since(version, below);
+        self.carry_out(vec![Told { ground, deeds, how: How::Exactly, asked }], Vec::new(), options)
     }
 
     /// Deeds of this agent, as many as it takes to choose from.
@@ -329,16 +361,9 @@ impl Call<'_> {
                 Err(cause) => return Err(told.ground.failed(cause)),
                 Ok(_) => return Ok(()),
             }
-            // The same deeds, and what has become of what they were done to.
-            let versions: HashSet<Version> = told.deeds.deeds.iter().map(|deed| deed.version).collect();
-            let (first, last) = (versions.iter().min(), versions.iter().max());
-            let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
-            let query = DeedQuery::between(Version(first.0 - 1), *last);
-            let deeds = told.ground.store.deeds(&query);
-            told.deeds = deeds.map_err(|cause| told.ground.failed(cause))?;
-            told.deeds.deeds.retain(|deed| versions.contains(&deed.version));
-            if !told.below.is_empty() {
-                keep_below(&mut told.deeds, &told.below);
+            told.deeds = told.again().map_err(|cause| told.ground.failed(cause))?;
+            if told.deeds.deeds.is_empty() {
+                return Ok(());
             }
             // Where someone else was quicker, it is not to be taken back twice.
             let again = told.how == How::Merged && told.deeds.deeds.iter().any(|deed| deed.undone);
@@ -381,6 +406,23 @@ fn keep_below(deeds: &mut Deeds, below: &[StorePath]) {
     let keep = |line: &Line| wanted.contains(&line.node);
     for deed in &mut deeds.deeds {
         deed.lines.retain(keep);
+    }
+}
+
+/// What has no history stays as it is.
+fn leave_scratch(deeds: &mut Deeds, workspaces: &[&Workspace]) {
+    let is_scratch = |state: &State| {
+        workspaces.iter().any(|workspace| {
+            let below = state.path.below(workspace.mount().path());
+            below.is_some_and(|below| workspace.scratch().matches_bytes(below))
+        })
+    };
+    if workspaces.iter().all(|workspace| workspace.scratch().is_empty()) {
+        return;
+    }
+    for deed in &mut deeds.deeds {
+        deed.lines
+            .retain(|line| [&line.before, &line.after].into_iter().flatten().any(|state| !is_scratch(state)));
     }
 }
 
