@@ -4,14 +4,14 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use stead_core::Timestamp;
 use stead_core::name::escaped;
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, NodeId,
-    OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, Usage, Verified, Version,
-    Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
+    NodeId, OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, TakenIn, Usage,
+    Verified, Version, Whole,
 };
+use stead_core::{Operation, Timestamp};
 
 use crate::error::Error;
 
@@ -184,6 +184,19 @@ impl Store for Lazy {
 
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
         self.store()?.deeds(query)
+    }
+
+    fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+        self.store()?.between(older, newer, below)
+    }
+
+    fn take_in(
+        &self,
+        extents: &Extents,
+        operation: &Operation,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<Option<TakenIn>> {
+        self.store()?.take_in(extents, operation, progress)
     }
 
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {

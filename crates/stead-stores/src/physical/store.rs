@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stead_core::Timestamp;
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, NodeId,
-    OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, Usage, Verified, Version,
-    Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Found, Listing, NodeId,
+    OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, TakenIn, Usage, Verified,
+    Version, Whole,
 };
+use stead_core::{Operation, Timestamp};
 
 use super::PhysicalOptions;
 use super::draft::{FileDraft, NewDraft};
@@ -177,6 +177,27 @@ impl Store for PhysicalStore {
         self.deeds_of(query)
     }
 
+    fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+        self.life.check()?;
+        self.deeds_between(older, newer, below)
+    }
+
+    fn take_in(
+        &self,
+        extents: &Extents,
+        operation: &Operation,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<Option<TakenIn>> {
+        self.life.check()?;
+        self.take_in_extents(extents, operation, progress)
+    }
+
+    /// The directory as a snapshot holds it.
+    fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+        self.life.check()?;
+        self.as_of_snapshot(version)
+    }
+
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         self.life.check()?;
         self.open_kept(past)
@@ -188,12 +209,6 @@ impl Store for PhysicalStore {
     }
 
     /// Forgets the deeds and what was kept for them. The directory itself stays as it is.
-    fn as_of(&self, _: Version) -> StoreResult<Arc<dyn Store>> {
-        Err(StoreError::Unsupported(
-            "a host directory is not kept as it was at every version; its log, undo and diff tell what was changed",
-        ))
-    }
-
     fn destroy(&self) -> StoreResult<()> {
         self.life.check()?;
         self.forget_deeds()

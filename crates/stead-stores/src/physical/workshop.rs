@@ -75,7 +75,7 @@ impl Workshop {
         let keeping = match &options.ledger {
             Some(ledger) => {
                 let past = own_dir(&top, "past").map_err(refused)?;
-                Some(Keeping::new(ledger.clone(), id, options.keep, past))
+                Some(Keeping::new(ledger.clone(), id, options.keep, top.clone(), past))
             }
             None => None,
         };

@@ -26,6 +26,7 @@ mod history;
 mod patience;
 mod races;
 mod rules;
+mod shadow;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -4,7 +4,8 @@
 //! is on the disk (`enter`). What was displaced moves from the room to `past/` when the change is done, or when someone
 //! finds the room after a crash (`reconcile`). `replay` reads the entries from the newest to the oldest over what is on
 //! the disk now, and so knows what was there before and after each; `past` opens that content. `count` keeps the
-//! counters of quotas, and `prune` lets go of what is too old or too much.
+//! counters of quotas, and `prune` lets go of what is too old or too much. `shadow` is about snapshots, which also hold what
+//! other programs have made of the directory.
 
 mod book;
 mod count;
@@ -15,6 +16,7 @@ mod reconcile;
 mod replay;
 mod rows;
 mod said;
+mod shadow;
 mod stash;
 
 use std::sync::Arc;
@@ -29,6 +31,7 @@ use super::host::{How, Stat};
 use super::options::{KeepOptions, Ledger, Need};
 use super::root::Dir;
 use crate::virtual_store::books::Books;
+use crate::virtual_store::shadow::Shadow;
 
 pub(super) use book::Book;
 pub(super) use reconcile::{Fates, Remains, fates};
@@ -40,6 +43,8 @@ pub(super) struct Keeping {
     /// What the ledger calls the directory.
     directory: String,
     options: KeepOptions,
+    /// The workshop of the directory.
+    top: Dir,
     /// Where displaced things lie, as `<version>-<seq>`.
     past: Dir,
     books: Mutex<Option<Arc<Books>>>,
@@ -48,9 +53,9 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    pub(super) fn new(ledger: Ledger, directory: String, options: KeepOptions, past: Dir) -> Self {
+    pub(super) fn new(ledger: Ledger, directory: String, options: KeepOptions, top: Dir, past: Dir) -> Self {
         let unpruned = AtomicU64::new(0);
-        Keeping { ledger, directory, options, past, books: Mutex::new(None), unpruned }
+        Keeping { ledger, directory, options, top, past, books: Mutex::new(None), unpruned }
     }
 
     /// The books, if there are any yet.
@@ -71,6 +76,14 @@ impl Keeping {
             *books = database.books(&self.directory, need == Need::InAnyCase)?.map(Arc::new);
         }
         Ok(books.clone())
+    }
+
+    /// What snapshots hold of the directory, if there is a shadow.
+    fn shadow(&self) -> StoreResult<Option<Shadow>> {
+        match self.books()? {
+            Some(books) => books.shadow(),
+            None => Ok(None),
+        }
     }
 
     /// Writes what is left to be written, at the end.

@@ -18,7 +18,7 @@ use stead_core::{
 
 use super::Database;
 use super::batch::Writing;
-use super::database::Shared;
+use super::database::{Shared, remove_volume};
 use super::fault::Result;
 use super::queue::Weight;
 use count::{count, judge};
@@ -160,6 +160,15 @@ impl Database {
 }
 
 impl Books {
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The volume that the books are kept under.
+    pub(super) fn volume(&self) -> i64 {
+        self.vol
+    }
+
     /// The log that records go to.
     pub(crate) fn log(&self) -> Option<LogId> {
         self.shared.log()
@@ -266,10 +275,23 @@ impl Books {
                 for table in ["kept", "intent", "counted"] {
                     writing.conn.execute(&format!("DELETE FROM {table} WHERE vol = ?1"), [vol])?;
                 }
+                let shadow = writing
+                    .conn
+                    .prepare_cached("DELETE FROM shadow WHERE ledger = ?1 RETURNING vol")?
+                    .query_row([vol], |row| row.get(0))
+                    .optional()?;
+                if let Some(shadow) = shadow {
+                    remove_volume(writing.conn, shadow)?;
+                    writing.move_directories()?;
+                }
+                writing.conn.execute("DELETE FROM attached WHERE vol = ?1", [vol])?;
                 writing.conn.execute("DELETE FROM volume WHERE id = ?1", [vol])?;
                 Ok(())
             }
-        })
+        })?;
+        // Another one may be made under the same name.
+        self.shared.forget_volumes();
+        Ok(())
     }
 }
 

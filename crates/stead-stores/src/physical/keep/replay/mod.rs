@@ -23,7 +23,9 @@ use super::stash::below;
 use super::{Keeping, stash_name};
 use crate::virtual_store::books::{Books, Told};
 use top::Top;
-use track::{GONE, Passed, Track};
+use track::{Passed, Track};
+
+pub(super) use track::GONE;
 
 /// How often it is read again because something changed meanwhile.
 const TRIES: usize = 4;
