@@ -56,7 +56,7 @@ impl PhysicalStore {
         let mask = Mask::new(&resolved, masked).holding(&resolved, held);
         let root = root.masking(&mask);
         let life = Arc::new(Life::new(options.faults.clone()));
-        let shop = match Workshop::open(&root, &state, &options, life.clone()) {
+        let shop = match Workshop::open(&root, &resolved, &state, &options, life.clone()) {
             Ok(shop) => Some(shop),
             Err(StoreError::HostDenied) => None,
             Err(error) => return Err(error),

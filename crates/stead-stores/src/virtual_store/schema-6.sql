@@ -26,11 +26,12 @@ CREATE TABLE held(
   PRIMARY KEY(vol, ver)
 ) STRICT, WITHOUT ROWID;
 
--- Which books a directory has, and at which place it was last: one that comes to another's place goes on with its books.
+-- Which books a directory has at which place: one that comes to another's place goes on with its books.
 CREATE TABLE attached(
-  directory TEXT PRIMARY KEY,
+  directory TEXT NOT NULL,
   place TEXT NOT NULL,
-  vol INTEGER NOT NULL
+  vol INTEGER NOT NULL,
+  PRIMARY KEY(directory, place)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attached_place ON attached(place);
 INSERT INTO attached(directory, place, vol)

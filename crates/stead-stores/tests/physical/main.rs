@@ -21,6 +21,7 @@ macro_rules! both_ways {
     };
 }
 
+mod again;
 mod faults;
 mod history;
 mod patience;

@@ -203,10 +203,10 @@ impl Base {
                     _ => return keeping.displaced(face)?.ok_or(StoreError::NotFound)?.open(root, keeping),
                 }
             }
-            Base::Stash { row: (version, seq), below } => {
-                let path = join(stash_name(*version, *seq).as_bytes(), below);
+            Base::Stash { row, below } => {
+                let path = join(stash_name(row.0, row.1).as_bytes(), below);
                 let (parent, name) = split(&path);
-                (root::enter(&keeping.past, parent, How::Base)?, name.to_vec())
+                (root::enter(keeping.past_of(*row), parent, How::Base)?, name.to_vec())
             }
         };
         let stat = dir.stat_at(&name).map_err(refused)?;
@@ -257,10 +257,10 @@ struct OpenPast {
 
 impl OpenPast {
     /// The stash of a row, open for reading.
-    fn stash(&self, (version, seq): (i64, i64)) -> StoreResult<File> {
+    fn stash(&self, row: (i64, i64)) -> StoreResult<File> {
         let keeping = self.shop.keeping.as_ref().ok_or(StoreError::NotFound)?;
-        let name = stash_name(version, seq);
-        Ok(keeping.past.open(name.as_bytes(), How::Read).map_err(refused)?.into())
+        let name = stash_name(row.0, row.1);
+        Ok(keeping.past_of(row).open(name.as_bytes(), How::Read).map_err(refused)?.into())
     }
 
     /// Hands all of it over, piece by piece.

@@ -4,6 +4,7 @@
 //! written along with whatever is written next: until then the entry is an intent, which the next one to open the
 //! directory compares with what is there.
 
+mod attach;
 mod count;
 mod read;
 
@@ -16,12 +17,13 @@ use stead_core::{
     AuditOutcome, AuditRecord, Clock, LogId, Operation, OperationId, StoreResult, SystemClock, Timestamp,
 };
 
-use super::Database;
 use super::batch::Writing;
 use super::database::{Shared, remove_volume};
 use super::fault::Result;
 use super::queue::Weight;
 use count::{count, judge};
+
+pub(crate) use attach::Directory;
 
 /// How many rows are read at once.
 pub(crate) const PAGE: usize = 256;
@@ -122,44 +124,11 @@ pub(crate) struct Counter {
     pub(crate) dirty: bool,
 }
 
-impl Database {
-    /// The books of a directory; `None` where it has none yet and none are to be begun.
-    pub(crate) fn books(&self, directory: &str, begin: bool) -> StoreResult<Option<Books>> {
-        let namespace = format!("{{\"directory\":\"{directory}\"}}");
-        let find = |conn: &rusqlite::Connection| -> Result<Option<i64>> {
-            let found = conn
-                .prepare_cached("SELECT id FROM volume WHERE namespace = ?1")?
-                .query_row([&namespace], |row| row.get(0));
-            Ok(found.optional()?)
-        };
-        let found = find(&*self.0.reader()?)?;
-        let vol = match found {
-            Some(vol) => vol,
-            None if !begin => return Ok(None),
-            None => self.0.write(Weight::Staging, {
-                let namespace = namespace.clone();
-                move |writing| {
-                    // As every volume's: from the counter of nodes, so that no two ever meet.
-                    let id = writing.fresh_node()?;
-                    writing
-                        .conn
-                        .prepare_cached(
-                            "INSERT OR IGNORE INTO volume(id, namespace, root) VALUES (?1, ?2, 0)",
-                        )?
-                        .execute(params![id, namespace])?;
-                    let id = writing
-                        .conn
-                        .prepare_cached("SELECT id FROM volume WHERE namespace = ?1")?
-                        .query_row([&namespace], |row| row.get(0))?;
-                    Ok(id)
-                }
-            })?,
-        };
-        Ok(Some(Books { shared: Arc::clone(&self.0), vol, settled: Mutex::default() }))
-    }
-}
-
 impl Books {
+    fn new(shared: &Arc<Shared>, vol: i64) -> Self {
+        Books { shared: Arc::clone(shared), vol, settled: Mutex::default() }
+    }
+
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

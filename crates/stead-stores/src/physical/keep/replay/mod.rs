@@ -197,7 +197,7 @@ impl<'a> Replay<'a> {
         let mut paths = vec![said.path.clone()];
         if stash.is_some_and(|stat| stat.is_dir()) {
             let name = stash_name(row.0, row.1);
-            let found = below(&self.keeping.past, name.as_bytes())?;
+            let found = below(self.keeping.past_of(row), name.as_bytes())?;
             paths.extend(found.iter().skip(1).map(|(path, _)| join(&said.path, path)));
         }
         if let Some(before) = said.detail.before {
