@@ -226,6 +226,12 @@ impl Shared {
         self.readers.as_ref().map(|readers| readers.path().to_owned())
     }
 
+    /// Whether both are the same database, though it may have been opened twice.
+    pub(super) fn is_same(&self, other: &Shared) -> bool {
+        let file = |shared: &Shared| shared.file().and_then(|file| file.canonicalize().ok());
+        std::ptr::eq(self, other) || file(self).is_some_and(|one| file(other) == Some(one))
+    }
+
     /// Looks volumes up again when they are next opened.
     pub(super) fn forget_volumes(&self) {
         self.volumes.lock().clear();

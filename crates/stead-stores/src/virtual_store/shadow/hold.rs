@@ -127,7 +127,7 @@ pub(in super::super) fn hold(
     shared: &Shared,
     version: i64,
 ) -> Result<()> {
-    if !std::ptr::eq(Arc::as_ptr(&taken.shared), shared) {
+    if !taken.shared.is_same(shared) {
         let other = "a Workspace keeps its history in another database than the one the snapshot is made in";
         return Err(StoreError::Invalid(other.into()).into());
     }

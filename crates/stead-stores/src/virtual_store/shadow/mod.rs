@@ -188,5 +188,5 @@ fn hash_of(shared: &Shared, content: i64) -> Result<[u8; 32]> {
     let reader = shared.reader()?;
     let mut statement = reader.prepare_cached("SELECT hash FROM content WHERE id = ?1")?;
     let hash = statement.query_row([content], |row| row.get(0)).optional()?;
-    hash.ok_or_else(|| content::missing())
+    hash.ok_or_else(content::missing)
 }
