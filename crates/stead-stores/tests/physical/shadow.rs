@@ -414,3 +414,53 @@ fn every_snapshot_can_be_gone_back_to_whoever_changes_what() {
         site.verified();
     }
 }
+
+#[test]
+fn a_backup_has_what_its_snapshots_hold() {
+    let site = Site::new();
+    site.put("a", "one");
+    write(&*site.store, "ours", "1");
+    let first = site.snapshot();
+    let before = held(&*site.store);
+    let copy = site.temp.path().join("copy.db");
+    site.database.backup(&copy, &mut |_| ()).unwrap();
+    site.put("a", "two");
+    write(&*site.store, "ours", "2");
+    let second = site.snapshot();
+    site.database.restore_backup(&copy, &mut |_| ()).unwrap();
+    site.verified();
+    assert_eq!(held(&*site.store.as_of(first.version).unwrap()), before);
+    assert!(site.store.as_of(second.version).is_err());
+    let third = site.snapshot();
+    assert_eq!(held(&*site.store.as_of(third.version).unwrap()), held(&*site.store));
+    assert!(site.restore(first.version, &[]).done);
+    assert_eq!(held(&*site.store), before);
+    site.verified();
+}
+
+#[test]
+fn a_file_that_others_write_to_is_held_as_it_was_at_one_moment() {
+    let site = Site::new();
+    let large = |letter: char| letter.to_string().repeat(3 << 20);
+    site.put("busy", &large('a'));
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for letter in "bcdefghijklmnopqrstuvwxyz".chars().cycle() {
+                if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                std::fs::write(site.host("next"), large(letter)).unwrap();
+                std::fs::rename(site.host("next"), site.host("busy")).unwrap();
+                write(&*site.store, "ours", &letter.to_string());
+            }
+        });
+        for _ in 0..10 {
+            let made = site.snapshot();
+            let held = read(&*site.store.as_of(made.version).unwrap(), "busy");
+            assert!(held.bytes().all(|byte| byte == held.as_bytes()[0]) && held.len() == 3 << 20);
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    site.verified();
+}

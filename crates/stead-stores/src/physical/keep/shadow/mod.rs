@@ -124,3 +124,28 @@ fn pairs(
         Some((first, known, there))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use stead_core::glob::PathGlobs;
+    use stead_core::store::Extent;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_concluded_from_what_could_not_be_looked_into() {
+        let path = |text: &str| StorePath::from_checked(text);
+        let all = Extent::new(path("w"), path("w"), PathGlobs::none());
+        let parts = Parts { extents: [all].into_iter().collect(), unread: vec![path("w/locked")] };
+        for (name, kind, covered) in [
+            ("w/open", Kind::Directory, Covered::Yes),
+            ("w/locked", Kind::Directory, Covered::Itself),
+            ("w/locked/x", Kind::File, Covered::No),
+            ("w/locked/in", Kind::Directory, Covered::No),
+            ("w/lockedin", Kind::File, Covered::Yes),
+            ("x", Kind::File, Covered::No),
+        ] {
+            assert_eq!(judge(&parts, &path(name), kind), covered, "{name}");
+        }
+    }
+}
