@@ -1,8 +1,10 @@
 //! The past of a stead: named versions, moments as people name them, and the care of the database that keeps it all.
 
-use stead_core::store::{StoreError, Version};
+use std::sync::Arc;
+
+use stead_core::store::{Extent, Extents, StoreError, Version};
 use stead_core::vfs::IntoPath;
-use stead_core::{Access, Clock, SystemClock, VfsPath};
+use stead_core::{Access, Clock, Operation, OperationId, Store, SystemClock, VfsPath};
 use stead_stores::Database;
 use stead_stores::virtual_store::{NewSnapshot, Snapshot};
 
@@ -10,11 +12,25 @@ use crate::error::{Error, Result};
 use crate::stead::Stead;
 use crate::when;
 
+/// How often a snapshot is tried that others are making as well.
+const TRIES: usize = 8;
+
 impl Stead {
     /// Keeps the present version of a Workspace, or of everything, under a name.
     ///
-    /// It takes the same time whatever the number of files.
+    /// On a Virtual Store it takes the same time whatever the number of files. What a directory of the host holds is
+    /// copied, as far as it has changed since the last snapshot of it.
     pub fn snapshot(&self, prefix: Option<&str>, label: Option<&str>) -> Result<Snapshot> {
+        self.snapshot_watched(prefix, label, &mut |_| ())
+    }
+
+    /// [`Stead::snapshot`] that says how many files of the host have been looked at.
+    pub fn snapshot_watched(
+        &self,
+        prefix: Option<&str>,
+        label: Option<&str>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Snapshot> {
         let prefix = prefix.map(IntoPath::into_path).transpose()?;
         if let Some(label) = label
             && means_something_else(label)
@@ -33,13 +49,66 @@ impl Stead {
             label: label.map(str::to_owned),
             at: SystemClock.now(),
         };
-        let made = self.on_record("snapshot", path.as_ref(), || database.snapshot(new));
+        let made = self.on_record("snapshot", path.as_ref(), || {
+            self.take_snapshot(&database, &new, path.as_ref(), progress)
+        });
         made.map_err(|error| match &error {
             Error::Door(door) if matches!(door.store_error(), Some(StoreError::AlreadyExists)) => {
                 Error::InTheWay("there is a snapshot of that name already; choose another".to_owned())
             }
             _ => error,
         })
+    }
+
+    /// Has the Stores take in what they have to, and names the version. If someone else takes in the same meanwhile, it
+    /// is done again, which is quick.
+    fn take_snapshot(
+        &self,
+        database: &Database,
+        new: &NewSnapshot,
+        prefix: Option<&VfsPath>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Snapshot, StoreError> {
+        let grounds = self.extents(prefix);
+        let operation = Operation {
+            id: OperationId::fresh(new.at),
+            identity: Arc::new(self.vfs().identity().clone()),
+            tool: "snapshot".into(),
+            at: new.at,
+        };
+        for _ in 1..TRIES {
+            match attempt(database, new, &grounds, &operation, progress) {
+                Err(StoreError::Conflict) => {}
+                made => return made,
+            }
+        }
+        attempt(database, new, &grounds, &operation, progress)
+    }
+
+    /// The Stores that a snapshot of a path, or of everything, is about, and which part of each.
+    fn extents(&self, prefix: Option<&VfsPath>) -> Vec<(Arc<dyn Store>, Extents)> {
+        let mut grounds: Vec<(Arc<dyn Store>, Extents)> = Vec::new();
+        for workspace in self.vfs().workspaces() {
+            let mount = workspace.mount();
+            let at = match prefix {
+                None => mount.path().clone(),
+                Some(prefix) if workspace.prefix().below(prefix).is_some() => mount.path().clone(),
+                Some(prefix) => match prefix.below(workspace.prefix()) {
+                    Some(below) => mount.place(below).path,
+                    None => continue,
+                },
+            };
+            let store = mount.store();
+            if !workspace.scope().allows(Access::History) || !store.about().history {
+                continue;
+            }
+            let extent = Extent::new(at, mount.path().clone(), workspace.scratch().clone());
+            match grounds.iter_mut().find(|(known, _)| Arc::ptr_eq(known, store)) {
+                Some((_, extents)) => extents.extend([extent]),
+                None => grounds.push((Arc::clone(store), [extent].into_iter().collect())),
+            }
+        }
+        grounds
     }
 
     /// Does something with the database that has to be on record like everything else.
@@ -99,7 +168,7 @@ impl Stead {
             }
         };
         if text == "now" {
-            return Ok(store.version()?);
+            return Ok(Version::NOW);
         }
         if let Some(snapshot) = self.find_snapshot(Some(&path), text)? {
             return Ok(snapshot.version);
@@ -164,6 +233,26 @@ impl Stead {
             None => Err(Error::Invalid("this stead has no database, so it has no snapshots".to_owned())),
         }
     }
+}
+
+fn attempt(
+    database: &Database,
+    new: &NewSnapshot,
+    grounds: &[(Arc<dyn Store>, Extents)],
+    operation: &Operation,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Snapshot, StoreError> {
+    let (mut taken, mut before) = (Vec::new(), 0);
+    for (store, extents) in grounds {
+        let mut here = 0;
+        let of_one = store.take_in(extents, operation, &mut |done| {
+            here = done;
+            progress(before + done);
+        })?;
+        taken.extend(of_one);
+        before += here;
+    }
+    database.snapshot_with(new.clone(), taken)
 }
 
 /// Whether a label would be taken for a number, a time or a name that has a meaning of its own.

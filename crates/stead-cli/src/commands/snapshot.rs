@@ -1,6 +1,7 @@
 use crate::failure::{Ended, Exit};
-use crate::json;
+use crate::progress::Progress;
 use crate::session::Session;
+use crate::{human, json};
 
 /// Keep the present version of a Workspace, or of everything, under a name
 #[derive(Debug, clap::Args)]
@@ -15,7 +16,11 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let stead = session.stead()?;
-    let made = stead.snapshot(args.prefix.as_deref(), args.label.as_deref())?;
+    let progress = Progress::new(session);
+    let made = stead.snapshot_watched(args.prefix.as_deref(), args.label.as_deref(), &mut |done| {
+        progress.show(|| format!("{} looked at", human::count(done, "file", "files")));
+    })?;
+    drop(progress);
     if session.wants_json() {
         session.json(&json::snapshot(&made))?;
     } else {

@@ -321,3 +321,83 @@ fn what_is_done_beside_files_is_on_record() {
         assert!(calls.iter().any(|call| call == wanted), "{wanted}: {calls:#?}");
     }
 }
+
+/// A snapshot of a host directory holds what was in it, whoever put it there.
+#[test]
+fn a_directory_can_be_looked_at_and_put_back_as_it_was() {
+    let place = two();
+    place.file("site/docs/a.md", "one\n");
+    std::os::unix::fs::symlink("docs/a.md", place.path("site/link")).unwrap();
+    assert_snapshot!(place.run(["--agent", "ann", "snapshot", "--label", "before"]), @"Snapshot #1 `before` keeps version 1.");
+    place.file("site/docs/a.md", "two\n");
+    place.file("site/new.md", "new\n");
+    std::fs::remove_file(place.path("site/index.html")).unwrap();
+    std::fs::remove_file(place.path("site/link")).unwrap();
+
+    assert_eq!(place.run(["--agent", "ann", "cat", "/site/docs/a.md", "--at", "before"]), "one");
+    assert_eq!(place.run(["--agent", "ann", "cat", "/site/link", "--at", "#1"]), "one");
+    assert_eq!(place.run(["--agent", "ann", "ls", "/site", "--at", "before"]), "docs/\nindex.html\nlink@");
+    assert_eq!(
+        place.run(["--agent", "ann", "glob", "**/*.md", "/site", "--at", "before"]),
+        "/site/docs/a.md"
+    );
+    assert!(
+        place.run(["--agent", "ann", "grep", "one", "/site", "--at", "before"]).contains("/site/docs/a.md:1")
+    );
+    assert!(place.run(["--agent", "ann", "stat", "/site/index.html", "--at", "before"]).contains("12"));
+    assert!(place.run(["--agent", "ann", "tree", "/site", "--at", "before"]).contains("a.md"));
+    place.run(["--agent", "ann", "export", "/site", "out", "--at", "before"]);
+    assert_eq!(std::fs::read_to_string(place.path("out/docs/a.md")).unwrap(), "one\n");
+    assert_snapshot!(place.run(["--agent", "ann", "diff", "/site", "before", "--stat"]), @r"
+    M /site/docs/a.md
+    D /site/index.html
+    D /site/link@
+    A /site/new.md
+    ");
+    place.run(["--agent", "ann", "snapshot", "/site", "--label", "after"]);
+    place.file("site/docs/a.md", "three\n");
+    assert_snapshot!(place.run(["--agent", "ann", "diff", "/site/docs", "before", "after"]), @r"
+    changed /site/docs/a.md
+    --- a/site/docs/a.md
+    +++ b/site/docs/a.md
+    @@ -1 +1 @@
+    -one
+    +two
+    ");
+    assert_snapshot!(place.run(["--agent", "ann", "diff", "/site", "after", "now", "--stat"]), @"M /site/docs/a.md");
+    assert_snapshot!(place.run(["--agent", "ann", "restore", "/site", "before", "/site/index.html"]), @r"
+    restored   /site/index.html
+    ! Restored with 1 change; `stead undo` takes it back.
+    ");
+    assert_snapshot!(place.run(["--agent", "ann", "restore", "/site", "before"]), @r"
+    reverted   /site/docs/a.md
+    restored   /site/link
+    removed    /site/new.md
+    ! Restored with 3 changes; `stead undo` takes it back.
+    ");
+    assert!(place.run(["verify"]).contains("nothing is wrong"));
+    place.run(["--agent", "ann", "undo"]);
+    assert_eq!(place.run(["--agent", "ann", "cat", "/site/docs/a.md"]), "three");
+    place.run(["gc", "--older-than", "0s", "--grace", "0s"]);
+    assert_eq!(place.run(["--agent", "ann", "cat", "/site/docs/a.md", "--at", "after"]), "two");
+    let told = place.run(["--agent", "ann", "cat", "/site/new.md", "--at", "1h"]);
+    assert!(told.contains("a host directory is not kept as it was") && told.ends_with("exit 2"), "{told}");
+}
+
+/// The history of a directory is the Store's, not the inode's.
+#[test]
+fn a_directory_that_was_made_anew_still_has_its_log() {
+    let place = two();
+    place.run(["--agent", "ann", "write", "/site/a", "ours"]);
+    place.run(["--agent", "ann", "snapshot", "/site", "--label", "kept"]);
+    let log = place.run(["--agent", "ann", "log", "/site"]);
+    std::fs::rename(place.path("site"), place.path("old")).unwrap();
+    place.file("site/a", "restored from a backup");
+    assert_eq!(place.run(["--agent", "ann", "log", "/site"]), log);
+    let told = place.run(["--agent", "ann", "undo"]);
+    assert!(told.contains("/site/a: it has been changed") && told.ends_with("exit 1"), "{told}");
+    place.run(["--agent", "ann", "restore", "/site", "kept"]);
+    assert_eq!(place.run(["--agent", "ann", "cat", "/site/a"]), "ours");
+    assert_eq!(std::fs::read_to_string(place.path("site/index.html")).unwrap(), "1\n2\n3\n4\n5\n6\n");
+    assert!(place.run(["verify"]).contains("nothing is wrong"));
+}

@@ -24,6 +24,11 @@ impl NodeId {
 #[serde(transparent)]
 pub struct Version(pub i64);
 
+impl Version {
+    /// Whatever is there now, which other programs may have made what it is.
+    pub const NOW: Version = Version(i64::MAX);
+}
+
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)

@@ -8,6 +8,7 @@ mod attr;
 mod change;
 mod draft;
 mod error;
+mod extent;
 mod fork;
 mod history;
 mod place;
@@ -21,6 +22,7 @@ pub use change::{
 };
 pub use draft::{Draft, DraftOf, OpenContent, Sealed};
 pub use error::{LinkHit, Side, StoreError, StoreResult};
+pub use extent::{Covered, Extent, Extents, TakenIn};
 pub use fork::{Fork, ForkName, NotAForkName};
 pub use history::{Deed, DeedQuery, Deeds, Line, Now, Past, PastIdentity, State};
 pub use place::{Place, StorePath};
@@ -137,6 +139,26 @@ pub trait Store: Debug + Send + Sync {
         let mut seen = HashSet::new();
         deeds.retain(|deed| seen.insert(deed.operation.id));
         Ok(deeds.into_iter().map(|deed| deed.operation).take(limit).collect())
+    }
+
+    /// What makes the newer version out of the older one at and below some paths, whoever did it; up to
+    /// [`Version::NOW`] it is what makes what is there now.
+    ///
+    /// There may be more than was asked for. A Store that does not see every change tells those that it knows.
+    fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+        self.deeds(&DeedQuery { below: below.to_vec(), ..DeedQuery::between(older, newer) })
+    }
+
+    /// Makes sure that what is there now can be looked at later, as of the version that a snapshot is about to name.
+    ///
+    /// Where every version can be looked at, there is nothing to do, and nothing is returned.
+    fn take_in(
+        &self,
+        _extents: &Extents,
+        _operation: &Operation,
+        _progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<Option<TakenIn>> {
+        Ok(None)
     }
 
     /// Opens content that [`Store::deeds`] told of.

@@ -8,9 +8,9 @@ use crate::clock::Timestamp;
 use crate::identity::Operation;
 use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, NodeId,
-    OpenContent, Page, Past, Place, Sealed, Store, StoreError, StorePath, StoreResult, Usage, Verified,
-    Version, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
+    NodeId, OpenContent, Page, Past, Place, Sealed, Store, StoreError, StorePath, StoreResult, TakenIn,
+    Usage, Verified, Version, Whole,
 };
 
 /// What goes wrong. Calls are counted from 1, those of drafts and open contents included.
@@ -152,6 +152,19 @@ impl Store for Faulty {
 
     fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
         self.line.call(|| self.store.standing(agent, since, limit))
+    }
+
+    fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+        self.line.call(|| self.store.between(older, newer, below))
+    }
+
+    fn take_in(
+        &self,
+        extents: &Extents,
+        operation: &Operation,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<Option<TakenIn>> {
+        self.line.call(|| self.store.take_in(extents, operation, progress))
     }
 
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {

@@ -7,8 +7,8 @@ use crate::clock::Timestamp;
 use crate::identity::Operation;
 use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, OpenContent,
-    Page, Past, Place, Store, StorePath, StoreResult, Usage, Verified, Version, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
+    OpenContent, Page, Past, Place, Store, StorePath, StoreResult, TakenIn, Usage, Verified, Version, Whole,
 };
 
 /// Panics whatever is asked of it.
@@ -63,6 +63,9 @@ impl Store for Untouchable {
     }
     fn standing(&self, _: &str, _: Timestamp, _: usize) -> StoreResult<Vec<Operation>> {
         panic!("the Store was touched: standing")
+    }
+    fn take_in(&self, _: &Extents, _: &Operation, _: &mut dyn FnMut(u64)) -> StoreResult<Option<TakenIn>> {
+        panic!("the Store was touched: take_in")
     }
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         panic!("the Store was touched: open_past {past:?}")

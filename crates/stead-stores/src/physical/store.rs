@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Found, Listing, NodeId,
-    OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, Usage, Verified, Version,
-    Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Found, Listing, NodeId,
+    OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, TakenIn, Usage, Verified,
+    Version, Whole,
 };
 use stead_core::{Operation, Timestamp};
 
@@ -56,7 +56,7 @@ impl PhysicalStore {
         let mask = Mask::new(&resolved, masked).holding(&resolved, held);
         let root = root.masking(&mask);
         let life = Arc::new(Life::new(options.faults.clone()));
-        let shop = match Workshop::open(&root, &state, &options, life.clone()) {
+        let shop = match Workshop::open(&root, &resolved, &state, &options, life.clone()) {
             Ok(shop) => Some(shop),
             Err(StoreError::HostDenied) => None,
             Err(error) => return Err(error),
@@ -182,6 +182,27 @@ impl Store for PhysicalStore {
         self.standing_of(agent, since, limit)
     }
 
+    fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+        self.life.check()?;
+        self.deeds_between(older, newer, below)
+    }
+
+    fn take_in(
+        &self,
+        extents: &Extents,
+        operation: &Operation,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<Option<TakenIn>> {
+        self.life.check()?;
+        self.take_in_extents(extents, operation, progress)
+    }
+
+    /// The directory as a snapshot holds it.
+    fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+        self.life.check()?;
+        self.as_of_snapshot(version)
+    }
+
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         self.life.check()?;
         self.open_kept(past)
@@ -193,12 +214,6 @@ impl Store for PhysicalStore {
     }
 
     /// Forgets the deeds and what was kept for them. The directory itself stays as it is.
-    fn as_of(&self, _: Version) -> StoreResult<Arc<dyn Store>> {
-        Err(StoreError::Unsupported(
-            "a host directory is not kept as it was at every version; its log, undo and diff tell what was changed",
-        ))
-    }
-
     fn destroy(&self) -> StoreResult<()> {
         self.life.check()?;
         self.forget_deeds()

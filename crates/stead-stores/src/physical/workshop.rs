@@ -24,7 +24,7 @@ use stead_core::{Clock, Edit, SystemClock, Timestamp};
 
 use super::host::{self, Errno, Host, How, Lock, refused};
 use super::journal::{Journal, repair};
-use super::keep::{Fates, Keeping, Remains, fates};
+use super::keep::{Fates, Home, Keeping, Remains, fates, id};
 use super::life::Life;
 use super::lock::Locks;
 use super::mask::STATE;
@@ -63,11 +63,12 @@ impl Workshop {
     /// Opens the workshop, and repairs what others have left behind.
     pub(super) fn open(
         root: &Root,
+        path: &Path,
         state: &Path,
         options: &PhysicalOptions,
         life: Arc<Life>,
     ) -> StoreResult<Arc<Self>> {
-        let (top, id) = find(root, state, options.confinement)?;
+        let top = find(root, state, options.confinement)?;
         let locks = own_dir(&top, "locks").and_then(|dir| dir.open(b"", How::Directory)).map_err(refused)?;
         let locks = Locks::new(locks, options.patience).map_err(refused)?;
         let rooms = own_dir(&top, "rooms").map_err(refused)?;
@@ -75,7 +76,8 @@ impl Workshop {
         let keeping = match &options.ledger {
             Some(ledger) => {
                 let past = own_dir(&top, "past").map_err(refused)?;
-                Some(Keeping::new(ledger.clone(), id, options.keep, past))
+                let home = Home::new(root, path, state, &options.hold);
+                Some(Keeping::new(ledger.clone(), home, options.keep, top.clone(), past))
             }
             None => None,
         };
@@ -259,8 +261,7 @@ pub(super) struct Temp {
 }
 
 /// The workshop for a root: in the state directory if that is on the same mount, else in the root itself, masked.
-fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<(Dir, String)> {
-    let id = blake3::hash(&[root.stat.dev.to_le_bytes(), root.stat.ino.to_le_bytes()].concat()).to_hex();
+fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<Dir> {
     let state = std::fs::create_dir_all(state)
         .ok()
         .and_then(|()| Dir::open_ambient(state, confinement).ok())
@@ -273,8 +274,7 @@ fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<(Dir
         None => own_dir(&root.dir, STATE).map_err(refused)?,
     };
     let all = own_dir(&state, "physical").map_err(refused)?;
-    let top = own_dir(&all, &id[..32]).map_err(refused)?;
-    Ok((top, id[..32].to_owned()))
+    own_dir(&all, &id(&root.stat)).map_err(refused)
 }
 
 /// A directory for this user alone, which may have to be made.

@@ -9,10 +9,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::StoreError;
 
 use super::draft::Pins;
-use super::fault::{Result, corrupt};
+use super::fault::{Fault, Result, corrupt};
 
 /// What a row of `content` holds at the most; every chunk of a larger content but the last has exactly this size.
-pub(super) const CHUNK: usize = 256 * 1024;
+pub(crate) const CHUNK: usize = 256 * 1024;
 /// Tells the hash of a list of chunks from the hash of bytes that happen to look like one.
 const LIST_CONTEXT: &str = "stead 2026-11 content in chunks";
 
@@ -121,6 +121,43 @@ pub(super) fn list_hash(hashes: impl Iterator<Item = Hash>) -> Hash {
     hasher.finalize()
 }
 
+/// Hashes content as it comes, piece by piece, into the hash that names it here.
+#[derive(Default)]
+pub(crate) struct ContentHasher {
+    chunk: blake3::Hasher,
+    /// How much of the present chunk has come.
+    filled: usize,
+    done: Vec<Hash>,
+}
+
+impl ContentHasher {
+    pub(crate) fn update(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(CHUNK - self.filled));
+            self.chunk.update(now);
+            self.filled += now.len();
+            bytes = later;
+            if self.filled == CHUNK {
+                self.end_chunk();
+            }
+        }
+    }
+
+    fn end_chunk(&mut self) {
+        self.done.push(self.chunk.finalize());
+        self.chunk.reset();
+        self.filled = 0;
+    }
+
+    pub(crate) fn finish(mut self) -> [u8; 32] {
+        if self.filled > 0 || self.done.is_empty() {
+            self.end_chunk();
+        }
+        let hash = if let [only] = &*self.done { *only } else { list_hash(self.done.into_iter()) };
+        *hash.as_bytes()
+    }
+}
+
 /// The start of a hash as SQLite's kind of number: an index over it is a third of the size of one over whole hashes.
 pub(super) fn key(hash: Hash) -> i64 {
     let (start, _) = hash.as_bytes().split_first_chunk().expect("a hash has 32 bytes");
@@ -223,12 +260,22 @@ pub(super) fn chunk_ids(conn: &Connection, content: Option<i64>, size: i64) -> R
     }
 }
 
+/// What is told where content is not there that something refers to.
+pub(super) fn missing() -> Fault {
+    corrupt("the content of a file is missing")
+}
+
+/// What is told of something whose size is known, and nothing more.
+pub(super) fn not_kept() -> StoreError {
+    StoreError::Expired("what it held then is no longer kept".into())
+}
+
 /// No content is no bytes, unless there were some: then it is no longer kept.
 fn empty<T>(size: i64) -> Result<Vec<T>> {
     if size == 0 {
         return Ok(Vec::new());
     }
-    Err(StoreError::Expired("what it held then is no longer kept".into()).into())
+    Err(not_kept().into())
 }
 
 /// The parts of a range that lie in one chunk each: the chunk, the bytes to skip in it, and the part of the range.

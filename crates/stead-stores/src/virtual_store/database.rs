@@ -112,7 +112,11 @@ impl Database {
     ///
     /// `["a"]`, `["a", "b"]` and `["a/b"]` are three namespaces, and none of them sees another.
     pub fn store<P: AsRef<str>>(&self, namespace: impl IntoIterator<Item = P>) -> StoreResult<VirtualStore> {
-        let namespace = written(namespace)?;
+        self.volume(written(namespace)?)
+    }
+
+    /// The Store of a namespace as the database has it.
+    pub(super) fn volume(&self, namespace: String) -> StoreResult<VirtualStore> {
         let known = self.0.volumes.lock().get(&namespace).cloned();
         let volume = match known {
             Some(volume) => volume,
@@ -222,6 +226,12 @@ impl Shared {
         self.readers.as_ref().map(|readers| readers.path().to_owned())
     }
 
+    /// Whether both are the same database, though it may have been opened twice.
+    pub(super) fn is_same(&self, other: &Shared) -> bool {
+        let file = |shared: &Shared| shared.file().and_then(|file| file.canonicalize().ok());
+        std::ptr::eq(self, other) || file(self).is_some_and(|one| file(other) == Some(one))
+    }
+
     /// Looks volumes up again when they are next opened.
     pub(super) fn forget_volumes(&self) {
         self.volumes.lock().clear();
@@ -296,7 +306,7 @@ pub(super) fn written<P: AsRef<str>>(namespace: impl IntoIterator<Item = P>) -> 
 
 /// Removes all rows of a volume.
 pub(super) fn remove_volume(conn: &rusqlite::Connection, id: i64) -> Result<()> {
-    for table in ["entry", "entry_history", "change", "quota", "directory_time", "fork"] {
+    for table in ["entry", "entry_history", "change", "quota", "directory_time", "fork", "seen", "held"] {
         conn.execute(&format!("DELETE FROM {table} WHERE vol = ?1"), [id])?;
     }
     conn.execute("DELETE FROM volume WHERE id = ?1", [id])?;

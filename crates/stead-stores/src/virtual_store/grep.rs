@@ -96,16 +96,21 @@ impl VirtualStore {
             if row.is_directory() {
                 return Forest::load(snapshot, row.node, &bounds).map(Some);
             }
+            if row.content.is_none() && row.size > 0 {
+                grep.unread.note(StorePath::here(), content::not_kept());
+            }
             let content = row.content.into_iter();
             candidates.extend(content.map(|content| Candidate { content, path: StorePath::here(), row }));
             Ok(None)
         })?;
         if let Some(forest) = forest {
             forest.visit(&mut |path, row| {
-                if let (EntryKind::File, Some(content)) = (row.kind, row.content) {
+                if row.kind == EntryKind::File && row.size > 0 {
                     let path = StorePath::from_checked(path);
-                    if grep.wants(&path) {
-                        candidates.push(Candidate { content, path, row: *row });
+                    match row.content {
+                        _ if !grep.wants(&path) => {}
+                        Some(content) => candidates.push(Candidate { content, path, row: *row }),
+                        None => grep.unread.note(path, content::not_kept()),
                     }
                 }
                 ControlFlow::Continue(())

@@ -10,7 +10,7 @@
 //! From the outside in: `read`, `walk`, `grep`, `open`, `feed` and `verify` look; `draft` and `change` change, through
 //! the `queue`, whose `batch`es take their `turn` among processes. `tree` resolves paths, `dirs` remembers them. `audit`
 //! is what is written down of all that goes through a door.
-//! `books` is not about volumes: it is where Physical Stores write down what they do.
+//! `books` is not about volumes: it is where Physical Stores write down what they do. `shadow` is what their snapshots hold.
 
 mod audit;
 mod batch;
@@ -34,6 +34,7 @@ mod queue;
 mod read;
 mod row;
 mod schema;
+pub(crate) mod shadow;
 mod tree;
 mod turn;
 mod verify;
@@ -145,6 +146,7 @@ impl Store for VirtualStore {
     }
 
     fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+        let version = if version == Version::NOW { self.version()? } else { version };
         if version.0 < self.volume.forked_at().unwrap_or(0) || version > self.version()? {
             return Err(StoreError::NotFound);
         }

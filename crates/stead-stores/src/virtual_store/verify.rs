@@ -22,7 +22,7 @@ const MOST_PROBLEMS: usize = 100;
 const ROWS_PER_WORD: u64 = 1_024;
 
 /// Rules that no row may break: a query for those that do, and what is wrong with them.
-const RULES: [(&str, &str); 13] = [
+const RULES: [(&str, &str); 14] = [
     (
         "SELECT v.id FROM volume v WHERE v.base IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM volume b WHERE b.id = v.base AND b.root = v.root AND b.id <> v.id)",
@@ -52,7 +52,8 @@ const RULES: [(&str, &str); 13] = [
     ),
     (
         "SELECT e.node FROM entry e LEFT JOIN content c ON c.id = e.content
-         WHERE e.kind <> 2 AND e.size <> ifnull(c.size, 0)",
+         WHERE e.kind <> 2 AND e.size <> ifnull(c.size, 0)
+           AND NOT (e.content IS NULL AND e.vol IN (SELECT vol FROM shadow))",
         "has a content that is missing or has another length",
     ),
     (
@@ -75,6 +76,11 @@ const RULES: [(&str, &str); 13] = [
         "SELECT node FROM entry WHERE node >= (SELECT value FROM meta WHERE id = 2)
            OR since > (SELECT ifnull(max(id), 0) FROM version)",
         "is newer than the database itself",
+    ),
+    (
+        "SELECT s.vol FROM shadow s WHERE NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = s.vol)
+           OR NOT EXISTS (SELECT 1 FROM volume v WHERE v.id = s.ledger)",
+        "is the shadow of a directory that is not known",
     ),
     (
         "SELECT q.node FROM quota q JOIN volume v ON v.id = q.vol AND v.base IS NULL WHERE (q.bytes, q.files) <> (

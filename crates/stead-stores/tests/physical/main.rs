@@ -21,11 +21,13 @@ macro_rules! both_ways {
     };
 }
 
+mod again;
 mod faults;
 mod history;
 mod patience;
 mod races;
 mod rules;
+mod shadow;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use stead_core::glob::PathGlobs;
+use stead_core::store::{Extent, StorePath, Version};
 use stead_core::testkit::{Snapshot, snapshot_of};
 use stead_core::vfs::{Overwrite, RemoveOptions, Restore, Undo, UndoOptions, WriteOptions};
-use stead_core::{Clock, Store, SystemClock};
-use stead_stores::virtual_store::{GcOptions, Retention};
+use stead_core::{Clock, Identity, Operation, OperationId, Store, SystemClock};
+use stead_stores::virtual_store::{GcOptions, NewSnapshot, Retention};
 use stead_stores::{Database, DatabaseOptions};
 
 use crate::child::{Task, tell, told};
@@ -24,15 +26,28 @@ enum Deed {
     Gc = 3,
     Backup = 4,
     RestoreBackup = 5,
+    Snapshot = 6,
 }
 
 impl Deed {
-    const ALL: [Deed; 5] = [Deed::Undo, Deed::Restore, Deed::Gc, Deed::Backup, Deed::RestoreBackup];
+    const ALL: [Deed; 6] =
+        [Deed::Undo, Deed::Restore, Deed::Gc, Deed::Backup, Deed::RestoreBackup, Deed::Snapshot];
 }
 
 /// The database of a directory, whichever kind of Store is in it.
 fn database(directory: &Path) -> Database {
     Database::open(directory.join("stead.db"), DatabaseOptions::default()).unwrap()
+}
+
+/// Makes a snapshot, and returns its version.
+fn snapshot(store: &dyn Store, database: &Database) -> Version {
+    let at = SystemClock.now();
+    let identity = Arc::new(Identity::agent("worker"));
+    let operation = Operation { id: OperationId::fresh(at), identity, tool: "snapshot".into(), at };
+    let all = Extent::new(StorePath::here(), StorePath::here(), PathGlobs::none());
+    let taken = store.take_in(&[all].into_iter().collect(), &operation, &mut |_| ()).unwrap();
+    let new = NewSnapshot { agent: "worker".into(), prefix: None, label: None, at };
+    database.snapshot_with(new, taken.into_iter().collect()).unwrap().version
 }
 
 /// A tree, and then one operation that turns all of it upside down.
@@ -46,7 +61,8 @@ fn prepare(kind: Kind, directory: &Path, round: u64) -> (Arc<dyn Store>, Snapsho
     }
     batch.apply().unwrap();
     let first = snapshot_of(&*store);
-    std::fs::write(directory.join("version"), store.version().unwrap().to_string()).unwrap();
+    let version = snapshot(&*store, &database(directory));
+    std::fs::write(directory.join("version"), version.to_string()).unwrap();
     let act = door.operation("upheaval");
     let mut batch = act.batch();
     for file in 0..FILES / 2 {
@@ -64,15 +80,14 @@ pub(crate) fn child(task: &Task) {
     let directory = &task.directory;
     let deed = Deed::ALL.into_iter().find(|deed| *deed as u64 == task.number).unwrap();
     let store = task.kind.open(directory);
-    let door = door(store, "worker");
+    let door = door(Arc::clone(&store), "worker");
     let database = database(directory);
     tell("begins");
     match deed {
         Deed::Undo => assert!(door.undo(Undo::Last(1), UndoOptions::default()).unwrap().done),
         Deed::Restore => {
             let version: i64 = std::fs::read_to_string(directory.join("version")).unwrap().parse().unwrap();
-            let version = stead_core::store::Version(version);
-            assert!(door.restore("/", version, &Restore::default()).unwrap().done);
+            assert!(door.restore("/", Version(version), &Restore::default()).unwrap().done);
         }
         Deed::Gc => {
             let retention = Retention { age: Duration::ZERO, ..Retention::default() };
@@ -80,6 +95,7 @@ pub(crate) fn child(task: &Task) {
             database.forget(retention, SystemClock.now(), &mut |_| ()).unwrap();
             database.gc(gc, SystemClock.now(), &mut |_| ()).unwrap();
         }
+        Deed::Snapshot => drop(snapshot(&*store, &database)),
         Deed::Backup => {
             database.backup(&directory.join("copy.db"), &mut |_| ()).unwrap();
         }
@@ -131,13 +147,23 @@ fn interrupted(kind: Kind, deed: Deed) {
         let now = snapshot_of(&*store);
         let (after, what) = match deed {
             Deed::Undo | Deed::Restore => (&first, "taken back"),
-            Deed::Gc | Deed::Backup => (&before, "unchanged"),
+            Deed::Gc | Deed::Backup | Deed::Snapshot => (&before, "unchanged"),
             Deed::RestoreBackup if kind == Kind::Virtual => (&backed_up, "restored"),
             Deed::RestoreBackup => (&before, "untouched: the directory is not in the database"),
         };
         assert!(now == before || now == *after, "{deed:?} of round {round}: neither whole nor not at all");
         if done {
             assert_eq!(now, *after, "{deed:?} of round {round} was acknowledged: {what}");
+        }
+        if deed == Deed::Snapshot {
+            let database = database(directory);
+            assert_eq!(database.verify(&mut |_| ()).unwrap().problems, [""; 0]);
+            // What was there before holds what it held, and what was made, or is made now, holds what is there.
+            let made = database.snapshots("worker").unwrap();
+            assert!(!done || made.len() == 2, "an acknowledged snapshot is there");
+            let versions = made.iter().rev().map(|made| made.version).chain([snapshot(&*store, &database)]);
+            let held: Vec<_> = versions.map(|version| snapshot_of(&*store.as_of(version).unwrap())).collect();
+            assert_eq!((&held[0], &held[1], held.last()), (&first, &now, Some(&now)));
         }
         if deed == Deed::Backup && directory.join("copy.db").exists() {
             let copy = Database::open(directory.join("copy.db"), DatabaseOptions::default()).unwrap();
@@ -165,6 +191,11 @@ fn a_killed_undo_happens_whole_or_not_at_all() {
 fn a_killed_restore_happens_whole_or_not_at_all() {
     interrupted(Kind::Virtual, Deed::Restore);
     interrupted(Kind::Kept, Deed::Restore);
+}
+
+#[test]
+fn a_killed_snapshot_is_whole_or_not_there() {
+    interrupted(Kind::Kept, Deed::Snapshot);
 }
 
 #[test]

@@ -115,7 +115,8 @@ impl Call<'_> {
         let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
         let (older, newer) = (from.min(to), from.max(to));
         still_kept(&**store, older).map_err(failed)?;
-        let deeds = store.deeds(&DeedQuery::between(older, newer)).map_err(failed)?;
+        let below = [spot.place.path.clone()];
+        let deeds = store.between(older, newer, &below).map_err(failed)?;
         // Deeds come newest first: the first line of a node tells its end, the last one its beginning.
         let mut nodes: HashMap<NodeId, (Option<&State>, Option<&State>)> = HashMap::new();
         for line in deeds.deeds.iter().flat_map(|deed| &deed.lines) {

@@ -10,12 +10,13 @@ use crate::name::escaped;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Attr, Deed, DeedQuery, Deeds, NodeId, Page, Past, Place, Record, Store, StoreError, StorePath,
-    StoreResult, Version,
+    Attr, Deed, DeedQuery, Deeds, Kind, Line, NodeId, Page, Past, Place, Record, State, Store, StoreError,
+    StorePath, StoreResult, Version,
 };
 use crate::vfs::call::{Call, Stage};
 use crate::vfs::history::{Ground, read_past, some, unknown};
 use crate::vfs::{IntoPath, Vfs};
+use crate::workspace::Workspace;
 
 /// How often a plan is made anew because something changed while it was made.
 const TRIES: usize = 8;
@@ -101,39 +102,58 @@ struct Told<'a> {
     ground: Ground<'a>,
     deeds: Deeds,
     how: How,
-    /// Only what is at one of these places or below; everything, where it is empty.
-    below: Vec<StorePath>,
+    asked: Asked,
+}
+
+/// What was asked for, to ask again if something has changed meanwhile.
+enum Asked {
+    /// These very deeds.
+    Deeds,
+    /// All that has happened since a version at these places or below.
+    Since(Version, Vec<StorePath>),
+}
+
+/// What has happened since a version at these places or below.
+fn since(ground: &Ground<'_>, version: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+    let mut deeds = ground.store.between(version, Version::NOW, below)?;
+    keep_below(&mut deeds, below);
+    leave_scratch(&mut deeds, &ground.workspaces);
+    Ok(deeds)
 }
 
 impl Told<'_> {
-    /// What asks for these deeds again, and for few others; `None` where there are none.
-    fn query(&self) -> Option<DeedQuery> {
-        let versions = || self.deeds.deeds.iter().map(|deed| deed.version);
-        let (first, last) = (versions().min()?, versions().max()?);
-        let operations: HashSet<OperationId> =
-            self.deeds.deeds.iter().map(|deed| deed.operation.id).collect();
-        let few = operations.len() <= MOST_BY_NAME;
-        Some(DeedQuery {
-            operations: few.then(|| operations.into_iter().collect()),
-            below: self.below.clone(),
-            ..DeedQuery::between(Version(first.0 - 1), last)
-        })
-    }
-
-    /// Asks for the same deeds, and what has become by now of what they were done to.
+    /// Asks for the same once more: what has become by now of what was done.
     fn renew(&mut self) -> Result<()> {
-        let Some(query) = self.query() else { return Ok(()) };
-        let known: HashSet<Version> = self.deeds.deeds.iter().map(|deed| deed.version).collect();
-        self.deeds = match self.ground.store.deeds(&query) {
+        let deeds = match &self.asked {
+            Asked::Since(version, below) => since(&self.ground, *version, below),
+            Asked::Deeds => self.those_again(),
+        };
+        self.deeds = match deeds {
             Err(cause) if is_race(&cause) => return Err(self.ground.failed(StoreError::Conflict)),
             deeds => deeds.map_err(|cause| self.ground.failed(cause))?,
         };
-        self.deeds.deeds.retain(|deed| known.contains(&deed.version));
         // Where someone else was quicker, it is not to be taken back twice.
         if self.how == How::Merged && self.deeds.deeds.iter().any(|deed| deed.undone) {
             return Err(self.ground.failed(StoreError::Conflict));
         }
         Ok(())
+    }
+
+    /// These very deeds, asked for with few others.
+    fn those_again(&self) -> StoreResult<Deeds> {
+        let known: HashSet<Version> = self.deeds.deeds.iter().map(|deed| deed.version).collect();
+        let (Some(first), Some(last)) = (known.iter().min(), known.iter().max()) else {
+            return Ok(Deeds::default());
+        };
+        let operations: HashSet<OperationId> =
+            self.deeds.deeds.iter().map(|deed| deed.operation.id).collect();
+        let few = operations.len() <= MOST_BY_NAME;
+        let mut deeds = self.ground.store.deeds(&DeedQuery {
+            operations: few.then(|| operations.into_iter().collect()),
+            ..DeedQuery::between(Version(first.0 - 1), *last)
+        })?;
+        deeds.deeds.retain(|deed| known.contains(&deed.version));
+        Ok(deeds)
     }
 }
 
@@ -171,7 +191,7 @@ impl Call<'_> {
         let mut planned = Vec::new();
         for (ground, deeds) in grounds.into_iter().zip(all) {
             if !deeds.deeds.is_empty() {
-                planned.push(Told { ground, deeds, how: How::Merged, below: Vec::new() });
+                planned.push(Told { ground, deeds, how: How::Merged, asked: Asked::Deeds });
             }
         }
         self.carry_out(planned, chosen, options)
@@ -220,15 +240,15 @@ impl Call<'_> {
         }
         let store = spot.workspace.mount().store();
         let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
-        if version > store.version().map_err(failed)? {
+        if version != Version::NOW && version > store.version().map_err(failed)? {
             return Err(unknown(format!("version {version}")));
         }
         still_kept(&**store, version).map_err(failed)?;
-        let query = DeedQuery { after: version, below: below.clone(), ..DeedQuery::all() };
-        let deeds = store.deeds(&query).map_err(failed)?;
         let ground = Ground { store, workspaces: vec![spot.workspace] };
+        let deeds = since(&ground, version, &below).map_err(failed)?;
         let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
-        self.carry_out(vec![Told { ground, deeds, how: How::Exactly, below }], Vec::new(), options)
+        let asked = Asked::Since(version, below);
+        self.carry_out(vec![Told { ground, deeds, how: How::Exactly, asked }], Vec::new(), options)
     }
 
     /// The operations that are to be taken back, newest first; those that are known to be `idle` are passed over.
@@ -422,6 +442,9 @@ impl Call<'_> {
                 Ok(_) => return Ok(()),
             }
             told.renew()?;
+            if told.deeds.deeds.is_empty() {
+                return Ok(());
+            }
             steps = self.planned_now(&mut told)?.0;
             if !steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
                 break;
@@ -450,6 +473,46 @@ pub(super) fn still_kept(store: &dyn Store, version: Version) -> StoreResult<()>
         Err(cause @ StoreError::Expired(_)) => Err(cause),
         // A fork was not there before it was made, and then what it tells is all that it did.
         _ => Ok(()),
+    }
+}
+
+/// Leaves only what is at one of these paths or below, now or then, and the directories that it needs to come back.
+fn keep_below(deeds: &mut Deeds, below: &[StorePath]) {
+    let inside = |path: &StorePath| below.iter().any(|top| path.is_at_or_below(top));
+    let leads = |state: &State| {
+        state.kind == Kind::Directory && below.iter().any(|top| top.is_at_or_below(&state.path))
+    };
+    let now = &deeds.now;
+    let mut wanted = HashSet::new();
+    for line in deeds.deeds.iter().flat_map(|deed| &deed.lines) {
+        let states = [&line.before, &line.after];
+        let is_inside = states.into_iter().flatten().any(|state| inside(&state.path))
+            || now.get(&line.node).is_some_and(|now| inside(&now.path));
+        let is_missing = !now.contains_key(&line.node) && line.before.as_ref().is_some_and(leads);
+        if is_inside || is_missing {
+            wanted.insert(line.node);
+        }
+    }
+    let keep = |line: &Line| wanted.contains(&line.node);
+    for deed in &mut deeds.deeds {
+        deed.lines.retain(keep);
+    }
+}
+
+/// What has no history stays as it is.
+fn leave_scratch(deeds: &mut Deeds, workspaces: &[&Workspace]) {
+    let is_scratch = |state: &State| {
+        workspaces.iter().any(|workspace| {
+            let below = state.path.below(workspace.mount().path());
+            below.is_some_and(|below| workspace.scratch().matches_bytes(below))
+        })
+    };
+    if workspaces.iter().all(|workspace| workspace.scratch().is_empty()) {
+        return;
+    }
+    for deed in &mut deeds.deeds {
+        deed.lines
+            .retain(|line| [&line.before, &line.after].into_iter().flatten().any(|state| !is_scratch(state)));
     }
 }
 

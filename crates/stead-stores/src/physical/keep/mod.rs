@@ -4,53 +4,62 @@
 //! is on the disk (`enter`). What was displaced moves from the room to `past/` when the change is done, or when someone
 //! finds the room after a crash (`reconcile`). `replay` reads the entries from the newest to the oldest over what is on
 //! the disk now, and so knows what was there before and after each; `past` opens that content. `count` keeps the
-//! counters of quotas, and `prune` lets go of what is too old or too much.
+//! counters of quotas, and `prune` lets go of what is too old or too much. `shadow` is about snapshots, which also hold what
+//! other programs have made of the directory.
 
 mod book;
 mod count;
 mod face;
+mod home;
 mod past;
 mod prune;
 mod reconcile;
 mod replay;
 mod rows;
 mod said;
+mod shadow;
 mod stash;
 
-use std::sync::Arc;
+use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use stead_core::LogId;
 use stead_core::store::{StoreError, StoreResult};
 
 use super::PhysicalStore;
-use super::host::{How, Stat};
+use super::host::{self, How, Stat};
 use super::options::{KeepOptions, Ledger, Need};
 use super::root::Dir;
 use crate::virtual_store::books::Books;
+use crate::virtual_store::shadow::Shadow;
 
 pub(super) use book::Book;
+pub(super) use home::{Home, id};
 pub(super) use reconcile::{Fates, Remains, fates};
 
 /// What a Store needs to keep things.
 #[derive(Debug)]
 pub(super) struct Keeping {
     ledger: Ledger,
-    /// What the ledger calls the directory.
-    directory: String,
+    home: Home,
     options: KeepOptions,
+    /// The workshop of the directory.
+    top: Dir,
     /// Where displaced things lie, as `<version>-<seq>`.
     past: Dir,
     books: Mutex<Option<Arc<Books>>>,
+    /// Where things lie that were displaced in directories which had the place before, once the books are open.
+    earlier: OnceLock<Vec<Dir>>,
     /// How many bytes were kept since it was last looked whether that is too much.
     unpruned: AtomicU64,
 }
 
 impl Keeping {
-    pub(super) fn new(ledger: Ledger, directory: String, options: KeepOptions, past: Dir) -> Self {
-        let unpruned = AtomicU64::new(0);
-        Keeping { ledger, directory, options, past, books: Mutex::new(None), unpruned }
+    pub(super) fn new(ledger: Ledger, home: Home, options: KeepOptions, top: Dir, past: Dir) -> Self {
+        let (books, earlier, unpruned) = (Mutex::new(None), OnceLock::new(), AtomicU64::new(0));
+        Keeping { ledger, home, options, top, past, books, earlier, unpruned }
     }
 
     /// The books, if there are any yet.
@@ -68,9 +77,21 @@ impl Keeping {
         if books.is_none()
             && let Some(database) = self.ledger.open(need)?
         {
-            *books = database.books(&self.directory, need == Need::InAnyCase)?.map(Arc::new);
+            *books = self.home.books(&database, need)?.map(Arc::new);
+            if let Some(books) = &*books {
+                let found = self.home.earlier(&books.directories()?, &self.past);
+                self.earlier.get_or_init(|| found);
+            }
         }
         Ok(books.clone())
+    }
+
+    /// What snapshots hold of the directory, if there is a shadow.
+    fn shadow(&self) -> StoreResult<Option<Shadow>> {
+        match self.books()? {
+            Some(books) => books.shadow(),
+            None => Ok(None),
+        }
     }
 
     /// Writes what is left to be written, at the end.
@@ -78,12 +99,29 @@ impl Keeping {
         self.books.lock().as_ref().map_or(Ok(()), |books| books.flush())
     }
 
-    /// What a row displaced, if it is there.
-    fn stashed(&self, (version, seq): (i64, i64), below: &[u8]) -> Option<Stat> {
+    /// Where the things lie that were displaced, of this directory and of those that had its place before.
+    fn pasts(&self) -> impl Iterator<Item = &Dir> {
+        [&self.past].into_iter().chain(self.earlier.get().into_iter().flatten())
+    }
+
+    /// Where what a row displaced lies, or would.
+    fn past_of(&self, (version, seq): (i64, i64)) -> &Dir {
         let name = stash_name(version, seq);
+        let has = |past: &&Dir| host::stat_at(past.as_fd(), name.as_bytes()).is_ok();
+        // Mostly there is one, and nothing to look for.
+        if self.earlier.get().is_none_or(Vec::is_empty) {
+            &self.past
+        } else {
+            self.pasts().find(has).unwrap_or(&self.past)
+        }
+    }
+
+    /// What a row displaced, if it is there.
+    fn stashed(&self, row: (i64, i64), below: &[u8]) -> Option<Stat> {
+        let name = stash_name(row.0, row.1);
         let path = super::mask::join(name.as_bytes(), below);
         let (parent, name) = super::mask::split(&path);
-        self.past.enter(parent, How::Base).ok()?.stat_at(name).ok()
+        self.past_of(row).enter(parent, How::Base).ok()?.stat_at(name).ok()
     }
 }
 

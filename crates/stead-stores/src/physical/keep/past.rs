@@ -20,10 +20,19 @@ use super::super::workshop::{Temp, Workshop};
 use super::face::{Face, Replaced, Said};
 use super::rows::Rows;
 use super::{Keeping, stash_name};
+use crate::virtual_store::shadow::{ContentHasher, Shadow};
 
 /// How many entries are looked through for content that was displaced after someone was told of it.
 const SEARCHED: usize = 4_096;
 const PIECE: usize = 1 << 20;
+
+/// Where content is that a Store has told of.
+enum Own<'p> {
+    /// On the disk, there or displaced.
+    Kept(&'p Kept),
+    /// In the shadow.
+    Held(Shadow),
+}
 
 /// What [`Past`] holds for this kind of Store.
 pub(in super::super) struct Kept {
@@ -127,19 +136,27 @@ impl Origin {
 
     /// The content's BLAKE3 hash.
     pub(super) fn hash(&self, root: &Root, shop: &Arc<Workshop>) -> StoreResult<[u8; 32]> {
-        let open = self.open(root, shop)?;
         let mut hasher = blake3::Hasher::new();
-        let mut buffer = vec![0; PIECE.min(usize::try_from(open.length).unwrap_or(PIECE).max(1))];
-        let mut done = 0;
-        loop {
-            match open.read_at(done, &mut buffer)? {
-                0 => return Ok(*hasher.finalize().as_bytes()),
-                count => {
-                    hasher.update(&buffer[..count]);
-                    done += count as u64;
-                }
-            }
+        self.open(root, shop)?.each_piece(|piece| {
+            hasher.update(piece);
+        })?;
+        Ok(*hasher.finalize().as_bytes())
+    }
+
+    /// The content as the port names it, to be compared with what a snapshot holds.
+    pub(super) fn beside_shadow(&self, store: &PhysicalStore, size: u64) -> Option<Past> {
+        let (shop, _) = store.keeping()?;
+        let kept = || Kept { root: store.root.clone(), shop: Arc::clone(shop), origin: self.clone() };
+        if size == 0 {
+            return Some(Past::new(PastIdentity::Empty, 0, kept()));
         }
+        let finder = kept();
+        Some(Past::unhashed(size, kept(), move || {
+            let mut hasher = ContentHasher::default();
+            let open = finder.origin.open(&finder.root, &finder.shop).ok()?;
+            open.each_piece(|piece| hasher.update(piece)).ok()?;
+            Some(PastIdentity::Hash(hasher.finish()))
+        }))
     }
 
     /// The content as the port names it. The hash is remembered where it was asked for before.
@@ -186,10 +203,10 @@ impl Base {
                     _ => return keeping.displaced(face)?.ok_or(StoreError::NotFound)?.open(root, keeping),
                 }
             }
-            Base::Stash { row: (version, seq), below } => {
-                let path = join(stash_name(*version, *seq).as_bytes(), below);
+            Base::Stash { row, below } => {
+                let path = join(stash_name(row.0, row.1).as_bytes(), below);
                 let (parent, name) = split(&path);
-                (root::enter(&keeping.past, parent, How::Base)?, name.to_vec())
+                (root::enter(keeping.past_of(*row), parent, How::Base)?, name.to_vec())
             }
         };
         let stat = dir.stat_at(&name).map_err(refused)?;
@@ -240,10 +257,25 @@ struct OpenPast {
 
 impl OpenPast {
     /// The stash of a row, open for reading.
-    fn stash(&self, (version, seq): (i64, i64)) -> StoreResult<File> {
+    fn stash(&self, row: (i64, i64)) -> StoreResult<File> {
         let keeping = self.shop.keeping.as_ref().ok_or(StoreError::NotFound)?;
-        let name = stash_name(version, seq);
-        Ok(keeping.past.open(name.as_bytes(), How::Read).map_err(refused)?.into())
+        let name = stash_name(row.0, row.1);
+        Ok(keeping.past_of(row).open(name.as_bytes(), How::Read).map_err(refused)?.into())
+    }
+
+    /// Hands all of it over, piece by piece.
+    fn each_piece(&self, mut take: impl FnMut(&[u8])) -> StoreResult<()> {
+        let mut buffer = vec![0; PIECE.min(usize::try_from(self.length).unwrap_or(PIECE).max(1))];
+        let mut done = 0;
+        loop {
+            match self.read_at(done, &mut buffer)? {
+                0 => return Ok(()),
+                count => {
+                    take(&buffer[..count]);
+                    done += count as u64;
+                }
+            }
+        }
     }
 
     /// Copies it into a file, inside the kernel where that can be done.
@@ -318,15 +350,21 @@ impl OpenContent for OpenPast {
 
 impl PhysicalStore {
     pub(in super::super) fn open_kept(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
-        let kept = self.own(past)?;
-        Ok(Box::new(kept.origin.open(&kept.root, &kept.shop)?))
+        match self.own(past)? {
+            Own::Kept(kept) => Ok(Box::new(kept.origin.open(&kept.root, &kept.shop)?)),
+            Own::Held(shadow) => shadow.open(past),
+        }
     }
 
-    fn own<'p>(&self, past: &'p Past) -> StoreResult<&'p Kept> {
-        let (shop, _) = self.keeping().ok_or(StoreError::Unsupported("this Store keeps no history"))?;
-        past.inner::<Kept>()
-            .filter(|kept| Arc::ptr_eq(&kept.shop, shop))
-            .ok_or_else(|| StoreError::Invalid("the content was kept by another Store".into()))
+    /// Where content is that this Store has told of.
+    fn own<'p>(&self, past: &'p Past) -> StoreResult<Own<'p>> {
+        let (shop, keeping) = self.keeping().ok_or(StoreError::Unsupported("this Store keeps no history"))?;
+        let foreign = || StoreError::Invalid("the content was kept by another Store".into());
+        match past.inner::<Kept>() {
+            Some(kept) if Arc::ptr_eq(&kept.shop, shop) => Ok(Own::Kept(kept)),
+            Some(_) => Err(foreign()),
+            None => Ok(Own::Held(keeping.shadow()?.ok_or_else(foreign)?)),
+        }
     }
 
     /// Copies kept content that a change puts back, before the change itself displaces anything.
@@ -339,13 +377,31 @@ impl PhysicalStore {
             if let Step::Write { content, .. } | Step::Append { content, .. } = step
                 && let Content::Past(past) = &*content
             {
-                let kept = self.own(past)?;
                 let temp: Temp = shop.temp()?;
-                kept.origin.open(&kept.root, &kept.shop)?.copy(&temp.file)?;
+                match self.own(past)? {
+                    Own::Kept(kept) => kept.origin.open(&kept.root, &kept.shop)?.copy(&temp.file)?,
+                    Own::Held(shadow) => copy_out(&*shadow.open(past)?, &temp.file)?,
+                }
                 *content = Content::Sealed(Sealed::new(past.size(), Drafted::Whole(temp)));
             }
         }
         Ok(steps)
+    }
+}
+
+/// Copies content into a file.
+fn copy_out(content: &dyn OpenContent, to: &File) -> StoreResult<()> {
+    use std::os::unix::fs::FileExt;
+    let mut buffer = vec![0; PIECE];
+    let mut done = 0;
+    loop {
+        match content.read_at(done, &mut buffer)? {
+            0 => return Ok(()),
+            count => {
+                to.write_all_at(&buffer[..count], done).map_err(failed)?;
+                done += count as u64;
+            }
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use stead_core::store::{StoreResult, Verified};
 use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::super::host::{How, refused};
+use super::super::root::Dir;
 use super::super::tree;
 use super::super::{PhysicalStore, Pruned};
 use super::face::Face;
@@ -71,8 +72,10 @@ impl PhysicalStore {
             books.destroy()?;
             *keeping.books.lock() = None;
         }
-        for name in keeping.names()? {
-            tree::remove(&keeping.past, &name).map_err(refused)?;
+        for past in keeping.pasts() {
+            for name in names(past)? {
+                tree::remove(past, &name).map_err(refused)?;
+            }
         }
         Ok(())
     }
@@ -99,7 +102,7 @@ impl Keeping {
         let mut known: HashSet<Box<[u8]>> = HashSet::new();
         for (row, at) in books.stashed()? {
             let name = stash_name(row.0, row.1).into_bytes();
-            let found = below(&self.past, &name).unwrap_or_default();
+            let found = below(self.past_of(row), &name).unwrap_or_default();
             sum = sum.saturating_add(found.iter().map(|(_, face)| footprint(face)).sum());
             // Newest first, so once there is too much, everything that follows is.
             if at < oldest || sum > self.options.bytes {
@@ -113,10 +116,10 @@ impl Keeping {
         if !gone.is_empty() {
             books.dropped(gone.clone())?;
         }
-        for (version, seq) in gone {
-            let _ = tree::remove(&self.past, stash_name(version, seq).as_bytes());
+        for row in gone {
+            let _ = tree::remove(self.past_of(row), stash_name(row.0, row.1).as_bytes());
         }
-        for name in self.names()? {
+        for name in names(&self.past)? {
             // What came since belongs to changes that were not looked at.
             let version =
                 std::str::from_utf8(&name).ok().and_then(|name| name.split('-').next()?.parse().ok());
@@ -137,11 +140,11 @@ impl Keeping {
         }
         Ok(())
     }
+}
 
-    fn names(&self) -> StoreResult<Vec<Box<[u8]>>> {
-        let view = self.past.enter(b"", How::Directory).map_err(refused)?;
-        Ok(tree::names(&view).map_err(refused)?.into_iter().map(|(name, _)| name).collect())
-    }
+fn names(past: &Dir) -> StoreResult<Vec<Box<[u8]>>> {
+    let view = past.enter(b"", How::Directory).map_err(refused)?;
+    Ok(tree::names(&view).map_err(refused)?.into_iter().map(|(name, _)| name).collect())
 }
 
 /// How much space something takes.

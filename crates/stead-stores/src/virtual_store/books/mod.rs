@@ -4,6 +4,7 @@
 //! written along with whatever is written next: until then the entry is an intent, which the next one to open the
 //! directory compares with what is there.
 
+mod attach;
 mod count;
 mod read;
 
@@ -16,12 +17,13 @@ use stead_core::{
     AuditOutcome, AuditRecord, Clock, LogId, Operation, OperationId, StoreResult, SystemClock, Timestamp,
 };
 
-use super::Database;
 use super::batch::Writing;
-use super::database::Shared;
+use super::database::{Shared, remove_volume};
 use super::fault::Result;
 use super::queue::Weight;
 use count::{count, judge};
+
+pub(crate) use attach::Directory;
 
 /// How many rows are read at once.
 pub(crate) const PAGE: usize = 256;
@@ -122,44 +124,20 @@ pub(crate) struct Counter {
     pub(crate) dirty: bool,
 }
 
-impl Database {
-    /// The books of a directory; `None` where it has none yet and none are to be begun.
-    pub(crate) fn books(&self, directory: &str, begin: bool) -> StoreResult<Option<Books>> {
-        let namespace = format!("{{\"directory\":\"{directory}\"}}");
-        let find = |conn: &rusqlite::Connection| -> Result<Option<i64>> {
-            let found = conn
-                .prepare_cached("SELECT id FROM volume WHERE namespace = ?1")?
-                .query_row([&namespace], |row| row.get(0));
-            Ok(found.optional()?)
-        };
-        let found = find(&*self.0.reader()?)?;
-        let vol = match found {
-            Some(vol) => vol,
-            None if !begin => return Ok(None),
-            None => self.0.write(Weight::Staging, {
-                let namespace = namespace.clone();
-                move |writing| {
-                    // As every volume's: from the counter of nodes, so that no two ever meet.
-                    let id = writing.fresh_node()?;
-                    writing
-                        .conn
-                        .prepare_cached(
-                            "INSERT OR IGNORE INTO volume(id, namespace, root) VALUES (?1, ?2, 0)",
-                        )?
-                        .execute(params![id, namespace])?;
-                    let id = writing
-                        .conn
-                        .prepare_cached("SELECT id FROM volume WHERE namespace = ?1")?
-                        .query_row([&namespace], |row| row.get(0))?;
-                    Ok(id)
-                }
-            })?,
-        };
-        Ok(Some(Books { shared: Arc::clone(&self.0), vol, settled: Mutex::default() }))
-    }
-}
-
 impl Books {
+    fn new(shared: &Arc<Shared>, vol: i64) -> Self {
+        Books { shared: Arc::clone(shared), vol, settled: Mutex::default() }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The volume that the books are kept under.
+    pub(super) fn volume(&self) -> i64 {
+        self.vol
+    }
+
     /// The log that records go to.
     pub(crate) fn log(&self) -> Option<LogId> {
         self.shared.log()
@@ -266,10 +244,23 @@ impl Books {
                 for table in ["kept", "intent", "counted"] {
                     writing.conn.execute(&format!("DELETE FROM {table} WHERE vol = ?1"), [vol])?;
                 }
+                let shadow = writing
+                    .conn
+                    .prepare_cached("DELETE FROM shadow WHERE ledger = ?1 RETURNING vol")?
+                    .query_row([vol], |row| row.get(0))
+                    .optional()?;
+                if let Some(shadow) = shadow {
+                    remove_volume(writing.conn, shadow)?;
+                    writing.move_directories()?;
+                }
+                writing.conn.execute("DELETE FROM attached WHERE vol = ?1", [vol])?;
                 writing.conn.execute("DELETE FROM volume WHERE id = ?1", [vol])?;
                 Ok(())
             }
-        })
+        })?;
+        // Another one may be made under the same name.
+        self.shared.forget_volumes();
+        Ok(())
     }
 }
 

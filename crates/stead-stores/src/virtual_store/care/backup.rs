@@ -30,7 +30,10 @@ const CARRIED_OVER: &str = "
       WHERE id > (SELECT ifnull(max(id), 0) FROM main.audit);
     DELETE FROM main.audit WHERE EXISTS (
       SELECT 1 FROM main.audit_segment s WHERE s.instance = audit.instance AND s.last >= audit.seq);
-    INSERT OR IGNORE INTO volume SELECT * FROM live.volume WHERE namespace LIKE '{%';
+    INSERT OR IGNORE INTO volume SELECT * FROM live.volume WHERE namespace LIKE '{_directory_:%';
+    DELETE FROM main.attached;
+    INSERT INTO attached SELECT * FROM live.attached;
+    UPDATE shadow SET turn = 1 + max(turn, ifnull((SELECT max(turn) FROM live.shadow), 0));
     INSERT OR IGNORE INTO version SELECT * FROM live.version WHERE id IN (SELECT ver FROM live.kept);
     INSERT OR IGNORE INTO undone SELECT * FROM live.undone;
     DELETE FROM main.kept;

@@ -10,4 +10,4 @@ pub use gc::{Collected, GcOptions};
 pub use retention::{Forgotten, Retention};
 pub use snapshot::{NewSnapshot, Snapshot};
 
-pub(super) use retention::readable;
+pub(super) use retention::{PINNED, readable};

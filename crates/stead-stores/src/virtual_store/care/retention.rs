@@ -12,9 +12,13 @@ use super::super::batch::Writing;
 use super::super::fault::Result;
 use super::super::queue::Weight;
 use super::super::schema::HISTORY_FROM;
+use super::super::shadow::{forget_unheld, let_go};
 
 /// How many rows one transaction removes: others wait no longer than that takes.
 const AT_ONCE: i64 = 500;
+
+/// How long it takes until a snapshot in the making that does not go on is taken for given up: an hour.
+const UNFINISHED_FOR: i64 = 3_600 * 1_000_000_000;
 
 /// How long history is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +47,7 @@ pub struct Forgotten {
 }
 
 /// The versions that are kept whatever their age.
-const PINNED: &str =
+pub(in super::super) const PINNED: &str =
     "SELECT version FROM snapshot UNION SELECT base_ver AS version FROM volume WHERE base IS NOT NULL";
 
 /// Whether a version can still be read.
@@ -82,12 +86,29 @@ impl Database {
                     }
                 }
             };
+            self.0.write(Weight::Staging, forget_unheld)?;
             forgotten.states = steps(forget_states)?;
             forgotten.lines = steps(forget_lines)?;
             steps(forget_versions)?;
         }
+        forgotten.states += self.let_shadows_go(now)?;
         forgotten.contents = self.thin_out(retention.versions, progress)?;
         Ok(forgotten)
+    }
+
+    /// Lets go of what shadows hold that belongs to no snapshot: of one that is gone, or that was never finished.
+    fn let_shadows_go(&self, now: Timestamp) -> StoreResult<u64> {
+        let shadows = || -> Result<Vec<i64>> {
+            let reader = self.0.reader()?;
+            let mut statement = reader.prepare("SELECT vol FROM shadow")?;
+            let rows = statement.query_map([], |row| row.get(0))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        let (mut all, idle_since) = (0, now.0.saturating_sub(UNFINISHED_FOR));
+        for vol in shadows()? {
+            all += self.0.write(Weight::Staging, move |writing| let_go(writing, vol, idle_since))?;
+        }
+        Ok(all)
     }
 
     /// The newest version that is older than a moment: the oldest one that has to stay readable.

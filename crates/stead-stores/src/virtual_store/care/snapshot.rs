@@ -1,7 +1,9 @@
 //! Versions with a name. Making one is one row, whatever the number of files.
 
+use std::sync::Arc;
+
 use rusqlite::{OptionalExtension, Row, params};
-use stead_core::store::Version;
+use stead_core::store::{TakenIn, Version};
 use stead_core::{StoreError, StoreResult, Timestamp};
 
 use super::super::Database;
@@ -9,6 +11,7 @@ use super::super::database::newest;
 use super::super::fault::{Fault, Result};
 use super::super::queue::Weight;
 use super::super::schema::NEXT_SNAPSHOT;
+use super::super::shadow::{TakenInShadow, hold};
 
 /// A version that is kept, and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,9 +59,22 @@ fn of(row: &Row<'_>) -> rusqlite::Result<Snapshot> {
 impl Database {
     /// Gives the newest version a name, and keeps it.
     pub fn snapshot(&self, new: NewSnapshot) -> StoreResult<Snapshot> {
+        self.snapshot_with(new, Vec::new())
+    }
+
+    /// [`Database::snapshot`] that holds what Stores have taken in for it. Where someone has taken in the same since, it
+    /// is a [`StoreError::Conflict`], and has to be taken in again.
+    pub fn snapshot_with(&self, new: NewSnapshot, taken: Vec<TakenIn>) -> StoreResult<Snapshot> {
+        let foreign = || StoreError::Invalid("it was taken in by a Store that knows no such database".into());
+        let taken = taken.into_iter().map(|taken| taken.into_inner::<TakenInShadow>().ok_or_else(foreign));
+        let taken = taken.collect::<StoreResult<Vec<_>>>()?;
+        let shared = Arc::clone(&self.0);
         self.0.write(Weight::Change, move |writing| {
             let NewSnapshot { agent, prefix, label, at } = new;
             let version = newest(writing.conn)?;
+            for taken in &taken {
+                hold(writing, taken, &shared, version)?;
+            }
             let id: i64 = writing
                 .conn
                 .prepare_cached("UPDATE meta SET value = value + 1 WHERE id = ?1 RETURNING value - 1")?

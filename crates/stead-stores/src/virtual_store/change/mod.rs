@@ -37,13 +37,26 @@ use super::tree::{Known, Tree};
 use quota::{Amount, Tally};
 
 impl VirtualStore {
-    /// Content is hashed, and staged if it is large, on the caller's own thread; the rest is one job in the queue.
     pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
+        self.apply_along(Weight::Change, change, |_| Ok(()), |_, _| Ok(()))
+    }
+
+    /// Makes a change, and does something before and after it in the same transaction.
+    ///
+    /// Content is hashed, and staged if it is large, on the caller's own thread; the rest is one job in the queue.
+    pub(super) fn apply_along(
+        &self,
+        weight: Weight,
+        change: Change,
+        before: impl FnOnce(&mut Writing<'_>) -> Result<()> + Send + 'static,
+        after: impl FnOnce(&mut Writing<'_>, &Applied) -> Result<()> + Send + 'static,
+    ) -> StoreResult<Applied> {
         let Change { operation, steps, quotas, records, returning } = change;
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
         let volume = Arc::clone(&self.volume);
-        self.shared().write(Weight::Change, move |writing| {
+        self.shared().write(weight, move |writing| {
             volume.check_there(writing.conn)?;
+            before(writing)?;
             let mut changing = Changing::new(writing, &volume, &operation);
             changing.begin_counting(&quotas)?;
             let mut outcomes = Vec::with_capacity(steps.len());
@@ -54,7 +67,9 @@ impl VirtualStore {
             }
             changing.finish_counting(&quotas)?;
             changing.record(records)?;
-            Ok(changing.finish(outcomes))
+            let applied = changing.finish(outcomes);
+            after(writing, &applied)?;
+            Ok(applied)
         })
     }
 

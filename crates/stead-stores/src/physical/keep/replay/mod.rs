@@ -26,7 +26,9 @@ use super::stash::below;
 use super::{Keeping, stash_name};
 use crate::virtual_store::books::{Books, Told};
 use top::Top;
-use track::{GONE, Passed, Track};
+use track::{Passed, Track};
+
+pub(super) use track::GONE;
 
 /// How often it is read again because something changed meanwhile.
 const TRIES: usize = 4;
@@ -224,7 +226,7 @@ impl<'a> Replay<'a> {
         if stash.is_some_and(|stat| stat.is_dir()) {
             let name = stash_name(row.0, row.1);
             // It may be let go right now.
-            let found = below(&self.keeping.past, name.as_bytes()).unwrap_or_default();
+            let found = below(self.keeping.past_of(row), name.as_bytes()).unwrap_or_default();
             paths.extend(found.iter().skip(1).map(|(path, _)| join(&said.path, path)));
         }
         if let Some(before) = said.detail.before {

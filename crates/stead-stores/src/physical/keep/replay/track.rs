@@ -10,7 +10,7 @@ use super::super::past::Origin;
 use super::Replay;
 
 /// Nodes of what is gone are above all inode numbers.
-pub(super) const GONE: u64 = 1 << 63;
+pub(in super::super) const GONE: u64 = 1 << 63;
 
 /// What is said of something that nothing is known of.
 const NOTHING: Face = Face { kind: Kind::File, ino: 0, size: 0, mode: 0, modified: stead_core::Timestamp(0) };

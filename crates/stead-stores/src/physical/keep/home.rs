@@ -1,0 +1,100 @@
+//! Which directory it is: itself, and where it stands. One that was made anew in its place goes on with its history.
+
+use std::path::{Path, PathBuf};
+
+use stead_core::store::StoreResult;
+
+use super::super::host::{self, How, Stat};
+use super::super::mask::STATE;
+use super::super::options::{Confinement, Need};
+use super::super::root::{Dir, Root};
+use crate::Database;
+use crate::virtual_store::books::{Books, Directory};
+
+/// Where a directory of the host is at home.
+#[derive(Debug)]
+pub(in super::super) struct Home {
+    /// Itself, by device and inode.
+    id: String,
+    /// Where it stands.
+    place: String,
+    /// Directories that other Stores stand on.
+    others: Vec<PathBuf>,
+    /// Where there may be workshops.
+    shops: Vec<Dir>,
+}
+
+impl Home {
+    /// The home of the directory at `path`; all paths are absolute and resolved.
+    pub(in super::super) fn new(root: &Root, path: &Path, state: &Path, others: &[PathBuf]) -> Self {
+        let shop = |dir: Dir| dir.enter(b"physical", How::Base).ok();
+        let in_state = Dir::open_ambient(state, Confinement::Automatic).ok().and_then(shop);
+        let in_root = root.dir.enter(STATE.as_bytes(), How::Base).ok().and_then(shop);
+        let shops = in_state.into_iter().chain(in_root).collect();
+        Home { id: id(&root.stat), place: place(path, state), others: others.to_vec(), shops }
+    }
+
+    /// The books of the directory.
+    pub(super) fn books(&self, database: &Database, need: Need) -> StoreResult<Option<Books>> {
+        let is_elsewhere = |before: &str| {
+            let of = |path: &PathBuf| host::stat(host::open_ambient(path).ok()?).ok();
+            self.others.iter().filter_map(of).any(|stat| id(&stat) == before)
+        };
+        let directory = Directory { id: &self.id, place: &self.place, is_elsewhere: &is_elsewhere };
+        database.books(&directory, need == Need::InAnyCase)
+    }
+
+    /// Where things lie that were displaced in these directories, other than `own`.
+    pub(super) fn earlier(&self, directories: &[String], own: &Dir) -> Vec<Dir> {
+        let who = |dir: &Dir| host::stat(dir).ok().map(|stat| (stat.dev, stat.ino));
+        let own = who(own);
+        let all = self.shops.iter().flat_map(|shop| {
+            directories
+                .iter()
+                .filter_map(|id| shop.enter(format!("{id}/past").as_bytes(), How::Directory).ok())
+        });
+        all.filter(|past| who(past) != own).collect()
+    }
+}
+
+/// What a directory is called: always the same, for as long as it is there.
+pub(in super::super) fn id(stat: &Stat) -> String {
+    short(&[stat.dev.to_le_bytes(), stat.ino.to_le_bytes()].concat())
+}
+
+/// What the place of a directory is called. What lies beside the state directory, or around it, may be moved or copied
+/// along with it.
+fn place(path: &Path, state: &Path) -> String {
+    let beside = state.parent().unwrap_or(state);
+    let text = match (path.strip_prefix(beside), beside.strip_prefix(path)) {
+        (Ok(below), _) => [b"below ", bytes(below)].concat(),
+        (_, Ok(above)) => [b"above ", bytes(above)].concat(),
+        _ => [b"at ", bytes(path)].concat(),
+    };
+    short(&text)
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    use std::os::unix::ffi::OsStrExt;
+    path.as_os_str().as_bytes()
+}
+
+fn short(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..32].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_the_same_after_it_was_moved_together_with_the_state() {
+        let place = |path: &str, state: &str| place(Path::new(path), Path::new(state));
+        assert_eq!(place("/a/site", "/a/.stead"), place("/b/c/site", "/b/c/.stead"));
+        assert_eq!(place("/a", "/a/.stead"), place("/b", "/b/.stead"));
+        assert_eq!(place("/a", "/a/in/.stead"), place("/b", "/b/in/.stead"));
+        assert_eq!(place("/srv/x", "/home/one/state"), place("/srv/x", "/home/other/state"));
+        assert_ne!(place("/a/site", "/a/.stead"), place("/a/other", "/a/.stead"));
+        assert_ne!(place("/a/in", "/a/.stead"), place("/a", "/a/in/.stead"));
+    }
+}

@@ -1,0 +1,252 @@
+//! What has become of a directory since a snapshot, told as one deed of whoever it was.
+//!
+//! Both sides are read side by side. A name is the same thing on both if it is of the same kind; files that may differ are
+//! told of, and whether they do is found out by whoever compares their contents.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use stead_core::store::{
+    Attr, Covered, Deed, Deeds, Kind, Line, NodeId, Now, Page, Place, State, Store, StoreError, StorePath,
+    StoreResult, Version,
+};
+use stead_core::{Identity, Operation, OperationId, Timestamp};
+
+use super::super::super::PhysicalStore;
+use super::super::face::Face;
+use super::super::past::Origin;
+use super::super::replay::GONE;
+use super::{judge, pairs};
+use crate::virtual_store::shadow::{Known, Parts, Shadow};
+
+pub(super) struct Comparing<'a> {
+    store: &'a PhysicalStore,
+    /// As of the snapshot.
+    shadow: &'a Shadow,
+    parts: &'a Parts,
+    lines: Vec<Line>,
+    now: HashMap<NodeId, Now>,
+    /// Nodes that are there, by their paths: a file with two names is two.
+    there: HashMap<NodeId, StorePath>,
+}
+
+/// A directory on both sides.
+struct Level<'l> {
+    path: StorePath,
+    /// Its node then, which is the one it has now if it is there, and where the shadow has it.
+    then: Option<(NodeId, Place)>,
+    /// What it is now.
+    now: Option<(NodeId, Attr)>,
+    above: Option<&'l Level<'l>>,
+}
+
+impl<'a> Comparing<'a> {
+    pub(super) fn new(store: &'a PhysicalStore, shadow: &'a Shadow, parts: &'a Parts) -> Self {
+        let (lines, now, there) = (Vec::new(), HashMap::new(), HashMap::new());
+        Comparing { store, shadow, parts, lines, now, there }
+    }
+
+    /// What differs at these paths and below.
+    pub(super) fn deeds(mut self, version: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+        let attr = self.store.stat(&Place::root())?;
+        let then = Some((NodeId::ROOT, Place::root()));
+        let now = Some((NodeId::ROOT, attr));
+        let root = Level { path: StorePath::here(), then, now, above: None };
+        let inside = |path: &StorePath, index: usize| {
+            let others = below.iter().enumerate().filter(|(other, _)| *other != index);
+            others.into_iter().any(|(other, top)| path.is_at_or_below(top) && (path != top || other < index))
+        };
+        for (_, top) in below.iter().enumerate().filter(|(index, top)| !inside(top, *index)) {
+            let way: Vec<&[u8]> = top.components().collect();
+            self.level(&root, &way)?;
+        }
+        if self.lines.is_empty() {
+            return Ok(Deeds::default());
+        }
+        let operation = Operation {
+            id: OperationId::from_bytes([0; 16]),
+            identity: Arc::new(Identity::agent("(anyone)")),
+            tool: Cow::Borrowed("changes since the snapshot"),
+            at: Timestamp(0),
+        };
+        let deed = Deed { version, operation, lines: self.lines, undoes: Vec::new(), undone: false };
+        Ok(Deeds { deeds: vec![deed], now: self.now })
+    }
+
+    /// What is in a directory; only the first name of the way, where there is one.
+    fn level(&mut self, level: &Level<'_>, way: &[&[u8]]) -> StoreResult<()> {
+        let there = match &level.now {
+            Some(_) => match self.store.list(&Place::path(level.path.clone()), &Page::ALL) {
+                Ok(listing) => listing.entries,
+                Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Vec::new(),
+                Err(error @ StoreError::Unavailable { .. }) => return Err(error),
+                // Nothing can be done where nobody can look.
+                Err(_) => return Ok(()),
+            },
+            None => Vec::new(),
+        };
+        let known = match &level.then {
+            Some((_, place)) => self.shadow.children(place)?,
+            None => Vec::new(),
+        };
+        for (name, known, there) in pairs(known, there) {
+            if way.first().is_some_and(|wanted| **wanted != *name) {
+                continue;
+            }
+            let path = level.path.child(&name);
+            let covers = |kind| judge(self.parts, &path, kind);
+            let on_the_way = way.len() > 1;
+            let known = known.filter(|known| on_the_way || covers(known.kind) != Covered::No);
+            let there = there.filter(|attr| {
+                !matches!(attr.kind, Kind::Special(_)) && (on_the_way || covers(attr.kind) != Covered::No)
+            });
+            self.one(level, path, known, there, way.get(1..).unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    fn one(
+        &mut self,
+        level: &Level<'_>,
+        path: StorePath,
+        known: Option<Known>,
+        there: Option<Attr>,
+        way: &[&[u8]],
+    ) -> StoreResult<()> {
+        match (known, there) {
+            (Some(known), Some(attr)) if known.kind == attr.kind => {
+                let node = self.node(&attr, &path);
+                if !is_same(&known, &attr) {
+                    let before = self.then(level, &path, &known);
+                    let after = self.after(level, &path, &attr, node);
+                    self.lines.push(Line { node, before: Some(before), after: Some(after) });
+                }
+                let then = Some((node, Place::node(known.node)));
+                self.deeper(level, path, attr.kind, then, Some((node, attr)), way)
+            }
+            (known, there) => {
+                if let Some(attr) = there {
+                    let node = self.node(&attr, &path);
+                    let after = self.after(level, &path, &attr, node);
+                    self.lines.push(Line { node, before: None, after: Some(after) });
+                    self.deeper(level, path.clone(), attr.kind, None, Some((node, attr)), way)?;
+                }
+                if let Some(known) = known {
+                    let node = gone(&known);
+                    let before = self.then(level, &path, &known);
+                    self.lines.push(Line { node, before: Some(before), after: None });
+                    let then = Some((node, Place::node(known.node)));
+                    self.deeper(level, path, known.kind, then, None, way)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn deeper(
+        &mut self,
+        level: &Level<'_>,
+        path: StorePath,
+        kind: Kind,
+        then: Option<(NodeId, Place)>,
+        now: Option<(NodeId, Attr)>,
+        way: &[&[u8]],
+    ) -> StoreResult<()> {
+        let covered = judge(self.parts, &path, kind);
+        if kind != Kind::Directory || covered != Covered::Yes && way.is_empty() {
+            return Ok(());
+        }
+        self.level(&Level { path, then, now, above: Some(level) }, way)
+    }
+
+    /// The node of something that is there: its inode, unless something else with that inode was named before.
+    fn node(&mut self, attr: &Attr, path: &StorePath) -> NodeId {
+        let known = self.there.entry(attr.node).or_insert_with(|| path.clone());
+        if known == path {
+            return attr.node;
+        }
+        NodeId(GONE | start_of(blake3::Hasher::new().update(b"there").update(path.as_bytes())))
+    }
+
+    /// A state as of the snapshot.
+    fn then(&mut self, level: &Level<'_>, path: &StorePath, known: &Known) -> State {
+        self.name(level);
+        State {
+            parent: level.then.as_ref().map_or(NodeId::ROOT, |(node, _)| *node),
+            name: known.name.clone(),
+            path: path.clone(),
+            kind: known.kind,
+            mode: known.mode,
+            modified: known.modified,
+            size: known.size,
+            content: if known.kind == Kind::Directory { None } else { self.shadow.past(known) },
+        }
+    }
+
+    /// A state of now, which is what has become of it as well.
+    fn after(&mut self, level: &Level<'_>, path: &StorePath, attr: &Attr, node: NodeId) -> State {
+        self.name(level);
+        let parent = level.now.as_ref().map_or(NodeId::ROOT, |(node, _)| *node);
+        let state = self.state(path, attr, parent);
+        let now = Now { path: path.clone(), state: Some(state.clone()), tag: attr.tag };
+        self.now.insert(node, now);
+        state
+    }
+
+    /// Says what a directory is now that something is told of.
+    fn name(&mut self, level: &Level<'_>) {
+        let Some((node, attr)) = level.now else { return };
+        if self.now.contains_key(&node) {
+            return;
+        }
+        let state = level.above.map(|above| {
+            let parent = above.now.as_ref().map_or(NodeId::ROOT, |(node, _)| *node);
+            self.state(&level.path, &attr, parent)
+        });
+        self.now.insert(node, Now { path: level.path.clone(), state, tag: attr.tag });
+    }
+
+    fn state(&self, path: &StorePath, attr: &Attr, parent: NodeId) -> State {
+        let content = match attr.kind {
+            Kind::File | Kind::Symlink => {
+                let Attr { kind, size, mode, modified, .. } = *attr;
+                let face = Face { kind, ino: attr.node.0, size, mode, modified };
+                Origin::there(path.as_bytes().to_vec(), face).beside_shadow(self.store, size)
+            }
+            Kind::Directory | Kind::Special(_) => None,
+        };
+        State {
+            parent,
+            name: path.split().map(|(_, name)| name.to_vec()).unwrap_or_default(),
+            path: path.clone(),
+            kind: attr.kind,
+            mode: attr.mode,
+            modified: attr.modified,
+            size: attr.size,
+            content,
+        }
+    }
+}
+
+/// Whether nothing about it can be another.
+fn is_same(known: &Known, attr: &Attr) -> bool {
+    match known.kind {
+        Kind::Directory => known.mode == attr.mode,
+        _ if known.tag == Some(attr.tag) => true,
+        // Of what is not kept nothing more is known.
+        _ if !known.is_kept() => {
+            (known.size, known.mode, known.modified) == (attr.size, attr.mode, attr.modified)
+        }
+        _ => false,
+    }
+}
+
+/// The node of something that is not there any more.
+fn gone(known: &Known) -> NodeId {
+    NodeId(GONE | start_of(blake3::Hasher::new().update(b"held").update(&known.node.0.to_le_bytes())))
+}
+
+fn start_of(hasher: &blake3::Hasher) -> u64 {
+    u64::from_le_bytes(*hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes"))
+}

@@ -1,0 +1,151 @@
+//! Snapshots of a directory: what it held, whoever made it what it was.
+//!
+//! `sync` brings the shadow, a volume in the ledger's database, up to what is on the disk; `view` is the shadow as of a
+//! snapshot, and `compare` tells what has become of that since.
+
+mod compare;
+mod sync;
+mod view;
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use stead_core::Operation;
+use stead_core::store::{
+    Attr, Covered, DeedQuery, Deeds, Entry, Extents, Kind, Line, State, Store, StoreError, StorePath,
+    StoreResult, TakenIn, Version,
+};
+
+use super::super::PhysicalStore;
+use super::super::host::{self, Lock, refused};
+use crate::virtual_store::shadow::{Known, Parts, Shadow};
+use compare::Comparing;
+use sync::Syncing;
+use view::View;
+
+impl PhysicalStore {
+    /// Takes in what the extents hold now.
+    pub(in super::super) fn take_in_extents(
+        &self,
+        extents: &Extents,
+        operation: &Operation,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<Option<TakenIn>> {
+        let Some((shop, keeping)) = self.keeping() else { return Ok(None) };
+        let shadow = keeping.begun()?.begin_shadow()?;
+        // One at a time: two would only end each other's turns.
+        let lock = host::open_or_create(keeping.top.as_fd(), "snapshot").map_err(refused)?;
+        host::lock(&lock, Lock::Exclusive, shop.locks.until()).map_err(refused)?;
+        let turn = shadow.begin()?;
+        let mut syncing = Syncing::new(self, &shadow, turn, operation, extents, progress);
+        let unread = syncing.run(keeping.options.file_bytes)?;
+        Ok(Some(shadow.taken_in(turn, Parts { extents: extents.clone(), unread })))
+    }
+
+    /// The directory as a snapshot holds it.
+    pub(in super::super) fn as_of_snapshot(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+        match self.held(version)? {
+            Some((shadow, parts)) => Ok(Arc::new(View::new(&shadow.at(version), parts))),
+            None => Err(StoreError::Unsupported(
+                "a host directory is not kept as it was at every version, only at those of snapshots that hold it; its \
+                 log, undo and diff tell what was changed",
+            )),
+        }
+    }
+
+    /// What has been done between two versions: by anyone, where snapshots hold both, and else by Stead.
+    pub(in super::super) fn deeds_between(
+        &self,
+        older: Version,
+        newer: Version,
+        below: &[StorePath],
+    ) -> StoreResult<Deeds> {
+        let holds = |parts: &Parts| below.iter().all(|path| parts.extents.hold(path));
+        let ledger = || self.deeds_of(&DeedQuery::between(older, newer));
+        if older == newer {
+            return Ok(Deeds::default());
+        }
+        let Some((shadow, before)) = self.held(older)?.filter(|(_, parts)| holds(parts)) else {
+            return ledger();
+        };
+        if newer == Version::NOW {
+            return Comparing::new(self, &shadow.at(older), &before).deeds(older, below);
+        }
+        match self.held(newer)?.filter(|(_, parts)| holds(parts)) {
+            Some((shadow, after)) => {
+                let mut deeds = shadow.store().deeds(&DeedQuery::between(older, newer))?;
+                for deed in &mut deeds.deeds {
+                    deed.lines.retain(|line| is_held(line, &before) && is_held(line, &after));
+                }
+                Ok(deeds)
+            }
+            None => ledger(),
+        }
+    }
+
+    /// The shadow, and what it holds as of a version that is a snapshot's.
+    fn held(&self, version: Version) -> StoreResult<Option<(Shadow, Parts)>> {
+        let Some((_, keeping)) = self.keeping() else { return Ok(None) };
+        let Some(shadow) = keeping.shadow()? else { return Ok(None) };
+        Ok(shadow.held(version)?.map(|parts| (shadow, parts)))
+    }
+}
+
+/// Whether what a line tells is about something that belongs to these parts.
+fn is_held(line: &Line, parts: &Parts) -> bool {
+    let is_held = |state: &State| judge(parts, &state.path, state.kind) != Covered::No;
+    [&line.before, &line.after].into_iter().flatten().all(is_held)
+}
+
+/// Whether something belongs to these parts: also a directory that could not be looked into does, and nothing in it.
+fn judge(parts: &Parts, path: &StorePath, kind: Kind) -> Covered {
+    match parts.unread.iter().find(|unread| path.is_at_or_below(unread)) {
+        Some(unread) if path == unread => parts.extents.covers(path, kind).min(Covered::Itself),
+        Some(_) => Covered::No,
+        None => parts.extents.covers(path, kind),
+    }
+}
+
+/// What has the same name on both sides, by name. Both are sorted.
+fn pairs(
+    known: Vec<Known>,
+    there: Vec<Entry>,
+) -> impl Iterator<Item = (Vec<u8>, Option<Known>, Option<Attr>)> {
+    let (mut known, mut there) = (known.into_iter().peekable(), there.into_iter().peekable());
+    std::iter::from_fn(move || {
+        let first = match (known.peek(), there.peek()) {
+            (None, None) => return None,
+            (Some(known), None) => known.name.clone(),
+            (None, Some(there)) => there.name.as_bytes().to_vec(),
+            (Some(known), Some(there)) => known.name.as_slice().min(there.name.as_bytes()).to_vec(),
+        };
+        let known = known.next_if(|known| known.name == first);
+        let there = there.next_if(|there| there.name.as_bytes() == first).map(|there| there.attr);
+        Some((first, known, there))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use stead_core::glob::PathGlobs;
+    use stead_core::store::Extent;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_concluded_from_what_could_not_be_looked_into() {
+        let path = |text: &str| StorePath::from_checked(text);
+        let all = Extent::new(path("w"), path("w"), PathGlobs::none());
+        let parts = Parts { extents: [all].into_iter().collect(), unread: vec![path("w/locked")] };
+        for (name, kind, covered) in [
+            ("w/open", Kind::Directory, Covered::Yes),
+            ("w/locked", Kind::Directory, Covered::Itself),
+            ("w/locked/x", Kind::File, Covered::No),
+            ("w/locked/in", Kind::Directory, Covered::No),
+            ("w/lockedin", Kind::File, Covered::Yes),
+            ("x", Kind::File, Covered::No),
+        ] {
+            assert_eq!(judge(&parts, &path(name), kind), covered, "{name}");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Bringing the shadow up to what is on the disk.
+//!
+//! Directory by directory, both sides are read side by side. A file of which the host tells the same as at the last time
+//! (size, times, inode) is the same; every other one is read, and again if it changes under the reading. What differs goes
+//! into the shadow in batches, so memory stays flat and nobody waits for long.
+
+use stead_core::Operation;
+use stead_core::store::{
+    Attr, Content, Covered, Draft, DraftOf, Expect, Extents, Keep, Kind, Missing, Page, Parents, Place, Put,
+    Step, Store, StoreError, StorePath, StoreResult, Subtree, VersionTag,
+};
+
+use super::super::super::PhysicalStore;
+use super::super::super::draft::fill;
+use super::super::super::host::{self, refused};
+use super::super::super::read::read_all;
+use super::super::super::spot::Intent;
+use super::pairs;
+use crate::virtual_store::shadow::{CHUNK, ContentHasher, Known, Note, Shadow, Turn};
+
+/// How much is put into the shadow at once.
+const MOST_NOTES: usize = 256;
+const MOST_BYTES: usize = 8 << 20;
+/// How often a file is read again that was written to meanwhile.
+const REREADS: usize = 4;
+/// How many names are looked at between two words of progress.
+const NAMES_PER_WORD: u64 = 64;
+
+pub(super) struct Syncing<'a> {
+    store: &'a PhysicalStore,
+    shadow: &'a Shadow,
+    turn: Turn,
+    operation: &'a Operation,
+    extents: &'a Extents,
+    progress: &'a mut dyn FnMut(u64),
+    /// Larger files are not kept.
+    limit: u64,
+    notes: Vec<Note>,
+    /// How many bytes the notes hold.
+    bytes: usize,
+    looked_at: u64,
+    unread: Vec<StorePath>,
+}
+
+impl<'a> Syncing<'a> {
+    pub(super) fn new(
+        store: &'a PhysicalStore,
+        shadow: &'a Shadow,
+        turn: Turn,
+        operation: &'a Operation,
+        extents: &'a Extents,
+        progress: &'a mut dyn FnMut(u64),
+    ) -> Self {
+        let (notes, unread) = (Vec::new(), Vec::new());
+        Syncing {
+            store,
+            shadow,
+            turn,
+            operation,
+            extents,
+            progress,
+            limit: u64::MAX,
+            notes,
+            bytes: 0,
+            looked_at: 0,
+            unread,
+        }
+    }
+
+    /// Takes everything in but the content of larger files, and returns the directories that could not be looked into.
+    pub(super) fn run(&mut self, limit: u64) -> StoreResult<Vec<StorePath>> {
+        self.limit = limit;
+        for top in self.extents.tops() {
+            self.top(top)?;
+        }
+        self.flush()?;
+        (self.progress)(self.looked_at);
+        Ok(std::mem::take(&mut self.unread))
+    }
+
+    /// Where an extent begins, with the directories on the way.
+    fn top(&mut self, top: &StorePath) -> StoreResult<()> {
+        if top.is_here() {
+            self.children(top, Some(Place::root()), Covered::Yes)?;
+            return Ok(());
+        }
+        let mut parent = StorePath::here();
+        for name in top.components() {
+            let path = parent.child(name);
+            let known = self.shadow.children(&Place::path(parent))?;
+            let known = known.into_iter().find(|known| known.name == name);
+            let there = match self.store.stat(&Place::path(path.clone())) {
+                Ok(attr) => Some(attr),
+                Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => None,
+                Err(error) => return Err(error),
+            };
+            let on_the_way = path != *top;
+            match there.filter(|attr| on_the_way && attr.kind == Kind::Directory) {
+                Some(attr) => {
+                    self.directory(&path, &attr, known.as_ref());
+                    self.flush()?;
+                }
+                None => {
+                    self.one(&path, there.filter(|_| !on_the_way), known.as_ref())?;
+                    return Ok(());
+                }
+            }
+            parent = path;
+        }
+        Ok(())
+    }
+
+    /// What is in a directory, where the shadow has it at that place; whether names in it come or go.
+    fn children(&mut self, path: &StorePath, place: Option<Place>, covered: Covered) -> StoreResult<bool> {
+        let listed = match covered {
+            Covered::Yes => self.store.list(&Place::path(path.clone()), &Page::ALL),
+            Covered::Itself | Covered::No => Err(StoreError::NotFound),
+        };
+        let there = match listed {
+            Ok(listing) => listing.entries,
+            // It is gone again, or nothing in it is wanted.
+            Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Vec::new(),
+            Err(error @ StoreError::Unavailable { .. }) => return Err(error),
+            Err(_) => {
+                self.unread.push(path.clone());
+                Vec::new()
+            }
+        };
+        let known = match place {
+            Some(place) => self.shadow.children(&place)?,
+            None => Vec::new(),
+        };
+        let mut touched = false;
+        for (name, known, there) in pairs(known, there) {
+            self.looked_at += 1;
+            if self.looked_at.is_multiple_of(NAMES_PER_WORD) {
+                (self.progress)(self.looked_at);
+            }
+            touched |= self.one(&path.child(&name), there, known.as_ref())?;
+        }
+        Ok(touched)
+    }
+
+    /// One name; whether something comes or goes there.
+    fn one(&mut self, path: &StorePath, there: Option<Attr>, known: Option<&Known>) -> StoreResult<bool> {
+        let judged = there.map(|attr| (attr, self.extents.covers(path, attr.kind)));
+        let wanted = judged.filter(|(attr, covered)| {
+            *covered != Covered::No && matches!(attr.kind, Kind::File | Kind::Directory | Kind::Symlink)
+        });
+        let Some((attr, covered)) = wanted else {
+            return if known.is_some() { self.remove(path).map(|()| true) } else { Ok(false) };
+        };
+        let same_kind = known.filter(|known| known.kind == attr.kind);
+        if known.is_some() && same_kind.is_none() {
+            self.remove(path)?;
+        }
+        let known = same_kind;
+        match attr.kind {
+            Kind::Directory => {
+                self.directory(path, &attr, known);
+                let touched = self.children(path, known.map(|known| Place::node(known.node)), covered)?;
+                if touched || known.is_none_or(|known| known.modified != attr.modified) {
+                    let (at, modified) = (Place::path(path.clone()), Some(attr.modified));
+                    self.note(Note::Step(Step::SetAttr { at, mode: None, modified }, None), 0)?;
+                }
+            }
+            Kind::File => self.file(path, &attr, known)?,
+            Kind::Symlink | Kind::Special(_) => self.symlink(path, &attr, known)?,
+        }
+        Ok(known.is_none())
+    }
+
+    /// A directory itself.
+    fn directory(&mut self, path: &StorePath, attr: &Attr, known: Option<&Known>) {
+        let (at, mode) = (Place::path(path.clone()), Some(attr.mode));
+        let step = match known {
+            Some(known) if known.kind == Kind::Directory && known.mode == attr.mode => return,
+            Some(known) if known.kind == Kind::Directory => Step::SetAttr { at, mode, modified: None },
+            Some(_) => {
+                self.notes.push(removal(path));
+                Step::Mkdir { at, parents: Parents::Required, mode }
+            }
+            None => Step::Mkdir { at, parents: Parents::Required, mode },
+        };
+        self.notes.push(Note::Step(step, None));
+    }
+
+    fn file(&mut self, path: &StorePath, attr: &Attr, known: Option<&Known>) -> StoreResult<()> {
+        if let Some(known) = known {
+            let complete = known.is_kept() || attr.size > self.limit;
+            if complete && known.tag == Some(attr.tag) {
+                return Ok(());
+            }
+            if let Some(tag) = self.unchanged(path, attr, known)? {
+                return self.note(Note::Seen(known.node, tag), 0);
+            }
+        }
+        let Some((content, attr)) = self.read(path, attr)? else {
+            // It has gone meanwhile.
+            return if known.is_some() { self.remove(path) } else { Ok(()) };
+        };
+        let bytes = if let Content::Bytes(bytes) = &content { bytes.len() } else { 0 };
+        let put = Put {
+            expect: Expect::Any,
+            parents: Parents::Required,
+            mode: Some(attr.mode),
+            modified: Some(attr.modified),
+            keep: Keep::History,
+        };
+        let step = Step::Write { at: Place::path(path.clone()), content, put };
+        self.note(Note::Step(step, Some(attr.tag)), bytes)
+    }
+
+    fn symlink(&mut self, path: &StorePath, attr: &Attr, known: Option<&Known>) -> StoreResult<()> {
+        if known.is_some_and(|known| known.tag == Some(attr.tag)) {
+            return Ok(());
+        }
+        let at = Place::path(path.clone());
+        let target = match self.store.link_target(&at) {
+            Ok(target) => target,
+            Err(error @ StoreError::Unavailable { .. }) => return Err(error),
+            Err(_) => return if known.is_some() { self.remove(path) } else { Ok(()) },
+        };
+        if let Some(known) = known
+            && self.shadow.hash(known)? == Some(*blake3::hash(&target).as_bytes())
+        {
+            return self.note(Note::Seen(known.node, attr.tag), 0);
+        }
+        let bytes = target.len();
+        let step = Step::Symlink { at, target, parents: Parents::Required, expect: Expect::Any };
+        self.note(Note::Step(step, Some(attr.tag)), bytes)
+    }
+
+    /// What the host tells of a file that looks the same as at the last time, but for its inode or its time of change, and
+    /// holds the same; then the shadow has it already.
+    fn unchanged(&self, path: &StorePath, attr: &Attr, known: &Known) -> StoreResult<Option<VersionTag>> {
+        let looks = (known.size, known.mode, known.modified) == (attr.size, attr.mode, attr.modified);
+        if !looks || !known.is_kept() || attr.size > self.limit {
+            return Ok(None);
+        }
+        let located = self.store.locate(&Place::path(path.clone()), Intent::Find)?;
+        let Ok((file, stat)) = self.store.open_file(&located) else { return Ok(None) };
+        let mut hasher = ContentHasher::default();
+        let mut buffer = vec![0; CHUNK];
+        let mut done = 0;
+        loop {
+            match fill(&file, done, &mut buffer)? {
+                0 => break,
+                count => {
+                    hasher.update(&buffer[..count]);
+                    done += count as u64;
+                }
+            }
+        }
+        let still = host::stat(&file).map_err(refused)? == stat && stat.tag() == attr.tag;
+        let same = attr.size == 0 || self.shadow.hash(known)? == Some(hasher.finish());
+        Ok((still && same).then_some(attr.tag))
+    }
+
+    /// The content of a file, and its attributes of the same moment; `None` if no file is there any more.
+    fn read(&self, path: &StorePath, attr: &Attr) -> StoreResult<Option<(Content, Attr)>> {
+        let located = self.store.locate(&Place::path(path.clone()), Intent::Find)?;
+        let mut last = None;
+        for _ in 0..REREADS {
+            let (file, stat) = match self.store.open_file(&located) {
+                Ok(opened) => opened,
+                Err(StoreError::HostDenied) => return Ok(Some((self.shadow.unkept(attr.size), *attr))),
+                Err(error @ StoreError::Unavailable { .. }) => return Err(error),
+                Err(_) => return Ok(None),
+            };
+            if stat.size > self.limit {
+                return Ok(Some((self.shadow.unkept(stat.size), stat.attr())));
+            }
+            let content = if stat.size <= CHUNK as u64 {
+                Content::Bytes(read_all(&file, &stat, self.limit)?)
+            } else {
+                self.staged(&file, stat.size)?
+            };
+            let now = host::stat(&file).map_err(refused)?;
+            // The one of before the reading: what was written meanwhile is read at the next time.
+            last = Some((content, stat.attr()));
+            if now == stat {
+                break;
+            }
+        }
+        Ok(last)
+    }
+
+    /// A large file's content, put into the database piece by piece.
+    fn staged(&self, file: &std::fs::File, size: u64) -> StoreResult<Content> {
+        let mut draft: Box<dyn Draft> = self.shadow.store().draft(DraftOf::Nothing)?;
+        let mut buffer = vec![0; CHUNK];
+        let mut done = 0;
+        while done < size {
+            let wanted = usize::try_from(size - done).unwrap_or(CHUNK).min(CHUNK);
+            match fill(file, done, &mut buffer[..wanted])? {
+                0 => break,
+                count => {
+                    draft.write_at(done, &buffer[..count])?;
+                    done += count as u64;
+                }
+            }
+        }
+        Ok(Content::Sealed(draft.seal()?))
+    }
+
+    fn remove(&mut self, path: &StorePath) -> StoreResult<()> {
+        self.note(removal(path), 0)
+    }
+
+    fn note(&mut self, note: Note, bytes: usize) -> StoreResult<()> {
+        self.notes.push(note);
+        self.bytes += bytes;
+        if self.notes.len() >= MOST_NOTES || self.bytes >= MOST_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> StoreResult<()> {
+        self.bytes = 0;
+        match std::mem::take(&mut self.notes) {
+            notes if notes.is_empty() => Ok(()),
+            notes => self.shadow.put(self.turn, self.operation, notes),
+        }
+    }
+}
+
+fn removal(path: &StorePath) -> Note {
+    let step = Step::Remove {
+        at: Place::path(path.clone()),
+        subtree: Subtree::Any,
+        expect: Expect::Any,
+        missing: Missing::Fine,
+        spare: None,
+        keep: Keep::History,
+    };
+    Note::Step(step, None)
+}

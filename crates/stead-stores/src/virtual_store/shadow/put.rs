@@ -1,0 +1,79 @@
+//! Bringing a shadow up to date.
+
+use rusqlite::{OptionalExtension, params};
+use stead_core::store::{Change, NodeId, Step, StoreError, StoreResult, VersionTag};
+use stead_core::{Clock, Operation, SystemClock};
+
+use super::super::batch::Writing;
+use super::super::fault::Result;
+use super::super::queue::Weight;
+use super::Shadow;
+
+/// The turn of someone who takes a directory in. Whoever begins after that has the next one, and this one is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Turn(pub(super) i64);
+
+/// What is to be noted in a shadow.
+#[derive(Debug)]
+pub(crate) enum Note {
+    /// Something is another than it was; of a file also what the host told of it.
+    Step(Step, Option<VersionTag>),
+    /// A file is what it was, and the host tells this of it now.
+    Seen(NodeId, VersionTag),
+}
+
+impl Shadow {
+    /// Begins to take the directory in.
+    pub(crate) fn begin(&self) -> StoreResult<Turn> {
+        let vol = self.vol;
+        self.shared().write(Weight::Staging, move |writing| {
+            let turn = writing
+                .conn
+                .prepare_cached("UPDATE shadow SET turn = turn + 1, at = ?2 WHERE vol = ?1 RETURNING turn")?
+                .query_row([vol, SystemClock.now().0], |row| row.get(0))
+                .optional()?;
+            turn.map(Turn).ok_or_else(|| StoreError::Conflict.into())
+        })
+    }
+
+    /// Notes what differs. Nothing of it is synced before the snapshot itself is.
+    pub(crate) fn put(&self, turn: Turn, operation: &Operation, notes: Vec<Note>) -> StoreResult<()> {
+        let vol = self.vol;
+        let (mut steps, mut tags, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+        for note in notes {
+            match note {
+                Note::Step(step, tag) => {
+                    steps.push(step);
+                    tags.push(tag);
+                }
+                Note::Seen(node, tag) => seen.push((node, tag)),
+            }
+        }
+        let change = Change::new(operation.clone(), steps);
+        let go_on = move |writing: &mut Writing<'_>| go_on(writing, vol, turn);
+        self.store.apply_along(Weight::Staging, change, go_on, move |writing, applied| {
+            let written = applied.outcomes.iter().zip(tags).filter_map(|(outcome, tag)| {
+                let (attr, tag) = (outcome.attr?, tag?);
+                Some((attr.node, tag))
+            });
+            let mut note = writing.conn.prepare_cached(
+                "INSERT OR REPLACE INTO seen(vol, node, since, tag)
+                 SELECT vol, node, since, ?3 FROM entry WHERE vol = ?1 AND node = ?2",
+            )?;
+            for (node, VersionTag(tag)) in written.chain(seen) {
+                note.execute(params![vol, node.0.cast_signed(), tag.to_le_bytes()])?;
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+/// Makes sure that the turn is not over.
+fn go_on(writing: &mut Writing<'_>, vol: i64, turn: Turn) -> Result<()> {
+    let goes_on = writing
+        .conn
+        .prepare_cached("UPDATE shadow SET at = ?3 WHERE vol = ?1 AND turn = ?2")?
+        .execute([vol, turn.0, SystemClock.now().0])?;
+    if goes_on == 0 { Err(StoreError::Conflict.into()) } else { Ok(()) }
+}
