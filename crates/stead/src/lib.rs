@@ -12,6 +12,7 @@ mod on_host;
 mod past;
 mod stead;
 mod stores;
+pub mod tokens;
 mod toolbox;
 pub mod transfer;
 pub mod when;
@@ -20,6 +21,7 @@ pub use crate::config::Config;
 pub use crate::error::{Error, Result};
 pub use crate::stead::{Stead, SteadBuilder};
 pub use crate::stores::Stores;
+pub use crate::tokens::{Token, Tokens};
 
 pub use stead_core::Error as DoorError;
 pub use stead_core::clock::SystemClock;

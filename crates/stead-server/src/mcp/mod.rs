@@ -2,6 +2,7 @@
 
 mod call;
 mod convert;
+mod endpoint;
 mod handler;
 mod lines;
 mod notify;
@@ -9,5 +10,6 @@ mod question;
 mod resources;
 mod uri;
 
+pub(crate) use endpoint::{Endpoint, Handled};
 pub(crate) use handler::Handler;
 pub(crate) use lines::over_lines;
