@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::doors::Astray;
 use super::who::Stranger;
+use crate::mcp::Wrong;
 
 pub(super) type Reply = Response<BoxBody<Bytes, Infallible>>;
 
@@ -41,8 +42,9 @@ pub(super) fn refusal(status: StatusCode, code: &str, sentence: &str) -> Reply {
 }
 
 /// What was sent is no message.
-pub(super) fn no_message(sentence: &str) -> Reply {
-    let body = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32700, "message": sentence } });
+pub(super) fn no_message(wrong: &Wrong, id: Option<Value>) -> Reply {
+    let Wrong { code, sentence } = wrong;
+    let body = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": sentence } });
     reply(StatusCode::BAD_REQUEST, "application/json", body.to_string())
 }
 

@@ -11,7 +11,6 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
-use serde::de::IgnoredAny;
 use stead::{Clock, Identity, SystemClock, Tokens};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +20,7 @@ use super::replies::{self, Reply};
 use super::until::Until;
 use super::who::{Caller, Stranger, who};
 use crate::limits::LONGEST_MESSAGE;
-use crate::mcp::{Endpoint, Handled};
+use crate::mcp::{Begins, Endpoint, Handled, Head};
 use crate::metrics::Metrics;
 use crate::steads::Steads;
 
@@ -123,11 +122,17 @@ impl Routes {
             Ok(endpoint) => endpoint,
             Err(error) => return replies::crowded(&error.to_string()),
         };
-        let request = match whole(request).await {
-            Ok(request) => request,
+        let (request, about) = match whole(request).await {
+            Ok(whole) => whole,
             Err(reply) => return *reply,
         };
-        match endpoint.handle(request).await {
+        match endpoint.handle(request, about.begins).await {
+            // JSON that is no message of MCP's is no wrong media type.
+            Handled::Answered(reply)
+                if about.is_json && reply.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE =>
+            {
+                about.not_taken
+            }
             Handled::Answered(reply) => self.while_let_in(reply, caller),
             Handled::NoSession => replies::refusal(
                 StatusCode::NOT_FOUND,
@@ -158,8 +163,16 @@ impl Routes {
     }
 }
 
+/// What has to be known of a request before it is handed on.
+struct About {
+    begins: Begins,
+    is_json: bool,
+    /// What is answered if it is JSON, and no message.
+    not_taken: Reply,
+}
+
 /// Takes a request in whole, if it is not too large and does not take too long.
-async fn whole(request: Request<Incoming>) -> Result<Request<Full<Bytes>>, Box<Reply>> {
+async fn whole(request: Request<Incoming>) -> Result<(Request<Full<Bytes>>, About), Box<Reply>> {
     let (parts, body) = request.into_parts();
     let too_large = || {
         let sentence = format!(
@@ -171,14 +184,32 @@ async fn whole(request: Request<Incoming>) -> Result<Request<Full<Bytes>>, Box<R
     let body = match tokio::time::timeout(BODY, Limited::new(body, LONGEST_MESSAGE).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
-        Ok(Err(_)) => return Err(Box::new(replies::no_message("the message did not arrive whole"))),
+        Ok(Err(_)) => {
+            return Err(Box::new(replies::refusal(
+                StatusCode::BAD_REQUEST,
+                "invalid",
+                "the message did not arrive whole",
+            )));
+        }
         Err(_) => {
             let sentence = "the message took too long to arrive";
             return Err(Box::new(replies::refusal(StatusCode::REQUEST_TIMEOUT, "timeout", sentence)));
         }
     };
-    if parts.method == Method::POST && serde_json::from_slice::<IgnoredAny>(&body).is_err() {
-        return Err(Box::new(replies::no_message("this is no JSON")));
-    }
-    Ok(Request::from_parts(parts, Full::new(body)))
+    let head = match parts.method {
+        Method::POST => Head::read(&body).map_err(|wrong| Box::new(replies::no_message(&wrong, None)))?,
+        _ => Head::default(),
+    };
+    let about = About {
+        begins: if head.initializes() { Begins::Session } else { Begins::Nothing },
+        not_taken: replies::no_message(
+            &head.wrong(),
+            head.id.as_ref().map(|id| id.clone().into_json_value()),
+        ),
+        is_json: parts
+            .headers
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")),
+    };
+    Ok((Request::from_parts(parts, Full::new(body)), about))
 }

@@ -34,6 +34,15 @@ pub(crate) enum Handled {
     Crowded,
 }
 
+/// What a request begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begins {
+    /// A session.
+    Session,
+    /// Nothing that outlives its answer.
+    Nothing,
+}
+
 /// Where one identity's clients come in.
 pub(crate) struct Endpoint {
     served: Arc<Served>,
@@ -68,16 +77,16 @@ impl Endpoint {
     }
 
     /// Answers a request.
-    pub(crate) async fn handle(&self, request: Request<Full<Bytes>>) -> Handled {
+    pub(crate) async fn handle(&self, request: Request<Full<Bytes>>, begins: Begins) -> Handled {
         let session = request.headers().get(SESSION).map(|id| id.to_str().unwrap_or_default());
-        match session {
-            Some(id) if request.method() == Method::DELETE => {
-                if !self.sessions.has_session(&id.into()).await.unwrap_or(false) {
-                    return Handled::NoSession;
-                }
-            }
-            None if self.sessions().await >= self.served.limits().sessions => return Handled::Crowded,
-            _ => {}
+        if let Some(id) = session
+            && request.method() == Method::DELETE
+            && !self.sessions.has_session(&id.into()).await.unwrap_or(false)
+        {
+            return Handled::NoSession;
+        }
+        if begins == Begins::Session && self.sessions().await >= self.served.limits().sessions {
+            return Handled::Crowded;
         }
         Handled::Answered(self.service.handle(request).await)
     }
