@@ -8,3 +8,4 @@ mod common;
 mod first_minutes;
 mod forks;
 mod past;
+mod serving;
