@@ -1,6 +1,7 @@
 //! The binary `stead`: reads the arguments, runs one command, and says how it went.
 
 mod commands;
+mod credential;
 mod failure;
 mod human;
 mod json;
@@ -27,11 +28,12 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    let credential = credential::take();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return wrong_usage(&error),
     };
-    let mut session = Session::new(cli.globals);
+    let mut session = Session::new(cli.globals, credential);
     let exit = match cli.command.run(&mut session) {
         Ok(exit) => exit,
         Err(failure) => session.report(&failure),

@@ -2,6 +2,7 @@
 //!
 //! Data goes to stdout; what is said to a person goes to stderr.
 
+use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::PathBuf;
 
@@ -50,13 +51,15 @@ pub(crate) struct Session {
     globals: Globals,
     stdout: BufWriter<StdoutLock<'static>>,
     styled: bool,
+    credential: Option<OsString>,
 }
 
 impl Session {
-    pub(crate) fn new(globals: Globals) -> Self {
+    pub(crate) fn new(globals: Globals, credential: Option<OsString>) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let styled = io::stdout().is_terminal() && !no_color;
-        Session { globals, stdout: BufWriter::with_capacity(64 << 10, io::stdout().lock()), styled }
+        let stdout = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+        Session { globals, stdout, styled, credential }
     }
 
     /// Whether JSON is wanted.
@@ -123,6 +126,13 @@ impl Session {
     /// The agent that was named, if one was.
     pub(crate) fn named_agent(&self) -> Option<&str> {
         self.globals.agent.as_deref()
+    }
+
+    /// The token that was handed over in the environment, if one was.
+    pub(crate) fn credential(&self) -> Result<Option<&str>, Failure> {
+        let Some(token) = &self.credential else { return Ok(None) };
+        let text = token.to_str().ok_or_else(|| Failure::invalid("STEAD_TOKEN holds no token"))?;
+        Ok(Some(text))
     }
 
     /// Its door, for one operation of this command.

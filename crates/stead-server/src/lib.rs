@@ -4,16 +4,19 @@
 //! rest; nothing that a client sends can change that. The tools live in the core and know nothing of MCP, and
 //! the types of the MCP library stay inside [`mcp`].
 
+mod http;
 mod limits;
 mod mcp;
+mod metrics;
 mod run;
 mod served;
 mod stdio;
 mod steads;
 mod watching;
 
+pub use http::{HttpOptions, PublicUrl, serve};
 pub use limits::Limits;
-pub use run::run_stdio;
+pub use run::{run_http, run_stdio};
 pub use served::Served;
 pub use stdio::{connection, stdio};
 pub use steads::Steads;

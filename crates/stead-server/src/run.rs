@@ -1,11 +1,16 @@
 //! The entries for whoever has no runtime of their own.
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use stead::Identity;
 use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
+use crate::http::{HttpOptions, serve};
 use crate::stdio;
 use crate::steads::Steads;
 
@@ -26,12 +31,44 @@ pub fn run_stdio(steads: &Arc<Steads>, identity: &Identity) -> stead::Result<()>
     Ok(())
 }
 
-pub(crate) fn runtime() -> io::Result<Runtime> {
+/// Serves over HTTP until the process is asked to end. `ready` is told where it listens.
+pub fn run_http(
+    listen: SocketAddr,
+    steads: &Arc<Steads>,
+    options: HttpOptions,
+    ready: impl FnOnce(SocketAddr),
+) -> stead::Result<()> {
+    let cannot = |cause| stead::Error::Host { what: format!("`{listen}` can't be listened on"), cause };
+    let listener = TcpListener::bind(listen).map_err(cannot)?;
+    let bound = listener.local_addr().map_err(cannot)?;
+    let runtime = runtime().map_err(no_runtime)?;
+    let steads = Arc::clone(steads);
+    runtime.block_on(async move {
+        let over = CancellationToken::new();
+        tokio::spawn(end_on_signal(over.clone()));
+        ready(bound);
+        serve(listener, steads, options, over).await.map_err(cannot)
+    })?;
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    Ok(())
+}
+
+/// Ctrl-C, and what a supervisor sends.
+async fn end_on_signal(over: CancellationToken) {
+    let mut terminated = signal(SignalKind::terminate()).expect("signals can be waited for");
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+    }
+    over.cancel();
+}
+
+fn runtime() -> io::Result<Runtime> {
     // More workers than cores: a call holds one while it waits for a disk.
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
     Builder::new_multi_thread().worker_threads(workers).enable_all().thread_name("stead").build()
 }
 
-pub(crate) fn no_runtime(cause: io::Error) -> stead::Error {
+fn no_runtime(cause: io::Error) -> stead::Error {
     stead::Error::Host { what: "the server can't be started".into(), cause }
 }

@@ -10,6 +10,7 @@ use stead_core::{ErrorKind, map};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::limits::Limits;
+use crate::metrics::Metrics;
 
 /// One identity's stead, as every connection of that identity sees it.
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub struct Served {
     identity: Identity,
     now: RwLock<Arc<Now>>,
     limits: Limits,
+    metrics: Arc<Metrics>,
     places: Semaphore,
     waiting: AtomicUsize,
     changed: watch::Sender<u64>,
@@ -49,10 +51,16 @@ impl Now {
 impl Served {
     /// Serves this stead.
     pub fn new(stead: &Stead, limits: Limits) -> Self {
+        Served::counted(stead, limits, Arc::default())
+    }
+
+    /// The same, counted along with others.
+    pub(crate) fn counted(stead: &Stead, limits: Limits, metrics: Arc<Metrics>) -> Self {
         Served {
             identity: stead.vfs().identity().clone(),
             now: RwLock::new(Arc::new(Now::of(stead))),
             limits,
+            metrics,
             places: Semaphore::new(limits.at_once),
             waiting: AtomicUsize::new(0),
             changed: watch::Sender::new(0),
@@ -62,6 +70,10 @@ impl Served {
     /// Whose it is.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     pub(crate) fn limits(&self) -> &Limits {

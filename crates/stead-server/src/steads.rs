@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use stead::{Config, Identity, Result, Stead, Stores};
 
 use crate::limits::Limits;
+use crate::metrics::Metrics;
 use crate::served::Served;
 
 /// Every stead of a configuration, opened when it is first asked for, over Stores that all of them share.
@@ -14,6 +15,7 @@ use crate::served::Served;
 pub struct Steads {
     state: Mutex<State>,
     limits: Limits,
+    metrics: Arc<Metrics>,
 }
 
 #[derive(Debug)]
@@ -25,7 +27,15 @@ struct State {
 impl Steads {
     /// The steads of this configuration.
     pub fn of(config: &Config, limits: Limits) -> Self {
-        Steads { state: Mutex::new(State { stores: Stores::of(config), served: HashMap::new() }), limits }
+        Steads {
+            state: Mutex::new(State { stores: Stores::of(config), served: HashMap::new() }),
+            limits,
+            metrics: Arc::default(),
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// The configuration that holds now.
@@ -42,7 +52,7 @@ impl Steads {
             return Ok(Arc::clone(served));
         }
         let stead = Stead::open_in(&mut state.stores, identity)?;
-        let served = Arc::new(Served::new(&stead, self.limits));
+        let served = Arc::new(Served::counted(&stead, self.limits, Arc::clone(&self.metrics)));
         state.served.insert(identity.clone(), Arc::clone(&served));
         Ok(served)
     }

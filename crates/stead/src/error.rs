@@ -40,6 +40,12 @@ pub enum Error {
         /// The forks there are.
         known: Vec<String>,
     },
+    /// There is no such token.
+    #[error("there is no token `{}`; `stead token list` shows those there are", escaped(.id.as_bytes()))]
+    NoToken {
+        /// The id that was asked for.
+        id: String,
+    },
     /// A Store can't be opened.
     #[error("the Store `{}` can't be opened: {}", escaped(.store.as_bytes()), opening(.cause))]
     Open {
@@ -87,7 +93,7 @@ impl Error {
             Error::Config(_) | Error::DuplicatePrefix(_) | Error::UnknownAgent { .. } | Error::Invalid(_) => {
                 ErrorKind::Invalid
             }
-            Error::NoFork { .. } => ErrorKind::NotFound,
+            Error::NoFork { .. } | Error::NoToken { .. } => ErrorKind::NotFound,
             // A Store that is not where the configuration says is the configuration's mistake.
             Error::Open { cause: StoreError::NotFound | StoreError::NotADirectory, .. } => ErrorKind::Invalid,
             Error::Open { cause, .. } | Error::Store(cause) => cause.kind(),

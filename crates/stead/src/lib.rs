@@ -14,6 +14,7 @@ mod on_host;
 mod past;
 mod stead;
 mod stores;
+pub mod tokens;
 mod toolbox;
 pub mod transfer;
 pub mod when;
@@ -22,6 +23,7 @@ pub use crate::config::Config;
 pub use crate::error::{Error, Result};
 pub use crate::stead::{Stead, SteadBuilder};
 pub use crate::stores::{Cleaned, Stores};
+pub use crate::tokens::{Token, Tokens};
 
 pub use stead_core::Error as DoorError;
 pub use stead_core::clock::SystemClock;

@@ -408,7 +408,7 @@ fn no_state(cause: io::Error) -> Error {
     Error::host("the state directory `.stead` can't be made", cause)
 }
 
-fn make_private(directory: &Path) -> io::Result<()> {
+pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     match std::fs::DirBuilder::new().mode(0o700).create(directory) {
         // It is no one's to commit.

@@ -2,13 +2,15 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use stead::config::BareDirectory;
-use stead::{Config, Identity};
+use stead::{Clock, Config, ErrorKind, Identity, SystemClock, Tokens};
 use stead_server::{Limits, Steads};
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{Ended, Exit, Failure};
 use crate::session::Session;
 
 /// Serve one agent over MCP on standard input and output
+///
+/// Who that is, --agent and --thread say, or a token in STEAD_TOKEN.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The thread that the agent works in
@@ -20,22 +22,36 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let (config, agent) = if args.directories.is_empty() {
+    let (config, identity) = if args.directories.is_empty() {
         let config = session.config()?;
-        let agent = session.agent(&config)?.to_owned();
-        (config, agent)
+        let identity = identity(&config, args.thread, session)?;
+        (config, identity)
     } else {
-        let agent = session.named_agent().unwrap_or("agent").to_owned();
+        let agent = session.named_agent().unwrap_or("agent");
         let directories: Vec<_> =
             args.directories.iter().map(|directory| BareDirectory::parse(directory)).collect();
-        (Config::of_directories(&agent, &directories)?, agent)
-    };
-    let identity = Identity::agent(agent);
-    let identity = match args.thread {
-        Some(thread) => identity.with_thread(thread),
-        None => identity,
+        let config = Config::of_directories(agent, &directories)?;
+        (config, Identity { thread: args.thread, ..Identity::agent(agent) })
     };
     let steads = Arc::new(Steads::of(&config, Limits::default()));
     stead_server::run_stdio(&steads, &identity)?;
     Ok(Exit::OK)
+}
+
+/// Who is served: whose token it is, or who was named.
+fn identity(config: &Config, thread: Option<String>, session: &Session) -> Result<Identity, Failure> {
+    let Some(secret) = session.credential()? else {
+        return Ok(Identity { thread, ..Identity::agent(session.agent(config)?) });
+    };
+    let token = Tokens::of(config).check(secret, SystemClock.now())?.ok_or_else(|| {
+        let message = "the token in STEAD_TOKEN is none, or is revoked, or its time is over";
+        Failure::Said(ErrorKind::Denied, message.to_owned())
+    })?;
+    let other_agent = session.named_agent().is_some_and(|agent| agent != token.identity.agent);
+    if other_agent || thread.is_some_and(|thread| Some(thread) != token.identity.thread) {
+        return Err(Failure::invalid(
+            "the token in STEAD_TOKEN is somebody else's than --agent and --thread say",
+        ));
+    }
+    Ok(token.identity.clone())
 }

@@ -31,9 +31,11 @@ mod mv;
 mod restore;
 mod restore_backup;
 mod rm;
+mod serve;
 mod snapshot;
 mod snapshots;
 mod stat;
+mod token;
 mod tools;
 mod tree;
 mod undo;
@@ -81,6 +83,9 @@ pub(crate) enum Command {
     Forks(forks::Args),
     Discard(discard::Args),
     Mcp(mcp::Args),
+    Serve(serve::Args),
+    #[command(subcommand)]
+    Token(token::Args),
     Verify(verify::Args),
     Gc(gc::Args),
     Backup(backup::Args),
@@ -124,6 +129,8 @@ impl Command {
             Command::Forks(args) => forks::run(args, session),
             Command::Discard(args) => discard::run(args, session),
             Command::Mcp(args) => mcp::run(args, session),
+            Command::Serve(args) => serve::run(args, session),
+            Command::Token(args) => token::run(args, session),
             Command::Verify(args) => verify::run(args, session),
             Command::Gc(args) => gc::run(args, session),
             Command::Backup(args) => backup::run(args, session),

@@ -38,7 +38,12 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
         let nowhere = self.path("no-home");
         command.args(args).current_dir(&self.directory).stdin(Stdio::null());
-        command.env_remove("STEAD_CONFIG").env_remove("STEAD_AGENT").env_remove("XDG_CONFIG_HOME");
+        command
+            .env_remove("STEAD_CONFIG")
+            .env_remove("STEAD_AGENT")
+            .env_remove("STEAD_TOKEN")
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("XDG_STATE_HOME");
         command.env("HOME", nowhere);
         command
     }

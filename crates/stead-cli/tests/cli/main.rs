@@ -8,4 +8,5 @@ mod common;
 mod first_minutes;
 mod forks;
 mod past;
+mod serving;
 mod tools;

@@ -1,6 +1,7 @@
 //! What a client of one identity may ask for, and what it is answered.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams,
@@ -83,13 +84,25 @@ impl Handler {
         answer: Answer,
     ) -> Result<Result<Reply, stead_core::tools::Question>, ErrorData> {
         let arguments = request.arguments.clone().unwrap_or_default();
+        let began = Instant::now();
         let made = enter(&self.served, context, |now, watch| {
             now.toolbox.watched(Arc::clone(watch)).call(&request.name, arguments, answer)
         });
-        match made.await {
+        let made = match made.await {
             Err(Broken::Refused(failure)) => Ok(Ok(failure.into())),
-            made => Ok(made?),
-        }
+            made => made,
+        };
+        let outcome = match &made {
+            Ok(Ok(Reply { failure: Some(failure), .. })) => failure.kind.code(),
+            Ok(Ok(_)) => "ok",
+            Ok(Err(_)) => "asked",
+            Err(Broken::Cancelled) => "cancelled",
+            Err(_) => "broken",
+        };
+        // What a client makes up must not become a name among the numbers.
+        let tool = stead_core::tools::tool(&request.name).map_or("unknown", |tool| tool.name);
+        self.served.metrics().called(tool, outcome, began.elapsed());
+        Ok(made?)
     }
 }
 

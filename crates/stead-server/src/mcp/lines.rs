@@ -10,13 +10,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ErrorData, JsonRpcMessage, RequestId};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ErrorCode, ErrorData, JsonRpcMessage, RequestId,
+};
 use rmcp::service::{RxJsonRpcMessage, ServiceExt, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
-use super::Handler;
+use super::{Handler, Head};
 use crate::limits::LONGEST_MESSAGE;
 
 /// How many requests may be without an answer that has been written.
@@ -122,7 +124,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     }
 
     /// The message of the line that was read, or what is wrong with it.
-    fn message(&mut self) -> Result<Option<RxJsonRpcMessage<RoleServer>>, ErrorData> {
+    fn message(&mut self) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Refusal> {
         let line = std::mem::take(&mut self.line);
         let text = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&line).trim_ascii();
         let parsed = if text.is_empty() { Ok(None) } else { parse(text) };
@@ -134,9 +136,9 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         parsed
     }
 
-    /// Says what was wrong with a line, to nobody in particular: it has no id that could be trusted.
-    fn refuse(&self, error: ErrorData) {
-        let said: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, None);
+    /// Says what was wrong with a line.
+    fn refuse(&self, Refusal { error, id }: Refusal) {
+        let said: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
         if let Ok(line) = as_line(&said) {
             // A task of its own: half of a line must not be left where this one is dropped.
             tokio::spawn(write(&self.writer, &self.flow, line, None));
@@ -198,21 +200,28 @@ fn write<W: AsyncWrite + Send + Unpin + 'static>(
     }
 }
 
-fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, ErrorData> {
-    let error = match serde_json::from_slice(text) {
-        Ok(message) => return Ok(Some(message)),
-        Err(error) => error,
-    };
-    if !error.is_data() {
-        return Err(ErrorData::parse_error("this line is no JSON", None));
-    }
-    Err(ErrorData::invalid_request(
-        match text.first() {
-            Some(b'[') => "batches are not supported; send one message a line",
-            _ => "this line is no JSON-RPC message",
-        },
-        None,
-    ))
+fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
+    serde_json::from_slice(text).map(Some).map_err(|_| {
+        let (wrong, id) = match Head::read(text) {
+            Ok(head) => (head.wrong(), head.id),
+            Err(wrong) => (wrong, None),
+        };
+        Refusal { error: ErrorData::new(ErrorCode(wrong.code), wrong.sentence, None), id }
+    })
+}
+
+fn too_long() -> Refusal {
+    let message = format!(
+        "a message may have {} MiB; a larger file can be written piece by piece with append_file",
+        LONGEST_MESSAGE >> 20
+    );
+    Refusal { error: ErrorData::invalid_request(message, None), id: None }
+}
+
+/// What is said of a line that is no message, and to which request, if that can be told.
+struct Refusal {
+    error: ErrorData,
+    id: Option<RequestId>,
 }
 
 impl<R, W> Transport<RoleServer> for Lines<R, W>
@@ -259,13 +268,7 @@ where
             let bytes = self.line.len();
             let message = match line {
                 Ok(Line::Whole) => self.message(),
-                Ok(Line::TooLong) => Err(ErrorData::invalid_request(
-                    format!(
-                        "a message may have {} MiB; a larger file can be written piece by piece with append_file",
-                        LONGEST_MESSAGE >> 20
-                    ),
-                    None,
-                )),
+                Ok(Line::TooLong) => Err(too_long()),
                 Ok(Line::End) if self.parked.is_empty() => return None,
                 Ok(Line::End) => {
                     // What was asked for before the end is still done.
@@ -289,7 +292,7 @@ where
                     return Some(message);
                 }
                 Ok(None) => {}
-                Err(error) => self.refuse(error),
+                Err(refusal) => self.refuse(refusal),
             }
         }
     }

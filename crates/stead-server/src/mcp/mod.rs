@@ -2,12 +2,16 @@
 
 mod call;
 mod convert;
+mod endpoint;
 mod handler;
+mod head;
 mod lines;
 mod notify;
 mod question;
 mod resources;
 mod uri;
 
+pub(crate) use endpoint::{Begins, Endpoint, Handled};
 pub(crate) use handler::Handler;
+pub(crate) use head::{Head, Wrong};
 pub(crate) use lines::over_lines;

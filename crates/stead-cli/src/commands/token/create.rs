@@ -1,0 +1,50 @@
+use std::time::Duration;
+
+use stead::{Clock, Identity, SystemClock, Timestamp, Tokens};
+
+use crate::commands::length;
+use crate::failure::{Ended, Exit};
+use crate::human;
+use crate::session::Session;
+
+/// Make a token for an agent, and show it, once
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The thread that the agent works in
+    #[arg(long, value_name = "ID")]
+    thread: Option<String>,
+    /// How long it is good for: 12h, 30d; otherwise until it is revoked
+    #[arg(long, value_name = "TIME", value_parser = length)]
+    expires: Option<Duration>,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let config = session.config()?;
+    let agent = session.agent(&config)?.to_owned();
+    if !config.agents.contains_key(&agent) {
+        let known = config.agents.keys().cloned().collect();
+        return Err(stead::Error::UnknownAgent { name: agent, known }.into());
+    }
+    let identity = Identity { thread: args.thread, ..Identity::agent(agent) };
+    let now = SystemClock.now();
+    let nanos = args.expires.map(|length| i64::try_from(length.as_nanos()).unwrap_or(i64::MAX));
+    let expires = nanos.map(|nanos| Timestamp(now.0.saturating_add(nanos)));
+    let (token, secret) = Tokens::of(&config).create(identity, expires, now)?;
+    if session.wants_json() {
+        let mut shown = super::as_json(&token);
+        shown["token"] = secret.into();
+        session.json(&shown)?;
+        return Ok(Exit::OK);
+    }
+    session.line(&secret)?;
+    let until = match token.expires {
+        Some(expires) => format!("It is good until {}.", human::time(Some(expires))),
+        None => "It is good until it is revoked.".to_owned(),
+    };
+    session.say(format_args!(
+        "This is the token `{}` of `{}`. It is shown only now. {until}",
+        token.id,
+        human::harmless(&token.identity.agent)
+    ));
+    Ok(Exit::OK)
+}

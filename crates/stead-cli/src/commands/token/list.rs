@@ -1,0 +1,38 @@
+use stead::{Clock, SystemClock, Tokens};
+
+use crate::failure::{Ended, Exit};
+use crate::human;
+use crate::session::{Colour, Session};
+
+/// List the tokens, oldest first
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(super) fn run(_args: Args, session: &mut Session) -> Ended {
+    let tokens = Tokens::of(&session.config()?).list()?;
+    if tokens.is_empty() {
+        session.say("There are no tokens.");
+    }
+    let now = SystemClock.now();
+    for token in &tokens {
+        if session.wants_json() {
+            session.json(&super::as_json(token))?;
+            continue;
+        }
+        let id = session.paint(Colour::Yellow, &token.id);
+        let agent = human::harmless(&token.identity.agent).to_string();
+        let thread = match &token.identity.thread {
+            Some(thread) => format!(" in {}", human::harmless(thread)),
+            None => String::new(),
+        };
+        let expires = match token.expires {
+            None => "does not expire".to_owned(),
+            Some(time) if token.is_expired(now) => format!("expired {}", human::time(Some(time))),
+            Some(time) => format!("expires {}", human::time(Some(time))),
+        };
+        let made = human::time(Some(token.created));
+        let used = human::time(token.last_used);
+        session.line(format_args!("{id}  {agent}{thread}  made {made}  {expires}  used {used}"))?;
+    }
+    Ok(Exit::OK)
+}

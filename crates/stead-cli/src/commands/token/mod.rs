@@ -1,0 +1,38 @@
+mod create;
+mod list;
+mod revoke;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+use stead::Token;
+
+use crate::failure::Ended;
+use crate::session::Session;
+
+/// Make, list and revoke the tokens that agents come with over HTTP
+#[derive(Debug, Subcommand)]
+pub(crate) enum Args {
+    Create(create::Args),
+    List(list::Args),
+    Revoke(revoke::Args),
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    match args {
+        Args::Create(args) => create::run(args, session),
+        Args::List(args) => list::run(args, session),
+        Args::Revoke(args) => revoke::run(args, session),
+    }
+}
+
+/// A token, without its secret.
+fn as_json(token: &Token) -> Value {
+    json!({
+        "id": token.id,
+        "agent": token.identity.agent,
+        "thread": token.identity.thread,
+        "created": token.created.to_string(),
+        "expires": token.expires.map(|time| time.to_string()),
+        "lastUsed": token.last_used.map(|time| time.to_string()),
+    })
+}

@@ -1,0 +1,21 @@
+use stead::Tokens;
+
+use crate::failure::{Ended, Exit};
+use crate::session::Session;
+
+/// Make a token worth nothing, at once, also in servers that run
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The token's id, as `list` shows it
+    id: String,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let token = Tokens::of(&session.config()?).revoke(&args.id)?;
+    if session.wants_json() {
+        session.json(&super::as_json(&token))?;
+    } else {
+        session.line(format_args!("Revoked {}.", token.id))?;
+    }
+    Ok(Exit::OK)
+}

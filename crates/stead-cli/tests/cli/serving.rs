@@ -1,0 +1,169 @@
+//! `mcp`, `serve` and `token`, as hosts launch them and people use them.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::common::Place;
+
+/// A server that was launched, with its pipes.
+struct Launched {
+    child: Child,
+    read: BufReader<std::process::ChildStdout>,
+}
+
+impl Launched {
+    fn new(mut command: Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let read = BufReader::new(child.stdout.take().unwrap());
+        Launched { child, read }
+    }
+
+    fn request(&mut self, method: &str, params: Value) -> Value {
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        writeln!(self.child.stdin.as_mut().unwrap(), "{message}").unwrap();
+        self.line()
+    }
+
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.read.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|_| {
+            let mut said = String::new();
+            self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("no message: {line:?}; {said}")
+        })
+    }
+
+    fn initialize(&mut self) -> Value {
+        let client = json!({ "name": "test", "version": "1" });
+        self.request(
+            "initialize",
+            json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client }),
+        )
+    }
+
+    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.request("tools/call", json!({ "name": tool, "arguments": arguments }))["result"].take()
+    }
+
+    /// Closes its input, and waits for its end.
+    fn ends(mut self) {
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn directories_can_be_served_without_any_configuration() {
+    let place = Place::empty();
+    place.file("one/a.txt", "hello\n");
+    place.file("two/b.txt", "");
+    let mut command = place.command(["mcp", "one", "two:rw"]);
+    command.env("XDG_STATE_HOME", place.path("state"));
+    let mut server = Launched::new(command);
+    let map = server.initialize()["result"]["instructions"].as_str().unwrap().to_owned();
+    assert!(map.contains("- /one: READ_ONLY (RO)\n- /two: READ_WRITE (RW)\n"), "{map}");
+    assert!(!map.contains(place.path("").to_str().unwrap()), "{map}");
+    let read = server.call("read_file", json!({ "path": "/one/a.txt" }));
+    assert_eq!(read["content"][0]["text"], "hello\n");
+    let denied = server.call("write_file", json!({ "path": "/one/x", "content": "" }));
+    assert_eq!(denied["structuredContent"]["error"]["code"], "denied");
+    assert_eq!(server.call("write_file", json!({ "path": "/two/x", "content": "1" }))["isError"], false);
+    server.ends();
+    assert_eq!(std::fs::read(place.path("two/x")).unwrap(), b"1");
+    // Nothing of Stead's own lies in the directories.
+    for (directory, files) in [("one", 1), ("two", 2)] {
+        assert_eq!(std::fs::read_dir(place.path(directory)).unwrap().count(), files, "{directory}");
+    }
+    assert!(place.path("state/stead").is_dir());
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_told() {
+    let place = Place::empty();
+    let mut command = place.command(["mcp", "none"]);
+    command.env("XDG_STATE_HOME", place.path("state"));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "stead: `none` can't be used: there is no such file or directory\n");
+}
+
+#[test]
+fn a_configured_agent_is_served_in_its_thread() {
+    let place = Place::new();
+    let mut server = Launched::new(place.command(["mcp", "--agent", "coder", "--thread", "t7"]));
+    server.initialize();
+    assert_eq!(server.call("write_file", json!({ "path": "/notes/a", "content": "1" }))["isError"], false);
+    server.ends();
+    let audit = place.run(["audit", "--json"]);
+    let record = audit.lines().find(|line| line.contains("write_file")).unwrap();
+    let record: Value = serde_json::from_str(record).unwrap();
+    assert!(record.to_string().contains("t7"), "{record}");
+    assert_eq!(place.stead(["mcp", "--agent", "nobody"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_token_is_shown_once_listed_and_revoked() {
+    let place = Place::new();
+    let made = place.stead(["token", "create", "--agent", "coder", "--thread", "t1", "--expires", "30d"]);
+    let secret = String::from_utf8(made.stdout).unwrap();
+    assert!(secret.trim_end().starts_with("stead_") && secret.len() == 50, "{secret}");
+    let listed = place.run(["token", "list", "--json"]);
+    let token: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(token["agent"], "coder");
+    assert_eq!(token["thread"], "t1");
+    assert!(token["expires"].is_string() && token["lastUsed"].is_null(), "{token}");
+    assert!(!listed.contains(secret.trim_end()));
+    assert!(place.run(["token", "list"]).contains("coder in t1"));
+    let id = token["id"].as_str().unwrap();
+    assert_eq!(place.run(["token", "revoke", id]), format!("Revoked {id}."));
+    assert_eq!(
+        place.run(["token", "revoke", id]),
+        format!("! stead: there is no token `{id}`; `stead token list` shows those there are\nexit 1")
+    );
+    assert_eq!(place.run(["token", "list"]), "! There are no tokens.");
+    let unknown = place.run(["token", "create", "--agent", "nobody"]);
+    assert!(unknown.contains("there is no agent `nobody`") && unknown.ends_with("exit 2"), "{unknown}");
+}
+
+#[test]
+fn a_token_says_who_is_served_over_stdio_and_leaves_the_environment() {
+    let place = Place::new();
+    let made = place.stead(["token", "create", "--agent", "coder", "--thread", "t9", "--json"]);
+    let token: Value = serde_json::from_slice(&made.stdout).unwrap();
+    let secret = token["token"].as_str().unwrap();
+    let mut command = place.command(["mcp"]);
+    command.env("STEAD_TOKEN", secret);
+    let mut server = Launched::new(command);
+    server.initialize();
+    assert_eq!(server.call("write_file", json!({ "path": "/notes/a", "content": "1" }))["isError"], false);
+    server.ends();
+    assert!(place.run(["audit", "--json"]).contains("t9"));
+    let mut other = place.command(["mcp", "--thread", "t1"]);
+    assert_eq!(other.env("STEAD_TOKEN", secret).output().unwrap().status.code(), Some(2));
+    let mut wrong = place.command(["mcp"]);
+    let refused = wrong.env("STEAD_TOKEN", "stead_wrong").output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(!String::from_utf8(refused.stderr).unwrap().contains("stead_wrong"));
+}
+
+#[test]
+fn a_server_says_where_it_listens_and_ends_when_it_is_asked_to() {
+    let place = Place::new();
+    let mut server = Launched::new(place.command(["serve", "--listen", "127.0.0.1:0", "--json"]));
+    let url = server.line()["listening"].as_str().unwrap().to_owned();
+    let address = url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /healthz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok\n"), "{answer}");
+    let pid = rustix::process::Pid::from_child(&server.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(server.child.wait().unwrap().success());
+}

@@ -1,0 +1,159 @@
+//! Which requests are meant for this server: by the `Host` that they name, and the `Origin` that a browser says they
+//! come from.
+//!
+//! Without it, a web page could have a browser talk to a server on the same machine (DNS rebinding).
+
+use std::net::IpAddr;
+
+use http::HeaderMap;
+use http::header::{HOST, ORIGIN};
+use http::uri::{Authority, Uri};
+
+/// Where a server is reached from outside: behind a proxy, say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicUrl {
+    scheme: String,
+    authority: String,
+}
+
+impl std::str::FromStr for PublicUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{}` is no such URL; write https://stead.example.com", text.escape_debug());
+        let uri: Uri = text.parse().map_err(|_| wrong())?;
+        let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+            return Err(wrong());
+        };
+        if authority.as_str().contains('@') || !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+            return Err(wrong());
+        }
+        Ok(PublicUrl { scheme: scheme.into(), authority: authority.as_str().to_ascii_lowercase() })
+    }
+}
+
+impl std::fmt::Display for PublicUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.authority)
+    }
+}
+
+/// The names under which a server may be called.
+#[derive(Debug, Clone)]
+pub(super) struct Doors {
+    listens: IpAddr,
+    public: Option<PublicUrl>,
+}
+
+/// Why a request is turned away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Astray {
+    Host,
+    Origin,
+}
+
+impl Doors {
+    pub(super) fn new(listens: IpAddr, public: Option<PublicUrl>) -> Self {
+        Doors { listens, public }
+    }
+
+    /// Whether a request came to the right place, and the URL that it was called by.
+    pub(super) fn judge(&self, headers: &HeaderMap) -> Result<String, Astray> {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).ok_or(Astray::Host)?;
+        let authority: Authority = host.parse().map_err(|_| Astray::Host)?;
+        if authority.as_str().contains('@') {
+            return Err(Astray::Host);
+        }
+        let public = self.public.as_ref();
+        let is_public =
+            public.is_some_and(|public| public.authority.eq_ignore_ascii_case(authority.as_str()));
+        if !is_public && !self.is_own(authority.host()) {
+            return Err(Astray::Host);
+        }
+        let called = match public {
+            Some(public) if is_public => public.to_string(),
+            _ => format!("http://{authority}"),
+        };
+        for origin in headers.get_all(ORIGIN) {
+            // A browser says so only of pages; a page of this server itself is fine, and of nobody else.
+            if !origin.to_str().is_ok_and(|origin| origin.eq_ignore_ascii_case(&called)) {
+                return Err(Astray::Origin);
+            }
+        }
+        Ok(called)
+    }
+
+    /// Whether a name is this machine's, whatever a name server says.
+    fn is_own(&self, host: &str) -> bool {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        match host.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback() || address == self.listens,
+            Err(_) => host.eq_ignore_ascii_case("localhost"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(host: Option<&str>, origin: Option<&str>) -> Result<String, Astray> {
+        let public = "https://Stead.example.com/".parse().ok();
+        let doors = Doors::new(IpAddr::from([192, 168, 1, 2]), public);
+        let mut headers = HeaderMap::new();
+        for (name, value) in [(HOST, host), (ORIGIN, origin)] {
+            if let Some(value) = value {
+                headers.insert(name, value.parse().expect("a header"));
+            }
+        }
+        doors.judge(&headers)
+    }
+
+    #[test]
+    fn a_server_answers_to_its_own_names() {
+        for host in [
+            "localhost",
+            "LOCALHOST:4747",
+            "127.0.0.1:4747",
+            "[::1]:4747",
+            "192.168.1.2",
+            "stead.example.com",
+        ] {
+            assert!(judge(Some(host), None).is_ok(), "{host}");
+        }
+        assert_eq!(judge(Some("stead.example.com"), None), Ok("https://stead.example.com".into()));
+        assert_eq!(judge(Some("localhost:1"), None), Ok("http://localhost:1".into()));
+    }
+
+    #[test]
+    fn and_to_no_other() {
+        for host in [
+            Some("evil.example"),
+            Some("localhost.evil.example"),
+            Some("127.0.0.1.nip.io"),
+            Some("0.0.0.0:4747"),
+            Some("localhost@evil.example"),
+            Some("stead.example.com:81"),
+            Some(""),
+            None,
+        ] {
+            assert_eq!(judge(host, None), Err(Astray::Host), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_somebody_else_is_turned_away() {
+        assert!(judge(Some("localhost:1"), Some("http://localhost:1")).is_ok());
+        assert!(judge(Some("stead.example.com"), Some("https://stead.example.com")).is_ok());
+        for origin in ["http://localhost:2", "https://localhost:1", "http://evil.example", "null", ""] {
+            assert_eq!(judge(Some("localhost:1"), Some(origin)), Err(Astray::Origin), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_public_url_is_a_scheme_and_a_name() {
+        for wrong in ["stead.example.com", "ftp://a", "https://a/b", "https://u@a", "https://a?b"] {
+            assert!(wrong.parse::<PublicUrl>().is_err(), "{wrong}");
+        }
+    }
+}

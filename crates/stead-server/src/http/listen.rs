@@ -1,0 +1,102 @@
+//! Listening, and one connection after the other.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use stead::Tokens;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::doors::PublicUrl;
+use super::routes::Routes;
+use crate::steads::Steads;
+use crate::watching::keep_current;
+
+/// How many connections there are at a time; further ones wait to be accepted.
+const CONNECTIONS: usize = 1_024;
+/// How long the head of a request may take.
+const HEAD: Duration = Duration::from_secs(15);
+/// How often is written down when tokens were last used.
+const USES: Duration = Duration::from_secs(60);
+
+/// How a server is reached.
+#[derive(Debug, Clone, Default)]
+pub struct HttpOptions {
+    /// The agent that this machine's own clients are, for as long as there are no tokens; otherwise the only one.
+    pub agent: Option<String>,
+    /// The URL by which it is known outside.
+    pub public_url: Option<PublicUrl>,
+}
+
+/// Serves clients that come over HTTP, until `over` is cancelled.
+///
+/// It has to run inside a multi-threaded runtime: calls are made on its workers.
+pub async fn serve(
+    listener: std::net::TcpListener,
+    steads: Arc<Steads>,
+    options: HttpOptions,
+    over: CancellationToken,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = TcpListener::from_std(listener)?;
+    let tokens = Arc::new(Tokens::of(&steads.config()));
+    let routes =
+        Arc::new(Routes::new(listener.local_addr()?, steads.clone(), tokens.clone(), options, over.clone()));
+    let current = tokio::spawn(keep_current(steads));
+    let uses = tokio::spawn(note_uses(tokens.clone()));
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let accept = async {
+        loop {
+            let place = Arc::clone(&places).acquire_owned().await.expect("the places are never closed");
+            match listener.accept().await {
+                Ok((stream, from)) => {
+                    let (routes, over) = (Arc::clone(&routes), over.clone());
+                    tokio::spawn(async move {
+                        connection(stream, from, routes, over).await;
+                        drop(place);
+                    });
+                }
+                // The host is short of something; it may have it again in a moment.
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    over.run_until_cancelled(accept).await;
+    current.abort();
+    uses.abort();
+    // What was used in the last minute is worth a try.
+    let _ = tokio::task::block_in_place(|| tokens.note_uses());
+    Ok(())
+}
+
+async fn connection(stream: TcpStream, from: SocketAddr, routes: Arc<Routes>, over: CancellationToken) {
+    // Otherwise an answer in pieces waits for the client's acknowledgement: 44 ms for nothing.
+    let _ = stream.set_nodelay(true);
+    let metrics = routes.metrics();
+    metrics.connected();
+    let service = service_fn(|request| {
+        let routes = Arc::clone(&routes);
+        async move { Ok::<_, std::convert::Infallible>(routes.answer(request, from.ip()).await) }
+    });
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(64 << 10)
+        .serve_connection(TokioIo::new(stream), service);
+    // A connection that breaks is the client's trouble, and it knows.
+    over.run_until_cancelled(served).await;
+    metrics.disconnected();
+}
+
+async fn note_uses(tokens: Arc<Tokens>) {
+    loop {
+        tokio::time::sleep(USES).await;
+        // What can't be written down now is lost: it is for people to look at, and nothing depends on it.
+        let _ = tokio::task::block_in_place(|| tokens.note_uses());
+    }
+}

@@ -1,0 +1,133 @@
+//! The answers of the server itself, beside those of MCP.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+
+use super::doors::Astray;
+use super::who::Stranger;
+use crate::mcp::Wrong;
+
+pub(super) type Reply = Response<BoxBody<Bytes, Infallible>>;
+
+/// How to let someone in.
+const HOW: &str =
+    "make a token with `stead token create --agent NAME`, and send it as `Authorization: Bearer …`";
+
+fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply {
+    let mut reply = Response::new(Full::new(body.into()).boxed());
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
+}
+
+pub(super) fn text(body: impl Into<Bytes>) -> Reply {
+    reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", body)
+}
+
+pub(super) fn document(value: &Value) -> Reply {
+    reply(StatusCode::OK, "application/json", value.to_string())
+}
+
+/// A refusal, in a sentence.
+pub(super) fn refusal(status: StatusCode, code: &str, sentence: &str) -> Reply {
+    let body = json!({ "error": code, "error_description": sentence });
+    reply(status, "application/json", body.to_string())
+}
+
+/// What was sent is no message.
+pub(super) fn no_message(wrong: &Wrong, id: Option<Value>) -> Reply {
+    let Wrong { code, sentence } = wrong;
+    let body = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": sentence } });
+    reply(StatusCode::BAD_REQUEST, "application/json", body.to_string())
+}
+
+pub(super) fn crowded(sentence: &str) -> Reply {
+    let mut reply = refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", sentence);
+    reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    reply
+}
+
+pub(super) fn astray(astray: Astray) -> Reply {
+    let sentence = match astray {
+        Astray::Host => {
+            "the Host that this request names is not this server's; where it has another name, say so with \
+             `stead serve --public-url`"
+        }
+        Astray::Origin => {
+            "this request comes from a web page of somebody else; where it is yours, say so with \
+             `stead serve --public-url`"
+        }
+    };
+    refusal(StatusCode::FORBIDDEN, "forbidden", sentence)
+}
+
+/// The answer to one who was not let in; `called` is the URL by which they called.
+pub(super) fn stranger(stranger: &Stranger, called: &str) -> Reply {
+    let metadata = format!("resource_metadata=\"{called}/.well-known/oauth-protected-resource/mcp\"");
+    let challenge = |status, code: &str, sentence: &str, challenge: String| {
+        let mut reply = refusal(status, code, sentence);
+        // The parts of it are checked: a URL, an agent's name without quotes.
+        if let Ok(value) = HeaderValue::from_str(&challenge) {
+            reply.headers_mut().insert(WWW_AUTHENTICATE, value);
+        }
+        reply
+    };
+    match stranger {
+        Stranger::NoToken => challenge(
+            StatusCode::UNAUTHORIZED,
+            "unauthorized",
+            &format!("this server wants a token: {HOW}"),
+            format!("Bearer {metadata}"),
+        ),
+        Stranger::BadToken => challenge(
+            StatusCode::UNAUTHORIZED,
+            "invalid_token",
+            &format!("the token is none, or is revoked, or its time is over: {HOW}"),
+            format!("Bearer error=\"invalid_token\", {metadata}"),
+        ),
+        Stranger::NoAgent(agent) => {
+            let name: String =
+                agent.chars().filter(|c| c.is_ascii_graphic() && !"\"\\".contains(*c)).collect();
+            challenge(
+                StatusCode::FORBIDDEN,
+                "insufficient_scope",
+                &format!("the agent `{}` is not configured here", agent.escape_debug()),
+                format!("Bearer error=\"insufficient_scope\", scope=\"agent:{name}\", {metadata}"),
+            )
+        }
+        Stranger::NotHere => refusal(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            &format!("this server has no tokens yet, so it serves its own machine only: {HOW}"),
+        ),
+        Stranger::WhichAgent(agents) => refusal(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            &format!(
+                "which agent? There are {}: say `stead serve --agent NAME`, or {HOW}",
+                agents
+                    .iter()
+                    .map(|agent| format!("`{}`", agent.escape_debug()))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+        ),
+        Stranger::Unknown => crowded("the tokens can't be read right now; try again"),
+    }
+}
+
+/// What clients have to know to get a token (RFC 9728).
+pub(super) fn metadata(called: &str) -> Reply {
+    document(&json!({
+        "resource": format!("{called}/mcp"),
+        "resource_name": "Stead",
+        "bearer_methods_supported": ["header"],
+    }))
+}

@@ -1,0 +1,215 @@
+//! What is where: `/mcp`, `/healthz`, `/metrics`, and what clients look for before they have a token.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+use stead::{Clock, Identity, SystemClock, Tokens};
+use tokio_util::sync::CancellationToken;
+
+use super::doors::Doors;
+use super::listen::HttpOptions;
+use super::replies::{self, Reply};
+use super::until::Until;
+use super::who::{Caller, Stranger, who};
+use crate::limits::LONGEST_MESSAGE;
+use crate::mcp::{Begins, Endpoint, Handled, Head};
+use crate::metrics::Metrics;
+use crate::steads::Steads;
+
+/// How long the body of a request may take.
+const BODY: Duration = Duration::from_secs(60);
+
+/// Everything that a request is answered with.
+pub(super) struct Routes {
+    doors: Doors,
+    steads: Arc<Steads>,
+    tokens: Arc<Tokens>,
+    local: Option<String>,
+    endpoints: Mutex<HashMap<Identity, Arc<Endpoint>>>,
+    over: CancellationToken,
+}
+
+impl Routes {
+    pub(super) fn new(
+        listens: SocketAddr,
+        steads: Arc<Steads>,
+        tokens: Arc<Tokens>,
+        options: HttpOptions,
+        over: CancellationToken,
+    ) -> Self {
+        let doors = Doors::new(listens.ip(), options.public_url);
+        Routes { doors, steads, tokens, local: options.agent, endpoints: Mutex::default(), over }
+    }
+
+    pub(super) fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(self.steads.metrics())
+    }
+
+    /// Answers a request.
+    pub(super) async fn answer(&self, request: Request<Incoming>, from: IpAddr) -> Reply {
+        let reply = match self.doors.judge(request.headers()) {
+            Ok(called) => self.route(request, from, &called).await,
+            Err(astray) => replies::astray(astray),
+        };
+        self.steads.metrics().replied(reply.status().as_u16());
+        reply
+    }
+
+    async fn route(&self, request: Request<Incoming>, from: IpAddr, called: &str) -> Reply {
+        match (request.uri().path(), request.method()) {
+            ("/mcp", _) => match self.who(&request, from) {
+                Ok(caller) => self.mcp(request, caller).await,
+                Err(stranger) => replies::stranger(&stranger, called),
+            },
+            (
+                "/.well-known/oauth-protected-resource" | "/.well-known/oauth-protected-resource/mcp",
+                &Method::GET,
+            ) => replies::metadata(called),
+            ("/healthz", &Method::GET | &Method::HEAD) => replies::text("ok\n"),
+            ("/metrics", &Method::GET) => match self.may_measure(&request, from) {
+                Ok(()) => replies::text(self.steads.metrics().text(self.sessions().await)),
+                Err(stranger) => replies::stranger(&stranger, called),
+            },
+            ("/healthz" | "/metrics", _) => {
+                let sentence = "this can only be looked at: GET it";
+                let mut reply =
+                    replies::refusal(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", sentence);
+                reply.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+                reply
+            }
+            _ => {
+                replies::refusal(StatusCode::NOT_FOUND, "not_found", "there is nothing here; MCP is at /mcp")
+            }
+        }
+    }
+
+    fn who(&self, request: &Request<Incoming>, from: IpAddr) -> Result<Caller, Stranger> {
+        let config = self.steads.config();
+        who(request.headers(), from, &self.tokens, &config, self.local.as_deref())
+    }
+
+    /// Numbers are for this machine, and for whoever has a token.
+    fn may_measure(&self, request: &Request<Incoming>, from: IpAddr) -> Result<(), Stranger> {
+        match self.who(request, from) {
+            Err(Stranger::NoToken | Stranger::WhichAgent(_))
+                if super::who::is_here(request.headers(), from) =>
+            {
+                Ok(())
+            }
+            judged => judged.map(|_| ()),
+        }
+    }
+
+    async fn sessions(&self) -> usize {
+        let endpoints: Vec<_> = self.endpoints.lock().values().cloned().collect();
+        let mut sessions = 0;
+        for endpoint in endpoints {
+            sessions += endpoint.sessions().await;
+        }
+        sessions
+    }
+
+    async fn mcp(&self, request: Request<Incoming>, caller: Caller) -> Reply {
+        let endpoint = match self.endpoint(&caller.identity) {
+            Ok(endpoint) => endpoint,
+            Err(error) => return replies::crowded(&error.to_string()),
+        };
+        let (request, about) = match whole(request).await {
+            Ok(whole) => whole,
+            Err(reply) => return *reply,
+        };
+        match endpoint.handle(request, about.begins).await {
+            // JSON that is no message of MCP's is no wrong media type.
+            Handled::Answered(reply)
+                if about.is_json && reply.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE =>
+            {
+                about.not_taken
+            }
+            Handled::Answered(reply) => self.while_let_in(reply, caller),
+            Handled::NoSession => replies::refusal(
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "you have no such session; initialize anew",
+            ),
+            Handled::Crowded => replies::crowded(
+                "you have too many sessions open: end some with DELETE, or wait until they do",
+            ),
+        }
+    }
+
+    fn endpoint(&self, identity: &Identity) -> stead::Result<Arc<Endpoint>> {
+        if let Some(endpoint) = self.endpoints.lock().get(identity) {
+            return Ok(Arc::clone(endpoint));
+        }
+        let served = tokio::task::block_in_place(|| self.steads.get(identity))?;
+        let made = || Arc::new(Endpoint::new(served, self.over.child_token()));
+        Ok(Arc::clone(self.endpoints.lock().entry(identity.clone()).or_insert_with(made)))
+    }
+
+    /// A stream ends when the token that it was opened with is revoked.
+    fn while_let_in(&self, reply: Reply, caller: Caller) -> Reply {
+        let streams = reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+        let Some(token) = caller.token.filter(|_| streams) else { return reply };
+        let tokens = Arc::clone(&self.tokens);
+        reply.map(|body| Until::new(body, move || tokens.still_holds(&token, SystemClock.now())).boxed())
+    }
+}
+
+/// What has to be known of a request before it is handed on.
+struct About {
+    begins: Begins,
+    is_json: bool,
+    /// What is answered if it is JSON, and no message.
+    not_taken: Reply,
+}
+
+/// Takes a request in whole, if it is not too large and does not take too long.
+async fn whole(request: Request<Incoming>) -> Result<(Request<Full<Bytes>>, About), Box<Reply>> {
+    let (parts, body) = request.into_parts();
+    let too_large = || {
+        let sentence = format!(
+            "a message may have {} MiB; a larger file can be written piece by piece with append_file",
+            LONGEST_MESSAGE >> 20
+        );
+        Box::new(replies::refusal(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &sentence))
+    };
+    let body = match tokio::time::timeout(BODY, Limited::new(body, LONGEST_MESSAGE).collect()).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
+        Ok(Err(_)) => {
+            return Err(Box::new(replies::refusal(
+                StatusCode::BAD_REQUEST,
+                "invalid",
+                "the message did not arrive whole",
+            )));
+        }
+        Err(_) => {
+            let sentence = "the message took too long to arrive";
+            return Err(Box::new(replies::refusal(StatusCode::REQUEST_TIMEOUT, "timeout", sentence)));
+        }
+    };
+    let head = match parts.method {
+        Method::POST => Head::read(&body).map_err(|wrong| Box::new(replies::no_message(&wrong, None)))?,
+        _ => Head::default(),
+    };
+    let about = About {
+        begins: if head.initializes() { Begins::Session } else { Begins::Nothing },
+        not_taken: replies::no_message(
+            &head.wrong(),
+            head.id.as_ref().map(|id| id.clone().into_json_value()),
+        ),
+        is_json: parts
+            .headers
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")),
+    };
+    Ok((Request::from_parts(parts, Full::new(body)), about))
+}

@@ -1,0 +1,54 @@
+//! An answer that goes on for long ends when whoever gets it may not come in any more.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::Interval;
+
+/// How often is looked.
+const PACE: Duration = Duration::from_secs(1);
+
+/// A body that ends as soon as a condition does not hold.
+pub(super) struct Until<F> {
+    body: BoxBody<Bytes, Infallible>,
+    holds: F,
+    pace: Interval,
+}
+
+impl<F: Fn() -> bool> Until<F> {
+    pub(super) fn new(body: BoxBody<Bytes, Infallible>, holds: F) -> Self {
+        let mut pace = tokio::time::interval(PACE);
+        pace.reset();
+        Until { body, holds, pace }
+    }
+}
+
+impl<F: Fn() -> bool + Unpin> Body for Until<F> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        while self.pace.poll_tick(context).is_ready() {
+            if !(self.holds)() {
+                return Poll::Ready(None);
+            }
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

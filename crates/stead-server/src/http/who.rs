@@ -1,0 +1,153 @@
+//! Who is calling: that follows from the token, or, where there are none, from being on the same machine.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, FORWARDED, VIA};
+use stead::{Clock, Config, Identity, SystemClock, Token, Tokens};
+
+/// One who was let in.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub(super) identity: Identity,
+    /// What they came with.
+    pub(super) token: Option<Arc<Token>>,
+}
+
+/// Why someone was not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stranger {
+    /// They came without a token.
+    NoToken,
+    /// The token is none, or none any more.
+    BadToken,
+    /// The token is good, and its agent is not configured.
+    NoAgent(String),
+    /// There are no tokens yet, and they are on another machine.
+    NotHere,
+    /// There are no tokens yet, and several agents.
+    WhichAgent(Vec<String>),
+    /// Nobody can tell now.
+    Unknown,
+}
+
+/// Tells who calls.
+pub(super) fn who(
+    headers: &HeaderMap,
+    from: IpAddr,
+    tokens: &Tokens,
+    config: &Config,
+    local: Option<&str>,
+) -> Result<Caller, Stranger> {
+    let known = |identity: Identity, token| match config.agents.contains_key(&identity.agent) {
+        true => Ok(Caller { identity, token }),
+        false => Err(Stranger::NoAgent(identity.agent)),
+    };
+    if tokens.are_in_use().map_err(|_| Stranger::Unknown)? {
+        let secret = bearer(headers)?;
+        let token = tokens.check(secret, SystemClock.now()).map_err(|_| Stranger::Unknown)?;
+        let token = token.ok_or(Stranger::BadToken)?;
+        return known(token.identity.clone(), Some(token));
+    }
+    if headers.contains_key(AUTHORIZATION) {
+        return Err(Stranger::BadToken);
+    }
+    if !is_here(headers, from) {
+        return Err(Stranger::NotHere);
+    }
+    match (local, config.agents.keys().collect::<Vec<_>>().as_slice()) {
+        (Some(agent), _) => known(Identity::agent(agent), None),
+        (None, [only]) => known(Identity::agent(*only), None),
+        (None, several) => Err(Stranger::WhichAgent(several.iter().map(ToString::to_string).collect())),
+    }
+}
+
+/// The token that a request carries. It is only ever looked for in its header.
+fn bearer(headers: &HeaderMap) -> Result<&str, Stranger> {
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let (Some(first), None) = (given.next(), given.next()) else {
+        return Err(if headers.contains_key(AUTHORIZATION) { Stranger::BadToken } else { Stranger::NoToken });
+    };
+    let text = first.to_str().map_err(|_| Stranger::BadToken)?;
+    let (scheme, secret) = text.split_once(' ').ok_or(Stranger::BadToken)?;
+    if scheme.eq_ignore_ascii_case("bearer") { Ok(secret.trim()) } else { Err(Stranger::BadToken) }
+}
+
+/// Whether a request was made on this machine: not by a proxy here for somebody elsewhere.
+pub(super) fn is_here(headers: &HeaderMap, from: IpAddr) -> bool {
+    let forwarded = [FORWARDED.as_str(), VIA.as_str(), "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+    from.to_canonical().is_loopback() && !forwarded.iter().any(|name| headers.contains_key(*name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn config(host: &Path, agents: &[&str]) -> Config {
+        let mut text = String::from("[stores.m]\nkind = \"memory\"\n");
+        for agent in agents {
+            text +=
+                &format!("[[agents.{agent}.workspaces]]\nprefix = \"/m\"\nscope = \"rw\"\nstore = \"m\"\n");
+        }
+        Config::parse(&text, &host.join("stead.toml")).expect("a configuration")
+    }
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")))
+            .collect()
+    }
+
+    #[test]
+    fn without_tokens_only_this_machine_is_let_in() {
+        let host = tempfile::tempdir().expect("a directory");
+        let config = config(host.path(), &["a"]);
+        let tokens = Tokens::of(&config);
+        let judge = |headers: &HeaderMap, from, local| who(headers, from, &tokens, &config, local);
+        let plain = HeaderMap::new();
+        assert_eq!(judge(&plain, HERE, None).expect("let in").identity.agent, "a");
+        assert_eq!(
+            judge(&plain, IpAddr::from([10, 0, 0, 1]), None).expect_err("a stranger"),
+            Stranger::NotHere
+        );
+        let proxied = headers(&[("x-forwarded-for", "10.0.0.1")]);
+        assert_eq!(judge(&proxied, HERE, None).expect_err("a stranger"), Stranger::NotHere);
+        assert_eq!(judge(&plain, HERE, Some("b")).expect_err("a stranger"), Stranger::NoAgent("b".into()));
+    }
+
+    #[test]
+    fn among_several_agents_one_has_to_be_named() {
+        let host = tempfile::tempdir().expect("a directory");
+        let config = config(host.path(), &["a", "b"]);
+        let tokens = Tokens::of(&config);
+        let plain = HeaderMap::new();
+        let which = who(&plain, HERE, &tokens, &config, None).expect_err("a stranger");
+        assert_eq!(which, Stranger::WhichAgent(vec!["a".into(), "b".into()]));
+        assert_eq!(who(&plain, HERE, &tokens, &config, Some("b")).expect("let in").identity.agent, "b");
+    }
+
+    #[test]
+    fn with_tokens_everybody_needs_one() {
+        let host = tempfile::tempdir().expect("a directory");
+        let config = config(host.path(), &["a", "b"]);
+        let tokens = Tokens::of(&config);
+        let made =
+            |agent: &str| tokens.create(Identity::agent(agent), None, SystemClock.now()).expect("a token").1;
+        let (good, gone) = (made("b"), made("c"));
+        let judge = |headers: &HeaderMap| who(headers, HERE, &tokens, &config, Some("a"));
+        let with = |value: &str| judge(&headers(&[("authorization", value)]));
+        assert_eq!(judge(&HeaderMap::new()).expect_err("a stranger"), Stranger::NoToken);
+        assert_eq!(with(&format!("Bearer {good}")).expect("let in").identity.agent, "b");
+        assert_eq!(with(&format!("bearer  {good}")).expect("let in").identity.agent, "b");
+        for wrong in ["Bearer", "Bearer stead_x", &format!("Basic {good}"), &good] {
+            assert_eq!(with(wrong).expect_err("a stranger"), Stranger::BadToken, "{wrong}");
+        }
+        assert_eq!(with(&format!("Bearer {gone}")).expect_err("a stranger"), Stranger::NoAgent("c".into()));
+    }
+}

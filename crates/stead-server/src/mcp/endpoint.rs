@@ -1,0 +1,93 @@
+//! Streamable HTTP for one identity.
+//!
+//! Each identity has its own endpoint with its own sessions, so the id of a session means nothing to anyone else. From
+//! 2026-07-28 on there are no sessions at all; before that they carry what the server says by itself.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::Full;
+use http_body_util::combinators::BoxBody;
+use rmcp::transport::streamable_http_server::session::SessionManager;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::CancellationToken;
+
+use super::Handler;
+use crate::limits::LONGEST_MESSAGE;
+use crate::served::Served;
+
+/// How long a session lives in which nothing happens.
+const IDLE: Duration = Duration::from_secs(30 * 60);
+const SESSION: &str = "mcp-session-id";
+
+/// What became of a request.
+pub(crate) enum Handled {
+    /// It was answered.
+    Answered(Response<BoxBody<Bytes, Infallible>>),
+    /// There is no such session, for this identity.
+    NoSession,
+    /// No further session may be begun.
+    Crowded,
+}
+
+/// What a request begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begins {
+    /// A session.
+    Session,
+    /// Nothing that outlives its answer.
+    Nothing,
+}
+
+/// Where one identity's clients come in.
+pub(crate) struct Endpoint {
+    served: Arc<Served>,
+    sessions: Arc<LocalSessionManager>,
+    service: StreamableHttpService<Handler, LocalSessionManager>,
+}
+
+impl Endpoint {
+    /// An endpoint for this identity, until the token says that it is over.
+    pub(crate) fn new(served: Arc<Served>, over: CancellationToken) -> Self {
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.keep_alive = Some(IDLE);
+        let sessions = Arc::new(sessions);
+        // Host and Origin have been checked, for every path, before a request comes here.
+        let config = StreamableHttpServerConfig::default()
+            .disable_allowed_hosts()
+            .with_json_response(true)
+            .with_max_request_body_bytes(LONGEST_MESSAGE)
+            .with_cancellation_token(over);
+        let handler = Arc::clone(&served);
+        let make = move || Ok(Handler::new(Arc::clone(&handler)));
+        Endpoint {
+            served,
+            service: StreamableHttpService::new(make, Arc::clone(&sessions), config),
+            sessions,
+        }
+    }
+
+    /// How many sessions are open.
+    pub(crate) async fn sessions(&self) -> usize {
+        self.sessions.sessions.read().await.len()
+    }
+
+    /// Answers a request.
+    pub(crate) async fn handle(&self, request: Request<Full<Bytes>>, begins: Begins) -> Handled {
+        let session = request.headers().get(SESSION).map(|id| id.to_str().unwrap_or_default());
+        if let Some(id) = session
+            && request.method() == Method::DELETE
+            && !self.sessions.has_session(&id.into()).await.unwrap_or(false)
+        {
+            return Handled::NoSession;
+        }
+        if begins == Begins::Session && self.sessions().await >= self.served.limits().sessions {
+            return Handled::Crowded;
+        }
+        Handled::Answered(self.service.handle(request).await)
+    }
+}

@@ -1,0 +1,79 @@
+//! What can be told of a message that the MCP library does not take: enough to answer the one who sent it.
+
+use std::borrow::Cow;
+
+use rmcp::model::{ErrorCode, RequestId};
+use serde::Deserialize;
+
+/// The parts of a message that every message has.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Head<'a> {
+    #[serde(default)]
+    pub(crate) id: Option<RequestId>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+}
+
+/// What is wrong with a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) code: i32,
+    pub(crate) sentence: &'static str,
+}
+
+const NO_JSON: Wrong = Wrong { code: ErrorCode::PARSE_ERROR.0, sentence: "this is no JSON" };
+const NO_MESSAGE: Wrong =
+    Wrong { code: ErrorCode::INVALID_REQUEST.0, sentence: "this is no JSON-RPC message" };
+const A_BATCH: Wrong = Wrong {
+    code: ErrorCode::INVALID_REQUEST.0,
+    sentence: "batches are not supported; send one message at a time",
+};
+
+impl<'a> Head<'a> {
+    pub(crate) fn read(text: &'a [u8]) -> Result<Self, Wrong> {
+        let read =
+            serde_json::from_slice(text).map_err(|error| if error.is_data() { NO_MESSAGE } else { NO_JSON });
+        match text.trim_ascii_start().first() {
+            Some(b'{') => read,
+            // A list would be read as an object's fields in their order.
+            Some(b'[') => Err(read.err().filter(|wrong| *wrong == NO_JSON).unwrap_or(A_BATCH)),
+            _ => Err(read.err().unwrap_or(NO_MESSAGE)),
+        }
+    }
+
+    /// Whether it is a request to begin a session.
+    pub(crate) fn initializes(&self) -> bool {
+        self.method.as_deref() == Some("initialize")
+    }
+
+    /// What is wrong with a message that has this head and was not taken.
+    pub(crate) fn wrong(&self) -> Wrong {
+        match (&self.id, &self.method) {
+            (Some(_), Some(_)) => Wrong {
+                code: ErrorCode::INVALID_PARAMS.0,
+                sentence: "the parameters of this request are not of the kind that it takes",
+            },
+            _ => NO_MESSAGE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_told_apart() {
+        let wrong =
+            |text: &str| Head::read(text.as_bytes()).map(|head| head.wrong()).unwrap_or_else(|wrong| wrong);
+        for text in ["", "x", "{\"id\":", "[1,"] {
+            assert_eq!(wrong(text), NO_JSON, "{text}");
+        }
+        assert_eq!(wrong(" [{}]"), A_BATCH);
+        assert_eq!(wrong("[]"), A_BATCH);
+        for text in ["42", "\"x\"", "null", "{}", "{\"id\":{}}", "{\"id\":1}"] {
+            assert_eq!(wrong(text), NO_MESSAGE, "{text}");
+        }
+        assert_eq!(wrong("{\"id\":1,\"method\":\"x\"}").code, ErrorCode::INVALID_PARAMS.0);
+    }
+}

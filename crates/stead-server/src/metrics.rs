@@ -1,0 +1,99 @@
+//! What the server has done, in numbers. No agent and no path is among them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// Counts what happens.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    calls: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+    took: Mutex<BTreeMap<&'static str, (u64, Duration)>>,
+    replies: Mutex<BTreeMap<u16, u64>>,
+    connections: AtomicU64,
+}
+
+impl Metrics {
+    /// A tool was called, and this came of it.
+    pub(crate) fn called(&self, tool: &'static str, outcome: &'static str, took: Duration) {
+        *self.calls.lock().entry((tool, outcome)).or_default() += 1;
+        let mut all = self.took.lock();
+        let (count, sum) = all.entry(tool).or_default();
+        *count += 1;
+        *sum += took;
+    }
+
+    /// A request was answered with this status.
+    pub(crate) fn replied(&self, status: u16) {
+        *self.replies.lock().entry(status).or_default() += 1;
+    }
+
+    pub(crate) fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn disconnected(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// All of it as Prometheus reads it.
+    pub(crate) fn text(&self, sessions: usize) -> String {
+        let mut text = String::new();
+        let mut family = |name: &str, kind: &str, help: &str, lines: &dyn Fn(&mut String)| {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            lines(&mut text);
+        };
+        family("stead_calls_total", "counter", "Tool calls by tool and outcome.", &|text| {
+            for ((tool, outcome), count) in &*self.calls.lock() {
+                let _ = writeln!(text, "stead_calls_total{{tool=\"{tool}\",outcome=\"{outcome}\"}} {count}");
+            }
+        });
+        family("stead_call_seconds", "summary", "How long tool calls took.", &|text| {
+            for (tool, (count, sum)) in &*self.took.lock() {
+                let sum = sum.as_secs_f64();
+                let _ = writeln!(text, "stead_call_seconds_sum{{tool=\"{tool}\"}} {sum:.6}");
+                let _ = writeln!(text, "stead_call_seconds_count{{tool=\"{tool}\"}} {count}");
+            }
+        });
+        family("stead_http_replies_total", "counter", "HTTP replies by status.", &|text| {
+            for (status, count) in &*self.replies.lock() {
+                let _ = writeln!(text, "stead_http_replies_total{{code=\"{status}\"}} {count}");
+            }
+        });
+        family("stead_http_connections", "gauge", "Open HTTP connections.", &|text| {
+            let _ = writeln!(text, "stead_http_connections {}", self.connections.load(Ordering::Relaxed));
+        });
+        family("stead_http_sessions", "gauge", "Open sessions of clients before 2026-07-28.", &|text| {
+            let _ = writeln!(text, "stead_http_sessions {sessions}");
+        });
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prometheus_can_read_it() {
+        let metrics = Metrics::default();
+        metrics.called("stat", "ok", Duration::from_millis(2));
+        metrics.called("stat", "denied", Duration::from_millis(1));
+        metrics.replied(200);
+        metrics.connected();
+        let text = metrics.text(3);
+        for line in [
+            "stead_calls_total{tool=\"stat\",outcome=\"denied\"} 1",
+            "stead_call_seconds_sum{tool=\"stat\"} 0.003000",
+            "stead_call_seconds_count{tool=\"stat\"} 2",
+            "stead_http_replies_total{code=\"200\"} 1",
+            "stead_http_connections 1",
+            "stead_http_sessions 3",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+}

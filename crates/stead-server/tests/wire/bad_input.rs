@@ -1,0 +1,114 @@
+//! What clients must not send, and may.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use serde_json::json;
+use stead_server::{Limits, Served};
+
+use crate::client::Client;
+use crate::eras::notes;
+
+#[test]
+fn what_is_no_message_is_said_to_be_none_and_does_no_harm() {
+    let mut client = Client::new(&notes());
+    let deep = [b"[".repeat(100_000), b"\n".to_vec()].concat();
+    for (line, code) in [
+        (&b"garbage\n"[..], -32700),
+        (b"{\"jsonrpc\":\"2.0\",\n", -32700),
+        (b"\xff\xfe\x00\x01\n", -32700),
+        (&deep, -32700),
+        (b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n", -32600),
+        (b"{\"id\":{}}\n", -32600),
+        (b"42\n", -32600),
+    ] {
+        client.raw(line);
+        let answer = client.hear();
+        let shown = String::from_utf8_lossy(&line[..line.len().min(40)]).into_owned();
+        assert_eq!(answer["error"]["code"], code, "{shown}: {answer}");
+        assert!(answer["id"].is_null());
+    }
+    client.raw(b"\n\r\n   \n");
+    assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+}
+
+#[test]
+fn a_line_without_end_is_refused_while_it_is_read() {
+    let mut client = Client::new(&notes());
+    let piece = vec![b'x'; 1 << 20];
+    for _ in 0..100 {
+        client.raw(&piece);
+    }
+    client.raw(b"\n");
+    let answer = client.hear();
+    assert_eq!(answer["error"]["code"], -32600);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("16 MiB"), "{answer}");
+    assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+}
+
+#[test]
+fn parameters_that_are_wrong_are_said_to_be_wrong() {
+    let mut client = Client::new(&notes());
+    for (method, params) in [
+        ("tools/call", json!({})),
+        ("tools/call", json!({ "name": 1 })),
+        ("tools/call", json!({ "name": "stat", "arguments": [] })),
+        ("resources/read", json!({ "path": "x" })),
+        ("prompts/get", json!([])),
+    ] {
+        let answer = client.request(method, params.clone());
+        assert_eq!(answer["error"]["code"], -32602, "{method} {params}: {answer}");
+    }
+}
+
+#[test]
+fn what_comes_before_the_first_request_is_nobodys() {
+    let mut client = Client::silent(Arc::new(Served::new(&notes(), Limits::default())));
+    client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    client.say(&json!({ "jsonrpc": "2.0", "id": 7, "result": {} }));
+    assert!(client.initialize(json!({}))["result"].is_object());
+}
+
+#[test]
+fn a_client_that_never_reads_is_not_read_from_for_ever_and_gets_all_its_answers() {
+    let stead = notes();
+    stead.vfs().write("/notes/large.txt", "line of some length\n".repeat(5_000)).unwrap();
+    let mut client = Client::new(&stead);
+    let mut writer = client.write.try_clone().unwrap();
+    writer.set_write_timeout(None).unwrap();
+    const MANY: i64 = 2_000;
+    let sender = std::thread::spawn(move || {
+        for id in 0..MANY {
+            let request = json!({
+                "jsonrpc": "2.0", "id": 10_000 + id, "method": "tools/call",
+                "params": { "name": "read_file", "arguments": { "path": "/notes/large.txt" } },
+            });
+            writer.write_all(format!("{request}\n").as_bytes()).unwrap();
+        }
+    });
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    assert!(!sender.is_finished(), "the server takes what it can answer, and leaves the rest where it is");
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < MANY as usize {
+        let answer = client.hear();
+        assert_eq!(answer["result"]["isError"], false);
+        assert!(seen.insert(answer["id"].as_i64().unwrap()));
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn clients_that_vanish_leave_others_alone() {
+    let served = Arc::new(Served::new(&notes(), Limits::default()));
+    let mut stays = Client::silent(Arc::clone(&served));
+    stays.initialize(json!({}));
+    for _ in 0..50 {
+        let mut goes = Client::silent(Arc::clone(&served));
+        goes.initialize(json!({}));
+        for _ in 0..10 {
+            goes.ask("tools/call", json!({ "name": "read_file", "arguments": { "path": "/notes/plan.md" } }));
+        }
+        goes.raw(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    }
+    assert_eq!(stays.call("read_file", json!({ "path": "/notes/plan.md" }))["isError"], false);
+}

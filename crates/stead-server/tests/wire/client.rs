@@ -1,0 +1,139 @@
+//! A client that knows JSON and lines, and no MCP library.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stead::Stead;
+use stead_server::{Limits, Served};
+use tokio::runtime::{Builder, Runtime};
+
+/// Where all servers of these tests run.
+pub(crate) static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap());
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One client of a server.
+pub(crate) struct Client {
+    pub(crate) write: UnixStream,
+    read: BufReader<UnixStream>,
+    next: i64,
+    /// What the server said by itself.
+    pub(crate) heard: VecDeque<Value>,
+}
+
+impl Client {
+    /// A client that has not said anything yet.
+    pub(crate) fn silent(served: Arc<Served>) -> Self {
+        let (here, there) = UnixStream::pair().unwrap();
+        there.set_nonblocking(true).unwrap();
+        here.set_read_timeout(Some(PATIENCE)).unwrap();
+        here.set_write_timeout(Some(PATIENCE)).unwrap();
+        RUNTIME.spawn(async move {
+            let (read, write) = tokio::net::UnixStream::from_std(there).unwrap().into_split();
+            stead_server::connection(served, read, write).await;
+        });
+        let read = BufReader::new(here.try_clone().unwrap());
+        Client { write: here, read, next: 1, heard: VecDeque::new() }
+    }
+
+    /// A client that has introduced itself, with these capabilities.
+    pub(crate) fn with(stead: &Stead, capabilities: Value) -> Self {
+        let mut client = Client::silent(Arc::new(Served::new(stead, Limits::default())));
+        client.initialize(capabilities);
+        client
+    }
+
+    pub(crate) fn new(stead: &Stead) -> Self {
+        Client::with(stead, json!({}))
+    }
+
+    pub(crate) fn initialize(&mut self, capabilities: Value) -> Value {
+        let answer = self.request("initialize", introduction(capabilities));
+        self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        answer
+    }
+
+    /// Sends a message.
+    pub(crate) fn say(&mut self, message: &Value) {
+        self.raw(format!("{message}\n").as_bytes());
+    }
+
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.write.write_all(bytes).unwrap();
+    }
+
+    /// The next message of the server.
+    pub(crate) fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.read.read_line(&mut line).expect("the server says something in time");
+        assert!(!line.is_empty(), "the server has hung up");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Sends a request, and returns its id.
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> i64 {
+        let id = self.next;
+        self.next += 1;
+        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        id
+    }
+
+    /// Waits for the answer to a request; what else the server says is kept.
+    pub(crate) fn answer(&mut self, id: i64) -> Value {
+        loop {
+            let message = self.hear();
+            if message["id"] == id && message.get("method").is_none() {
+                return message;
+            }
+            self.heard.push_back(message);
+        }
+    }
+
+    /// Makes a request, and returns its answer.
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params);
+        self.answer(id)
+    }
+
+    /// Uses a tool, and returns its result.
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.request("tools/call", json!({ "name": tool, "arguments": arguments }))["result"].take()
+    }
+
+    /// Waits for something that the server says by itself.
+    pub(crate) fn notified(&mut self, method: &str) -> Value {
+        if let Some(at) = self.heard.iter().position(|message| message["method"] == method) {
+            return self.heard.remove(at).unwrap();
+        }
+        loop {
+            let message = self.hear();
+            if message["method"] == method {
+                return message;
+            }
+            self.heard.push_back(message);
+        }
+    }
+}
+
+pub(crate) fn introduction(capabilities: Value) -> Value {
+    json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": capabilities,
+        "clientInfo": { "name": "test", "version": "1" },
+    })
+}
+
+/// Parameters as clients from 2026-07-28 on send them.
+pub(crate) fn modern(mut params: Value, capabilities: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    });
+    params
+}

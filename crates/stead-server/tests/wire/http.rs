@@ -1,0 +1,378 @@
+//! The same over HTTP, with a client that knows only TCP.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use stead::{Clock, Config, Identity, SystemClock, Timestamp, Tokens};
+use stead_server::{HttpOptions, Limits, Steads};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{PATIENCE, RUNTIME, introduction, modern};
+
+/// A server of its own, with two agents: `ann` may write where `bob` may read.
+pub(crate) struct Server {
+    address: SocketAddr,
+    pub(crate) host: tempfile::TempDir,
+    over: CancellationToken,
+}
+
+const CONFIG: &str = r#"
+    [stores.notes]
+    kind = "virtual"
+    [[agents.ann.workspaces]]
+    prefix = "/notes"
+    scope = "rw"
+    store = "notes"
+    [[agents.bob.workspaces]]
+    prefix = "/shared"
+    scope = "ro"
+    store = "notes"
+"#;
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The last message in it, whether it came alone or as an event.
+    pub(crate) fn message(&self) -> Value {
+        let event = self.body.lines().rev().find_map(|line| line.strip_prefix("data: {"));
+        let text = event.map_or_else(|| self.body.clone(), |rest| format!("{{{rest}"));
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("no message: {}", self.body))
+    }
+}
+
+impl Server {
+    pub(crate) fn with(text: &str, options: HttpOptions, limits: Limits) -> Self {
+        let host = tempfile::tempdir().unwrap();
+        let file = host.path().join("stead.toml");
+        std::fs::write(&file, text).unwrap();
+        let steads = Arc::new(Steads::of(&Config::load(&file).unwrap(), limits));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let over = CancellationToken::new();
+        RUNTIME.spawn(stead_server::serve(listener, steads, options, over.clone()));
+        Server { address, host, over }
+    }
+
+    fn new() -> Self {
+        Server::with(CONFIG, HttpOptions::default(), Limits::default())
+    }
+
+    fn tokens(&self) -> Tokens {
+        Tokens::of(&Config::load(&self.host.path().join("stead.toml")).unwrap())
+    }
+
+    fn token(&self, agent: &str, expires: Option<Timestamp>) -> (String, String) {
+        let (token, secret) =
+            self.tokens().create(Identity::agent(agent), expires, SystemClock.now()).unwrap();
+        (token.id, secret)
+    }
+
+    /// Sends a request as it is written, and returns the connection.
+    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut head =
+            format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+        let usual = [
+            ("Host", self.address.to_string()),
+            ("Content-Type", "application/json".to_owned()),
+            ("Accept", "application/json, text/event-stream".to_owned()),
+        ];
+        for (name, value) in &usual {
+            if !headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name)) {
+                head += &format!("{name}: {value}\r\n");
+            }
+        }
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+        // A server that has refused the head may have closed before it reads the body.
+        let _ = stream.write_all(body);
+        stream
+    }
+
+    pub(crate) fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        read_answer(self.send(method, path, headers, body))
+    }
+
+    /// Posts a message to `/mcp`.
+    fn post(&self, headers: &[(&str, &str)], message: &Value) -> Answer {
+        self.request("POST", "/mcp", headers, message.to_string().as_bytes())
+    }
+
+    /// A request of a client from 2026-07-28 on.
+    pub(crate) fn modern(&self, token: Option<&str>, method: &str, params: Value) -> Answer {
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        let name = params.get("name").or(params.get("uri")).and_then(Value::as_str).map(str::to_owned);
+        let mut headers = vec![("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
+        headers.extend(name.as_deref().map(|name| ("Mcp-Name", name)));
+        headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
+        let message =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": modern(params, json!({})) });
+        self.post(&headers, &message)
+    }
+
+    /// Begins a session, and returns its id.
+    fn session(&self, token: Option<&str>, capabilities: Value) -> String {
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        let headers: Vec<_> = bearer.as_deref().map(|bearer| ("Authorization", bearer)).into_iter().collect();
+        let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": introduction(capabilities) });
+        let answer = self.post(&headers, &message);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.header("mcp-session-id").unwrap().to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.over.cancel();
+    }
+}
+
+fn read_head(reader: &mut impl BufRead) -> Answer {
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let status = line.split(' ').nth(1).unwrap_or_else(|| panic!("no answer: {line:?}")).parse().unwrap();
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        match line.trim_end().split_once(": ") {
+            Some((name, value)) => headers.push((name.to_ascii_lowercase(), value.to_owned())),
+            None => return Answer { status, headers, body: String::new() },
+        }
+    }
+}
+
+fn read_answer(stream: TcpStream) -> Answer {
+    let mut reader = BufReader::new(stream);
+    let mut answer = read_head(&mut reader);
+    // What is sent in pieces has their sizes between them, which no one here trips over.
+    let mut body = Vec::new();
+    reader.read_to_end(&mut body).unwrap();
+    answer.body = String::from_utf8(body).unwrap();
+    answer
+}
+
+fn call(tool: &str, arguments: Value) -> Value {
+    json!({ "name": tool, "arguments": arguments })
+}
+
+#[test]
+fn this_machine_is_the_agent_that_was_named() {
+    let options = HttpOptions { agent: Some("ann".into()), ..HttpOptions::default() };
+    let server = Server::with(CONFIG, options, Limits::default());
+    let wrote =
+        server.modern(None, "tools/call", call("write_file", json!({ "path": "/notes/a", "content": "1" })));
+    assert_eq!(wrote.message()["result"]["isError"], false, "{}", wrote.body);
+    let proxied = server.request("POST", "/mcp", &[("X-Forwarded-For", "10.0.0.1")], b"{}");
+    assert_eq!(proxied.status, 403);
+    assert!(proxied.body.contains("stead token create"), "{}", proxied.body);
+}
+
+#[test]
+fn among_several_agents_nobody_is_guessed() {
+    let answer = Server::new().modern(None, "tools/list", json!({}));
+    assert_eq!(answer.status, 403);
+    assert!(answer.body.contains("which agent?"), "{}", answer.body);
+}
+
+#[test]
+fn a_token_says_who_calls_and_nothing_else_does() {
+    let server = Server::new();
+    let (ann, bob) = (server.token("ann", None).1, server.token("bob", None).1);
+    let write = call("write_file", json!({ "path": "/notes/a", "content": "1" }));
+    assert_eq!(server.modern(Some(&ann), "tools/call", write.clone()).message()["result"]["isError"], false);
+    let mut pretends = write;
+    pretends["_meta"] = json!({ "agent": "ann" });
+    let denied = server.modern(Some(&bob), "tools/call", pretends);
+    assert_eq!(denied.message()["result"]["structuredContent"]["error"]["code"], "denied", "{}", denied.body);
+    let read = server.modern(Some(&bob), "tools/call", call("read_file", json!({ "path": "/shared/a" })));
+    assert_eq!(read.message()["result"]["content"][0]["text"], "1");
+    let tools = |token: &str| server.modern(Some(token), "tools/list", json!({})).message()["result"].clone();
+    assert_ne!(tools(&ann), tools(&bob));
+    assert_eq!(tools(&bob)["cacheScope"], "private");
+}
+
+#[test]
+fn whoever_has_no_good_token_is_told_how_to_get_one() {
+    let server = Server::new();
+    let (id, good) = server.token("ann", None);
+    let expired = server.token("ann", Some(Timestamp::from_secs(1))).1;
+    let gone = server.token("nobody", None).1;
+    let status = |token: Option<&str>| server.modern(token, "tools/list", json!({})).status;
+    assert_eq!(status(Some(&good)), 200);
+    let without = server.modern(None, "tools/list", json!({}));
+    assert_eq!(without.status, 401);
+    let challenge = without.header("www-authenticate").unwrap();
+    let url = challenge.split('"').nth(1).unwrap();
+    assert!(challenge.starts_with("Bearer resource_metadata="), "{challenge}");
+    let path = url.strip_prefix(&format!("http://{}", server.address)).unwrap();
+    let metadata = server.request("GET", path, &[], b"");
+    assert_eq!(metadata.message()["resource"], format!("http://{}/mcp", server.address));
+    for wrong in ["stead_wrong", &expired, ""] {
+        let answer = server.modern(Some(wrong), "tools/list", json!({}));
+        assert_eq!(answer.status, 401, "{wrong}");
+        assert!(answer.header("www-authenticate").unwrap().contains("invalid_token"));
+        assert!(wrong.is_empty() || !answer.body.contains(wrong), "a credential is never repeated");
+    }
+    let lacks = server.modern(Some(&gone), "tools/list", json!({}));
+    assert_eq!(lacks.status, 403);
+    assert!(lacks.header("www-authenticate").unwrap().contains("scope=\"agent:nobody\""));
+    // At once, and nobody comes in without because it was the last.
+    server.tokens().revoke(&id).unwrap();
+    assert_eq!(status(Some(&good)), 401);
+    assert_eq!(status(None), 401);
+}
+
+#[test]
+fn a_session_is_nothing_to_anybody_else() {
+    let server = Server::new();
+    let (ann, bob) = (server.token("ann", None).1, server.token("bob", None).1);
+    let session = server.session(Some(&ann), json!({}));
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    let with = |token: &str, method: &str, body: &Value| {
+        let bearer = format!("Bearer {token}");
+        let headers = [("Authorization", bearer.as_str()), ("Mcp-Session-Id", &session)];
+        server.request(method, "/mcp", &headers, body.to_string().as_bytes())
+    };
+    for method in ["POST", "GET", "DELETE"] {
+        assert_eq!(with(&bob, method, &list).status, 404, "{method}");
+    }
+    assert!(with(&ann, "POST", &list).message()["result"]["tools"].is_array());
+    assert_eq!(with(&ann, "DELETE", &list).status, 202);
+    assert_eq!(with(&ann, "POST", &list).status, 404);
+}
+
+#[test]
+fn sessions_are_limited() {
+    let options = HttpOptions { agent: Some("ann".into()), ..HttpOptions::default() };
+    let server = Server::with(CONFIG, options, Limits { sessions: 2, ..Limits::default() });
+    let first = server.session(None, json!({}));
+    server.session(None, json!({}));
+    let message =
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": introduction(json!({})) });
+    let crowded = server.post(&[], &message);
+    assert_eq!(crowded.status, 503, "{}", crowded.body);
+    assert_eq!(
+        server.modern(None, "tools/list", json!({})).status,
+        200,
+        "who needs no session is not affected"
+    );
+    assert_eq!(server.request("DELETE", "/mcp", &[("Mcp-Session-Id", &first)], b"").status, 202);
+    assert_eq!(server.post(&[], &message).status, 200);
+}
+
+#[test]
+fn a_session_can_ask_a_person() {
+    let text = CONFIG.replace("scope = \"rw\"", "scope = \"rw\"\n    ask = \"changes\"");
+    let options = HttpOptions { agent: Some("ann".into()), ..HttpOptions::default() };
+    let server = Server::with(&text, options, Limits::default());
+    let session = server.session(None, json!({ "elicitation": {} }));
+    let headers = [("Mcp-Session-Id", session.as_str())];
+    server.post(&headers, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    let params = call("write_file", json!({ "path": "/notes/a", "content": "1" }));
+    let message = json!({ "jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params });
+    let stream = server.send("POST", "/mcp", &headers, message.to_string().as_bytes());
+    let mut lines = BufReader::new(stream).lines();
+    let mut event = |wanted: &str| -> Value {
+        let line = lines.find_map(|line| {
+            line.unwrap().strip_prefix("data: ").map(str::to_owned).filter(|line| line.contains(wanted))
+        });
+        serde_json::from_str(&line.unwrap()).unwrap()
+    };
+    let asked = event("elicitation/create");
+    let yes = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "accept", "content": {} } });
+    assert_eq!(server.post(&headers, &yes).status, 202);
+    assert_eq!(event("\"id\":5")["result"]["isError"], false);
+}
+
+#[test]
+fn a_stream_ends_when_its_token_is_revoked() {
+    let server = Server::new();
+    let (id, ann) = server.token("ann", None);
+    let bearer = format!("Bearer {ann}");
+    let wish = json!({ "notifications": { "toolsListChanged": true } });
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": modern(wish, json!({})) });
+    let headers = [
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", "subscriptions/listen"),
+        ("Authorization", bearer.as_str()),
+    ];
+    let mut reader = BufReader::new(server.send("POST", "/mcp", &headers, message.to_string().as_bytes()));
+    assert_eq!(read_head(&mut reader).status, 200);
+    server.tokens().revoke(&id).unwrap();
+    let began = Instant::now();
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("notifications/subscriptions/acknowledged"), "{rest}");
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn requests_that_are_meant_for_others_are_turned_away() {
+    let server = Server::new();
+    for (headers, status) in [
+        (vec![("Host", "evil.example")], 403),
+        (vec![("Origin", "http://evil.example")], 403),
+        (vec![("Origin", "null")], 403),
+    ] {
+        for path in ["/mcp", "/healthz", "/metrics", "/"] {
+            assert_eq!(server.request("GET", path, &headers, b"").status, status, "{path} {headers:?}");
+        }
+    }
+    assert_eq!(server.request("GET", "/healthz", &[], b"").body, "ok\n");
+    assert_eq!(server.request("POST", "/healthz", &[], b"").status, 405);
+    assert_eq!(server.request("GET", "/nothing", &[], b"").status, 404);
+}
+
+#[test]
+fn bad_messages_are_refused_and_do_no_harm() {
+    let options = HttpOptions { agent: Some("ann".into()), ..HttpOptions::default() };
+    let server = Server::with(CONFIG, options, Limits::default());
+    let deep = b"[".repeat(100_000);
+    for body in [&b"garbage"[..], b"", b"{\"jsonrpc\":", b"\xff\xfe", &deep, b"[]", b"42"] {
+        let answer = server.request("POST", "/mcp", &[], body);
+        assert_eq!(answer.status, 400, "{}", answer.body);
+        assert!(answer.message()["error"]["code"].is_i64());
+    }
+    let large = vec![b' '; (16 << 20) + 1];
+    assert_eq!(server.request("POST", "/mcp", &[], &large).status, 413);
+    // Clients that vanish half way.
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(b"POST /mcp HTTP/1.1\r\nContent-Length: 100\r\n\r\n{\"json").unwrap();
+    }
+    // The name in the header and the one in the message have to be the same.
+    let message =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": modern(json!({}), json!({})) });
+    let headers = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call")];
+    assert_eq!(server.post(&headers, &message).status, 400);
+    assert_eq!(server.modern(None, "tools/list", json!({})).status, 200);
+}
+
+#[test]
+fn numbers_name_no_agent_and_no_path() {
+    let server = Server::new();
+    let (_, ann) = server.token("ann", None);
+    server.modern(Some(&ann), "tools/call", call("stat", json!({ "path": "/notes" })));
+    server.modern(Some(&ann), "tools/call", call("made\"up", json!({})));
+    let metrics = server.request("GET", "/metrics", &[], b"").body;
+    assert!(metrics.contains("stead_calls_total{tool=\"stat\",outcome=\"ok\"} 1"), "{metrics}");
+    assert!(metrics.contains("stead_calls_total{tool=\"unknown\",outcome=\"denied\"} 1"), "{metrics}");
+    assert!(!metrics.contains("ann") && !metrics.contains("notes"), "{metrics}");
+    let elsewhere = server.request("GET", "/metrics", &[("X-Forwarded-For", "10.0.0.1")], b"");
+    assert_eq!(elsewhere.status, 401);
+}

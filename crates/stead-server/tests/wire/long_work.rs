@@ -1,0 +1,109 @@
+//! Calls that take long: how far they have come is told, and they can be stopped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use stead::{AccessScope, MemoryStore, Stead};
+use stead_server::{Limits, Served};
+
+use crate::client::Client;
+
+/// Two Stores, the first with many files.
+fn two() -> Stead {
+    let (one, two) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
+    let stead = Stead::builder("a")
+        .workspace("/one", AccessScope::ReadWrite, &one)
+        .workspace("/two", AccessScope::ReadWrite, &two)
+        .build()
+        .unwrap();
+    let mut batch = stead.vfs().batch();
+    for n in 0..3_000 {
+        batch
+            .write(format!("/one/tree/{n}").as_str(), vec![b'x'; 64], &stead::vfs::WriteOptions::new())
+            .unwrap();
+    }
+    batch.apply().unwrap();
+    stead
+}
+
+#[test]
+fn how_far_a_copy_has_come_is_told_before_its_answer() {
+    let mut client = Client::new(&two());
+    let answer = client.request(
+        "tools/call",
+        json!({
+            "name": "copy_file",
+            "arguments": { "source": "/one/tree", "destination": "/two/tree" },
+            "_meta": { "progressToken": "p1" },
+        }),
+    );
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+    let told: Vec<_> =
+        client.heard.iter().filter(|message| message["method"] == "notifications/progress").collect();
+    assert!(!told.is_empty());
+    let mut last = 0.0;
+    for message in told {
+        assert_eq!(message["params"]["progressToken"], "p1");
+        assert_eq!(message["params"]["total"], 3_000.0);
+        let done = message["params"]["progress"].as_f64().unwrap();
+        assert!(done > last);
+        last = done;
+    }
+}
+
+#[test]
+fn a_call_that_is_cancelled_leaves_nothing_behind() {
+    let stead = two();
+    let mut client = Client::new(&stead);
+    let id = client.ask(
+        "tools/call",
+        json!({
+            "name": "move_file",
+            "arguments": { "source": "/one/tree", "destination": "/two/tree" },
+            "_meta": { "progressToken": 1 },
+        }),
+    );
+    // It is under way.
+    client.notified("notifications/progress");
+    client.say(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }),
+    );
+    std::thread::sleep(Duration::from_millis(500));
+    client.request("ping", json!({}));
+    assert!(!client.heard.iter().any(|message| message["id"] == id), "a cancelled call is not answered");
+    assert!(!stead.vfs().exists("/two/tree").unwrap());
+    assert!(stead.vfs().exists("/one/tree/2999").unwrap());
+}
+
+#[test]
+fn a_call_that_takes_too_long_is_stopped() {
+    let stead = two();
+    let limits = Limits { call: Duration::ZERO, ..Limits::default() };
+    let mut client = Client::silent(Arc::new(Served::new(&stead, limits)));
+    client.initialize(json!({}));
+    let answer = client.call("copy_file", json!({ "source": "/one/tree", "destination": "/two/tree" }));
+    assert_eq!(answer["structuredContent"]["error"]["code"], "unavailable");
+    assert!(answer["content"][0]["text"].as_str().unwrap().contains("too long"), "{answer}");
+    assert!(!stead.vfs().exists("/two/tree").unwrap());
+}
+
+#[test]
+fn whoever_asks_for_more_than_may_wait_is_told_so() {
+    let limits = Limits { at_once: 1, waiting: 0, ..Limits::default() };
+    let mut client = Client::silent(Arc::new(Served::new(&two(), limits)));
+    client.initialize(json!({}));
+    let copy = json!({
+        "name": "copy_file",
+        "arguments": { "source": "/one/tree", "destination": "/two/tree" },
+        "_meta": { "progressToken": 1 },
+    });
+    let id = client.ask("tools/call", copy);
+    client.notified("notifications/progress");
+    let refused = client.call("stat", json!({ "path": "/one" }));
+    assert_eq!(refused["structuredContent"]["error"]["code"], "unavailable", "{refused}");
+    let copied = client.heard.iter().any(|message| message["id"] == id);
+    assert!(!copied, "it was refused while the copy was under way");
+    assert_eq!(client.answer(id)["result"]["isError"], false);
+    assert_eq!(client.call("stat", json!({ "path": "/one" }))["isError"], false);
+}

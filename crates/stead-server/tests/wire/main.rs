@@ -1,0 +1,12 @@
+//! The server as a client meets it: messages over a wire, and nothing else.
+#![allow(clippy::unwrap_used)]
+
+mod asking;
+mod bad_input;
+mod client;
+mod eras;
+mod http;
+mod long_work;
+mod reloading;
+mod resources;
+mod tools;

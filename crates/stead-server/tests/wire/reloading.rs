@@ -1,0 +1,94 @@
+//! The configuration changes while clients are there.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use stead::{Config, Identity};
+use stead_server::{HttpOptions, Limits, Steads};
+
+use crate::client::Client;
+use crate::http::Server;
+
+const ONE: &str = r#"
+    [stores.notes]
+    kind = "memory"
+    [[agents.ann.workspaces]]
+    prefix = "/notes"
+    scope = "rw"
+    store = "notes"
+"#;
+
+fn two() -> String {
+    format!("{ONE}\n[[agents.ann.workspaces]]\nprefix = \"/more\"\nscope = \"ro\"\nstore = \"notes\"\n")
+}
+
+fn eventually(mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(15);
+    while !holds() {
+        assert!(Instant::now() < until, "it does not come to hold");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_server_follows_its_configuration_and_keeps_the_old_one_where_the_new_one_is_wrong() {
+    let server = Server::with(ONE, HttpOptions::default(), Limits::default());
+    let file = server.host.path().join("stead.toml");
+    let map = || {
+        let answer = server.modern(None, "resources/read", json!({ "uri": "stead://map" }));
+        answer.message()["result"]["contents"][0]["text"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(map().contains("/notes"));
+    fs::write(&file, two()).unwrap();
+    eventually(|| map().contains("/more"));
+    fs::write(&file, "[agents.ann]\nnonsense = 1\n").unwrap();
+    std::thread::sleep(Duration::from_millis(2_500));
+    assert!(map().contains("/more"));
+    // What is put in its place is seen as well.
+    let fresh = server.host.path().join("new.toml");
+    fs::write(&fresh, ONE).unwrap();
+    fs::rename(&fresh, &file).unwrap();
+    eventually(|| !map().contains("/more"));
+}
+
+#[test]
+fn clients_are_told_to_list_again() {
+    let host = tempfile::tempdir().unwrap();
+    let file = host.path().join("stead.toml");
+    let config = |text: &str| Config::parse(text, &file).unwrap();
+    let steads = Steads::of(&config(ONE), Limits::default());
+    let mut client = Client::silent(steads.get(&Identity::agent("ann")).unwrap());
+    client.initialize(json!({}));
+    client.request("ping", json!({}));
+    // The listener begins a moment after the client has said that it is ready.
+    std::thread::sleep(Duration::from_millis(300));
+    steads.replace(&config(&two())).unwrap();
+    client.notified("notifications/tools/list_changed");
+    client.notified("notifications/resources/list_changed");
+    assert_eq!(client.call("list_directory", json!({ "path": "/more" }))["isError"], false);
+    // An agent that is not configured any more has nothing.
+    steads.replace(&config(&ONE.replace("ann", "bob"))).unwrap();
+    client.notified("notifications/tools/list_changed");
+    assert_eq!(client.request("tools/list", json!({}))["result"]["tools"], json!([]));
+    assert!(steads.get(&Identity::agent("ann")).is_err());
+}
+
+#[test]
+fn a_fork_that_somebody_makes_appears() {
+    let host = tempfile::tempdir().unwrap();
+    let file = host.path().join("stead.toml");
+    let config = Config::parse(&ONE.replace("memory", "virtual"), &file).unwrap();
+    let steads = Arc::new(Steads::of(&config, Limits::default()));
+    let mut client = Client::silent(steads.get(&Identity::agent("ann")).unwrap());
+    client.initialize(json!({}));
+    client.call("write_file", json!({ "path": "/notes/a", "content": "1" }));
+    std::thread::sleep(Duration::from_millis(300));
+    let elsewhere = stead::Stead::open(&config, "ann").unwrap();
+    elsewhere.fork("/notes", "draft").unwrap();
+    steads.refresh();
+    client.notified("notifications/tools/list_changed");
+    let read = client.call("read_file", json!({ "path": "/forks/draft/a" }));
+    assert_eq!(read["content"][0]["text"], "1", "{read}");
+}

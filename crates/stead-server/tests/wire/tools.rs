@@ -1,0 +1,125 @@
+//! Tools as clients list and call them.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use stead::{AccessScope, MemoryStore, Stead};
+use stead_core::testkit::Untouchable;
+use stead_server::{Limits, Served};
+
+use crate::client::Client;
+use crate::eras::notes;
+
+#[test]
+fn tools_are_sorted_stable_and_follow_from_the_scopes() {
+    let store = Arc::new(MemoryStore::new());
+    let reader = Stead::builder("reader").workspace("/n", AccessScope::ReadOnly, &store).build().unwrap();
+    let names = |answer: &Value| -> Vec<String> {
+        let tools = answer["result"]["tools"].as_array().unwrap();
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let mut client = Client::new(&reader);
+    let first = client.request("tools/list", json!({}));
+    assert_eq!(names(&first), ["glob", "grep", "list_directory", "read_file", "read_many", "stat"]);
+    assert_eq!(first["result"], client.request("tools/list", json!({}))["result"]);
+    assert!(
+        names(&Client::new(&notes()).request("tools/list", json!({}))).contains(&"write_file".to_owned())
+    );
+    // A tool that is not offered is denied, not missing: it is an answer for the model.
+    let denied = client.call("write_file", json!({ "path": "/n/x", "content": "" }));
+    assert_eq!(denied["isError"], true);
+    assert_eq!(denied["structuredContent"]["error"]["code"], "denied");
+}
+
+#[test]
+fn text_goes_out_once_and_facts_beside_it() {
+    let mut client = Client::new(&notes());
+    let read = client.call("read_file", json!({ "path": "/notes/plan.md" }));
+    assert_eq!(read["content"], json!([{ "type": "text", "text": "1. read\n" }]));
+    assert_eq!(read["structuredContent"]["size"], 8);
+    assert!(!read["structuredContent"].to_string().contains("1. read"));
+}
+
+#[test]
+fn media_go_out_as_what_they_are() {
+    let stead = notes();
+    let picture = b"\x89PNG\r\n\x1a\n\0\0\0\0".to_vec();
+    stead.vfs().write("/notes/a.png", picture.clone()).unwrap();
+    stead.vfs().write("/notes/a b.bin", vec![0, 159, 146, 150]).unwrap();
+    let mut client = Client::new(&stead);
+    let image = client.call("read_file", json!({ "path": "/notes/a.png" }));
+    assert_eq!(image["content"][0]["type"], "image");
+    assert_eq!(image["content"][0]["mimeType"], "image/png");
+    let other = client.call("read_file", json!({ "path": "/notes/a b.bin" }));
+    assert_eq!(other["content"][0]["type"], "resource");
+    assert_eq!(other["content"][0]["resource"]["uri"], "stead:///notes/a%20b.bin");
+    assert_eq!(other["content"][0]["resource"]["blob"], "AJ+Slg==");
+}
+
+/// Some clients hold failures to the schema as well.
+#[test]
+fn every_answer_fits_the_schema_that_was_listed() {
+    let mut client = Client::new(&notes());
+    let listed = client.request("tools/list", json!({}));
+    let schema = |name: &str| {
+        let tools = listed["result"]["tools"].as_array().unwrap();
+        tools.iter().find(|tool| tool["name"] == name).unwrap()["outputSchema"].clone()
+    };
+    for (tool, arguments) in [
+        ("read_file", json!({ "path": "/notes/plan.md" })),
+        ("read_file", json!({ "path": "/notes/none" })),
+        ("list_directory", json!({ "path": "/" })),
+        ("write_file", json!({ "path": "/notes/new", "content": "x" })),
+        ("write_file", json!({ "path": "/elsewhere", "content": "x" })),
+        ("grep", json!({ "pattern": "read" })),
+    ] {
+        let answer = client.call(tool, arguments);
+        let schema = schema(tool);
+        assert_eq!(schema["type"], "object");
+        assert_eq!(schema.get("required"), None);
+        for fact in answer["structuredContent"].as_object().unwrap().keys() {
+            assert!(schema["properties"].get(fact).is_some(), "{tool} tells of `{fact}`: {answer}");
+        }
+    }
+}
+
+#[test]
+fn a_call_that_breaks_is_answered_and_breaks_nothing_else() {
+    let notes = Arc::new(MemoryStore::new());
+    let stead = Stead::builder("a")
+        .workspace("/broken", AccessScope::ReadWrite, Arc::new(Untouchable))
+        .workspace("/notes", AccessScope::ReadWrite, &notes)
+        .build()
+        .unwrap();
+    let mut client = Client::new(&stead);
+    for _ in 0..40 {
+        let params = json!({ "name": "read_file", "arguments": { "path": "/broken/x" } });
+        let answer = client.request("tools/call", params);
+        assert_eq!(answer["error"]["code"], -32603, "{answer}");
+        let read = client.request("resources/read", json!({ "uri": "stead:///broken/x" }));
+        assert_eq!(read["error"]["code"], -32603, "{read}");
+    }
+    assert_eq!(client.call("write_file", json!({ "path": "/notes/x", "content": "1" }))["isError"], false);
+}
+
+#[test]
+fn nothing_that_a_client_says_changes_who_it_is() {
+    let stead = notes();
+    let mut client = Client::silent(Arc::new(Served::new(&stead, Limits::default())));
+    let mut introduction = crate::client::introduction(json!({ "roots": { "listChanged": true } }));
+    introduction["clientInfo"]["name"] = "admin".into();
+    introduction["_meta"] = json!({ "agent": "admin", "identity": { "agent": "admin" } });
+    client.request("initialize", introduction);
+    client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" }));
+    let denied = client.request(
+        "tools/call",
+        json!({
+            "name": "read_file",
+            "arguments": { "path": "/etc/passwd" },
+            "_meta": { "agent": "admin", "scope": "rw", "roots": ["file:///"] },
+        }),
+    );
+    assert_eq!(denied["result"]["structuredContent"]["error"]["code"], "denied", "{denied}");
+    let wrong = client.call("read_file", json!({ "path": "/notes/plan.md", "agent": "admin" }));
+    assert_eq!(wrong["structuredContent"]["error"]["code"], "invalid");
+}

@@ -1,0 +1,312 @@
+//! Who may come over HTTP: tokens, each of one identity.
+//!
+//! A token is shown once, when it is made, and kept as its hash. The file is read again whenever it has changed, so one
+//! that is revoked is worth nothing from then on, also in a server that runs.
+
+use std::collections::HashMap;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+use serde::{Deserialize, Serialize};
+use stead_core::{Identity, Timestamp};
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::stores::make_private;
+
+/// What every token begins with, so that people and scanners know one when they see it.
+pub const PREFIX: &str = "stead_";
+
+/// One token, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    /// Names it, for the one who revokes it.
+    pub id: String,
+    /// Who comes with it.
+    pub identity: Identity,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it is worth nothing any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
+    /// When it was last used, to about a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_used: Option<Timestamp>,
+    /// The BLAKE3 hash of its secret.
+    hash: String,
+}
+
+impl Token {
+    /// Whether its time is over.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
+}
+
+/// The tokens of a configuration.
+#[derive(Debug)]
+pub struct Tokens {
+    state: PathBuf,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Which state of the file this is.
+    file: Option<FileState>,
+    by_hash: HashMap<String, Arc<Token>>,
+    /// What has been used since it was last written down.
+    used: HashMap<String, Timestamp>,
+}
+
+/// What tells one state of the file from another: it is only ever replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileState {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    tokens: Vec<Token>,
+}
+
+impl Tokens {
+    /// The tokens that are kept beside this configuration.
+    pub fn of(config: &Config) -> Self {
+        Tokens { state: config.state_directory(), known: Mutex::default() }
+    }
+
+    /// Makes a token for an identity, and returns it with its secret, which can't be had again.
+    pub fn create(
+        &self,
+        identity: Identity,
+        expires: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<(Token, String)> {
+        let secret = format!("{PREFIX}{}", BASE64.encode(random::<32>()?));
+        let id = random::<4>()?.map(|byte| format!("{byte:02x}")).concat();
+        let token = Token { id, identity, created: now, expires, last_used: None, hash: hash_of(&secret) };
+        self.change(|kept| {
+            kept.tokens.push(token.clone());
+            Ok(())
+        })?;
+        Ok((token, secret))
+    }
+
+    /// All of them, oldest first.
+    pub fn list(&self) -> Result<Vec<Token>> {
+        Ok(self.read()?.tokens)
+    }
+
+    /// Makes a token worth nothing, at once.
+    pub fn revoke(&self, id: &str) -> Result<Token> {
+        self.change(|kept| {
+            let at = kept.tokens.iter().position(|token| token.id == id);
+            let at = at.ok_or_else(|| Error::NoToken { id: id.to_owned() })?;
+            Ok(kept.tokens.remove(at))
+        })
+    }
+
+    /// Whether one was ever made: then nobody comes without, also when all of them are revoked.
+    pub fn are_in_use(&self) -> Result<bool> {
+        Ok(self.current()?.file.is_some())
+    }
+
+    /// The token with this secret, unless it was revoked or its time is over.
+    pub fn check(&self, secret: &str, now: Timestamp) -> Result<Option<Arc<Token>>> {
+        let mut known = self.current()?;
+        // The hash of a guess tells nothing of how near it came, so it may be looked up like any other key.
+        let Some(token) = known.by_hash.get(&hash_of(secret)).filter(|token| !token.is_expired(now)).cloned()
+        else {
+            return Ok(None);
+        };
+        known.used.insert(token.id.clone(), now);
+        Ok(Some(token))
+    }
+
+    /// Whether a token that was good still is.
+    pub fn still_holds(&self, token: &Token, now: Timestamp) -> bool {
+        !token.is_expired(now)
+            && self
+                .current()
+                .is_ok_and(|known| known.by_hash.get(&token.hash).is_some_and(|it| it.id == token.id))
+    }
+
+    /// Writes down when tokens were last used. It is not done at every use: that would cost more than the use.
+    pub fn note_uses(&self) -> Result<()> {
+        let used = std::mem::take(&mut self.lock().used);
+        if used.is_empty() {
+            return Ok(());
+        }
+        self.change(|kept| {
+            for token in &mut kept.tokens {
+                token.last_used = token.last_used.max(used.get(&token.id).copied());
+            }
+            Ok(())
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        // Nothing is kept under the lock that a panic could leave half done.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known, as the file has it now.
+    fn current(&self) -> Result<MutexGuard<'_, Known>> {
+        let mut known = self.lock();
+        let there = FileState::of(&self.file()).map_err(unreadable)?;
+        if there != known.file {
+            let tokens = self.read()?.tokens;
+            known.by_hash = tokens.into_iter().map(|token| (token.hash.clone(), Arc::new(token))).collect();
+            // The state from before it was read: if it has changed since, it is read again.
+            known.file = there;
+        }
+        Ok(known)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.state.join("tokens.json")
+    }
+
+    fn read(&self) -> Result<Kept> {
+        match fs::read(self.file()) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unreadable(error.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
+            Err(error) => Err(unreadable(error)),
+        }
+    }
+
+    /// Replaces the file, one who does so at a time.
+    fn change<T>(&self, change: impl FnOnce(&mut Kept) -> Result<T>) -> Result<T> {
+        let unwritable = |cause| Error::host("the tokens can't be written", cause);
+        make_private(&self.state).map_err(unwritable)?;
+        let lock = private(&self.state.join("tokens.lock")).map_err(unwritable)?;
+        lock.lock().map_err(unwritable)?;
+        let mut kept = self.read()?;
+        let changed = change(&mut kept)?;
+        self.replace(&kept).map_err(unwritable)?;
+        Ok(changed)
+    }
+
+    fn replace(&self, kept: &Kept) -> io::Result<()> {
+        let fresh = self.state.join("tokens.json.new");
+        // What an interrupted change left behind may have been opened by nobody knows whom.
+        match fs::remove_file(&fresh) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = private(&fresh)?;
+        file.write_all(&serde_json::to_vec_pretty(kept)?)?;
+        file.sync_all()?;
+        fs::rename(&fresh, self.file())?;
+        File::open(&self.state)?.sync_all()
+    }
+}
+
+impl FileState {
+    fn of(file: &Path) -> io::Result<Option<Self>> {
+        let of = |metadata: Metadata| FileState {
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        };
+        match file.metadata() {
+            Ok(metadata) => Ok(Some(of(metadata))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn hash_of(secret: &str) -> String {
+    blake3::hash(secret.as_bytes()).to_hex().to_string()
+}
+
+fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::host("there is no randomness", io::Error::other(error)))?;
+    Ok(bytes)
+}
+
+/// Opens a file for writing that only its owner may read.
+fn private(file: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(file)
+}
+
+fn unreadable(cause: io::Error) -> Error {
+    Error::host("the tokens can't be read", cause)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000_000);
+
+    fn tokens(host: &Path) -> Tokens {
+        Tokens { state: host.join(".stead"), known: Mutex::default() }
+    }
+
+    #[test]
+    fn a_token_is_its_identity_until_it_is_revoked_also_for_others_who_read_the_file() {
+        let host = tempfile::tempdir().unwrap();
+        let (here, server) = (tokens(host.path()), tokens(host.path()));
+        assert!(!server.are_in_use().unwrap());
+        let (token, secret) = here.create(Identity::agent("coder").with_thread("t1"), None, NOW).unwrap();
+        assert!(secret.starts_with(PREFIX) && secret.len() == PREFIX.len() + 43, "{secret}");
+        assert!(server.are_in_use().unwrap());
+        assert_eq!(server.check(&secret, NOW).unwrap().unwrap().identity, token.identity);
+        assert_eq!(server.check(&secret[..secret.len() - 1], NOW).unwrap(), None);
+        assert!(server.still_holds(&token, NOW));
+        assert_eq!(here.revoke(&token.id).unwrap().id, token.id);
+        assert_eq!(server.check(&secret, NOW).unwrap(), None);
+        assert!(!server.still_holds(&token, NOW));
+        assert!(server.are_in_use().unwrap(), "revoking the last one lets nobody in");
+        assert!(here.revoke(&token.id).unwrap_err().to_string().contains(&token.id));
+    }
+
+    #[test]
+    fn a_token_whose_time_is_over_is_worth_nothing() {
+        let host = tempfile::tempdir().unwrap();
+        let tokens = tokens(host.path());
+        let (_, secret) = tokens.create(Identity::agent("a"), Some(Timestamp(NOW.0 + 1)), NOW).unwrap();
+        assert!(tokens.check(&secret, NOW).unwrap().is_some());
+        assert_eq!(tokens.check(&secret, Timestamp(NOW.0 + 1)).unwrap(), None);
+        assert!(tokens.are_in_use().unwrap());
+    }
+
+    #[test]
+    fn the_file_holds_no_secret_and_is_its_owners() {
+        let host = tempfile::tempdir().unwrap();
+        let tokens = tokens(host.path());
+        let (_, secret) = tokens.create(Identity::agent("a"), None, NOW).unwrap();
+        let file = tokens.file();
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(!text.contains(&secret[PREFIX.len()..]), "{text}");
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn the_last_use_is_written_down_later() {
+        let host = tempfile::tempdir().unwrap();
+        let tokens = tokens(host.path());
+        let (_, secret) = tokens.create(Identity::agent("a"), None, NOW).unwrap();
+        tokens.check(&secret, Timestamp(NOW.0 + 5)).unwrap();
+        assert_eq!(tokens.list().unwrap()[0].last_used, None);
+        tokens.note_uses().unwrap();
+        assert_eq!(tokens.list().unwrap()[0].last_used, Some(Timestamp(NOW.0 + 5)));
+    }
+}
