@@ -10,6 +10,7 @@ mod completions;
 mod config;
 mod content;
 mod cp;
+mod demo;
 mod diff;
 mod discard;
 mod doctor;

@@ -1,12 +1,16 @@
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use serde_json::json;
-use stead::Tokens;
+use stead::{Config, Tokens};
 use stead_server::{HttpOptions, Limits, PublicUrl, Steads};
 
-use crate::failure::{Ended, Exit};
+use super::demo::Demo;
+use crate::failure::{Ended, Exit, Failure};
 use crate::session::Session;
+
+/// Where a server listens unless it is told otherwise.
+const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4747);
 
 /// Serve agents over MCP on HTTP
 ///
@@ -15,15 +19,21 @@ use crate::session::Session;
 /// one there is. Changes of the configuration are picked up while it runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4747")]
-    listen: SocketAddr,
+    /// Where to listen [default: 127.0.0.1:4747]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
     /// The URL by which it is known outside, where a proxy stands before it: https://stead.example.com
     #[arg(long, value_name = "URL")]
     public_url: Option<PublicUrl>,
+    /// Make a stead to try things on, and say what to paste into an MCP client; it is gone when the server ends
+    #[arg(long)]
+    demo: bool,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    if args.demo {
+        return demo(&args, session);
+    }
     let config = session.config()?;
     let agent = session.named_agent().map(str::to_owned);
     if let Some(agent) = &agent
@@ -33,10 +43,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         return Err(stead::Error::UnknownAgent { name: agent.clone(), known }.into());
     }
     let open = !Tokens::of(&config).are_in_use()?;
-    let steads = Arc::new(Steads::of(&config, Limits::default()));
     let options = HttpOptions { agent, public_url: args.public_url };
-    stead_server::run_http(args.listen, &steads, options, |bound| {
-        let url = format!("http://{bound}/mcp");
+    serve(&config, args.listen.unwrap_or(USUAL), options, |url| {
         if session.wants_json() {
             // Whoever waits for it reads one line; if they have gone, the server is of no less use.
             let _ = session.json(&json!({ "listening": url })).and_then(|()| session.flush());
@@ -47,6 +55,28 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
             session.say("There are no tokens yet, so only this machine is served.");
             session.say("`stead token create --agent NAME` makes one; from then on everybody needs one.");
         }
-    })?;
+    })
+}
+
+fn serve(config: &Config, listen: SocketAddr, options: HttpOptions, ready: impl FnOnce(String)) -> Ended {
+    let steads = Arc::new(Steads::of(config, Limits::default()));
+    stead_server::run_http(listen, &steads, options, |bound| ready(format!("http://{bound}/mcp")))?;
     Ok(Exit::OK)
+}
+
+fn demo(args: &Args, session: &mut Session) -> Ended {
+    let demo = Demo::make()?;
+    let listen = args.listen.unwrap_or_else(free);
+    let options = HttpOptions { agent: None, public_url: args.public_url.clone() };
+    let mut told: Result<(), Failure> = Ok(());
+    let ended = serve(demo.config(), listen, options, |url| told = demo.tell(&url, session));
+    told.and(ended)
+}
+
+/// The usual place, or another one where that is taken: whoever tries things out has not chosen it.
+fn free() -> SocketAddr {
+    match TcpListener::bind(USUAL) {
+        Ok(_) => USUAL,
+        Err(_) => SocketAddr::new(USUAL.ip(), 0),
+    }
 }

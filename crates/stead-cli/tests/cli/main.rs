@@ -5,6 +5,7 @@ mod answers;
 mod audit;
 mod broken;
 mod common;
+mod demo;
 mod first_minutes;
 mod forks;
 mod past;

@@ -1,0 +1,104 @@
+//! The stead that `stead serve --demo` makes, and what is said about it.
+
+use std::fs;
+use std::io::ErrorKind as HostKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+use serde_json::json;
+use stead::{Clock, Config, Identity, Stead, SystemClock, Tokens, demo};
+
+use crate::failure::Failure;
+use crate::human;
+use crate::session::{Colour, Session};
+
+/// The agents that the demo has, and a token for each.
+const AGENTS: [&str; 2] = ["writer", "reviewer"];
+
+/// A stead in a directory of its own, which goes with it.
+pub(super) struct Demo {
+    directory: PathBuf,
+    config: Config,
+    secrets: [String; 2],
+}
+
+impl Demo {
+    pub(super) fn make() -> Result<Self, Failure> {
+        let directory = fresh_directory()?;
+        let made = || -> Result<_, Failure> {
+            let config = demo::make(&directory)?;
+            let (tokens, now) = (Tokens::of(&config), SystemClock.now());
+            let mut secrets = [const { String::new() }; 2];
+            for (agent, secret) in AGENTS.iter().zip(&mut secrets) {
+                *secret = tokens.create(Identity::agent(*agent), None, now)?.1;
+            }
+            Ok((config, secrets))
+        };
+        match made() {
+            Ok((config, secrets)) => Ok(Demo { directory, config, secrets }),
+            Err(failure) => {
+                let _ = fs::remove_dir_all(&directory);
+                Err(failure)
+            }
+        }
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Says what there is, and what to paste where.
+    pub(super) fn tell(&self, url: &str, session: &mut Session) -> Result<(), Failure> {
+        let map = Stead::open(&self.config, AGENTS[0])?.map();
+        let file = human::host_path(&self.directory.join(stead::config::FILE_NAME));
+        let [writer, reviewer] = &self.secrets;
+        if session.wants_json() {
+            let tokens = json!({ AGENTS[0]: writer, AGENTS[1]: reviewer });
+            session.json(&json!({ "listening": url, "map": map, "tokens": tokens, "config": file }))?;
+            return session.flush();
+        }
+        let bearer = format!("Authorization: Bearer {writer}");
+        let client = json!({ "mcpServers": { "stead": {
+            "type": "http",
+            "url": url,
+            "headers": { "Authorization": format!("Bearer {writer}") },
+        }}});
+        session.line("What the agent `writer` is told:\n")?;
+        for line in map.lines() {
+            session.line(format_args!("    {line}"))?;
+        }
+        let shown = session.paint(Colour::Bold, url);
+        session.line(format_args!("\nServing MCP at {shown} until you press Ctrl-C.\n"))?;
+        session.line("Paste this into a terminal, for Claude Code:\n")?;
+        session
+            .line(format_args!("    claude mcp add --transport http stead {url} --header \"{bearer}\"\n"))?;
+        session.line("or this into the configuration of another MCP client:\n")?;
+        session.line(format_args!("    {client}\n"))?;
+        session.line(format_args!("The agent `reviewer` sees less; its token is {reviewer}\n"))?;
+        session.line(
+            "Then ask for a change in /handbook (denied), for one in /project, to undo it, and look at:\n",
+        )?;
+        session.line(format_args!("    stead --config {file} audit"))?;
+        session.flush()
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A directory that nobody else has, or can look into.
+fn fresh_directory() -> Result<PathBuf, Failure> {
+    let failed = |error| Failure::host("the demo needs a temporary directory, and none can be made", error);
+    for number in 0..1_000 {
+        let directory = std::env::temp_dir().join(format!("stead-demo-{}-{number}", std::process::id()));
+        match fs::DirBuilder::new().mode(0o700).create(&directory) {
+            Ok(()) => return Ok(directory),
+            Err(error) if error.kind() == HostKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Err(failed(HostKind::AlreadyExists.into()))
+}

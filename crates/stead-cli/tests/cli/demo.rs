@@ -1,0 +1,131 @@
+//! The demo, as a newcomer meets it: one command, and an MCP client that reads, is denied, edits, undoes, and looks.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::common::Place;
+
+struct Demo {
+    child: Child,
+    told: Value,
+}
+
+impl Demo {
+    fn new(place: &Place) -> Self {
+        let mut command = place.command(["serve", "--demo", "--listen", "127.0.0.1:0", "--json"]);
+        let mut child = command.env("TMPDIR", place.path("")).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Demo { child, told: serde_json::from_str(&line).unwrap() }
+    }
+
+    fn address(&self) -> &str {
+        let url = self.told["listening"].as_str().unwrap();
+        url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap()
+    }
+
+    /// One request of the stateless era, and the status and message that come back.
+    fn request(&self, agent: &str, method: &str, name: Option<&str>, mut params: Value) -> (u16, Value) {
+        let token = self.told["tokens"][agent].as_str().unwrap_or("stead_wrong");
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "demo", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let name = name.map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
+        let mut stream = TcpStream::connect(self.address()).unwrap();
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+             MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}Content-Length: {}\r\n\r\n{body}",
+            self.address(),
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let message = answer.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+        let message =
+            message.filter_map(|line| serde_json::from_str::<Value>(line).ok()).find(Value::is_object);
+        (status, message.unwrap_or_default())
+    }
+
+    fn call(&self, agent: &str, tool: &str, arguments: Value) -> Value {
+        let (status, message) =
+            self.request(agent, "tools/call", Some(tool), json!({ "name": tool, "arguments": arguments }));
+        assert_eq!(status, 200, "{message}");
+        message["result"].clone()
+    }
+}
+
+#[test]
+fn the_demo_is_read_denied_edited_undone_and_on_record() {
+    let place = Place::empty();
+    let mut demo = Demo::new(&place);
+    assert!(demo.told["map"].as_str().unwrap().contains("- /handbook: READ_ONLY (RO)"));
+    let (status, _) = demo.request("nobody", "tools/list", None, json!({}));
+    assert_eq!(status, 401);
+
+    let greet = json!({ "path": "/project/src/greet.py" });
+    let text = |result: &Value| result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+    let before = text(&demo.call("writer", "read_file", greet.clone()));
+    assert!(before.contains("Hello!"), "{before}");
+    let denied = demo.call("writer", "write_file", json!({ "path": "/handbook/style.md", "content": "" }));
+    assert_eq!(denied["structuredContent"]["error"]["code"], "denied");
+    let edit = json!({ "path": "/project/src/greet.py", "old_string": "Hello!", "new_string": "Goodbye!" });
+    assert_eq!(demo.call("writer", "edit_file", edit)["isError"], false);
+    assert!(text(&demo.call("reviewer", "read_file", greet.clone())).contains("Goodbye!"));
+    assert_eq!(demo.call("writer", "undo", json!({}))["isError"], false);
+    assert_eq!(text(&demo.call("writer", "read_file", greet)), before);
+    let (_, listed) = demo.request("reviewer", "tools/list", None, json!({}));
+    assert!(!listed.to_string().contains("\"undo\""), "{listed}");
+
+    let config = demo.told["config"].as_str().unwrap().to_owned();
+    let audit = String::from_utf8(place.stead(["--config", &config, "audit", "--json"]).stdout).unwrap();
+    let records: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (call, outcome) in
+        [("read_file", "ok"), ("write_file", "denied"), ("edit_file", "ok"), ("undo", "ok")]
+    {
+        let on_record = |record: &&Value| record["call"] == call && record["outcome"] == outcome;
+        let found = records.iter().filter(on_record).count();
+        assert!(found > 0, "{call} {outcome} is not on record: {audit}");
+    }
+
+    let pid = rustix::process::Pid::from_child(&demo.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(demo.child.wait().unwrap().success());
+    let left = std::fs::read_dir(place.path("")).unwrap().count();
+    assert_eq!(left, 0, "nothing is left of it");
+}
+
+#[test]
+fn the_demo_says_what_to_paste() {
+    let place = Place::empty();
+    let mut command = place.command(["serve", "--demo", "--listen", "127.0.0.1:0"]);
+    let mut child = command.env("TMPDIR", place.path("")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    while !said.contains("audit\n") {
+        said.push_str(&lines.next().unwrap().unwrap());
+        said.push('\n');
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    for part in [
+        "    # Filesystem Map",
+        "Serving MCP at http://127.0.0.1:",
+        "claude mcp add --transport http stead http://127.0.0.1:",
+        "--header \"Authorization: Bearer stead_",
+        "{\"mcpServers\":{\"stead\":{",
+        "/stead.toml audit",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
