@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ErrorCode, ErrorData, JsonRpcMessage, RequestId,
+    CallToolRequest, CallToolRequestParams, ClientJsonRpcMessage, ClientNotification, ClientRequest,
+    ErrorCode, ErrorData, GetMeta, JsonRpcMessage, RequestId,
 };
 use rmcp::service::{RxJsonRpcMessage, ServiceExt, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
@@ -207,6 +209,9 @@ fn write<W: AsyncWrite + Send + Unpin + 'static>(
 }
 
 fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
+    if let Some(call) = tool_call(text) {
+        return Ok(Some(call));
+    }
     serde_json::from_slice(text).map(Some).map_err(|_| {
         let (wrong, id) = match Head::read(text) {
             Ok(head) => (head.wrong(), head.id),
@@ -214,6 +219,30 @@ fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
         };
         Refusal { error: ErrorData::new(ErrorCode(wrong.code), wrong.sentence, None), id }
     })
+}
+
+/// A call of a tool, which is what nearly every message is.
+///
+/// The library tries one kind of request after the other, over a copy of the message, and copies what it finds: for a
+/// large file that is several times its size. Whatever this does not take is left to the library.
+fn tool_call(text: &[u8]) -> Option<ClientJsonRpcMessage> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Call<'a> {
+        jsonrpc: &'a str,
+        id: RequestId,
+        method: &'a str,
+        params: CallToolRequestParams,
+    }
+    let call: Call<'_> = serde_json::from_slice(text).ok()?;
+    if call.jsonrpc != "2.0" || call.method != "tools/call" {
+        return None;
+    }
+    let mut params = call.params;
+    let meta = params.meta.take();
+    let mut request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+    *request.get_meta_mut() = meta.unwrap_or_default();
+    Some(JsonRpcMessage::request(request, call.id))
 }
 
 fn too_long(id: Option<RequestId>) -> Refusal {
