@@ -60,8 +60,8 @@ impl Steads {
     /// Serves another configuration from now on, all of it or nothing. An agent that it does not have any more has no
     /// Workspaces.
     pub fn replace(&self, config: &Config) -> Result<()> {
-        let mut stores = Stores::of(config);
         let mut state = self.state.lock();
+        let mut stores = state.stores.replaced_by(config);
         let mut opened = Vec::new();
         for (identity, served) in &state.served {
             let stead = match config.agents.contains_key(&identity.agent) {

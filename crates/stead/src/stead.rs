@@ -307,6 +307,7 @@ mod tests {
 
     #[test]
     fn workspaces_of_one_store_share_it() {
+        let host = tempfile::tempdir().unwrap();
         let text = r#"
             [stores.one]
             kind = "memory"
@@ -327,7 +328,7 @@ mod tests {
             scope = "rw"
             store = "two"
         "#;
-        let config = Config::parse(text, Path::new("stead.toml")).unwrap();
+        let config = Config::parse(text, &host.path().join("stead.toml")).unwrap();
         let stead = Stead::open(&config, "a").unwrap();
         stead.vfs().write("/in/x", "1").unwrap();
         assert_eq!(stead.vfs().read("/all/box/x").unwrap().bytes, b"1");

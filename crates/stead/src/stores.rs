@@ -50,6 +50,18 @@ impl Stores {
         Stores { opener: Arc::new(opener), lazy: BTreeMap::new() }
     }
 
+    /// The Stores of a configuration that takes the place of this one's: what is only in memory stays there.
+    pub fn replaced_by(&self, config: &Config) -> Self {
+        let mut stores = Stores::of(config);
+        let stays = |key: &Key| match key {
+            Key::Named(name) => matches!(config.stores.get(name), Some(StoreConfig::Memory)),
+            Key::Place(_) => false,
+        };
+        let kept = self.lazy.iter().filter(|(key, _)| stays(key));
+        stores.lazy.extend(kept.map(|(key, lazy)| (key.clone(), Arc::clone(lazy))));
+        stores
+    }
+
     /// The configuration that they are of.
     pub fn config(&self) -> &Arc<Config> {
         &self.opener.config

@@ -1,4 +1,5 @@
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::sync::Arc;
 
 use stead::config::BareDirectory;
@@ -33,6 +34,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         let config = Config::of_directories(agent, &directories)?;
         (config, Identity { thread: args.thread, ..Identity::agent(agent) })
     };
+    if std::io::stdin().is_terminal() {
+        session.say("Waiting for an MCP client on standard input; hosts start this command themselves.");
+    }
     let steads = Arc::new(Steads::of(&config, Limits::default()));
     stead_server::run_stdio(&steads, &identity)?;
     Ok(Exit::OK)

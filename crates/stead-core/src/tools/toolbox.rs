@@ -10,6 +10,7 @@ use crate::scope::AccessScope;
 use crate::tools::{Arguments, Desk, Failure, Moments, Offered, Reply, TOOLS, Tool, tool};
 use crate::vfs::Vfs;
 use crate::watch::Watch;
+use crate::workspace::Ask;
 
 /// What the configuration says about an agent's tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -107,6 +108,11 @@ impl Toolbox {
             Offered::WithHistory => named.unwrap_or(false) || (self.choice.history && named.is_none()),
         };
         chosen && tool.fits(&self.scopes)
+    }
+
+    /// Whether there is anything that a person is asked about.
+    pub fn may_ask(&self) -> bool {
+        !self.choice.ask.is_empty() || self.vfs.workspaces().any(|workspace| workspace.ask() != Ask::Never)
     }
 
     /// The door that the tools go through.

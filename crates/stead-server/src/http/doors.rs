@@ -41,7 +41,6 @@ impl std::fmt::Display for PublicUrl {
 /// The names under which a server may be called.
 #[derive(Debug, Clone)]
 pub(super) struct Doors {
-    listens: IpAddr,
     public: Option<PublicUrl>,
 }
 
@@ -53,12 +52,13 @@ pub(super) enum Astray {
 }
 
 impl Doors {
-    pub(super) fn new(listens: IpAddr, public: Option<PublicUrl>) -> Self {
-        Doors { listens, public }
+    pub(super) fn new(public: Option<PublicUrl>) -> Self {
+        Doors { public }
     }
 
-    /// Whether a request came to the right place, and the URL that it was called by.
-    pub(super) fn judge(&self, headers: &HeaderMap) -> Result<String, Astray> {
+    /// Whether a request that came in at an address of this machine came to the right place, and the URL that it was
+    /// called by.
+    pub(super) fn judge(&self, headers: &HeaderMap, at: IpAddr) -> Result<String, Astray> {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).ok_or(Astray::Host)?;
         let authority: Authority = host.parse().map_err(|_| Astray::Host)?;
         if authority.as_str().contains('@') {
@@ -67,7 +67,7 @@ impl Doors {
         let public = self.public.as_ref();
         let is_public =
             public.is_some_and(|public| public.authority.eq_ignore_ascii_case(authority.as_str()));
-        if !is_public && !self.is_own(authority.host()) {
+        if !is_public && !is_own(authority.host(), at) {
             return Err(Astray::Host);
         }
         let called = match public {
@@ -82,14 +82,14 @@ impl Doors {
         }
         Ok(called)
     }
+}
 
-    /// Whether a name is this machine's, whatever a name server says.
-    fn is_own(&self, host: &str) -> bool {
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        match host.parse::<IpAddr>() {
-            Ok(address) => address.is_loopback() || address == self.listens,
-            Err(_) => host.eq_ignore_ascii_case("localhost"),
-        }
+/// Whether a name is this machine's, whatever a name server says.
+fn is_own(host: &str, at: IpAddr) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback() || address == at.to_canonical(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
     }
 }
 
@@ -99,14 +99,14 @@ mod tests {
 
     fn judge(host: Option<&str>, origin: Option<&str>) -> Result<String, Astray> {
         let public = "https://Stead.example.com/".parse().ok();
-        let doors = Doors::new(IpAddr::from([192, 168, 1, 2]), public);
+        let doors = Doors::new(public);
         let mut headers = HeaderMap::new();
         for (name, value) in [(HOST, host), (ORIGIN, origin)] {
             if let Some(value) = value {
                 headers.insert(name, value.parse().expect("a header"));
             }
         }
-        doors.judge(&headers)
+        doors.judge(&headers, IpAddr::from([192, 168, 1, 2]))
     }
 
     #[test]

@@ -45,8 +45,7 @@ pub async fn serve(
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let tokens = Arc::new(Tokens::of(&steads.config()));
-    let routes =
-        Arc::new(Routes::new(listener.local_addr()?, steads.clone(), tokens.clone(), options, over.clone()));
+    let routes = Arc::new(Routes::new(steads.clone(), tokens.clone(), options, over.clone()));
     let current = tokio::spawn(keep_current(steads));
     let uses = tokio::spawn(note_uses(tokens.clone()));
     let places = Arc::new(Semaphore::new(CONNECTIONS));
@@ -77,11 +76,13 @@ pub async fn serve(
 async fn connection(stream: TcpStream, from: SocketAddr, routes: Arc<Routes>, over: CancellationToken) {
     // Otherwise an answer in pieces waits for the client's acknowledgement: 44 ms for nothing.
     let _ = stream.set_nodelay(true);
+    // Nobody has come if that can't be told.
+    let Ok(at) = stream.local_addr() else { return };
     let metrics = routes.metrics();
     metrics.connected();
     let service = service_fn(|request| {
         let routes = Arc::clone(&routes);
-        async move { Ok::<_, std::convert::Infallible>(routes.answer(request, from.ip()).await) }
+        async move { Ok::<_, std::convert::Infallible>(routes.answer(request, from.ip(), at.ip()).await) }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())

@@ -1,7 +1,7 @@
 //! What is where: `/mcp`, `/healthz`, `/metrics`, and what clients look for before they have a token.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,13 +39,12 @@ pub(super) struct Routes {
 
 impl Routes {
     pub(super) fn new(
-        listens: SocketAddr,
         steads: Arc<Steads>,
         tokens: Arc<Tokens>,
         options: HttpOptions,
         over: CancellationToken,
     ) -> Self {
-        let doors = Doors::new(listens.ip(), options.public_url);
+        let doors = Doors::new(options.public_url);
         Routes { doors, steads, tokens, local: options.agent, endpoints: Mutex::default(), over }
     }
 
@@ -53,9 +52,9 @@ impl Routes {
         Arc::clone(self.steads.metrics())
     }
 
-    /// Answers a request.
-    pub(super) async fn answer(&self, request: Request<Incoming>, from: IpAddr) -> Reply {
-        let reply = match self.doors.judge(request.headers()) {
+    /// Answers a request that came from one address and in at another.
+    pub(super) async fn answer(&self, request: Request<Incoming>, from: IpAddr, at: IpAddr) -> Reply {
+        let reply = match self.doors.judge(request.headers(), at) {
             Ok(called) => self.route(request, from, &called).await,
             Err(astray) => replies::astray(astray),
         };

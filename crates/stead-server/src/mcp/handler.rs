@@ -6,14 +6,15 @@ use std::time::Instant;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams,
     CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode, ErrorData,
-    GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, Prompt,
-    PromptMessage, ReadResourceRequestParams, ReadResourceResponse, Role, ServerCapabilities, ServerConfig,
-    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation, JsonObject,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, Prompt, PromptMessage, ReadResourceRequestParams, ReadResourceResponse, Role,
+    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
-use stead_core::tools::{Answer, Reply};
+use stead_core::tools::{Answer, Question, Reply};
 
 use super::call::{Broken, enter};
 use super::notify::Listener;
@@ -48,20 +49,27 @@ impl Handler {
 
     async fn call(
         &self,
-        request: CallToolRequestParams,
+        mut request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        if !self.served.now().toolbox.may_ask() {
+            let arguments = request.arguments.take().unwrap_or_default();
+            let made = self.make(&request.name, arguments, context, Answer::NotAsked).await?;
+            return Ok(convert::result(made.unwrap_or_else(|question| question.nobody_to_ask())).into());
+        }
         let name = Name::of(&KEY, self.served.identity(), &request);
+        let make = |answer| {
+            let arguments = request.arguments.clone().unwrap_or_default();
+            self.make(&request.name, arguments, context, answer)
+        };
         let answered = name.answered(&request);
         if let Some(Asked::Refused) = answered {
             // Asked once more, so that the tool itself says what was refused.
-            return match self.make(&request, context, Answer::NotAsked).await? {
-                Ok(reply) => Ok(convert::result(reply).into()),
-                Err(question) => Ok(convert::result(question.refused()).into()),
-            };
+            let made = make(Answer::NotAsked).await?;
+            return Ok(convert::result(made.unwrap_or_else(|question| question.refused())).into());
         }
         let answer = if answered.is_some() { Answer::Agreed } else { Answer::NotAsked };
-        let question = match self.make(&request, context, answer).await? {
+        let question = match make(answer).await? {
             Ok(reply) => return Ok(convert::result(reply).into()),
             Err(question) => question,
         };
@@ -69,24 +77,22 @@ impl Handler {
             Asked::Later(asks) => return Ok(asks.into()),
             Asked::Nobody => question.nobody_to_ask(),
             Asked::Refused => question.refused(),
-            Asked::Agreed => match self.make(&request, context, Answer::Agreed).await? {
-                Ok(reply) => reply,
-                Err(question) => question.refused(),
-            },
+            Asked::Agreed => make(Answer::Agreed).await?.unwrap_or_else(|question| question.refused()),
         };
         Ok(convert::result(reply).into())
     }
 
+    /// Uses a tool, unless a person has to be asked first.
     async fn make(
         &self,
-        request: &CallToolRequestParams,
+        name: &str,
+        arguments: JsonObject,
         context: &RequestContext<RoleServer>,
         answer: Answer,
-    ) -> Result<Result<Reply, stead_core::tools::Question>, ErrorData> {
-        let arguments = request.arguments.clone().unwrap_or_default();
+    ) -> Result<Result<Reply, Question>, ErrorData> {
         let began = Instant::now();
         let made = enter(&self.served, context, |now, watch| {
-            now.toolbox.watched(Arc::clone(watch)).call(&request.name, arguments, answer)
+            now.toolbox.watched(Arc::clone(watch)).call(name, arguments, answer)
         });
         let made = match made.await {
             Err(Broken::Refused(failure)) => Ok(Ok(failure.into())),
@@ -100,7 +106,7 @@ impl Handler {
             Err(_) => "broken",
         };
         // What a client makes up must not become a name among the numbers.
-        let tool = stead_core::tools::tool(&request.name).map_or("unknown", |tool| tool.name);
+        let tool = stead_core::tools::tool(name).map_or("unknown", |tool| tool.name);
         self.served.metrics().called(tool, outcome, began.elapsed());
         Ok(made?)
     }

@@ -11,13 +11,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ErrorCode, ErrorData, JsonRpcMessage, RequestId,
+    CallToolRequest, CallToolRequestParams, ClientJsonRpcMessage, ClientNotification, ClientRequest,
+    ErrorCode, ErrorData, GetMeta, JsonRpcMessage, RequestId,
 };
 use rmcp::service::{RxJsonRpcMessage, ServiceExt, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
+use super::id_of::IdOf;
 use super::{Handler, Head};
 use crate::limits::LONGEST_MESSAGE;
 
@@ -45,8 +48,8 @@ where
 struct Lines<R, W> {
     read: BufReader<R>,
     line: Vec<u8>,
-    /// Whether the rest of a line is passed by that was too long.
-    skipping: bool,
+    /// What is looked for in a line that is too long, while the rest of it passes by.
+    passing: Option<IdOf>,
     /// Whether a request has come. What comes before it can't be meant for anyone.
     begun: bool,
     parked: VecDeque<(RxJsonRpcMessage<RoleServer>, usize)>,
@@ -78,7 +81,8 @@ impl Flow {
 /// What a line turned out to be.
 enum Line {
     Whole,
-    TooLong,
+    /// It was too long, and this was its id, if it had one.
+    TooLong(Option<RequestId>),
     End,
 }
 
@@ -87,7 +91,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         Lines {
             read: BufReader::with_capacity(64 << 10, read),
             line: Vec::new(),
-            skipping: false,
+            passing: None,
             begun: false,
             parked: VecDeque::new(),
             parked_bytes: 0,
@@ -102,23 +106,27 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             let available = self.read.fill_buf().await?;
             if available.is_empty() {
                 // A last line may lack its end.
-                return Ok(if self.line.is_empty() { Line::End } else { Line::Whole });
+                return Ok(match self.passing.take() {
+                    Some(id) => Line::TooLong(id.found()),
+                    None if self.line.is_empty() => Line::End,
+                    None => Line::Whole,
+                });
             }
             let newline = available.iter().position(|byte| *byte == b'\n');
             let (end, used) = newline.map_or((available.len(), available.len()), |at| (at, at + 1));
-            let fits = !self.skipping && self.line.len() + end <= LONGEST_MESSAGE;
-            if fits {
-                self.line.extend_from_slice(&available[..end]);
+            if self.passing.is_none() && self.line.len() + end > LONGEST_MESSAGE {
+                let mut id = IdOf::default();
+                id.pass(&std::mem::take(&mut self.line));
+                self.passing = Some(id);
+            }
+            match &mut self.passing {
+                Some(id) => id.pass(&available[..end]),
+                None => self.line.extend_from_slice(&available[..end]),
             }
             self.read.consume(used);
-            let began_to_skip = !fits && !self.skipping;
-            self.skipping = !fits && newline.is_none();
-            if began_to_skip {
-                self.line = Vec::new();
-                return Ok(Line::TooLong);
-            }
-            if fits && newline.is_some() {
-                return Ok(Line::Whole);
+            if newline.is_some() {
+                let passed = self.passing.take();
+                return Ok(passed.map_or(Line::Whole, |id| Line::TooLong(id.found())));
             }
         }
     }
@@ -201,6 +209,9 @@ fn write<W: AsyncWrite + Send + Unpin + 'static>(
 }
 
 fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
+    if let Some(call) = tool_call(text) {
+        return Ok(Some(call));
+    }
     serde_json::from_slice(text).map(Some).map_err(|_| {
         let (wrong, id) = match Head::read(text) {
             Ok(head) => (head.wrong(), head.id),
@@ -210,12 +221,36 @@ fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
     })
 }
 
-fn too_long() -> Refusal {
+/// A call of a tool, which is what nearly every message is.
+///
+/// The library tries one kind of request after the other, over a copy of the message, and copies what it finds: for a
+/// large file that is several times its size. Whatever this does not take is left to the library.
+fn tool_call(text: &[u8]) -> Option<ClientJsonRpcMessage> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Call<'a> {
+        jsonrpc: &'a str,
+        id: RequestId,
+        method: &'a str,
+        params: CallToolRequestParams,
+    }
+    let call: Call<'_> = serde_json::from_slice(text).ok()?;
+    if call.jsonrpc != "2.0" || call.method != "tools/call" {
+        return None;
+    }
+    let mut params = call.params;
+    let meta = params.meta.take();
+    let mut request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+    *request.get_meta_mut() = meta.unwrap_or_default();
+    Some(JsonRpcMessage::request(request, call.id))
+}
+
+fn too_long(id: Option<RequestId>) -> Refusal {
     let message = format!(
         "a message may have {} MiB; a larger file can be written piece by piece with append_file",
         LONGEST_MESSAGE >> 20
     );
-    Refusal { error: ErrorData::invalid_request(message, None), id: None }
+    Refusal { error: ErrorData::invalid_request(message, None), id }
 }
 
 /// What is said of a line that is no message, and to which request, if that can be told.
@@ -268,7 +303,7 @@ where
             let bytes = self.line.len();
             let message = match line {
                 Ok(Line::Whole) => self.message(),
-                Ok(Line::TooLong) => Err(too_long()),
+                Ok(Line::TooLong(id)) => Err(too_long(id)),
                 Ok(Line::End) if self.parked.is_empty() => return None,
                 Ok(Line::End) => {
                     // What was asked for before the end is still done.

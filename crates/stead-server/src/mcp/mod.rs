@@ -5,6 +5,7 @@ mod convert;
 mod endpoint;
 mod handler;
 mod head;
+mod id_of;
 mod lines;
 mod notify;
 mod question;

@@ -35,9 +35,10 @@ pub(super) struct Name(String);
 
 impl Name {
     pub(super) fn of(key: &[u8; 32], identity: &Identity, request: &CallToolRequestParams) -> Self {
-        let call = serde_json::json!([identity, request.name, request.arguments]);
-        let hash = blake3::keyed_hash(key, call.to_string().as_bytes());
-        Name(format!("agree-{}", &hash.to_hex()[..32]))
+        let mut hasher = blake3::Hasher::new_keyed(key);
+        serde_json::to_writer(&mut hasher, &(identity, &request.name, &request.arguments))
+            .expect("what was read as JSON can be written as JSON");
+        Name(format!("agree-{}", &hasher.finalize().to_hex()[..32]))
     }
 
     /// What the client says that the person answered, if this is the second time that it calls.

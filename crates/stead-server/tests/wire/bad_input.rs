@@ -43,6 +43,14 @@ fn a_line_without_end_is_refused_while_it_is_read() {
     let answer = client.hear();
     assert_eq!(answer["error"]["code"], -32600);
     assert!(answer["error"]["message"].as_str().unwrap().contains("16 MiB"), "{answer}");
+    // A request that is too long gets its answer, also where its id comes last.
+    client
+        .raw(b"{\"method\":\"tools/call\",\"params\":{\"name\":\"write_file\",\"arguments\":{\"content\":\"");
+    for _ in 0..17 {
+        client.raw(&piece);
+    }
+    client.raw(b"\"}},\"jsonrpc\":\"2.0\",\"id\":77}\n");
+    assert_eq!(client.answer(77)["error"]["code"], -32600);
     assert_eq!(client.request("ping", json!({}))["result"], json!({}));
 }
 

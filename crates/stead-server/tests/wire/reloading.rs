@@ -64,10 +64,12 @@ fn clients_are_told_to_list_again() {
     client.request("ping", json!({}));
     // The listener begins a moment after the client has said that it is ready.
     std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(client.call("write_file", json!({ "path": "/notes/a", "content": "1" }))["isError"], false);
     steads.replace(&config(&two())).unwrap();
     client.notified("notifications/tools/list_changed");
     client.notified("notifications/resources/list_changed");
-    assert_eq!(client.call("list_directory", json!({ "path": "/more" }))["isError"], false);
+    let read = client.call("read_file", json!({ "path": "/more/a" }));
+    assert_eq!(read["content"][0]["text"], "1", "what is only in memory is still there");
     // An agent that is not configured any more has nothing.
     steads.replace(&config(&ONE.replace("ann", "bob"))).unwrap();
     client.notified("notifications/tools/list_changed");

@@ -1,0 +1,107 @@
+//! Finds the id of a request that is too long to be kept, while it passes by: so that whoever sent it gets an answer.
+
+use rmcp::model::RequestId;
+
+/// The longest id, as it is written, that is answered.
+const LONGEST: usize = 128;
+
+/// Looks for the `id` of the outermost object.
+#[derive(Debug, Default)]
+pub(super) struct IdOf {
+    depth: usize,
+    in_text: bool,
+    escaped: bool,
+    /// The last text of the outermost object: a name, if a colon follows.
+    last: Vec<u8>,
+    /// Whether the value that follows is the id.
+    is_id: bool,
+    id: Vec<u8>,
+}
+
+impl IdOf {
+    /// More of the line.
+    pub(super) fn pass(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.step(byte);
+        }
+    }
+
+    fn step(&mut self, byte: u8) {
+        let (outermost, was_in_text) = (self.depth == 1, self.in_text);
+        if self.in_text {
+            (self.in_text, self.escaped) = match byte {
+                _ if self.escaped => (true, false),
+                b'\\' => (true, true),
+                b'"' => (false, false),
+                _ => (true, false),
+            };
+        } else {
+            match byte {
+                b'"' => {
+                    self.in_text = true;
+                    self.last.clear();
+                }
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        if !outermost {
+            return;
+        }
+        match byte {
+            b':' if !was_in_text => self.is_id = self.id.is_empty() && self.last == b"\"id\"",
+            b',' | b'}' if !was_in_text => self.is_id = false,
+            _ if self.is_id && self.id.len() <= LONGEST => self.id.push(byte),
+            _ => {}
+        }
+        if (was_in_text || self.in_text) && self.last.len() <= LONGEST {
+            self.last.push(byte);
+        }
+    }
+
+    /// The id, if there was one.
+    pub(super) fn found(self) -> Option<RequestId> {
+        let found = (!self.id.is_empty() && self.id.len() <= LONGEST).then_some(self.id)?;
+        serde_json::from_slice(&found).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Option<RequestId> {
+        let mut id = IdOf::default();
+        // However it is cut.
+        for piece in text.as_bytes().chunks(3) {
+            id.pass(piece);
+        }
+        id.found()
+    }
+
+    #[test]
+    fn the_id_is_found_wherever_it_stands() {
+        let number = Some(RequestId::Number(7));
+        assert_eq!(found(r#"{"jsonrpc":"2.0","id":7,"method":"x","params":{}}"#), number);
+        assert_eq!(found(r#"{"method":"x","params":{"id":1,"a":["\"id\":2","}"]},"id" : 7 }"#), number);
+        assert_eq!(found(r#"{"params":{"text":"\\\",\"id\":3"},"id":7,"id":8}"#), number);
+        assert_eq!(found(r#"{"id":"a\"b,c","method":"x"}"#), Some(RequestId::String("a\"b,c".into())));
+    }
+
+    #[test]
+    fn what_is_no_id_is_none() {
+        for text in [
+            "",
+            "garbage",
+            "[7]",
+            r#"{"params":{"id":7}}"#,
+            r#"{"id":{}}"#,
+            r#"{"id":null}"#,
+            r#"{"x":"id"}"#,
+        ] {
+            assert_eq!(found(text), None, "{text}");
+        }
+        assert_eq!(found(&format!(r#"{{"id":"{}"}}"#, "x".repeat(1_000))), None);
+    }
+}
