@@ -40,6 +40,7 @@ pub(crate) fn run(length: Length) -> Result {
         outcomes.push(show(cargo().args(["run", "--quiet", "--package", package, "--example", example])));
     }
     outcomes.push(test(&["--workspace", "--no-fail-fast"]));
+    outcomes.push(test(&["--package", "stead-cli", "--features", "otel", "--test", "otel"]));
     for (package, target) in &loops {
         outcomes.push(test(&["--release", "--package", package, "--test", target]));
     }

@@ -7,6 +7,7 @@ mod human;
 mod json;
 mod progress;
 mod session;
+mod telemetry;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;

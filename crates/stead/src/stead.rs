@@ -285,7 +285,6 @@ impl SteadBuilder {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::path::Path;
 
     use stead_core::vfs::Overwrite;
     use stead_stores::MemoryStore;

@@ -8,6 +8,7 @@ use stead_server::{Limits, Steads};
 
 use crate::failure::{Ended, Exit, Failure};
 use crate::session::Session;
+use crate::telemetry::Telemetry;
 
 /// Serve one agent over MCP on standard input and output
 ///
@@ -37,6 +38,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     if std::io::stdin().is_terminal() {
         session.say("Waiting for an MCP client on standard input; hosts start this command themselves.");
     }
+    let _telemetry = Telemetry::begin()?;
     let steads = Arc::new(Steads::of(&config, Limits::default()));
     stead_server::run_stdio(&steads, &identity)?;
     Ok(Exit::OK)

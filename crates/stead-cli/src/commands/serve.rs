@@ -8,6 +8,7 @@ use stead_server::{HttpOptions, Limits, PublicUrl, Steads};
 use super::demo::Demo;
 use crate::failure::{Ended, Exit, Failure};
 use crate::session::Session;
+use crate::telemetry::Telemetry;
 
 /// Where a server listens unless it is told otherwise.
 const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4747);
@@ -59,6 +60,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
 }
 
 fn serve(config: &Config, listen: SocketAddr, options: HttpOptions, ready: impl FnOnce(String)) -> Ended {
+    let _telemetry = Telemetry::begin()?;
     let steads = Arc::new(Steads::of(config, Limits::default()));
     stead_server::run_http(listen, &steads, options, |bound| ready(format!("http://{bound}/mcp")))?;
     Ok(Exit::OK)

@@ -14,7 +14,9 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
+use stead::Identity;
 use stead_core::tools::{Answer, Question, Reply};
+use tracing::{Instrument, field};
 
 use super::call::{Broken, enter};
 use super::notify::Listener;
@@ -91,10 +93,14 @@ impl Handler {
         answer: Answer,
     ) -> Result<Result<Reply, Question>, ErrorData> {
         let began = Instant::now();
+        // What a client makes up must not become a name among the numbers.
+        let tool = stead_core::tools::tool(name).map_or("unknown", |tool| tool.name);
+        let Identity { agent, thread, .. } = self.served.identity();
+        let span = tracing::info_span!("tool call", tool, agent, thread, outcome = field::Empty);
         let made = enter(&self.served, context, |now, watch| {
             now.toolbox.watched(Arc::clone(watch)).call(name, arguments, answer)
         });
-        let made = match made.await {
+        let made = match made.instrument(span.clone()).await {
             Err(Broken::Refused(failure)) => Ok(Ok(failure.into())),
             made => made,
         };
@@ -105,9 +111,10 @@ impl Handler {
             Err(Broken::Cancelled) => "cancelled",
             Err(_) => "broken",
         };
-        // What a client makes up must not become a name among the numbers.
-        let tool = stead_core::tools::tool(name).map_or("unknown", |tool| tool.name);
-        self.served.metrics().called(tool, outcome, began.elapsed());
+        span.record("outcome", outcome);
+        let took = began.elapsed();
+        tracing::info!(parent: &span, micros = took.as_micros() as u64, "ended");
+        self.served.metrics().called(tool, outcome, took);
         Ok(made?)
     }
 }

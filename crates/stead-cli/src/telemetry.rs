@@ -1,0 +1,96 @@
+//! What a server says about its own work: lines on stderr, and traces for a collector.
+//!
+//! `STEAD_LOG` says how much (`info`, `stead_server=debug`); nothing, where it is not set. In a build with the feature
+//! `otel`, `OTEL_EXPORTER_OTLP_ENDPOINT` names the collector that every tool call is told to as a span: the tool, the
+//! agent, the thread, the outcome and the time, and neither paths nor content, which are the audit's.
+
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt};
+
+use crate::failure::Failure;
+
+/// Ends what was begun: what is not sent yet is.
+pub(crate) struct Telemetry {
+    #[cfg(feature = "otel")]
+    traces: Option<opentelemetry_sdk::trace::SdkTracerProvider>,
+}
+
+impl Telemetry {
+    /// Begins, if someone wants to hear of it.
+    pub(crate) fn begin() -> Result<Self, Failure> {
+        let lines = match std::env::var("STEAD_LOG") {
+            Ok(filter) => {
+                let wrong = |error| Failure::invalid(format!("STEAD_LOG can't be read: {error}"));
+                let filter = EnvFilter::try_new(filter).map_err(wrong)?;
+                // Standard output is the client's, over stdio.
+                Some(fmt::layer().with_writer(std::io::stderr).with_ansi(false).with_filter(filter))
+            }
+            Err(_) => None,
+        };
+        let registry = tracing_subscriber::registry().with(lines);
+        #[cfg(feature = "otel")]
+        {
+            let traces = otel::provider()?;
+            let spans = traces.as_ref().map(otel::spans);
+            let _ = registry.with(spans).try_init();
+            Ok(Telemetry { traces })
+        }
+        #[cfg(not(feature = "otel"))]
+        {
+            if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_some() {
+                eprintln!("stead: this build sends no traces; build it with `--features otel`");
+            }
+            let _ = registry.try_init();
+            Ok(Telemetry {})
+        }
+    }
+}
+
+#[cfg(feature = "otel")]
+impl Drop for Telemetry {
+    fn drop(&mut self) {
+        if let Some(traces) = &self.traces {
+            // Nobody is left to be told that the collector is gone.
+            let _ = traces.shutdown();
+        }
+    }
+}
+
+#[cfg(feature = "otel")]
+mod otel {
+    use opentelemetry::trace::TracerProvider;
+    use opentelemetry_otlp::SpanExporter;
+    use opentelemetry_sdk::Resource;
+    use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+    use tracing_opentelemetry::OpenTelemetryLayer;
+    use tracing_subscriber::Layer;
+    use tracing_subscriber::filter::LevelFilter;
+    use tracing_subscriber::filter::{Filtered, Targets};
+    use tracing_subscriber::registry::LookupSpan;
+
+    use crate::failure::Failure;
+
+    /// What sends traces, where a collector is named.
+    pub(super) fn provider() -> Result<Option<SdkTracerProvider>, Failure> {
+        if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_none() {
+            return Ok(None);
+        }
+        let exporter = SpanExporter::builder().with_http().build();
+        let exporter =
+            exporter.map_err(|error| Failure::invalid(format!("traces can't be sent: {error}")))?;
+        let resource = Resource::builder().with_service_name("stead").build();
+        Ok(Some(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build()))
+    }
+
+    /// Our own spans as traces.
+    pub(super) fn spans<S>(
+        provider: &SdkTracerProvider,
+    ) -> Filtered<OpenTelemetryLayer<S, SdkTracer>, Targets, S>
+    where
+        S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let ours = Targets::new().with_target("stead_server", LevelFilter::INFO);
+        tracing_opentelemetry::layer().with_tracer(provider.tracer("stead")).with_filter(ours)
+    }
+}
