@@ -16,6 +16,8 @@ pub struct Limits {
     pub call: Duration,
     /// How long a person has time to answer.
     pub answer: Duration,
+    /// How many of its clients may listen for changes at a time, from 2026-07-28 on.
+    pub listening: usize,
     /// How many sessions it may have open, over HTTP.
     pub sessions: usize,
 }
@@ -27,6 +29,7 @@ impl Default for Limits {
             waiting: 256,
             call: Duration::from_secs(120),
             answer: Duration::from_secs(300),
+            listening: 64,
             sessions: 64,
         }
     }
