@@ -25,7 +25,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            at_once: 16,
+            at_once: 8,
             waiting: 256,
             call: Duration::from_secs(120),
             answer: Duration::from_secs(300),
