@@ -2,7 +2,7 @@
 //!
 //! Who is calling follows from the connection alone. It decides which stead a call is made in, and a stead decides the
 //! rest; nothing that a client sends can change that. The tools live in the core and know nothing of MCP, and
-//! the types of the MCP library stay inside [`mcp`].
+//! the types of the MCP library stay inside the module `mcp`.
 
 mod http;
 mod limits;

@@ -16,6 +16,8 @@ pub struct Limits {
     pub call: Duration,
     /// How long a person has time to answer.
     pub answer: Duration,
+    /// How many of its clients may listen for changes at a time, from 2026-07-28 on.
+    pub listening: usize,
     /// How many sessions it may have open, over HTTP.
     pub sessions: usize,
 }
@@ -23,10 +25,11 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            at_once: 16,
+            at_once: 8,
             waiting: 256,
             call: Duration::from_secs(120),
             answer: Duration::from_secs(300),
+            listening: 64,
             sessions: 64,
         }
     }

@@ -14,10 +14,13 @@ use crate::http::{HttpOptions, serve};
 use crate::stdio;
 use crate::steads::Steads;
 
+/// How many calls, of all identities together, are made at a time over HTTP before further ones have to wait.
+const CALLS: usize = 256;
+
 /// Serves one identity over standard input and output, until the client closes its end.
 pub fn run_stdio(steads: &Arc<Steads>, identity: &Identity) -> stead::Result<()> {
     let served = steads.get(identity)?;
-    let runtime = runtime().map_err(no_runtime)?;
+    let runtime = runtime(served.limits().at_once).map_err(no_runtime)?;
     let steads = Arc::clone(steads);
     runtime.block_on(async move {
         tokio::spawn(crate::watching::keep_current(steads));
@@ -41,7 +44,7 @@ pub fn run_http(
     let cannot = |cause| stead::Error::Host { what: format!("`{listen}` can't be listened on"), cause };
     let listener = TcpListener::bind(listen).map_err(cannot)?;
     let bound = listener.local_addr().map_err(cannot)?;
-    let runtime = runtime().map_err(no_runtime)?;
+    let runtime = runtime(CALLS).map_err(no_runtime)?;
     let steads = Arc::clone(steads);
     runtime.block_on(async move {
         let over = CancellationToken::new();
@@ -63,10 +66,16 @@ async fn end_on_signal(over: CancellationToken) {
     over.cancel();
 }
 
-fn runtime() -> io::Result<Runtime> {
-    // More workers than cores: a call holds one while it waits for a disk.
+/// A runtime for so many calls at a time.
+fn runtime(calls: usize) -> io::Result<Runtime> {
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
-    Builder::new_multi_thread().worker_threads(workers).enable_all().thread_name("stead").build()
+    // A thread takes over from each one that makes a call. More than these would only wait for a core.
+    Builder::new_multi_thread()
+        .worker_threads(workers)
+        .max_blocking_threads(calls + workers + 4)
+        .enable_all()
+        .thread_name("stead")
+        .build()
 }
 
 fn no_runtime(cause: io::Error) -> stead::Error {

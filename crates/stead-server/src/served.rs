@@ -21,6 +21,7 @@ pub struct Served {
     metrics: Arc<Metrics>,
     places: Semaphore,
     waiting: AtomicUsize,
+    listening: AtomicUsize,
     changed: watch::Sender<u64>,
 }
 
@@ -63,6 +64,7 @@ impl Served {
             metrics,
             places: Semaphore::new(limits.at_once),
             waiting: AtomicUsize::new(0),
+            listening: AtomicUsize::new(0),
             changed: watch::Sender::new(0),
         }
     }
@@ -110,12 +112,17 @@ impl Served {
         }
     }
 
+    /// A place among those who listen for changes.
+    pub(crate) fn listens(&self) -> Option<Among<'_>> {
+        Among::of(&self.listening, self.limits.listening)
+    }
+
     /// Waits for a place among the calls that are made at a time.
     pub(crate) async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
         if let Ok(place) = self.places.try_acquire() {
             return Ok(place);
         }
-        let _waiting = Waiting::among(&self.waiting, self.limits.waiting).ok_or_else(|| {
+        let _waiting = Among::of(&self.waiting, self.limits.waiting).ok_or_else(|| {
             Failure::new(
                 ErrorKind::Unavailable,
                 format!(
@@ -128,18 +135,18 @@ impl Served {
     }
 }
 
-/// One that waits; no longer when it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+/// One of a limited number; no longer when it is dropped.
+pub(crate) struct Among<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
-    fn among(count: &'a AtomicUsize, most: usize) -> Option<Self> {
+impl<'a> Among<'a> {
+    fn of(count: &'a AtomicUsize, most: usize) -> Option<Self> {
         let taken = count
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1));
-        taken.ok().map(|_| Waiting(count))
+        taken.ok().map(|_| Among(count))
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Among<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -21,6 +21,8 @@ use crate::watching::keep_current;
 const CONNECTIONS: usize = 1_024;
 /// How long the head of a request may take.
 const HEAD: Duration = Duration::from_secs(15);
+/// How long requests that are under way have time to end when the server does.
+const LAST: Duration = Duration::from_secs(3);
 /// How often is written down when tokens were last used.
 const USES: Duration = Duration::from_secs(60);
 
@@ -45,7 +47,10 @@ pub async fn serve(
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let tokens = Arc::new(Tokens::of(&steads.config()));
-    let routes = Arc::new(Routes::new(steads.clone(), tokens.clone(), options, over.clone()));
+    // Requests that are under way when it is over get their answers; what has no end is cut after that.
+    let cut = CancellationToken::new();
+    let _cut = cut.clone().drop_guard();
+    let routes = Arc::new(Routes::new(steads.clone(), tokens.clone(), options, cut));
     let current = tokio::spawn(keep_current(steads));
     let uses = tokio::spawn(note_uses(tokens.clone()));
     let places = Arc::new(Semaphore::new(CONNECTIONS));
@@ -66,6 +71,8 @@ pub async fn serve(
         }
     };
     over.run_until_cancelled(accept).await;
+    let everyone = u32::try_from(CONNECTIONS).expect("so many are counted");
+    let _ = tokio::time::timeout(LAST, places.acquire_many(everyone)).await;
     current.abort();
     uses.abort();
     // What was used in the last minute is worth a try.
@@ -89,8 +96,12 @@ async fn connection(stream: TcpStream, from: SocketAddr, routes: Arc<Routes>, ov
         .header_read_timeout(HEAD)
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(stream), service);
+    let mut served = std::pin::pin!(served);
     // A connection that breaks is the client's trouble, and it knows.
-    over.run_until_cancelled(served).await;
+    if over.run_until_cancelled(served.as_mut()).await.is_none() {
+        served.as_mut().graceful_shutdown();
+        let _ = tokio::time::timeout(LAST, served).await;
+    }
     metrics.disconnected();
 }
 

@@ -10,18 +10,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rmcp::RoleServer;
-use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientJsonRpcMessage, ClientNotification, ClientRequest,
-    ErrorCode, ErrorData, GetMeta, JsonRpcMessage, RequestId,
-};
+use rmcp::model::{ClientNotification, ClientRequest, JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, ServiceExt, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
+use super::Handler;
 use super::id_of::IdOf;
-use super::{Handler, Head};
+use super::message::{Refusal, parse, too_long};
 use crate::limits::LONGEST_MESSAGE;
 
 /// How many requests may be without an answer that has been written.
@@ -153,22 +150,31 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         }
     }
 
+    /// A request that is cancelled is not answered, and not made if it waits.
+    fn forget(&mut self, id: &RequestId) {
+        self.flow.unanswered.lock().remove(id);
+        self.parked.retain(|(message, _)| match message {
+            JsonRpcMessage::Request(request) => request.id != *id,
+            _ => true,
+        });
+        self.parked_bytes = self.parked.iter().map(|(_, bytes)| bytes).sum();
+    }
+
     /// Notes that a message goes to the service now.
     fn delivered(&mut self, message: &RxJsonRpcMessage<RoleServer>) {
         match message {
             JsonRpcMessage::Request(request) => {
                 self.begun = true;
-                self.flow.unanswered.lock().insert(request.id.clone());
+                // One who listens is not answered for as long as there is something to tell.
+                if !matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
+                    self.flow.unanswered.lock().insert(request.id.clone());
+                }
             }
             JsonRpcMessage::Notification(notification) => {
-                // A request that is cancelled is not answered.
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.flow.unanswered.lock().remove(id);
-                    let is_it = |message: &RxJsonRpcMessage<RoleServer>| matches!(message, JsonRpcMessage::Request(request) if request.id == *id);
-                    self.parked.retain(|(message, _)| !is_it(message));
-                    self.parked_bytes = self.parked.iter().map(|(_, bytes)| bytes).sum();
+                    self.forget(id);
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
@@ -206,57 +212,6 @@ fn write<W: AsyncWrite + Send + Unpin + 'static>(
         flow.eased.notify_one();
         written
     }
-}
-
-fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
-    if let Some(call) = tool_call(text) {
-        return Ok(Some(call));
-    }
-    serde_json::from_slice(text).map(Some).map_err(|_| {
-        let (wrong, id) = match Head::read(text) {
-            Ok(head) => (head.wrong(), head.id),
-            Err(wrong) => (wrong, None),
-        };
-        Refusal { error: ErrorData::new(ErrorCode(wrong.code), wrong.sentence, None), id }
-    })
-}
-
-/// A call of a tool, which is what nearly every message is.
-///
-/// The library tries one kind of request after the other, over a copy of the message, and copies what it finds: for a
-/// large file that is several times its size. Whatever this does not take is left to the library.
-fn tool_call(text: &[u8]) -> Option<ClientJsonRpcMessage> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Call<'a> {
-        jsonrpc: &'a str,
-        id: RequestId,
-        method: &'a str,
-        params: CallToolRequestParams,
-    }
-    let call: Call<'_> = serde_json::from_slice(text).ok()?;
-    if call.jsonrpc != "2.0" || call.method != "tools/call" {
-        return None;
-    }
-    let mut params = call.params;
-    let meta = params.meta.take();
-    let mut request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-    *request.get_meta_mut() = meta.unwrap_or_default();
-    Some(JsonRpcMessage::request(request, call.id))
-}
-
-fn too_long(id: Option<RequestId>) -> Refusal {
-    let message = format!(
-        "a message may have {} MiB; a larger file can be written piece by piece with append_file",
-        LONGEST_MESSAGE >> 20
-    );
-    Refusal { error: ErrorData::invalid_request(message, None), id }
-}
-
-/// What is said of a line that is no message, and to which request, if that can be told.
-struct Refusal {
-    error: ErrorData,
-    id: Option<RequestId>,
 }
 
 impl<R, W> Transport<RoleServer> for Lines<R, W>

@@ -7,6 +7,7 @@ mod handler;
 mod head;
 mod id_of;
 mod lines;
+mod message;
 mod notify;
 mod question;
 mod resources;

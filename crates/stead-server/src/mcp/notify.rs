@@ -129,6 +129,9 @@ impl Listener {
 
     /// Tells a client what it wished for, until it has enough.
     pub(super) async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let _place = self.served.listens().ok_or_else(|| {
+            ErrorData::invalid_request("too many of your clients listen already; let some of them end", None)
+        })?;
         let (sink, accepted) = (context.sink(), context.accepted());
         let wants = |flag: Option<bool>| flag == Some(true);
         let uris = accepted.resource_subscriptions.as_deref().unwrap_or_default();

@@ -124,3 +124,16 @@ fn a_listener_is_told_until_it_has_enough() {
     let listed = client.request("tools/list", modern(json!({}), json!({})));
     assert!(listed["result"]["tools"].is_array());
 }
+
+#[test]
+fn listeners_are_limited_and_in_nobodys_way() {
+    let mut client = silent();
+    let wish = || modern(json!({ "notifications": { "toolsListChanged": true } }), json!({}));
+    for _ in 0..Limits::default().listening {
+        client.ask("subscriptions/listen", wish());
+        client.notified("notifications/subscriptions/acknowledged");
+    }
+    let id = client.ask("subscriptions/listen", wish());
+    assert_eq!(client.answer(id)["error"]["code"], -32600);
+    assert!(client.request("tools/list", modern(json!({}), json!({})))["result"]["tools"].is_array());
+}

@@ -10,6 +10,7 @@ mod reading;
 mod routing;
 mod scopes;
 mod symlinks;
+mod watching;
 mod writing;
 
 use std::panic::AssertUnwindSafe;

@@ -1,0 +1,108 @@
+//! Calls that somebody waits for, and files that somebody follows.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::*;
+use crate::testkit::Notes;
+use crate::watch::{Stop, Watch};
+
+/// Lets a call go on for so many steps.
+#[derive(Debug)]
+struct Patience {
+    steps: AtomicU64,
+    told: Mutex<Vec<(u64, Option<u64>)>>,
+}
+
+impl Patience {
+    fn of(steps: u64) -> Arc<Self> {
+        Arc::new(Patience { steps: AtomicU64::new(steps), told: Mutex::default() })
+    }
+}
+
+impl Watch for Patience {
+    fn progress(&self, done: u64, total: Option<u64>) {
+        self.told.lock().push((done, total));
+    }
+
+    fn stop(&self) -> Option<Stop> {
+        let left = self.steps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        left.is_err().then_some(Stop::Cancelled)
+    }
+}
+
+fn two() -> Vfs {
+    let source = store_with(&[("/t/1", "one"), ("/t/2", "two"), ("/t/d/3", "three")]);
+    door([workspace("/a", ReadWrite, &source), workspace("/b", ReadWrite, &store_with(&[]))])
+}
+
+#[test]
+fn a_copy_tells_how_far_it_has_come() {
+    let patience = Patience::of(u64::MAX);
+    two().watched(patience.clone()).copy("/a/t", "/b/t", Overwrite::Refuse).unwrap();
+    let told = patience.told.lock();
+    assert_eq!(*told, [0, 1, 2, 3, 4].map(|done| (done, Some(4))));
+}
+
+/// However far it has come: either it is there, or nothing of it is.
+#[test]
+fn a_call_that_is_stopped_leaves_everything_as_it_was() {
+    let mut stopped = 0;
+    for steps in 0..64 {
+        let vfs = two();
+        let watched = vfs.watched(Patience::of(steps));
+        match watched.rename("/a/t", "/b/t", Overwrite::Refuse) {
+            Err(error) => {
+                assert_eq!(error.to_string(), "the call was cancelled, and nothing has changed");
+                assert_eq!(names(&vfs, "/b"), "");
+                assert_eq!(text(&vfs, "/a/t/d/3"), "three");
+                stopped += 1;
+            }
+            Ok(_) => {
+                assert_eq!(text(&vfs, "/b/t/d/3"), "three");
+                assert_eq!(names(&vfs, "/a"), "");
+            }
+        }
+    }
+    assert!((4..64).contains(&stopped), "{stopped}");
+}
+
+#[test]
+fn walks_and_searches_can_be_stopped() {
+    let query = GrepQuery { output: Output::Files, ..GrepQuery::new("o") };
+    let vfs = two().watched(Patience::of(0));
+    assert!(matches!(vfs.walk("/", &WalkQuery::default()), Err(Error::Stopped(Stop::Cancelled))));
+    assert!(matches!(vfs.glob("**", "/", 10), Err(Error::Stopped(Stop::Cancelled))));
+    assert!(matches!(vfs.grep(&query, "/"), Err(Error::Stopped(Stop::Cancelled))));
+}
+
+#[test]
+fn a_file_that_is_followed_tells_when_it_is_in_another_state() {
+    let store = store_with(&[("/x", "1")]);
+    let (reader, writer) =
+        (door([workspace("/r", ReadOnly, &store)]), door([workspace("/w", WriteOnly, &store)]));
+    let mut there = reader.follow("/r/x").unwrap();
+    let mut later = reader.follow("/r/y").unwrap();
+    assert!(!there.has_changed() && !later.has_changed());
+    writer.write("/w/x", "2").unwrap();
+    writer.write("/w/y", "1").unwrap();
+    assert!(there.has_changed() && later.has_changed());
+    assert!(!there.has_changed() && !later.has_changed());
+    writer.remove_file("/w/x", RemoveOptions::default()).unwrap();
+    assert!(there.has_changed());
+    assert_eq!(kind(writer.follow("/w/x")), ErrorKind::Denied);
+    assert_eq!(kind(reader.follow("/elsewhere")), ErrorKind::Denied);
+}
+
+#[test]
+fn that_a_file_is_followed_is_on_record_once() {
+    let (log, store) = (Arc::new(Notes::new()), store_with(&[("/x", "1")]));
+    let builder = Vfs::builder(Identity::agent("tester")).audit(log.clone());
+    let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
+    let mut followed = vfs.follow("/x").unwrap();
+    for _ in 0..5 {
+        followed.has_changed();
+    }
+    assert_eq!(log.take().len(), 1);
+}

@@ -1,0 +1,102 @@
+//! A line of JSON as a message.
+
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData,
+    GetMeta, JsonRpcMessage, RequestId,
+};
+use serde::Deserialize;
+
+use super::Head;
+use crate::limits::LONGEST_MESSAGE;
+
+/// The message that a line is, or what is wrong with it.
+pub(super) fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
+    if let Some(call) = tool_call(text) {
+        return Ok(Some(call));
+    }
+    serde_json::from_slice(text).map(Some).map_err(|_| {
+        let (wrong, id) = match Head::read(text) {
+            Ok(head) => (head.wrong(), head.id),
+            Err(wrong) => (wrong, None),
+        };
+        Refusal { error: ErrorData::new(ErrorCode(wrong.code), wrong.sentence, None), id }
+    })
+}
+
+/// A call of a tool, which is what nearly every message is.
+///
+/// The library tries one kind of request after the other, over a copy of the message, and copies what it finds: for a
+/// large file that is several times its size. Whatever this does not take is left to the library.
+fn tool_call(text: &[u8]) -> Option<ClientJsonRpcMessage> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Call<'a> {
+        jsonrpc: &'a str,
+        id: RequestId,
+        method: &'a str,
+        params: CallToolRequestParams,
+    }
+    let call: Call<'_> = serde_json::from_slice(text).ok()?;
+    if call.jsonrpc != "2.0" || call.method != "tools/call" {
+        return None;
+    }
+    let mut params = call.params;
+    let meta = params.meta.take();
+    let mut request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+    *request.get_meta_mut() = meta.unwrap_or_default();
+    Some(JsonRpcMessage::request(request, call.id))
+}
+
+/// What is said of a line that was not kept.
+pub(super) fn too_long(id: Option<RequestId>) -> Refusal {
+    let message = format!(
+        "a message may have {} MiB; a larger file can be written piece by piece with append_file",
+        LONGEST_MESSAGE >> 20
+    );
+    Refusal { error: ErrorData::invalid_request(message, None), id }
+}
+
+/// What is said of a line that is no message, and to which request, if that can be told.
+pub(super) struct Refusal {
+    pub(super) error: ErrorData,
+    pub(super) id: Option<RequestId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ways of reading a call come to the same.
+    #[test]
+    fn a_call_is_read_as_the_library_reads_it() {
+        let text = br#"{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"stat",
+            "arguments":{"path":"/a"},"_meta":{"progressToken":5}}}"#;
+        let ours = tool_call(text).expect("a call");
+        let theirs: ClientJsonRpcMessage = serde_json::from_slice(text).expect("a message");
+        let read = |message: ClientJsonRpcMessage| match message {
+            JsonRpcMessage::Request(request) => match &request.request {
+                ClientRequest::CallToolRequest(call) => (
+                    request.id.clone(),
+                    call.params.name.clone(),
+                    call.params.arguments.clone(),
+                    request.request.get_meta().get_progress_token(),
+                ),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(read(ours), read(theirs));
+    }
+
+    #[test]
+    fn what_is_no_call_is_left_to_the_library() {
+        for text in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"filesystem_map"}}"#,
+            r#"{"jsonrpc":"1.0","id":1,"method":"tools/call","params":{"name":"stat"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"stat"},"result":{}}"#,
+            r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"stat"}}"#,
+        ] {
+            assert!(tool_call(text.as_bytes()).is_none(), "{text}");
+        }
+    }
+}
