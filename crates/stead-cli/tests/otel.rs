@@ -54,7 +54,10 @@ fn a_tool_call_is_a_span_at_the_collector() {
         serde_json::from_str::<Value>(&line).unwrap()
     };
     let client = json!({ "name": "test", "version": "1" });
-    request("initialize", json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client }));
+    request(
+        "initialize",
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client }),
+    );
     let read = json!({ "name": "read_file", "arguments": { "path": "/docs/a.md" } });
     assert_eq!(request("tools/call", read)["result"]["isError"], false);
     drop(input);

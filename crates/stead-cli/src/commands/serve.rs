@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Where to listen [default: 127.0.0.1:4747]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// The URL by which it is known outside, where a proxy stands before it: https://stead.example.com
+    /// The URL by which it is known outside, where a proxy stands before it, such as `https://stead.example.com`
     #[arg(long, value_name = "URL")]
     public_url: Option<PublicUrl>,
     /// Make a stead to try things on, and say what to paste into an MCP client; it is gone when the server ends
