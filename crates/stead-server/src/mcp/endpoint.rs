@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use http_body_util::combinators::BoxBody;
 use rmcp::transport::streamable_http_server::session::SessionManager;
@@ -88,6 +88,12 @@ impl Endpoint {
         if begins == Begins::Session && self.sessions().await >= self.served.limits().sessions {
             return Handled::Crowded;
         }
-        Handled::Answered(self.service.handle(request).await)
+        let ends = request.method() == Method::DELETE;
+        let mut answer = self.service.handle(request).await;
+        if ends && answer.status() == StatusCode::ACCEPTED {
+            // The session is over now, not later; clients take anything else for a failure to end it.
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+        }
+        Handled::Answered(answer)
     }
 }

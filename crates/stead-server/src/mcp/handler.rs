@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams,
-    CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode, ErrorData,
-    GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, Prompt,
-    PromptMessage, ReadResourceRequestParams, ReadResourceResponse, Role, ServerCapabilities, ServerConfig,
+    CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorData, GetPromptRequestParams,
+    GetPromptResponse, GetPromptResult, Implementation, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, Prompt, PromptMessage,
+    ReadResourceRequestParams, ReadResourceResponse, Role, ServerCapabilities, ServerConfig,
     SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -18,7 +18,7 @@ use stead_core::tools::{Answer, Reply};
 use super::call::{Broken, enter};
 use super::notify::Listener;
 use super::question::{Asked, Name, ask};
-use super::{convert, resources};
+use super::{convert, methods, resources};
 use crate::served::Served;
 
 /// The prompt that is the Filesystem Map.
@@ -100,9 +100,17 @@ impl Handler {
             Err(_) => "broken",
         };
         // What a client makes up must not become a name among the numbers.
-        let tool = stead_core::tools::tool(&request.name).map_or("unknown", |tool| tool.name);
-        self.served.metrics().called(tool, outcome, began.elapsed());
-        Ok(made?)
+        let tool = stead_core::tools::tool(&request.name);
+        let name = tool.map_or("unknown", |tool| tool.name);
+        self.served.metrics().called(name, outcome, began.elapsed());
+        let made = made?;
+        if let Ok(Reply { failure: Some(failure), .. }) = &made
+            && tool.is_none()
+        {
+            // A tool that nobody has is a mistake of the client's to the protocol, and no answer of a tool.
+            return Err(convert::error(failure));
+        }
+        Ok(made)
     }
 }
 
@@ -240,23 +248,9 @@ impl ServerHandler for Handler {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         // A method that is known comes here if its parameters are none of it.
-        const KNOWN: [&str; 8] = [
-            "initialize",
-            "tools/call",
-            "prompts/get",
-            "resources/read",
-            "resources/subscribe",
-            "resources/unsubscribe",
-            "subscriptions/listen",
-            "tools/list",
-        ];
-        let method: String = request.method.chars().take(64).collect();
-        if KNOWN.contains(&&*method) {
-            return Err(ErrorData::invalid_params(format!("the parameters of `{method}` are wrong"), None));
-        }
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
+        Err(methods::not_taken(&request.method, context.protocol_version().as_ref()))
     }
 }

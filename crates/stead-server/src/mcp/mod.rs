@@ -6,6 +6,7 @@ mod endpoint;
 mod handler;
 mod head;
 mod lines;
+mod methods;
 mod notify;
 mod question;
 mod resources;

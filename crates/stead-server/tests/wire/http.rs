@@ -252,7 +252,7 @@ fn a_session_is_nothing_to_anybody_else() {
         assert_eq!(with(&bob, method, &list).status, 404, "{method}");
     }
     assert!(with(&ann, "POST", &list).message()["result"]["tools"].is_array());
-    assert_eq!(with(&ann, "DELETE", &list).status, 202);
+    assert_eq!(with(&ann, "DELETE", &list).status, 204);
     assert_eq!(with(&ann, "POST", &list).status, 404);
 }
 
