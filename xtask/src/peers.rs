@@ -84,6 +84,17 @@ impl Peers {
         fs::create_dir_all(&place)?;
         Ok(place)
     }
+
+    /// Keeps a program that the next build would replace.
+    pub(crate) fn keep(&self, built: &Path, name: &str) -> Result<PathBuf> {
+        let kept = self.folder.join(name);
+        // Not over the old one: that may be a link to what cargo still has.
+        if kept.exists() {
+            fs::remove_file(&kept)?;
+        }
+        fs::copy(built, &kept)?;
+        Ok(kept)
+    }
 }
 
 /// Does something unless it was done for the same text before.

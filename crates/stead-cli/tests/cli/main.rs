@@ -6,6 +6,7 @@ mod audit;
 mod broken;
 mod common;
 mod first_minutes;
+mod fixtures;
 mod forks;
 mod past;
 mod serving;

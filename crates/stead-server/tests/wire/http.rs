@@ -271,7 +271,7 @@ fn sessions_are_limited() {
         200,
         "who needs no session is not affected"
     );
-    assert_eq!(server.request("DELETE", "/mcp", &[("Mcp-Session-Id", &first)], b"").status, 202);
+    assert_eq!(server.request("DELETE", "/mcp", &[("Mcp-Session-Id", &first)], b"").status, 204);
     assert_eq!(server.post(&[], &message).status, 200);
 }
 
