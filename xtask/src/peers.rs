@@ -37,8 +37,10 @@ impl Peers {
         for name in ["package.json", "package-lock.json"] {
             fs::copy(sources().join(name), self.folder.join(name))?;
         }
+        // Not `npm ci`: that wants every optional package of every other platform as well.
         let mut npm = program("npm");
-        npm.args(["ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund", "--prefix"]);
+        npm.args(["install", "--no-save", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"]);
+        npm.arg("--prefix");
         capture(npm.arg(&self.folder)).map(drop)
     }
 
