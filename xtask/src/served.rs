@@ -49,11 +49,15 @@ impl Setting {
     pub(crate) fn serve(&self) -> Result<Served> {
         let mut command = self.stead();
         command.args(["serve", "--agent", "coder", "--listen", "127.0.0.1:0", "--json"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let mut line = String::new();
-        let said = BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut line);
+        let said = self.place.join("said.txt");
+        let mut child = command.stdout(Stdio::piped()).stderr(fs::File::create(&said)?).spawn()?;
+        let mut out = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let mut served = Served { child, url: String::new() };
-        said?;
+        let mut line = String::new();
+        out.read_line(&mut line)?;
+        if line.is_empty() {
+            return Err(format!("the server did not start: {}", fs::read_to_string(said)?).into());
+        }
         served.url = text_in(&line, "listening")?;
         Ok(served)
     }

@@ -91,6 +91,11 @@ async function updates(client, folder, version) {
   await (subscription ? subscription.close() : client.unsubscribeResource({ uri }));
 }
 
+// Whoever has no token is not let in, in either era.
+for (const make of [modern, legacy]) {
+  await assert.rejects(make().connect(new StreamableHTTPClientTransport(new URL(STEAD_URL))), { status: 401 });
+}
+
 for (const [name, make, transport, version] of RUNS) {
   const late = setTimeout(() => {
     console.error(`typescript ${name}: no answer`);
