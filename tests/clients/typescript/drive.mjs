@@ -4,6 +4,9 @@
 // STEAD_BIN, STEAD_CONFIG, STEAD_URL and STEAD_TOKEN say what to talk to.
 
 import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
@@ -91,10 +94,36 @@ async function updates(client, folder, version) {
   await (subscription ? subscription.close() : client.unsubscribeResource({ uri }));
 }
 
+// Long work tells how far it has come, and one that is given up leaves nothing behind.
+async function longWork(client, folder) {
+  const copy = (destination, options) => {
+    const params = { name: "copy_file", arguments: { source: "/project/tree", destination } };
+    // The client before takes a schema in between.
+    return client instanceof Client ? client.callTool(params, options) : client.callTool(params, undefined, options);
+  };
+  const heard = [];
+  const begun = Date.now();
+  assert(!(await copy(`${folder}/tree`, { onprogress: ({ progress }) => heard.push(progress) })).isError);
+  const took = Date.now() - begun;
+  assert(heard.length > 0);
+  assert.deepEqual(heard, heard.toSorted((a, b) => a - b));
+
+  const enough = new AbortController();
+  await assert.rejects(copy(`${folder}/gone`, { signal: enough.signal, onprogress: () => enough.abort() }));
+  // If it went on it would be done by then.
+  await sleep(took);
+  const stat = await client.callTool({ name: "stat", arguments: { path: `${folder}/gone` } });
+  assert.equal(stat.structuredContent.error.code, "not_found");
+}
+
 // Whoever has no token is not let in, in either era.
 for (const make of [modern, legacy]) {
   await assert.rejects(make().connect(new StreamableHTTPClientTransport(new URL(STEAD_URL))), { status: 401 });
 }
+
+const tree = join(dirname(STEAD_CONFIG), "project/tree");
+await mkdir(tree);
+for (let file = 0; file < 3000; file++) await writeFile(join(tree, `${file}.txt`), `${file}\n`);
 
 for (const [name, make, transport, version] of RUNS) {
   const late = setTimeout(() => {
@@ -109,6 +138,7 @@ for (const [name, make, transport, version] of RUNS) {
   await tools(client, folder);
   await resources(client);
   await updates(client, folder, version);
+  await longWork(client, folder);
   await client.close();
   clearTimeout(late);
   console.log(`typescript ${name} ${version}: ok`);
