@@ -15,7 +15,7 @@ pub(crate) fn run(options: &[&str]) -> Result {
     show(cargo().args(["build", "--release", "--manifest-path", "bench/Cargo.toml"]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("bench/target"), Into::into);
     let binary = target.join("release/stead-bench");
-    let mut command = crate::host::program(&binary.to_string_lossy());
+    let mut command = crate::host::program(&binary);
     // Tables come on stdout one after the other, what it is doing on stderr: a person sees both as they come.
     let mut child = command.args(passed).stdout(Stdio::piped()).spawn()?;
     let mut tables = String::new();

@@ -1,10 +1,8 @@
 //! `cargo xtask check`: everything that can be said of the code without running its tests.
 
-use std::io::Write;
-use std::time::Instant;
-
 use crate::Result;
 use crate::host::{capture, cargo};
+use crate::steps::Steps;
 
 /// A step: its name, and what it does.
 type Step = (&'static str, fn() -> Result);
@@ -20,22 +18,13 @@ const STEPS: [Step; 8] = [
     ("documentation", documentation),
 ];
 
-/// Runs every step, also after one that failed, and says how each went.
+/// Runs every step.
 pub(crate) fn run() -> Result {
-    let mut failed = Vec::new();
+    let mut steps = Steps::default();
     for (name, step) in STEPS {
-        print!("{name:26} ");
-        std::io::stdout().flush()?;
-        let start = Instant::now();
-        let outcome = step();
-        let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
-        println!("{verdict:6} {:6.1} s", start.elapsed().as_secs_f64());
-        if let Err(error) = outcome {
-            println!("{error}\n");
-            failed.push(name);
-        }
+        steps.step(name, step)?;
     }
-    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
+    steps.end()
 }
 
 fn format(arguments: &[&str]) -> Result {
@@ -43,7 +32,11 @@ fn format(arguments: &[&str]) -> Result {
 }
 
 fn lints() -> Result {
-    capture(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])).map(drop)
+    capture(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    // What only the conformance suite gets to see.
+    let fixtures =
+        ["clippy", "--package", "stead-server", "--features", "conformance", "--", "-D", "warnings"];
+    capture(cargo().args(fixtures)).map(drop)
 }
 
 fn documentation() -> Result {

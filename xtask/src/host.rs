@@ -1,5 +1,6 @@
 //! Starting programs from the repository's root.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,8 +12,13 @@ pub(crate) fn root() -> PathBuf {
     manifest.parent().expect("xtask lies in the repository").to_owned()
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |target| root().join(target))
+}
+
 /// A program, to be started in the repository's root.
-pub(crate) fn program(name: &str) -> Command {
+pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root());
     command
@@ -20,7 +26,7 @@ pub(crate) fn program(name: &str) -> Command {
 
 /// The cargo that started this xtask.
 pub(crate) fn cargo() -> Command {
-    program(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
+    program(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
 }
 
 /// Runs a program whose output goes where ours goes.

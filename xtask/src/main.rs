@@ -1,4 +1,4 @@
-//! What people and CI run on this repository: `cargo xtask check`, `cargo xtask test`, `cargo xtask bench`.
+//! What people and CI run on this repository: `cargo xtask check`, `test`, `clients`, `bench`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -7,14 +7,19 @@ use std::process::ExitCode;
 mod bench;
 mod boundary;
 mod check;
+mod clients;
 mod host;
 mod needs;
+mod peers;
 mod sections;
+mod served;
+mod steps;
 mod test;
 
 const USAGE: &str = "\
 cargo xtask check                             formatting, lints, boundaries, documentation
 cargo xtask test [--long]                     all tests; --long repeats the loops more often
+cargo xtask clients                           the server against others' clients, part of the tests
 cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write puts the tables into docs/benchmarks.md";
 
 /// What an xtask answers: nothing, or a sentence on what went wrong.
@@ -37,6 +42,7 @@ fn dispatch(arguments: &[String]) -> Result {
         ["check"] => check::run(),
         ["test"] => test::run(test::Length::Short),
         ["test", "--long"] => test::run(test::Length::Long),
+        ["clients"] => clients::run(),
         ["bench", options @ ..] => bench::run(options),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

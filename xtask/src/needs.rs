@@ -13,6 +13,11 @@ pub(crate) struct Need {
 pub(crate) const SQLITE: Need = Need { package: "sqlite3", probe: &["sqlite3", "--version"] };
 /// What searching is compared with.
 pub(crate) const RIPGREP: Need = Need { package: "ripgrep", probe: &["rg", "--version"] };
+/// Fetches the clients that are written in JavaScript.
+pub(crate) const NPM: Need = Need { package: "npm", probe: &["npm", "--version"] };
+/// Gives the clients that are written in Python a place of their own.
+pub(crate) const VENV: Need =
+    Need { package: "python3-venv", probe: &["python3", "-c", "import ensurepip, venv"] };
 
 /// Installs what is missing, and touches nothing where nothing is.
 pub(crate) fn provide(needs: &[Need]) -> Result {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::host::{cargo, show};
-use crate::{boundary, needs};
+use crate::{boundary, clients, needs};
 
 /// The examples that the README and the guides show: they have to run, too.
 const EXAMPLES: [(&str, &str); 3] = [("stead", "first"), ("stead", "bad_day"), ("stead", "agent_loop")];
@@ -44,6 +44,8 @@ pub(crate) fn run(length: Length) -> Result {
     for (package, target) in &loops {
         outcomes.push(test(&["--release", "--package", package, "--test", target]));
     }
+    println!("The server against others' clients:");
+    outcomes.push(clients::run());
     outcomes.into_iter().collect()
 }
 

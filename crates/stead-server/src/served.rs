@@ -117,6 +117,12 @@ impl Served {
         Among::of(&self.listening, self.limits.listening)
     }
 
+    /// Says that lists have changed, though they have not.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn say_changed(&self) {
+        self.changed.send_modify(|generation| *generation += 1);
+    }
+
     /// Waits for a place among the calls that are made at a time.
     pub(crate) async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
         if let Ok(place) = self.places.try_acquire() {

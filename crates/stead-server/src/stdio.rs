@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
 
-use crate::mcp::{self, Handler};
+use crate::mcp::{self, Answerer};
 use crate::served::Served;
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
@@ -31,7 +31,7 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    mcp::over_lines(Handler::new(served), read, write).await;
+    mcp::over_lines(Answerer::new(served), read, write).await;
 }
 
 // What clients launch a server with is a pipe or, where they run on Node, a socket: both are waited for without a thread

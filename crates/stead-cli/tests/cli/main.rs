@@ -7,6 +7,7 @@ mod broken;
 mod common;
 mod demo;
 mod first_minutes;
+mod fixtures;
 mod forks;
 mod past;
 mod serving;

@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 use crate::common::Place;
 
 /// A server that was launched, with its pipes.
-struct Launched {
+pub(crate) struct Launched {
     child: Child,
     read: BufReader<std::process::ChildStdout>,
 }
 
 impl Launched {
-    fn new(mut command: Command) -> Self {
+    pub(crate) fn new(mut command: Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let read = BufReader::new(child.stdout.take().unwrap());
         Launched { child, read }
     }
 
-    fn request(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         writeln!(self.child.stdin.as_mut().unwrap(), "{message}").unwrap();
         self.line()
@@ -38,7 +38,7 @@ impl Launched {
         })
     }
 
-    fn initialize(&mut self) -> Value {
+    pub(crate) fn initialize(&mut self) -> Value {
         let client = json!({ "name": "test", "version": "1" });
         self.request(
             "initialize",
@@ -51,7 +51,7 @@ impl Launched {
     }
 
     /// Closes its input, and waits for its end.
-    fn ends(mut self) {
+    pub(crate) fn ends(mut self) {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());
     }

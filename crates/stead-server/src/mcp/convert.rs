@@ -91,3 +91,12 @@ pub(super) fn error(failure: &Failure) -> ErrorData {
         ErrorKind::Unavailable | ErrorKind::Corrupt => ErrorData::internal_error(message, data),
     }
 }
+
+/// The same, about a resource: clients look for its URI beside the error.
+pub(super) fn resource_error(failure: &Failure, uri: &str) -> ErrorData {
+    let mut error = error(failure);
+    if let Some(Value::Object(data)) = &mut error.data {
+        data.insert("uri".to_owned(), uri.into());
+    }
+    error
+}

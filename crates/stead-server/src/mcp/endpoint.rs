@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use http_body_util::combinators::BoxBody;
 use rmcp::transport::streamable_http_server::session::SessionManager;
@@ -16,7 +16,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
-use super::Handler;
+use super::Answerer;
 use crate::limits::LONGEST_MESSAGE;
 use crate::served::Served;
 
@@ -47,7 +47,7 @@ pub(crate) enum Begins {
 pub(crate) struct Endpoint {
     served: Arc<Served>,
     sessions: Arc<LocalSessionManager>,
-    service: StreamableHttpService<Handler, LocalSessionManager>,
+    service: StreamableHttpService<Answerer, LocalSessionManager>,
 }
 
 impl Endpoint {
@@ -63,7 +63,7 @@ impl Endpoint {
             .with_max_request_body_bytes(LONGEST_MESSAGE)
             .with_cancellation_token(over);
         let handler = Arc::clone(&served);
-        let make = move || Ok(Handler::new(Arc::clone(&handler)));
+        let make = move || Ok(Answerer::new(Arc::clone(&handler)));
         Endpoint {
             served,
             service: StreamableHttpService::new(make, Arc::clone(&sessions), config),
@@ -88,6 +88,12 @@ impl Endpoint {
         if begins == Begins::Session && self.sessions().await >= self.served.limits().sessions {
             return Handled::Crowded;
         }
-        Handled::Answered(self.service.handle(request).await)
+        let ends = request.method() == Method::DELETE;
+        let mut answer = self.service.handle(request).await;
+        if ends && answer.status() == StatusCode::ACCEPTED {
+            // The session is over now, not later; clients take anything else for a failure to end it.
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+        }
+        Handled::Answered(answer)
     }
 }

@@ -5,12 +5,11 @@ use std::time::Instant;
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams,
-    CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode, ErrorData,
-    GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation, JsonObject,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, Prompt, PromptMessage, ReadResourceRequestParams, ReadResourceResponse, Role,
-    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams,
+    CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorData, GetPromptRequestParams,
+    GetPromptResponse, GetPromptResult, Implementation, JsonObject, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, Prompt,
+    PromptMessage, ReadResourceRequestParams, ReadResourceResponse, Role, ServerCapabilities, ServerConfig,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -21,7 +20,7 @@ use tracing::{Instrument, field};
 use super::call::{Broken, enter};
 use super::notify::Listener;
 use super::question::{Asked, Name, ask};
-use super::{convert, resources};
+use super::{convert, methods, resources};
 use crate::served::Served;
 
 /// The prompt that is the Filesystem Map.
@@ -94,9 +93,10 @@ impl Handler {
     ) -> Result<Result<Reply, Question>, ErrorData> {
         let began = Instant::now();
         // What a client makes up must not become a name among the numbers.
-        let tool = stead_core::tools::tool(name).map_or("unknown", |tool| tool.name);
+        let tool = stead_core::tools::tool(name);
+        let shown = tool.map_or("unknown", |tool| tool.name);
         let Identity { agent, thread, .. } = self.served.identity();
-        let span = tracing::info_span!("tool call", tool, agent, thread, outcome = field::Empty);
+        let span = tracing::info_span!("tool call", tool = shown, agent, thread, outcome = field::Empty);
         let made = enter(&self.served, context, |now, watch| {
             now.toolbox.watched(Arc::clone(watch)).call(name, arguments, answer)
         });
@@ -114,8 +114,15 @@ impl Handler {
         span.record("outcome", outcome);
         let took = began.elapsed();
         tracing::info!(parent: &span, micros = took.as_micros() as u64, "ended");
-        self.served.metrics().called(tool, outcome, took);
-        Ok(made?)
+        self.served.metrics().called(shown, outcome, took);
+        let made = made?;
+        if let Ok(Reply { failure: Some(failure), .. }) = &made
+            && tool.is_none()
+        {
+            // A tool that nobody has is a mistake of the client's to the protocol, and no answer of a tool.
+            return Err(convert::error(failure));
+        }
+        Ok(made)
     }
 }
 
@@ -253,23 +260,9 @@ impl ServerHandler for Handler {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         // A method that is known comes here if its parameters are none of it.
-        const KNOWN: [&str; 8] = [
-            "initialize",
-            "tools/call",
-            "prompts/get",
-            "resources/read",
-            "resources/subscribe",
-            "resources/unsubscribe",
-            "subscriptions/listen",
-            "tools/list",
-        ];
-        let method: String = request.method.chars().take(64).collect();
-        if KNOWN.contains(&&*method) {
-            return Err(ErrorData::invalid_params(format!("the parameters of `{method}` are wrong"), None));
-        }
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
+        Err(methods::not_taken(&request.method, context.protocol_version().as_ref()))
     }
 }

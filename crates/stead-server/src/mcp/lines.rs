@@ -16,7 +16,7 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
-use super::Handler;
+use super::Answerer;
 use super::id_of::IdOf;
 use super::message::{Refusal, parse, too_long};
 use crate::limits::LONGEST_MESSAGE;
@@ -31,7 +31,7 @@ const PARKED: usize = 64;
 const PARKED_BYTES: usize = 4 << 20;
 
 /// Serves one client until it closes its end.
-pub(crate) async fn over_lines<R, W>(handler: Handler, read: R, write: W)
+pub(crate) async fn over_lines<R, W>(handler: Answerer, read: R, write: W)
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,

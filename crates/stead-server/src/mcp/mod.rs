@@ -1,6 +1,8 @@
 //! Everything that knows the MCP library: what it asks for is answered here, out of a [`crate::Served`].
 
 mod call;
+#[cfg(feature = "conformance")]
+mod conformance;
 mod convert;
 mod endpoint;
 mod handler;
@@ -8,12 +10,16 @@ mod head;
 mod id_of;
 mod lines;
 mod message;
+mod methods;
 mod notify;
 mod question;
 mod resources;
 mod uri;
 
+#[cfg(feature = "conformance")]
+pub(crate) use conformance::Fixtures as Answerer;
 pub(crate) use endpoint::{Begins, Endpoint, Handled};
-pub(crate) use handler::Handler;
+#[cfg(not(feature = "conformance"))]
+pub(crate) use handler::Handler as Answerer;
 pub(crate) use head::{Head, Wrong};
 pub(crate) use lines::over_lines;

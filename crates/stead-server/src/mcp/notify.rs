@@ -50,7 +50,7 @@ impl Listener {
             let message = format!("at most {MOST} resources can be followed; unsubscribe from some first");
             return Err(ErrorData::invalid_params(message, None));
         }
-        let followed = follow(now, &uri).map_err(|failure| convert::error(&failure))?;
+        let followed = follow(now, &uri).map_err(|failure| convert::resource_error(&failure, &uri))?;
         self.followed.lock().insert(uri, followed);
         Ok(())
     }

@@ -108,7 +108,7 @@ pub(super) fn read(now: &Now, uri: &str) -> Result<ReadResourceResult, ErrorData
     let contents = if uri == uri::MAP {
         ResourceContents::text(now.map.clone(), uri).with_mime_type("text/markdown")
     } else {
-        read_file(now, uri).map_err(|failure| convert::error(&failure))?
+        read_file(now, uri).map_err(|failure| convert::resource_error(&failure, uri))?
     };
     Ok(ReadResourceResult::new(vec![contents]).with_ttl_ms(0).with_cache_scope(CacheScope::Private))
 }

@@ -252,7 +252,7 @@ fn a_session_is_nothing_to_anybody_else() {
         assert_eq!(with(&bob, method, &list).status, 404, "{method}");
     }
     assert!(with(&ann, "POST", &list).message()["result"]["tools"].is_array());
-    assert_eq!(with(&ann, "DELETE", &list).status, 202);
+    assert_eq!(with(&ann, "DELETE", &list).status, 204);
     assert_eq!(with(&ann, "POST", &list).status, 404);
 }
 
@@ -271,7 +271,7 @@ fn sessions_are_limited() {
         200,
         "who needs no session is not affected"
     );
-    assert_eq!(server.request("DELETE", "/mcp", &[("Mcp-Session-Id", &first)], b"").status, 202);
+    assert_eq!(server.request("DELETE", "/mcp", &[("Mcp-Session-Id", &first)], b"").status, 204);
     assert_eq!(server.post(&[], &message).status, 200);
 }
 

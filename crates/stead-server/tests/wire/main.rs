@@ -7,6 +7,7 @@ mod client;
 mod eras;
 mod http;
 mod long_work;
+mod mistakes;
 mod reloading;
 mod resources;
 mod tools;

@@ -1,0 +1,177 @@
+//! A connection that is kept: enough of HTTP to make one MCP request after the other.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How a client talks to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// As up to 2025-11-25.
+    Sessions,
+    /// As from 2026-07-28 on.
+    NoSessions,
+}
+
+/// One client on one connection.
+pub(crate) struct Connection {
+    stream: BufReader<TcpStream>,
+    host: SocketAddr,
+    token: String,
+    session: Option<String>,
+    next: u64,
+}
+
+/// What came back.
+struct Answer {
+    status: u16,
+    session: Option<String>,
+    body: String,
+}
+
+impl Connection {
+    pub(crate) fn open(host: SocketAddr, token: &str, era: Era) -> Self {
+        let stream = TcpStream::connect(host).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let stream = BufReader::new(stream);
+        let mut connection = Connection { stream, host, token: token.to_owned(), session: None, next: 0 };
+        if era == Era::Sessions {
+            let hello = json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": { "name": "crowd", "version": "1" },
+            });
+            let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello });
+            let answer = connection.post(&message, &[]);
+            assert_eq!(answer.status, 200, "{}", answer.body);
+            connection.session = Some(answer.session.unwrap());
+            let begun = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+            assert_eq!(connection.say(&begun).status, 202);
+        }
+        connection
+    }
+
+    pub(crate) fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    /// Makes a request that has to succeed, and returns its result.
+    pub(crate) fn request(&mut self, method: &str, mut params: Value) -> Value {
+        self.next += 1;
+        let name = params.get("name").or(params.get("uri")).and_then(Value::as_str).map(str::to_owned);
+        if self.session.is_none() {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": { "name": "crowd", "version": "1" },
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+        }
+        let message = json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params });
+        let answer = if self.session.is_some() {
+            self.say(&message)
+        } else {
+            let mut headers = vec![("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
+            headers.extend(name.as_deref().map(|name| ("Mcp-Name", name)));
+            self.post(&message, &headers)
+        };
+        assert_eq!(answer.status, 200, "{method} {name:?}: {}", answer.body);
+        let mut said = message_in(&answer.body);
+        assert_eq!(said["id"], self.next, "an answer to somebody else: {said}");
+        assert!(said.get("error").is_none(), "{method} {name:?}: {said}");
+        said["result"].take()
+    }
+
+    /// Uses a tool, which has to succeed.
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let result = self.try_call(tool, arguments);
+        assert_eq!(result["isError"], false, "{tool}: {result}");
+        result
+    }
+
+    /// Uses a tool.
+    pub(crate) fn try_call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.request("tools/call", json!({ "name": tool, "arguments": arguments }))
+    }
+
+    /// What the server says to a request in some session.
+    pub(crate) fn status_in(&mut self, session: &str) -> u16 {
+        let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": {} });
+        self.post(&message, &[("Mcp-Session-Id", session), ("MCP-Protocol-Version", "2025-11-25")]).status
+    }
+
+    /// Sends a message in this connection's session.
+    fn say(&mut self, message: &Value) -> Answer {
+        let session = self.session.clone().unwrap();
+        self.post(message, &[("Mcp-Session-Id", &session), ("MCP-Protocol-Version", "2025-11-25")])
+    }
+
+    fn post(&mut self, message: &Value, headers: &[(&str, &str)]) -> Answer {
+        let body = message.to_string();
+        let mut text = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n",
+            self.host,
+            self.token,
+            body.len()
+        );
+        for (name, value) in headers {
+            text += &format!("{name}: {value}\r\n");
+        }
+        self.stream.get_mut().write_all(format!("{text}\r\n{body}").as_bytes()).unwrap();
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Answer {
+        let status = self.line().split(' ').nth(1).unwrap().parse().unwrap();
+        let (mut session, mut length, mut in_pieces) = (None, 0, false);
+        loop {
+            let line = self.line();
+            let Some((name, value)) = line.split_once(": ") else { break };
+            match name.to_ascii_lowercase().as_str() {
+                "mcp-session-id" => session = Some(value.to_owned()),
+                "content-length" => length = value.parse().unwrap(),
+                "transfer-encoding" => in_pieces = value == "chunked",
+                _ => {}
+            }
+        }
+        let mut body = Vec::new();
+        if in_pieces {
+            loop {
+                let size = usize::from_str_radix(&self.line(), 16).unwrap();
+                self.take(size, &mut body);
+                self.line();
+                if size == 0 {
+                    break;
+                }
+            }
+        } else {
+            self.take(length, &mut body);
+        }
+        Answer { status, session, body: String::from_utf8(body).unwrap() }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "the server has hung up");
+        line.trim_end().to_owned()
+    }
+
+    fn take(&mut self, size: usize, body: &mut Vec<u8>) {
+        let start = body.len();
+        body.resize(start + size, 0);
+        self.stream.read_exact(&mut body[start..]).unwrap();
+    }
+}
+
+/// The message in a body, whether it came alone or as an event.
+fn message_in(body: &str) -> Value {
+    let event =
+        body.lines().rev().find_map(|line| line.strip_prefix("data: ").filter(|data| data.starts_with('{')));
+    serde_json::from_str(event.unwrap_or(body)).unwrap_or_else(|_| panic!("no message: {body}"))
+}

@@ -1,0 +1,251 @@
+//! What the official conformance suite wants a server to have: tools, prompts and resources of its own.
+//!
+//! They stand before the handler that every build has, and everything else goes on to that one: so it is the real
+//! server, its transports and its dispatcher that the suite tests. No normal build has any of this.
+
+// The suite still tests what newer revisions of the protocol have deprecated.
+#![allow(deprecated)]
+
+mod live;
+mod material;
+mod plain;
+mod rounds;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, CompleteRequestParams,
+    CompleteResult, CompletionInfo, CustomRequest, CustomResult, DiscoverResult, ErrorData,
+    GetPromptRequestParams, GetPromptResponse, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
+    Tool, UnsubscribeRequestParams,
+};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::{RoleServer, ServerHandler};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::handler::Handler;
+use crate::served::Served;
+use live::Level;
+
+/// The handler that every build has, and the suite's fixtures before it.
+#[derive(Debug, Clone)]
+pub(crate) struct Fixtures {
+    served: Arc<Served>,
+    handler: Handler,
+    /// What a client of the older era wants to hear of the log.
+    level: Arc<Mutex<Level>>,
+}
+
+impl Fixtures {
+    /// Answers for this identity, as the handler does.
+    pub(crate) fn new(served: Arc<Served>) -> Self {
+        Fixtures { handler: Handler::new(Arc::clone(&served)), served, level: Arc::default() }
+    }
+
+    async fn fixture(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if let Some(result) = plain::result(&request.name) {
+            return Ok(finished::<CallToolResult>(result).into());
+        }
+        if let Some(rounds) = rounds::of(&request.name) {
+            let capabilities = context.client_capabilities().unwrap_or_default();
+            let answers = request.input_responses.as_ref();
+            return Ok(match rounds.next(answers, request.request_state.as_deref(), &capabilities)? {
+                Some(asks) => asks.into(),
+                None => {
+                    finished::<CallToolResult>(plain::text("All questions are answered: state-ok.")).into()
+                }
+            });
+        }
+        match &*request.name {
+            "test_trigger_tool_change" => self.served.say_changed(),
+            "test_missing_capability" => {
+                let declared = context.client_capabilities().unwrap_or_default();
+                if declared.sampling.is_none() {
+                    let required: ClientCapabilities = typed(json!({ "sampling": {} }));
+                    return Err(ErrorData::missing_required_client_capability(required));
+                }
+            }
+            _ => return live::call(request, context, &self.level).await.map(Into::into),
+        }
+        Ok(finished::<CallToolResult>(plain::text("Done.")).into())
+    }
+}
+
+/// Fixtures are written as the JSON that the suite's own documentation shows.
+fn typed<T: DeserializeOwned>(json: Value) -> T {
+    serde_json::from_value(json).expect("a fixture is what the protocol has")
+}
+
+/// The same, for a result that nothing is asked after.
+fn finished<T: DeserializeOwned>(mut json: Value) -> T {
+    json["resultType"] = "complete".into();
+    typed(json)
+}
+
+impl ServerHandler for Fixtures {
+    fn get_info(&self) -> ServerConfig {
+        let mut info = self.handler.get_info();
+        info.capabilities.logging = Some(Default::default());
+        info.capabilities.completions = Some(Default::default());
+        info
+    }
+
+    async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        let mut result = self.handler.discover(context).await?;
+        result.capabilities = self.get_info().capabilities;
+        Ok(result)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.handler.on_initialized(context).await;
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let mut result = self.handler.list_tools(request, context).await?;
+        result.tools.extend(plain::tools());
+        result.tools.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(result)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        plain::tools().find(|tool| tool.name == name).or_else(|| self.handler.get_tool(name))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if plain::tools().any(|tool| tool.name == request.name) {
+            return self.fixture(&request, &context).await;
+        }
+        self.handler.call_tool(request, context).await
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let mut result = self.handler.list_prompts(request, context).await?;
+        result.prompts.extend(material::prompts());
+        Ok(result)
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        if let Some(rounds) = rounds::of(&request.name) {
+            let capabilities = context.client_capabilities().unwrap_or_default();
+            let (answers, state) = (request.input_responses.as_ref(), request.request_state.as_deref());
+            if let Some(asks) = rounds.next(answers, state, &capabilities)? {
+                return Ok(asks.into());
+            }
+        }
+        match material::prompt(&request.name, &request.arguments.clone().unwrap_or_default()) {
+            Some(prompt) => Ok(prompt.into()),
+            None => self.handler.get_prompt(request, context).await,
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let mut result = self.handler.list_resources(request, context).await?;
+        result.resources.extend(material::resources());
+        Ok(result)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let mut result = self.handler.list_resource_templates(request, context).await?;
+        result.resource_templates.push(material::template());
+        Ok(result)
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        match material::read(&request.uri) {
+            Some(read) => Ok(read.into()),
+            None => self.handler.read_resource(request, context).await,
+        }
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        // It never changes, so there is nothing to remember.
+        if material::read(&request.uri).is_some() {
+            return Ok(());
+        }
+        self.handler.subscribe(request, context).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.handler.unsubscribe(request, context).await
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        self.handler.accepted_subscription_filter(requested)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        self.handler.listen(context).await
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let words = ["paris", "park", "party"].into_iter();
+        let begun = words.filter(|word| word.starts_with(&request.argument.value));
+        let found = CompletionInfo::with_all_values(begun.map(str::to_owned).collect());
+        Ok(CompleteResult::new(found.expect("three are not too many")))
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        *self.level.lock() = Level::from(request.level);
+        Ok(())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        self.handler.on_custom_request(request, context).await
+    }
+}

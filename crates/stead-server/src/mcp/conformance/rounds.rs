@@ -1,0 +1,123 @@
+//! Tools and a prompt that ask before they answer, in rounds: each call ends with questions until all are answered.
+
+use std::sync::LazyLock;
+
+use rmcp::model::{
+    ClientCapabilities, ErrorData, InputRequest, InputRequests, InputRequiredResult, InputResponses,
+};
+use serde_json::{Value, json};
+
+use super::typed;
+
+/// What a client can't make up: the name of a round is sealed with it.
+static KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).expect("the host has randomness");
+    key
+});
+
+/// What one tool asks, round by round.
+pub(super) struct Rounds {
+    name: String,
+    rounds: Vec<InputRequests>,
+    /// Whether the client is handed a state to bring back.
+    has_state: bool,
+}
+
+/// What a tool or prompt asks, if it asks.
+pub(super) fn of(name: &str) -> Option<Rounds> {
+    let user_name = json!({ "user_name": form("What is your name?", "name", "string") });
+    let confirm = json!({ "confirm": form("Please confirm", "ok", "boolean") });
+    let roots = json!({ "method": "roots/list", "params": {} });
+    let (has_state, rounds) = match name {
+        "test_input_required_result_elicitation" | "test_streaming_elicitation" => (false, vec![user_name]),
+        "test_input_required_result_sampling" => {
+            (false, vec![json!({ "capital_question": sampling("What is the capital of France?") })])
+        }
+        "test_input_required_result_list_roots" => (false, vec![json!({ "client_roots": roots })]),
+        "test_input_required_result_request_state" | "test_input_required_result_tampered_state" => {
+            (true, vec![confirm])
+        }
+        "test_input_required_result_multiple_inputs" => {
+            let mut all = user_name;
+            all["greeting"] = sampling("Generate a greeting");
+            all["client_roots"] = roots;
+            (true, vec![all])
+        }
+        "test_input_required_result_multi_round" => (
+            true,
+            vec![
+                json!({ "step1": form("Step 1: What is your name?", "name", "string") }),
+                json!({ "step2": form("Step 2: What is your favorite color?", "color", "string") }),
+            ],
+        ),
+        "test_input_required_result_capabilities" => {
+            let mut both = user_name;
+            both["greeting"] = sampling("Generate a greeting");
+            (false, vec![both])
+        }
+        "test_input_required_result_prompt" => (
+            false,
+            vec![json!({ "user_context": form("What context should the prompt use?", "context", "string") })],
+        ),
+        _ => return None,
+    };
+    Some(Rounds { name: name.to_owned(), rounds: rounds.into_iter().map(typed).collect(), has_state })
+}
+
+fn form(message: &str, field: &str, kind: &str) -> Value {
+    json!({ "method": "elicitation/create", "params": { "message": message, "requestedSchema": {
+        "type": "object", "properties": { field: { "type": kind } }, "required": [field],
+    }}})
+}
+
+fn sampling(prompt: &str) -> Value {
+    json!({ "method": "sampling/createMessage", "params": {
+        "messages": [{ "role": "user", "content": { "type": "text", "text": prompt } }],
+        "maxTokens": 100,
+    }})
+}
+
+impl Rounds {
+    /// What is asked next, or nothing if everything is answered.
+    pub(super) fn next(
+        &self,
+        answers: Option<&InputResponses>,
+        state: Option<&str>,
+        client: &ClientCapabilities,
+    ) -> Result<Option<InputRequiredResult>, ErrorData> {
+        let round = match state {
+            None => 0,
+            Some(state) => {
+                (0..self.rounds.len()).find(|round| self.state(*round) == state).ok_or_else(|| {
+                    ErrorData::invalid_params("`requestState` is none that this server has given", None)
+                })?
+            }
+        };
+        let is_answered =
+            |name: &String| answers.is_some_and(|answers| answers.get(name).is_some_and(Value::is_object));
+        let round = if self.asks(round, client).keys().all(is_answered) { round + 1 } else { round };
+        if round == self.rounds.len() {
+            return Ok(None);
+        }
+        let mut result = InputRequiredResult::from_input_requests(self.asks(round, client));
+        result.request_state = self.has_state.then(|| self.state(round));
+        Ok(Some(result))
+    }
+
+    /// The questions of a round that the client has an answer to.
+    fn asks(&self, round: usize, client: &ClientCapabilities) -> InputRequests {
+        let can = |request: &InputRequest| match request {
+            InputRequest::CreateMessage(_) => client.sampling.is_some(),
+            InputRequest::Elicitation(_) => client.elicitation.is_some(),
+            InputRequest::ListRoots(_) => client.roots.is_some(),
+            _ => false,
+        };
+        self.rounds[round].clone().into_iter().filter(|(_, request)| can(request)).collect()
+    }
+
+    fn state(&self, round: usize) -> String {
+        let sealed = blake3::keyed_hash(&KEY, format!("{} {round}", self.name).as_bytes());
+        format!("{round}-{}", sealed.to_hex())
+    }
+}

@@ -1,0 +1,44 @@
+//! Which methods there are, for a client that asks for one with parameters that are none of it, or for none there is.
+
+use rmcp::model::{ErrorCode, ErrorData, ProtocolVersion};
+
+/// In every protocol.
+const ALWAYS: [&str; 4] = ["tools/call", "prompts/get", "resources/read", "tools/list"];
+/// Until 2025-11-25: sessions, and what lives in them.
+const OF_SESSIONS: [&str; 3] = ["initialize", "resources/subscribe", "resources/unsubscribe"];
+/// From 2026-07-28 on.
+const WITHOUT_SESSIONS: [&str; 1] = ["subscriptions/listen"];
+
+/// What is wrong with a request that the MCP library knows no type for.
+pub(super) fn not_taken(method: &str, version: Option<&ProtocolVersion>) -> ErrorData {
+    let has_sessions = version.is_none_or(|version| *version < ProtocolVersion::V_2026_07_28);
+    let of_era: &[&str] = if has_sessions { &OF_SESSIONS } else { &WITHOUT_SESSIONS };
+    let method: String = method.chars().take(64).collect();
+    if ALWAYS.contains(&&*method) || of_era.contains(&&*method) {
+        return ErrorData::invalid_params(format!("the parameters of `{method}` are wrong"), None);
+    }
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_is_known_in_its_own_era_only() {
+        let code = |method, version| not_taken(method, version).code;
+        let (old, new) = (ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28);
+        for version in [None, Some(&old)] {
+            assert_eq!(code("initialize", version), ErrorCode::INVALID_PARAMS);
+            assert_eq!(code("resources/subscribe", version), ErrorCode::INVALID_PARAMS);
+            assert_eq!(code("subscriptions/listen", version), ErrorCode::METHOD_NOT_FOUND);
+        }
+        assert_eq!(code("initialize", Some(&new)), ErrorCode::METHOD_NOT_FOUND);
+        assert_eq!(code("resources/subscribe", Some(&new)), ErrorCode::METHOD_NOT_FOUND);
+        assert_eq!(code("subscriptions/listen", Some(&new)), ErrorCode::INVALID_PARAMS);
+        for version in [None, Some(&old), Some(&new)] {
+            assert_eq!(code("tools/call", version), ErrorCode::INVALID_PARAMS);
+            assert_eq!(code("tools/fly", version), ErrorCode::METHOD_NOT_FOUND);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What clients get wrong, in the words that the protocol has for it.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use stead_server::{Limits, Served};
+
+use crate::client::{Client, modern};
+use crate::eras::notes;
+
+const INVALID_PARAMS: i64 = -32602;
+const METHOD_NOT_FOUND: i64 = -32601;
+
+#[test]
+fn a_tool_that_nobody_has_is_an_error_of_the_protocol() {
+    let answer = Client::new(&notes()).request("tools/call", json!({ "name": "fly", "arguments": {} }));
+    assert_eq!(answer["error"]["code"], INVALID_PARAMS, "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("`read_file`"), "{answer}");
+}
+
+#[test]
+fn an_error_about_a_resource_names_it() {
+    let mut client = Client::new(&notes());
+    for method in ["resources/read", "resources/subscribe"] {
+        for uri in ["stead:///elsewhere/a", "test://nothing"] {
+            let error = client.request(method, json!({ "uri": uri }))["error"].take();
+            assert_eq!(error["data"]["uri"], uri, "{method}: {error}");
+        }
+    }
+}
+
+#[test]
+fn what_the_newer_era_has_not_is_not_found_there_whatever_its_parameters() {
+    let mut client = Client::silent(Arc::new(Served::new(&notes(), Limits::default())));
+    for method in ["resources/subscribe", "resources/unsubscribe"] {
+        for params in [json!({}), json!({ "uri": "stead:///notes/plan.md" })] {
+            let answer = client.request(method, modern(params, json!({})));
+            assert_eq!(answer["error"]["code"], METHOD_NOT_FOUND, "{method}: {answer}");
+        }
+    }
+}

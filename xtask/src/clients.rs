@@ -1,0 +1,104 @@
+//! `cargo xtask clients`: the server, held to the protocol by others: the official conformance suite, the official
+//! clients, and the Inspector.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::Result;
+use crate::host::{self, capture, cargo};
+use crate::peers::{Peers, sources};
+use crate::served::{Served, Setting};
+use crate::steps::Steps;
+
+/// The revisions of the protocol that the suite has requirements for, and how many scenarios each requires.
+const REVISIONS: [(&str, usize); 2] = [("2025-11-25", 30), ("2026-07-28", 37)];
+
+/// Runs all of them.
+pub(crate) fn run() -> Result {
+    let peers = Peers::provide()?;
+    let fixtures = peers.keep(&build(&["--features", "conformance"])?, "stead-conformance")?;
+    let real = build(&[])?;
+    let mut steps = Steps::default();
+
+    for (revision, _) in REVISIONS {
+        let setting = Setting::new(real.clone(), peers.place(&format!("suite-{revision}"))?)?;
+        let baseline = sources().join("conformance.yaml");
+        steps.step(&format!("conformance {revision}"), || {
+            let served = setting.serve()?;
+            let mut suite = suite(&peers, &served, revision);
+            capture(suite.arg("--expected-failures").arg(&baseline)).map(drop)
+        })?;
+    }
+    for (revision, required) in REVISIONS {
+        let setting = Setting::new(fixtures.clone(), peers.place(&format!("fixtures-{revision}"))?)?;
+        steps.step(&format!("conformance {revision}, fixtures"), || {
+            let served = setting.serve()?;
+            let passed = passed(&capture(&mut suite(&peers, &served, revision))?);
+            // A suite that ran nothing found nothing: that must not pass for a clean result.
+            if passed == required { Ok(()) } else { Err(format!("{passed} of {required} passed").into()) }
+        })?;
+    }
+
+    let setting = Setting::new(real, peers.place("clients")?)?;
+    let token = setting.token()?;
+    let served = setting.serve()?;
+    let told = |mut script: Command| {
+        script.env("STEAD_BIN", setting.binary()).env("STEAD_CONFIG", setting.config());
+        script.env("STEAD_URL", served.url()).env("STEAD_TOKEN", &token);
+        capture(&mut script).map(drop)
+    };
+    steps.step("Python client", || told(peers.python_script("python/drive.py")))?;
+    steps.step("TypeScript clients", || told(peers.node_script("typescript/drive.mjs")?))?;
+    steps.step("Inspector, stdio", || {
+        let mut inspector = inspector(&peers);
+        inspector.arg("-e").arg(format!("STEAD_CONFIG={}", setting.config().display()));
+        capture(inspector.arg(setting.binary()).args(["mcp", "--agent", "coder"])).map(drop)
+    })?;
+    steps.step("Inspector, HTTP", || {
+        let mut inspector = inspector(&peers);
+        inspector.args(["--transport", "http", "--server-url", served.url(), "--header"]);
+        capture(inspector.arg(format!("Authorization: Bearer {token}"))).map(drop)
+    })?;
+    steps.end()
+}
+
+/// Builds the binary, and says where it is.
+fn build(options: &[&str]) -> Result<PathBuf> {
+    capture(cargo().args(["build", "--package", "stead-cli"]).args(options))?;
+    Ok(host::target().join("debug/stead"))
+}
+
+/// What a revision of the protocol requires of a server.
+fn suite(peers: &Peers, served: &Served, revision: &str) -> Command {
+    let mut suite = peers.node("@modelcontextprotocol/conformance/dist/index.js");
+    suite.args(["server", "--url", served.url(), "--requirements", revision]);
+    suite
+}
+
+/// A list of the tools whose schemas are held to what models' APIs take.
+fn inspector(peers: &Peers) -> Command {
+    let mut inspector = peers.node(".bin/mcp-inspector");
+    inspector.args(["--cli", "--method", "tools/list", "--strict"]);
+    inspector
+}
+
+/// How many of the scenarios that count have passed, by what the suite says at its end.
+fn passed(said: &str) -> usize {
+    let summary = said.split_once("=== SUMMARY ===").map_or("", |(_, summary)| summary);
+    let (all, not_counted) = summary.split_once("Not scored").unwrap_or((summary, ""));
+    let ticks = |text: &str| text.lines().filter(|line| line.trim_start().starts_with('✓')).count();
+    ticks(all) - ticks(not_counted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_scored_is_not_counted() {
+        let said = "✓ noise\n=== SUMMARY ===\n✓ ping: 2 passed, 0 failed\n✗ fly: 0 passed, 1 failed\n\
+                    ✓ swim: 1 passed, 0 failed\n\nNot scored for 1: 2 run\n  ✓ swim (pending)\n  ✗ fly (extension)\n";
+        assert_eq!(passed(said), 1);
+        assert_eq!(passed(""), 0);
+    }
+}

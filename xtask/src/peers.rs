@@ -1,0 +1,139 @@
+//! Others' clients that the server is tested with: fetched into the target directory, in the versions that are
+//! written down, and only if they are not there yet.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::host::{self, capture, program};
+use crate::needs;
+
+/// Where the versions are written down, and the scripts are.
+pub(crate) fn sources() -> PathBuf {
+    host::root().join("tests/clients")
+}
+
+/// Clients that are there.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    folder: PathBuf,
+}
+
+impl Peers {
+    /// Fetches what is missing.
+    pub(crate) fn provide() -> Result<Self> {
+        let peers = Peers { folder: host::target().join("peers") };
+        fs::create_dir_all(&peers.folder)?;
+        once(&peers.folder.join("node.txt"), &sources().join("package-lock.json"), || peers.fetch_node())?;
+        let pinned = sources().join("python/requirements.txt");
+        once(&peers.folder.join("python.txt"), &pinned, || peers.fetch_python(&pinned))?;
+        Ok(peers)
+    }
+
+    fn fetch_node(&self) -> Result {
+        needs::provide(&[needs::NPM])?;
+        eprintln!("fetching clients with npm");
+        for name in ["package.json", "package-lock.json"] {
+            fs::copy(sources().join(name), self.folder.join(name))?;
+        }
+        // Not `npm ci`: that wants every optional package of every other platform as well.
+        let mut npm = program("npm");
+        npm.args(["install", "--no-save", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"]);
+        npm.arg("--prefix");
+        capture(npm.arg(&self.folder)).map(drop)
+    }
+
+    fn fetch_python(&self, pinned: &Path) -> Result {
+        needs::provide(&[needs::VENV])?;
+        eprintln!("fetching clients with pip");
+        let place = self.folder.join("python");
+        capture(program("python3").args(["-m", "venv", "--clear"]).arg(&place))?;
+        capture(program(place.join("bin/pip")).args(["install", "--quiet", "--requirement"]).arg(pinned))
+            .map(drop)
+    }
+
+    /// Something of a package that npm fetched, to be run by the Node that it fetched as well.
+    pub(crate) fn node(&self, package_file: &str) -> Command {
+        let modules = self.folder.join("node_modules");
+        let mut command = program(modules.join(".bin/node"));
+        command.arg(modules.join(package_file));
+        command
+    }
+
+    /// A script of ours, to be run by Node. It finds packages only from where they are, so it is put there.
+    pub(crate) fn node_script(&self, script: &str) -> Result<Command> {
+        let copy = self.folder.join(Path::new(script).file_name().expect("a script has a name"));
+        fs::copy(sources().join(script), &copy)?;
+        let mut command = program(self.folder.join("node_modules/.bin/node"));
+        command.arg(copy);
+        Ok(command)
+    }
+
+    /// A script of ours, to be run by Python.
+    pub(crate) fn python_script(&self, script: &str) -> Command {
+        let mut command = program(self.folder.join("python/bin/python"));
+        command.arg(sources().join(script));
+        command
+    }
+
+    /// A fresh directory for one run.
+    pub(crate) fn place(&self, name: &str) -> Result<PathBuf> {
+        let place = self.folder.join("places").join(name);
+        if place.exists() {
+            fs::remove_dir_all(&place)?;
+        }
+        fs::create_dir_all(&place)?;
+        Ok(place)
+    }
+
+    /// Keeps a program that the next build would replace.
+    pub(crate) fn keep(&self, built: &Path, name: &str) -> Result<PathBuf> {
+        let kept = self.folder.join(name);
+        // Not over the old one: that may be a link to what cargo still has.
+        if kept.exists() {
+            fs::remove_file(&kept)?;
+        }
+        fs::copy(built, &kept)?;
+        Ok(kept)
+    }
+}
+
+/// Does something unless it was done for the same text before.
+fn once(done: &Path, pinned: &Path, act: impl FnOnce() -> Result) -> Result {
+    let wanted = fs::read(pinned)?;
+    if fs::read(done).is_ok_and(|done| done == wanted) {
+        return Ok(());
+    }
+    act()?;
+    // Last, so that what was broken off is done again.
+    Ok(fs::write(done, wanted)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_for_the_same_versions_is_not_done_again() {
+        let folder = std::env::temp_dir().join(format!("xtask-peers-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (done, pinned) = (folder.join("done"), folder.join("pinned"));
+        let fetched = std::cell::Cell::new(0);
+        let fetch = || {
+            once(&done, &pinned, || {
+                fetched.set(fetched.get() + 1);
+                Ok(())
+            })
+        };
+        fs::write(&pinned, "a 1").unwrap();
+        assert!(once(&done, &pinned, || Err("no network".into())).is_err());
+        fetch().unwrap();
+        fetch().unwrap();
+        assert_eq!(fetched.get(), 1);
+        fs::write(&pinned, "a 2").unwrap();
+        fetch().unwrap();
+        assert_eq!(fetched.get(), 2);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

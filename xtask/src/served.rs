@@ -1,0 +1,100 @@
+//! A server of the binary that is tested, over HTTP on this machine, for as long as a client needs it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::host::{capture, program};
+use crate::peers::sources;
+
+/// A binary, and a directory with a configuration to use it in.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    binary: PathBuf,
+    place: PathBuf,
+}
+
+impl Setting {
+    /// Puts the configuration of these tests, and the files that it is about, into a place.
+    pub(crate) fn new(binary: PathBuf, place: PathBuf) -> Result<Self> {
+        let example = sources().join("place");
+        fs::create_dir_all(place.join("project"))?;
+        for file in ["stead.toml", "project/readme.md"] {
+            fs::copy(example.join(file), place.join(file))?;
+        }
+        Ok(Setting { binary, place })
+    }
+
+    /// The configuration.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.place.join("stead.toml")
+    }
+
+    /// The binary that is tested.
+    pub(crate) fn binary(&self) -> &Path {
+        &self.binary
+    }
+
+    /// Makes a token for the agent. From then on everybody needs one.
+    pub(crate) fn token(&self) -> Result<String> {
+        let made = capture(self.stead().args(["token", "create", "--agent", "coder", "--json"]))?;
+        text_in(&made, "token")
+    }
+
+    /// Serves it.
+    pub(crate) fn serve(&self) -> Result<Served> {
+        let mut command = self.stead();
+        command.args(["serve", "--agent", "coder", "--listen", "127.0.0.1:0", "--json"]);
+        let said = self.place.join("said.txt");
+        let mut child = command.stdout(Stdio::piped()).stderr(fs::File::create(&said)?).spawn()?;
+        let mut out = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let mut served = Served { child, url: String::new() };
+        let mut line = String::new();
+        out.read_line(&mut line)?;
+        if line.is_empty() {
+            return Err(format!("the server did not start: {}", fs::read_to_string(said)?).into());
+        }
+        served.url = text_in(&line, "listening")?;
+        Ok(served)
+    }
+
+    fn stead(&self) -> Command {
+        let mut command = program(&self.binary);
+        command.current_dir(&self.place).arg("--config").arg(self.config());
+        for name in ["STEAD_CONFIG", "STEAD_AGENT", "STEAD_TOKEN"] {
+            command.env_remove(name);
+        }
+        command
+    }
+}
+
+/// A server that runs; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Served {
+    child: Child,
+    url: String,
+}
+
+impl Served {
+    /// Where MCP is.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // If it has ended by itself there is nothing left to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text_in(json: &str, key: &str) -> Result<String> {
+    let value: Value = serde_json::from_str(json).map_err(|_| format!("`{json}` is no JSON"))?;
+    Ok(value[key].as_str().ok_or_else(|| format!("`{json}` has no `{key}`"))?.to_owned())
+}

@@ -1,0 +1,59 @@
+//! Steps of a task: each runs, also after one that failed, and says how it went.
+
+use std::io::Write;
+use std::time::Instant;
+
+use crate::Result;
+
+/// What came of the steps so far.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    failed: Vec<String>,
+}
+
+impl Steps {
+    /// Takes a step.
+    pub(crate) fn step(&mut self, name: &str, act: impl FnOnce() -> Result) -> Result {
+        print!("{name:34} ");
+        std::io::stdout().flush()?;
+        let start = Instant::now();
+        let outcome = act();
+        let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
+        println!("{verdict:6} {:6.1} s", start.elapsed().as_secs_f64());
+        if let Err(error) = outcome {
+            println!("{error}\n");
+            self.failed.push(name.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Fails if a step did.
+    pub(crate) fn end(self) -> Result {
+        if self.failed.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("failed: {}", self.failed.join(", ")).into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_go_on_after_a_failure_and_remember_it() {
+        let mut steps = Steps::default();
+        let mut taken = 0;
+        steps.step("first", || Err("broken".into())).unwrap();
+        steps
+            .step("second", || {
+                taken += 1;
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(taken, 1);
+        assert_eq!(steps.end().unwrap_err().to_string(), "failed: first");
+        assert!(Steps::default().end().is_ok());
+    }
+}
