@@ -9,6 +9,7 @@ mod boundary;
 mod check;
 mod host;
 mod needs;
+mod peers;
 mod sections;
 mod test;
 

@@ -14,6 +14,9 @@ pub(crate) const SQLITE: Need = Need { package: "sqlite3", probe: &["sqlite3", "
 /// What searching is compared with.
 pub(crate) const RIPGREP: Need = Need { package: "ripgrep", probe: &["rg", "--version"] };
 
+/// Installs a server that ours is compared with, and brings `node`, which runs it.
+pub(crate) const NPM: Need = Need { package: "npm", probe: &["npm", "--version"] };
+
 /// Installs what is missing, and touches nothing where nothing is.
 pub(crate) fn provide(needs: &[Need]) -> Result {
     let packages = missing(needs, host::succeeds);
