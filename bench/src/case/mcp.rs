@@ -226,8 +226,8 @@ fn on_record(Seat { server, data, client }: Seat) -> Result {
         }
     };
     let database = rusqlite::Connection::open(database)?;
-    let records: u64 = database.query_row("SELECT count(*) FROM audit", [], |row| row.get(0))?;
-    if records < calls {
+    let records: i64 = database.query_row("SELECT count(*) FROM audit", [], |row| row.get(0))?;
+    if records < calls as i64 {
         return Err(format!("{}: {records} of {calls} calls are on record", server.label()).into());
     }
     Ok(())
