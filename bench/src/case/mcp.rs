@@ -239,8 +239,8 @@ fn escapes(programs: &Programs, data: &Path, wanted: usize) -> Result<Vec<Option
         if server == Server::Virtual {
             return Ok(None);
         }
-        let raced = race::run(programs, server, &fresh(data, &format!("race-{}", server.label()))?, wanted)?;
-        Ok(Some(raced.escaped as f64))
+        let data = fresh(data, &format!("race-{}", server.label()))?;
+        Ok(Some(race::run(programs, server, &data, wanted)? as f64))
     };
     SERVERS.into_iter().map(race).collect()
 }
