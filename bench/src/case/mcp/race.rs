@@ -32,10 +32,9 @@ pub fn run(programs: &Programs, server: Server, data: &Path, wanted: usize) -> R
         let swapper = scope.spawn(|| -> Result {
             while !done.load(Ordering::Relaxed) {
                 renameat_with(CWD, &d, CWD, &link, RenameFlags::EXCHANGE)?;
-                // Both states have to last long enough to be met, and to be met in the middle of something.
-                if swaps.fetch_add(1, Ordering::Relaxed).is_multiple_of(8) {
-                    std::thread::sleep(Duration::from_micros(50));
-                }
+                swaps.fetch_add(1, Ordering::Relaxed);
+                // Each state has to last about as long as a call takes, or whoever looks twice never finds the same.
+                std::thread::sleep(Duration::from_micros(50));
             }
             Ok(())
         });
