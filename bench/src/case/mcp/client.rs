@@ -141,9 +141,9 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Whoever ends by itself when its client goes has done so by then.
+        // Whoever ends by itself when its client goes has done so by then, also on a busy machine.
         drop(self.write.take());
-        for _ in 0..100 {
+        for _ in 0..1_000 {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }
