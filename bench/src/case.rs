@@ -9,6 +9,7 @@ mod growth;
 mod history;
 mod keeping;
 mod large;
+mod mcp;
 mod rename;
 mod writers;
 
@@ -45,7 +46,7 @@ pub struct Case {
 }
 
 /// All of them, in the order of docs/benchmarks.md.
-pub const CASES: [Case; 11] = [
+pub const CASES: [Case; 12] = [
     Case { name: "files", run: files::run },
     Case { name: "large", run: large::run },
     Case { name: "rename", run: rename::run },
@@ -57,4 +58,5 @@ pub const CASES: [Case; 11] = [
     Case { name: "fork", run: fork::run },
     Case { name: "door", run: door::run },
     Case { name: "audit", run: audit::run },
+    Case { name: "mcp", run: mcp::run },
 ];

@@ -1,4 +1,5 @@
-//! Stead's Stores beside what people use instead: files on disk, a flat SQLite table, AgentFS.
+//! Stead's Stores beside what people use instead: files on disk, a flat SQLite table, AgentFS. And its server beside
+//! others.
 //!
 //! Usage: `stead-bench [NAME…] [--quick]`. Tables go to stdout, as Markdown, what is being done to stderr. The data
 //! lies in `STEAD_BENCH_DIR`, or in the target directory, and is gone afterwards.

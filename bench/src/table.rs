@@ -13,6 +13,10 @@ pub enum Unit {
     Rate,
     /// As MiB a second, one operation being so many MiB.
     Throughput(f64),
+    /// As MiB; it is no time, but bytes.
+    Memory,
+    /// As a number of things.
+    Count,
 }
 
 /// A title, rows of cells, and columns that say how many times as fast one contender is as another.
@@ -83,7 +87,8 @@ impl fmt::Display for Table {
     }
 }
 
-fn shown(seconds: f64, unit: Unit) -> String {
+/// A number of seconds, or of what else the unit says, with its unit.
+pub fn shown(seconds: f64, unit: Unit) -> String {
     match unit {
         Unit::Time if seconds < 1e-6 => format!("{} ns", digits(seconds * 1e9)),
         Unit::Time if seconds < 1e-3 => format!("{} µs", digits(seconds * 1e6)),
@@ -91,6 +96,8 @@ fn shown(seconds: f64, unit: Unit) -> String {
         Unit::Time => format!("{} s", digits(seconds)),
         Unit::Rate => format!("{}/s", digits(1.0 / seconds)),
         Unit::Throughput(size) => format!("{} MiB/s", digits(size / seconds)),
+        Unit::Memory => format!("{} MiB", digits(seconds / f64::from(1 << 20))),
+        Unit::Count => count(seconds as usize),
     }
 }
 
@@ -100,7 +107,7 @@ pub fn count(things: usize) -> String {
 }
 
 /// A number with the digits that mean something: about three, thousands apart.
-fn digits(number: f64) -> String {
+pub fn digits(number: f64) -> String {
     match number {
         n if n < 10.0 => format!("{n:.2}"),
         n if n < 100.0 => format!("{n:.1}"),
@@ -131,6 +138,8 @@ mod tests {
         assert_eq!(shown(0.000_012_34, Unit::Time), "12.3 µs");
         assert_eq!(shown(0.5, Unit::Throughput(64.0)), "128 MiB/s");
         assert_eq!(shown(0.001, Unit::Rate), "1,000/s");
+        assert_eq!(shown(1.5 * 1024.0 * 1024.0, Unit::Memory), "1.50 MiB");
+        assert_eq!(shown(0.0, Unit::Count), "0");
     }
 
     #[test]

@@ -2,20 +2,32 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use crate::Result;
 use crate::host::{cargo, root, show};
-use crate::{needs, sections};
+use crate::{needs, sections, servers};
 
 /// Runs the named benchmarks, or all.
 pub(crate) fn run(options: &[&str]) -> Result {
     let (write, passed): (Vec<&str>, Vec<&str>) = options.iter().partition(|option| **option == "--write");
     needs::provide(&[needs::RIPGREP])?;
     show(cargo().args(["build", "--release", "--manifest-path", "bench/Cargo.toml"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("bench/target"), Into::into);
-    let binary = target.join("release/stead-bench");
+    let target = |usual: &str| -> PathBuf {
+        root().join(std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| usual.into(), PathBuf::from))
+    };
+    let binary = target("bench/target").join("release/stead-bench");
     let mut command = crate::host::program(&binary);
+    let names: Vec<_> = passed.iter().filter(|option| !option.starts_with("--")).collect();
+    if names.is_empty() || names.contains(&&"mcp") {
+        // The server is measured as people run it: a program of its own.
+        show(cargo().args(["build", "--release", "--package", "stead-cli"]))?;
+        let target = target("target");
+        let peers = servers::provide(&target)?;
+        command.env("STEAD_BENCH_STEAD", target.join("release/stead"));
+        command.env("STEAD_BENCH_PEER_RUST", peers.rust).env("STEAD_BENCH_PEER_NODE", peers.node);
+    }
     // Tables come on stdout one after the other, what it is doing on stderr: a person sees both as they come.
     let mut child = command.args(passed).stdout(Stdio::piped()).spawn()?;
     let mut tables = String::new();

@@ -13,6 +13,7 @@ mod needs;
 mod peers;
 mod sections;
 mod served;
+mod servers;
 mod steps;
 mod test;
 

@@ -87,14 +87,23 @@ fn the_demo_is_read_denied_edited_undone_and_on_record() {
     assert!(!listed.to_string().contains("\"undo\""), "{listed}");
 
     let config = demo.told["config"].as_str().unwrap().to_owned();
-    let audit = String::from_utf8(place.stead(["--config", &config, "audit", "--json"]).stdout).unwrap();
-    let records: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let audit = || String::from_utf8(place.stead(["--config", &config, "audit", "--json"]).stdout).unwrap();
+    // What is only looked at is written down a moment later.
+    let mut told = audit();
+    for _ in 0..50 {
+        if told.contains("\"read_file\"") && told.contains("\"denied\"") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        told = audit();
+    }
+    let records: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for (call, outcome) in
         [("read_file", "ok"), ("write_file", "denied"), ("edit_file", "ok"), ("undo", "ok")]
     {
         let on_record = |record: &&Value| record["call"] == call && record["outcome"] == outcome;
         let found = records.iter().filter(on_record).count();
-        assert!(found > 0, "{call} {outcome} is not on record: {audit}");
+        assert!(found > 0, "{call} {outcome} is not on record: {told}");
     }
 
     let pid = rustix::process::Pid::from_child(&demo.child);

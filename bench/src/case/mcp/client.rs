@@ -1,0 +1,155 @@
+//! A client of an MCP server over pipes: lines of JSON, and no library between us and what is measured.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::Result;
+
+/// One use of a tool.
+#[derive(Debug)]
+pub struct Call {
+    pub tool: &'static str,
+    pub arguments: Value,
+}
+
+/// A server that was started and has answered `initialize`.
+#[derive(Debug)]
+pub struct Client {
+    child: Child,
+    /// Gone when the server has to end.
+    write: Option<ChildStdin>,
+    read: BufReader<ChildStdout>,
+    line: String,
+    next: u64,
+}
+
+impl Client {
+    /// Starts a server, and says how long that took until it answered.
+    pub fn start(mut command: Command) -> Result<(Client, Duration)> {
+        let introduction = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": { "name": "stead-bench", "version": "0.1.0" },
+        });
+        let began = Instant::now();
+        // What servers greet people with is of no use here; why one did not start is.
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let write = child.stdin.take();
+        let read = BufReader::with_capacity(64 << 10, child.stdout.take().expect("stdout is piped"));
+        let mut client = Client { child, write, read, line: String::new(), next: 0 };
+        let answered = client.request("initialize", &introduction).and_then(|()| client.answer());
+        if let Err(error) = answered {
+            return Err(format!("{command:?} does not answer: {error}; {}", client.last_words()).into());
+        }
+        let took = began.elapsed();
+        client.drain_errors();
+        client.send("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")?;
+        Ok((client, took))
+    }
+
+    /// Uses a tool. Returns its text, also where it refuses, and how long it took.
+    pub fn call(&mut self, call: &Call) -> Result<(String, Duration)> {
+        let line = self.line_for(call);
+        let began = Instant::now();
+        self.send(&line)?;
+        self.answer()?;
+        let took = began.elapsed();
+        let answer: Value = serde_json::from_str(&self.line)?;
+        let text = answer["result"]["content"][0]["text"].as_str().or(answer["error"]["message"].as_str());
+        Ok((text.ok_or_else(|| format!("`{}` answers without words: {answer}", call.tool))?.to_owned(), took))
+    }
+
+    /// Makes all of these calls, so many of them at a time, and says how long that took. One that fails is an error.
+    pub fn in_flight(&mut self, width: usize, calls: &[Call]) -> Result<Duration> {
+        let lines: Vec<String> = calls.iter().map(|call| self.line_for(call)).collect();
+        let (first, rest) = lines.split_at(width.min(lines.len()));
+        let mut rest = rest.iter();
+        let began = Instant::now();
+        first.iter().try_for_each(|line| self.send(line))?;
+        for _ in &lines {
+            self.answer()?;
+            if self.line.contains("\"isError\":true") || !self.line.contains("\"result\":") {
+                return Err(format!("a call failed: {}", self.line).into());
+            }
+            if let Some(line) = rest.next() {
+                self.send(line)?;
+            }
+        }
+        Ok(began.elapsed())
+    }
+
+    /// How many calls were made.
+    pub fn calls(&self) -> u64 {
+        self.next
+    }
+
+    /// The most memory that the server has had so far, in bytes.
+    pub fn peak_memory(&self) -> Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("the kernel tells no peak")?;
+        Ok(kib.trim().parse::<f64>()? * 1024.0)
+    }
+
+    fn line_for(&mut self, Call { tool, arguments }: &Call) -> String {
+        self.next += 1;
+        let params = json!({ "name": tool, "arguments": arguments });
+        let id = self.next;
+        format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))
+    }
+
+    fn request(&mut self, method: &str, params: &Value) -> Result {
+        self.send(&format!("{}\n", json!({ "jsonrpc": "2.0", "id": 0, "method": method, "params": params })))
+    }
+
+    fn send(&mut self, line: &str) -> Result {
+        Ok(self.write.as_mut().ok_or("the server was told to end")?.write_all(line.as_bytes())?)
+    }
+
+    /// Reads until there is an answer, and leaves it in `self.line`; what a server says by itself is passed by.
+    fn answer(&mut self) -> Result {
+        loop {
+            self.line.clear();
+            if self.read.read_line(&mut self.line)? == 0 {
+                return Err("the server has hung up".into());
+            }
+            // Quotes inside of texts are escaped, so these are the message's own.
+            if self.line.contains("\"result\":") || self.line.contains("\"error\":") {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What a server that did not start had to say.
+    fn last_words(&mut self) -> String {
+        let _ = self.child.kill();
+        let said = self.child.stderr.take().map(std::io::read_to_string);
+        said.and_then(std::io::Result::ok).unwrap_or_default()
+    }
+
+    /// A server must not come to wait for somebody to read its log.
+    fn drain_errors(&mut self) {
+        if let Some(mut errors) = self.child.stderr.take() {
+            std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Whoever ends by itself when its client goes has done so by then, also on a busy machine.
+        drop(self.write.take());
+        for _ in 0..1_000 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,76 @@
+//! What the servers serve: the same files on disk and in a database, which has many more beside them.
+
+use std::path::Path;
+
+use crate::Result;
+use crate::contender::{Contender, Disk, Durability, Ours, Way, fresh};
+use crate::content::{RARE, SMALL, text};
+
+/// How many files are searched and read, below `tree`.
+pub const TREE: usize = 10_000;
+/// How many entries are listed, in `many`.
+pub const MANY: usize = 2_000;
+/// How many files the database has.
+pub const ALL: usize = 100_000;
+/// Matches one name in a hundred below `tree`.
+pub const PATTERN: &str = "**/*77.txt";
+
+/// Makes the files in `data`: on disk in `files`, and a configured stead in `virtual`.
+pub fn make(data: &Path) -> Result {
+    Disk::open(&fresh(data, "files")?, Way::Plain).fill(&mut tree().chain(many()))?;
+    let directory = fresh(data, "virtual")?;
+    let rest = (0..ALL - TREE - MANY).map(|number| {
+        (format!("rest/{:03}/{number}.txt", number / 100), format!("the rest, {number}\n").into_bytes())
+    });
+    Ours::in_database(&directory, Durability::Fast)?.fill(&mut tree().chain(many()).chain(rest))?;
+    Ok(std::fs::write(directory.join("stead.toml"), CONFIG)?)
+}
+
+/// The agent has all that one gets without asking; the audit is on because nothing turns it off.
+const CONFIG: &str = r#"
+[database]
+url = "sqlite:stead.db"
+
+[stores.files]
+kind = "virtual"
+namespace = ["bench"]
+
+[agents.bench]
+
+[[agents.bench.workspaces]]
+prefix = "/files"
+scope = "READ_WRITE"
+store = "files"
+"#;
+
+/// The path of a file below `tree`.
+pub fn path(number: usize) -> String {
+    format!("tree/{:02}/{number:05}.txt", number / 100)
+}
+
+/// The content of a file below `tree`; few of them hold the rare word.
+pub fn content(number: usize) -> Vec<u8> {
+    let mut content = text(number, SMALL);
+    if holds_the_rare_word(number) {
+        let line = format!("\n{RARE}\n");
+        content[100..100 + line.len()].copy_from_slice(line.as_bytes());
+    }
+    content
+}
+
+/// How many files hold the rare word.
+pub fn rare() -> usize {
+    (0..TREE).filter(|number| holds_the_rare_word(*number)).count()
+}
+
+fn holds_the_rare_word(number: usize) -> bool {
+    number % (TREE / 3) == 7
+}
+
+fn tree() -> impl Iterator<Item = (String, Vec<u8>)> {
+    (0..TREE).map(|number| (path(number), content(number)))
+}
+
+fn many() -> impl Iterator<Item = (String, Vec<u8>)> {
+    (0..MANY).map(|number| (format!("many/{number:04}.txt"), format!("one of many, {number}\n").into_bytes()))
+}

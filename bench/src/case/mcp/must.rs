@@ -1,0 +1,78 @@
+//! What we want of a number, and whether it is so. Less is better in all of them.
+
+/// The most that a number of ours may be.
+#[derive(Debug, Clone, Copy)]
+pub enum Bound {
+    /// This.
+    AtMost(f64),
+    /// This share of the better peer's.
+    OfBetterPeer(f64),
+}
+
+/// What is wanted in one row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Must {
+    pub words: &'static str,
+    pub in_database: Bound,
+    pub on_disk: Bound,
+}
+
+impl Must {
+    /// The same for both Stores.
+    pub const fn both(words: &'static str, bound: Bound) -> Self {
+        Must { words, in_database: bound, on_disk: bound }
+    }
+
+    /// What to say about the numbers of both Stores, as far as there are any.
+    pub fn verdict(
+        &self,
+        in_database: Option<f64>,
+        on_disk: Option<f64>,
+        better_peer: Option<f64>,
+    ) -> String {
+        let is_met = |bound: Bound, ours: Option<f64>| {
+            let most = match bound {
+                Bound::AtMost(most) => Some(most),
+                Bound::OfBetterPeer(share) => better_peer.map(|peer| share * peer),
+            };
+            ours.zip(most).map(|(ours, most)| ours <= most)
+        };
+        match (is_met(self.in_database, in_database), is_met(self.on_disk, on_disk)) {
+            (None, None) => "–".to_owned(),
+            (Some(true), Some(true) | None) | (None, Some(true)) => "met".to_owned(),
+            (Some(false), Some(false) | None) | (None, Some(false)) => "missed".to_owned(),
+            (Some(true), Some(false)) => "Physical missed".to_owned(),
+            (Some(false), Some(true)) => "Virtual missed".to_owned(),
+        }
+    }
+}
+
+/// The better of what the peers reach.
+pub fn better(peers: &[Option<f64>]) -> Option<f64> {
+    peers.iter().flatten().copied().min_by(f64::total_cmp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_met_when_it_is_reached_and_missed_past_it() {
+        let must = Must::both("", Bound::AtMost(5.0));
+        assert_eq!(must.verdict(Some(5.0), Some(1.0), None), "met");
+        assert_eq!(must.verdict(Some(5.1), Some(5.1), None), "missed");
+        assert_eq!(must.verdict(None, Some(5.1), None), "missed");
+        assert_eq!(must.verdict(None, Some(0.0), None), "met");
+    }
+
+    #[test]
+    fn each_store_has_its_own_share_of_the_better_peer() {
+        let must =
+            Must { words: "", in_database: Bound::OfBetterPeer(1.0), on_disk: Bound::OfBetterPeer(2.0) };
+        let peer = better(&[Some(4.0), None, Some(3.0)]);
+        assert_eq!(must.verdict(Some(3.0), Some(6.0), peer), "met");
+        assert_eq!(must.verdict(Some(3.1), Some(6.0), peer), "Virtual missed");
+        assert_eq!(must.verdict(Some(3.0), Some(6.1), peer), "Physical missed");
+        assert_eq!(must.verdict(Some(3.0), Some(6.0), better(&[None])), "–");
+    }
+}

@@ -1,0 +1,139 @@
+//! The servers: how each is started, and what its tools are called.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use super::client::Call;
+use crate::Result;
+
+/// Who serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Server {
+    /// Ours, over files in a database.
+    Virtual,
+    /// Ours, over files on disk.
+    Physical,
+    /// The crate `rust-mcp-filesystem`.
+    Rust,
+    /// The npm package `@modelcontextprotocol/server-filesystem`.
+    Node,
+}
+
+/// All of them, in the order of the table.
+pub const SERVERS: [Server; 4] = [Server::Virtual, Server::Physical, Server::Rust, Server::Node];
+
+/// Where the programs are: whoever starts the benchmark has built and installed them.
+#[derive(Debug)]
+pub struct Programs {
+    stead: PathBuf,
+    rust: PathBuf,
+    node: PathBuf,
+}
+
+impl Programs {
+    /// As the environment tells.
+    pub fn find() -> Result<Self> {
+        let named = |name: &str| {
+            let path = std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_file());
+            path.ok_or_else(|| format!("{name} names no file; `cargo xtask bench mcp` sets it"))
+        };
+        Ok(Programs {
+            stead: named("STEAD_BENCH_STEAD")?,
+            rust: named("STEAD_BENCH_PEER_RUST")?,
+            node: named("STEAD_BENCH_PEER_NODE")?,
+        })
+    }
+
+    /// Starts a server over the files that are in `data`, in `files` and `virtual`. What ours keeps lies there, too.
+    pub fn command(&self, server: Server, data: &Path) -> Command {
+        let files = data.join("files");
+        let mut command = match server {
+            Server::Virtual | Server::Physical => Command::new(&self.stead),
+            Server::Rust => Command::new(&self.rust),
+            Server::Node => Command::new("node"),
+        };
+        match server {
+            Server::Virtual => {
+                command.current_dir(data.join("virtual")).args(["mcp", "--agent", "bench"]);
+            }
+            Server::Physical => {
+                let mut writable = files.into_os_string();
+                writable.push(":rw");
+                command.env("XDG_STATE_HOME", data.join("state")).arg("mcp").arg(writable);
+            }
+            Server::Rust => {
+                command.arg("--allow-write").arg(files);
+            }
+            Server::Node => {
+                command.arg(&self.node).arg(files);
+            }
+        }
+        command
+    }
+}
+
+impl Server {
+    /// Its name in the table.
+    pub fn label(self) -> &'static str {
+        match self {
+            Server::Virtual => "Virtual",
+            Server::Physical => "Physical",
+            Server::Rust => "rust-mcp-filesystem",
+            Server::Node => "server-filesystem",
+        }
+    }
+
+    /// Whether it is one of ours.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Server::Virtual | Server::Physical)
+    }
+
+    /// How it names a path, which is relative to the files.
+    fn path(self, data: &Path, path: &str) -> String {
+        match self {
+            Server::Virtual | Server::Physical => format!("/files/{path}"),
+            Server::Rust | Server::Node => data.join("files").join(path).to_string_lossy().into_owned(),
+        }
+    }
+
+    /// Reads a file.
+    pub fn read(self, data: &Path, path: &str) -> Call {
+        let tool = if self.is_ours() { "read_file" } else { "read_text_file" };
+        Call { tool, arguments: json!({ "path": self.path(data, path) }) }
+    }
+
+    /// Writes a file.
+    pub fn write(self, data: &Path, path: &str, content: &str) -> Call {
+        Call { tool: "write_file", arguments: json!({ "path": self.path(data, path), "content": content }) }
+    }
+
+    /// Lists a directory. Ours says sizes, times and tags, the others say names.
+    pub fn list(self, data: &Path, path: &str) -> Call {
+        Call { tool: "list_directory", arguments: json!({ "path": self.path(data, path) }) }
+    }
+
+    /// Finds files by name.
+    pub fn find(self, data: &Path, below: &str, pattern: &str) -> Call {
+        let tool = if self.is_ours() { "glob" } else { "search_files" };
+        Call { tool, arguments: json!({ "path": self.path(data, below), "pattern": pattern }) }
+    }
+
+    /// Finds a text in files whose names end with `.txt`, if it can.
+    pub fn search(self, data: &Path, below: &str, text: &str) -> Option<Call> {
+        let path = self.path(data, below);
+        match self {
+            Server::Virtual | Server::Physical => {
+                let arguments =
+                    json!({ "path": path, "pattern": text, "literal": true, "include": ["*.txt"] });
+                Some(Call { tool: "grep", arguments })
+            }
+            Server::Rust => {
+                let arguments = json!({ "path": path, "pattern": "*.txt", "query": text });
+                Some(Call { tool: "search_files_content", arguments })
+            }
+            Server::Node => None,
+        }
+    }
+}

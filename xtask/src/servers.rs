@@ -1,0 +1,47 @@
+//! What our MCP server is compared with: other servers, installed below the target directory, one version each.
+
+use std::path::{Path, PathBuf};
+
+use crate::Result;
+use crate::host::{capture, cargo, program};
+use crate::needs::{self, NPM};
+
+/// A crate, and the version that is compared.
+const RUST: (&str, &str) = ("rust-mcp-filesystem", "0.4.5");
+/// A package of npm, and the version that is compared.
+const NODE: (&str, &str) = ("@modelcontextprotocol/server-filesystem", "2026.8.31");
+
+/// The programs of the other servers.
+pub(crate) struct Peers {
+    /// A program.
+    pub(crate) rust: PathBuf,
+    /// A script for `node`.
+    pub(crate) node: PathBuf,
+}
+
+/// Installs those that are missing.
+pub(crate) fn provide(target: &Path) -> Result<Peers> {
+    needs::provide(&[NPM])?;
+    let place = |(name, version): (&str, &str)| {
+        let name = name.rsplit('/').next().unwrap_or(name);
+        target.join("peers").join(format!("{name}-{version}"))
+    };
+    let (crate_root, package_root) = (place(RUST), place(NODE));
+    let peers = Peers {
+        rust: crate_root.join("bin").join(RUST.0),
+        node: package_root.join("node_modules").join(NODE.0).join("dist/index.js"),
+    };
+    if !peers.rust.is_file() {
+        eprintln!("installing {} {}", RUST.0, RUST.1);
+        let mut install = cargo();
+        install.args(["install", RUST.0, "--version", RUST.1, "--locked", "--root"]).arg(crate_root);
+        capture(install.arg("--target-dir").arg(target.join("peers/build")))?;
+    }
+    if !peers.node.is_file() {
+        eprintln!("installing {} {}", NODE.0, NODE.1);
+        let mut install = program("npm");
+        install.args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(package_root);
+        capture(install.arg(format!("{}@{}", NODE.0, NODE.1)))?;
+    }
+    Ok(peers)
+}
