@@ -96,17 +96,20 @@ pub struct Failure {
     /// The path that a person has to be asked about, if that is why.
     #[serde(skip)]
     pub(super) asks: Option<VfsPath>,
+    /// Whether it never came to the door, so that nothing is on record yet.
+    #[serde(skip)]
+    pub(super) unheard: bool,
 }
 
 impl Failure {
     /// A failure of some kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Failure { kind, message: message.into(), asks: None }
+        Failure { kind, message: message.into(), asks: None, unheard: false }
     }
 
     /// The call itself is wrong.
     pub fn invalid(message: impl Into<String>) -> Self {
-        Failure::new(ErrorKind::Invalid, message)
+        Failure { unheard: true, ..Failure::new(ErrorKind::Invalid, message) }
     }
 }
 
@@ -116,7 +119,7 @@ impl From<Error> for Failure {
             Error::Ask { path, .. } => Some(path.clone()),
             _ => None,
         };
-        Failure { kind: error.kind(), message: error.to_string(), asks }
+        Failure { kind: error.kind(), message: error.to_string(), asks, unheard: false }
     }
 }
 

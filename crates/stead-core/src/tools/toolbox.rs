@@ -132,7 +132,13 @@ impl Toolbox {
             Err(failure) => return Ok(self.refuse(known, failure)),
         };
         if answer == Answer::NotAsked && self.choice.ask.contains(tool.name) {
-            return Err(Question { text: format!("May the agent use `{}`?", tool.name) });
+            let question = Question { text: format!("May the agent use `{}`?", tool.name) };
+            // That it was held up is on record, as where a Workspace asks, whatever the answer will be.
+            let held_up = self.refuse(Some(tool), Failure::new(ErrorKind::Denied, question.text.clone()));
+            return match held_up.failure {
+                Some(Failure { kind: ErrorKind::Denied, .. }) | None => Err(question),
+                Some(_) => Ok(held_up),
+            };
         }
         let vfs = self.vfs.operation(tool.name);
         let vfs = if answer == Answer::Agreed { vfs.agreed() } else { vfs };
@@ -141,6 +147,7 @@ impl Toolbox {
             Err(Failure { asks: Some(path), .. }) if answer == Answer::NotAsked => {
                 Err(Question { text: format!("May the agent use `{}` on `{path}`?", tool.name) })
             }
+            Err(failure) if failure.unheard => Ok(self.refuse(Some(tool), failure)),
             result => Ok(result.into()),
         }
     }

@@ -94,6 +94,24 @@ fn what_is_not_offered_is_refused_and_written_down() {
 }
 
 #[test]
+fn what_never_comes_to_the_door_is_on_record_as_well() {
+    let notes = Arc::new(Notes::new());
+    let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
+    let store = Arc::new(ModelStore::new());
+    let tools = Toolbox::new(builder.workspace(workspace("/w", ReadWrite, &store)).build().unwrap());
+    let tools =
+        tools.with_choice(ToolChoice { ask: ["delete_file".to_owned()].into(), ..ToolChoice::default() });
+    let both = json!({ "path": "/w/x", "content": "", "if_match": "1", "create_only": true });
+    failure(&tools, "write_file", both);
+    failure(&tools, "write_file", json!({ "path": "/w/x", "content": "§", "encoding": "base64" }));
+    failure(&tools, "read_file", json!({ "path": "/w/x", "offset": 1, "byte_offset": 1 }));
+    tools.call("delete_file", object(json!({ "path": "/w/x" })), Answer::NotAsked).unwrap_err();
+    let records: Vec<_> =
+        notes.take().iter().map(|record| format!("{} {}", record.call, record.outcome.word())).collect();
+    assert_eq!(records, ["write_file failed", "write_file failed", "read_file failed", "delete_file denied"]);
+}
+
+#[test]
 fn parameters_that_do_not_fit_are_named_and_nothing_runs() {
     let store = Mount::new(Arc::new(Untouchable));
     let tools = toolbox([Workspace::new(VfsPath::parse("/").unwrap(), ReadWrite, store)]);
