@@ -1,5 +1,7 @@
 //! What `--json` prints: the fields here are what others script against.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Value, json};
 use stead::history::diff::ContentDiff;
 use stead::vfs::{
@@ -109,17 +111,7 @@ pub(crate) fn unread(unread: &[Unreadable]) -> Value {
 
 /// Bytes that are no text, as base64.
 pub(crate) fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group =
-            chunk.iter().fold(0_u32, |group, &byte| group << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
-        for letter in 0..4 {
-            let index = (group >> (18 - 6 * letter)) & 63;
-            text.push(if letter <= chunk.len() { char::from(LETTERS[index as usize]) } else { '=' });
-        }
-    }
-    text
+    BASE64.encode(bytes)
 }
 
 /// One change, and its operation.

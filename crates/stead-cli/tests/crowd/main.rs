@@ -101,11 +101,11 @@ fn act(connection: &mut Connection, side: &Side, other: &Side, dice: &mut Dice) 
             is_own(read["contents"][0]["text"].as_str().unwrap(), side);
         }
         8 => {
-            let listed = connection.call("list_directory", json!({ "path": "/work", "limit": 7 }));
+            let listed = connection.call("list_directory", json!({ "path": "/mine", "limit": 7 }));
             assert_eq!(listed["structuredContent"]["total"], FILES, "{listed}");
         }
         9 => {
-            let found = connection.call("grep", json!({ "pattern": other.agent, "path": "/work" }));
+            let found = connection.call("grep", json!({ "pattern": other.agent, "path": "/mine" }));
             assert_eq!(found["structuredContent"]["matches"], 0, "{found}");
         }
         10 => assert_eq!(names(&connection.request("tools/list", json!({}))), side.tools),
@@ -138,7 +138,7 @@ fn use_handles_of(other: &Side, connection: &mut Connection) {
 }
 
 fn path(file: u64) -> String {
-    format!("/work/{file:02}.txt")
+    format!("/mine/{file:02}.txt")
 }
 
 fn written(agent: &str, file: u64) -> Value {

@@ -17,14 +17,14 @@ const CONFIG: &str = r#"
     [agents.ann]
     history = true
     [[agents.ann.workspaces]]
-    prefix = "/work"
+    prefix = "/mine"
     scope = "rw"
     store = "ann"
 
     [agents.bob]
     tools = ["append_file", "grep", "list_directory", "read_file", "undo", "write_file"]
     [[agents.bob.workspaces]]
-    prefix = "/work"
+    prefix = "/mine"
     scope = "rw"
     store = "bob"
 "#;

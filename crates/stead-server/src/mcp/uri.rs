@@ -1,6 +1,7 @@
 //! Files as resources: `stead:///notes/plan.md` is the file `/notes/plan.md`.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::percent_decode_str;
+pub(super) use stead_core::tools::file_uri as of_path;
 
 /// The Filesystem Map.
 pub(super) const MAP: &str = "stead://map";
@@ -8,13 +9,6 @@ pub(super) const MAP: &str = "stead://map";
 pub(super) const TEMPLATE: &str = "stead:///{+path}";
 
 const SCHEME: &str = "stead://";
-/// What stands in a path as it is.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
-/// The resource of a path.
-pub(super) fn of_path(path: &str) -> String {
-    format!("{SCHEME}{}", utf8_percent_encode(path, PLAIN))
-}
 
 /// The path of a resource, if it is a file's.
 pub(super) fn path_of(uri: &str) -> Option<String> {
