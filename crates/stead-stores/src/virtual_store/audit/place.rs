@@ -5,6 +5,7 @@
 //! heads                    the last head of each instance that has ended, one JSON document a line
 //! heads.lock               locked by whoever changes them
 //! archive/                 where archives go, unless another place is named
+//! running.lock             locked by whoever makes or removes one of these directories:
 //! running/UUID/lock        locked as long as the instance runs
 //! running/UUID/spool-0, -1 records on their way into the database
 //! running/UUID/head        the newest head of the instance
@@ -22,8 +23,11 @@ use uuid::Uuid;
 use super::head::{Head, Key, hex};
 use super::spool::{sync_directory, unwritable};
 
-/// What the name of a directory begins with that is not yet an instance's.
-const UNFINISHED: &str = ".new-";
+/// Locked by whoever changes the heads of instances that have ended.
+const HEADS_LOCK: &str = "heads.lock";
+
+/// Locked by whoever makes or removes the directory of an instance.
+const RUNNING_LOCK: &str = "running.lock";
 
 /// The log's own directory.
 #[derive(Debug, Clone)]
@@ -99,14 +103,12 @@ impl Place {
     /// A directory for an instance that begins.
     pub(super) fn begin(&self) -> StoreResult<Running> {
         let begin = || -> io::Result<Running> {
+            let _changing = self.lock(RUNNING_LOCK)?;
             let uuid = Uuid::now_v7();
-            let (unfinished, directory) =
-                (self.running().join(format!("{UNFINISHED}{uuid}")), self.running().join(uuid.to_string()));
-            DirBuilder::new().mode(0o700).create(&unfinished)?;
-            let lock = File::create_new(unfinished.join("lock"))?;
+            let directory = self.running().join(uuid.to_string());
+            DirBuilder::new().mode(0o700).create(&directory)?;
+            let lock = File::create_new(directory.join("lock"))?;
             lock.lock()?;
-            // Only what is locked has a name that others look for.
-            fs::rename(&unfinished, &directory)?;
             Ok(Running { uuid, directory, _lock: lock })
         };
         begin().map_err(|error| unwritable(&error))
@@ -114,27 +116,36 @@ impl Place {
 
     /// The instances that run no longer and have not been put in order, locked. Others may be after them, too.
     pub(super) fn abandoned(&self) -> StoreResult<Vec<Running>> {
-        let mut abandoned = Vec::new();
-        for directory in self.instances()? {
-            let Some(uuid) = uuid_of(&directory) else { continue };
-            // One that has just been put in order is gone by now.
-            let Ok(lock) = OpenOptions::new().read(true).write(true).open(directory.join("lock")) else {
-                continue;
-            };
-            match lock.try_lock() {
-                Ok(()) if directory.exists() => abandoned.push(Running { uuid, directory, _lock: lock }),
-                Ok(()) | Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(unwritable(&error)),
+        let abandoned = || -> io::Result<Vec<Running>> {
+            if !self.running().exists() {
+                return Ok(Vec::new());
             }
-        }
-        Ok(abandoned)
+            let _changing = self.lock(RUNNING_LOCK)?;
+            let mut abandoned = Vec::new();
+            for directory in self.instances()? {
+                let lock = OpenOptions::new().read(true).write(true).open(directory.join("lock"));
+                match (uuid_of(&directory), lock) {
+                    (Some(uuid), Ok(lock)) => match lock.try_lock() {
+                        Ok(()) => abandoned.push(Running { uuid, directory, _lock: lock }),
+                        Err(TryLockError::WouldBlock) => {}
+                        Err(TryLockError::Error(error)) => return Err(error),
+                    },
+                    // Nobody is making or removing it now: whoever did was killed at it. It holds nothing.
+                    (_, Err(error)) if error.kind() == ErrorKind::NotFound => fs::remove_dir_all(directory)?,
+                    (_, Err(error)) => return Err(error),
+                    (None, Ok(_)) => {}
+                }
+            }
+            Ok(abandoned)
+        };
+        abandoned().map_err(|error| unwritable(&error))
     }
 
-    fn instances(&self) -> StoreResult<Vec<PathBuf>> {
+    fn instances(&self) -> io::Result<Vec<PathBuf>> {
         match fs::read_dir(self.running()) {
-            Ok(entries) => Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).collect()),
+            Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(unwritable(&error)),
+            Err(error) => Err(error),
         }
     }
 
@@ -142,7 +153,7 @@ impl Place {
     pub(super) fn end(&self, running: Running, head: Option<&Head>) -> StoreResult<()> {
         let end = || -> io::Result<()> {
             if let Some(head) = head {
-                let _lock = self.lock_heads()?;
+                let _changing = self.lock(HEADS_LOCK)?;
                 let mut heads = OpenOptions::new()
                     .append(true)
                     .create(true)
@@ -152,13 +163,14 @@ impl Place {
                 heads.write_all(format!("\n{}\n", line(head)).as_bytes())?;
                 heads.sync_all()?;
             }
+            let _changing = self.lock(RUNNING_LOCK)?;
             fs::remove_dir_all(&running.directory)
         };
         end().map_err(|error| unwritable(&error))
     }
 
-    fn lock_heads(&self) -> io::Result<File> {
-        let path = self.directory.join("heads.lock");
+    fn lock(&self, name: &str) -> io::Result<File> {
+        let path = self.directory.join(name);
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
         lock.lock()?;
         Ok(lock)
@@ -166,7 +178,7 @@ impl Place {
 
     /// Forgets the heads of instances that have ended.
     pub(super) fn forget(&self, instances: &HashSet<Uuid>) -> StoreResult<()> {
-        let _lock = self.lock_heads().map_err(|error| unwritable(&error))?;
+        let _changing = self.lock(HEADS_LOCK).map_err(|error| unwritable(&error))?;
         let left = self.ended()?.into_iter().filter(|head| !instances.contains(&head.instance));
         let text: String = left.map(|head| format!("{}\n", line(&head))).collect();
         let write = || -> io::Result<()> {
@@ -196,7 +208,8 @@ impl Place {
 
     /// The instances that run, or have not been put in order.
     pub(super) fn running_instances(&self) -> StoreResult<HashSet<Uuid>> {
-        Ok(self.instances()?.iter().filter_map(|directory| uuid_of(directory)).collect())
+        let directories = self.instances().map_err(|error| unwritable(&error))?;
+        Ok(directories.iter().filter_map(|directory| uuid_of(directory)).collect())
     }
 
     /// The last heads of instances that have ended.
@@ -211,7 +224,8 @@ impl Place {
 
     /// The newest heads of instances that run, or did.
     pub(super) fn running_heads(&self) -> StoreResult<Vec<Head>> {
-        let heads = self.instances()?.into_iter().filter_map(|directory| {
+        let directories = self.instances().map_err(|error| unwritable(&error))?;
+        let heads = directories.into_iter().filter_map(|directory| {
             uuid_of(&directory)?;
             serde_json::from_str(&fs::read_to_string(directory.join("head")).ok()?).ok()
         });
@@ -240,4 +254,30 @@ fn line(head: &Head) -> String {
 
 fn uuid_of(directory: &Path) -> Option<Uuid> {
     Uuid::parse_str(directory.file_name()?.to_str()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_half_made_or_half_removed_goes_and_what_runs_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::make(directory.path()).unwrap();
+        let running = place.begin().unwrap();
+        let killed = place.begin().unwrap().uuid;
+        for left in [".new-0", "0197c0de-0000-7000-8000-000000000000"] {
+            let left = place.running().join(left);
+            fs::create_dir(&left).unwrap();
+            fs::write(left.join("spool-0"), "").unwrap();
+        }
+
+        let found: Vec<Uuid> = place.abandoned().unwrap().iter().map(|instance| instance.uuid).collect();
+
+        assert_eq!(found, [killed]);
+        let mut left: Vec<Uuid> = place.running_instances().unwrap().into_iter().collect();
+        left.sort();
+        assert_eq!(left, [running.uuid, killed]);
+        assert_eq!(fs::read_dir(place.running()).unwrap().count(), 2);
+    }
 }
