@@ -21,6 +21,11 @@ impl Exit {
     pub(crate) const INTERNAL: Exit = Exit(70);
     /// It may work later.
     pub(crate) const LATER: Exit = Exit(75);
+
+    /// As another process of ours ended; one that was killed has not said why.
+    pub(crate) fn of(code: Option<i32>) -> Exit {
+        code.and_then(|code| u8::try_from(code).ok()).map_or(Exit::INTERNAL, Exit)
+    }
 }
 
 impl From<Exit> for ExitCode {

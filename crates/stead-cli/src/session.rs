@@ -37,6 +37,11 @@ pub(crate) struct At {
 }
 
 impl At {
+    /// Whether a moment is named.
+    pub(crate) fn is_some(&self) -> bool {
+        self.at.is_some()
+    }
+
     /// The stead as it was, or as it is.
     pub(crate) fn look(&self, stead: Stead, path: &str) -> Result<Stead, Failure> {
         match &self.at {

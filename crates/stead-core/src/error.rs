@@ -157,6 +157,14 @@ pub enum Error {
         /// The path.
         path: VfsPath,
     },
+    /// A rename leads into another Workspace, where only a copy can go.
+    #[error("`{from}` and `{to}` are in different Workspaces; copy it, then remove it")]
+    OtherWorkspace {
+        /// What was to be renamed.
+        from: VfsPath,
+        /// Where it was to go.
+        to: VfsPath,
+    },
     /// A whole-file write by someone who read an older version.
     #[error("`{path}` has changed since you read it; read it again, then write")]
     ReadAgain {
@@ -243,7 +251,7 @@ impl Error {
             | Error::OnlyLeadsThere { .. } => ErrorKind::Denied,
             Error::ReadAgain { .. } => ErrorKind::Conflict,
             Error::NoHistory(_) => ErrorKind::NotFound,
-            Error::Binary { .. } => ErrorKind::Unsupported,
+            Error::Binary { .. } | Error::OtherWorkspace { .. } => ErrorKind::Unsupported,
             Error::Garbled { .. } => ErrorKind::Corrupt,
             Error::Unrecorded(_) | Error::Stopped(_) => ErrorKind::Unavailable,
             Error::Store { cause, .. } => cause.kind(),

@@ -37,6 +37,9 @@ pub enum PathError {
         /// The character, as `U+XXXX`.
         character: String,
     },
+    /// A name from a host that is no UTF-8.
+    #[error("`{0}` is no text; paths are written in UTF-8")]
+    NotText(String),
     /// Paths are `/`-separated on every host.
     #[error("`{0}` holds a backslash; separate components with `/`")]
     Backslash(String),

@@ -8,7 +8,8 @@ pub(super) const ALLOWED: &[(&str, &[&str])] = &[
     ("stead-stores", &["stead-core"]),
     ("stead", &["stead-core", "stead-stores"]),
     ("stead-server", &["stead", "stead-core"]),
-    ("stead-cli", &["stead", "stead-server"]),
+    ("stead-fuse", &["stead-core", "stead-stores"]),
+    ("stead-cli", &["stead", "stead-fuse", "stead-server"]),
     ("xtask", &[]),
 ];
 

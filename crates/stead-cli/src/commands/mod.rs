@@ -28,6 +28,7 @@ mod ls;
 mod map;
 mod mcp;
 mod mkdir;
+mod mount;
 mod mv;
 mod restore;
 mod restore_backup;
@@ -83,6 +84,9 @@ pub(crate) enum Command {
     Fork(fork::Args),
     Forks(forks::Args),
     Discard(discard::Args),
+    Mount(mount::Args),
+    #[command(hide = true)]
+    MountKeeper(mount::KeeperArgs),
     Mcp(mcp::Args),
     Serve(serve::Args),
     #[command(subcommand)]
@@ -129,6 +133,8 @@ impl Command {
             Command::Fork(args) => fork::run(args, session),
             Command::Forks(args) => forks::run(args, session),
             Command::Discard(args) => discard::run(args, session),
+            Command::Mount(args) => mount::run(args, session),
+            Command::MountKeeper(args) => mount::keeper(&args),
             Command::Mcp(args) => mcp::run(args, session),
             Command::Serve(args) => serve::run(args, session),
             Command::Token(args) => token::run(args, session),

@@ -10,7 +10,9 @@ use crate::clock::Timestamp;
 use crate::edit::Edit;
 use crate::glob::PathGlobs;
 use crate::identity::{Operation, OperationId};
-use crate::store::{Attr, Kind, NodeId, Past, Place, QuotaRoot, Sealed, Side, Version, VersionTag};
+use crate::store::{
+    Attr, Kind, NodeId, Past, Place, QuotaRoot, Sealed, Side, StorePath, Version, VersionTag,
+};
 
 /// Steps that happen together.
 #[derive(Debug)]
@@ -26,13 +28,28 @@ pub struct Change {
     /// What comes back: which step makes which node again. A Store that follows nodes lets what the step makes be that
     /// node, if it was there once and is gone.
     pub returning: BTreeMap<usize, NodeId>,
+    /// Directories that still have to be these nodes: whoever means a node has judged it by the path that it had. Where
+    /// something else is there by now, nothing happens, and the answer is Conflict.
+    pub still: Vec<(StorePath, NodeId)>,
+    /// Whether it has to be on the disk when it is acknowledged.
+    pub lasts: Lasts,
+}
+
+/// When a change is on the disk. The end of the process loses it in neither case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lasts {
+    /// When it is acknowledged, as far as the Store was opened for that.
+    #[default]
+    Now,
+    /// With the next change that has to be, or after [`crate::Store::settle`]: so programs expect it of a file system.
+    Soon,
 }
 
 impl Change {
     /// A change that counts against nothing and leaves no record beside its own.
     pub fn new(operation: Operation, steps: Vec<Step>) -> Self {
-        let (quotas, records, returning) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Change { operation, steps, quotas, records, returning }
+        let (quotas, records, returning, still) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
+        Change { operation, steps, quotas, records, returning, still, lasts: Lasts::Now }
     }
 }
 

@@ -26,7 +26,7 @@ pub enum DraftOf<'a> {
 }
 
 /// Content in the making. Nobody sees it before a change puts it somewhere.
-pub trait Draft: Send {
+pub trait Draft: Send + Sync {
     /// How long it is.
     fn size(&self) -> u64;
 

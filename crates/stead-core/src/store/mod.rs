@@ -17,8 +17,8 @@ mod sieve;
 
 pub use attr::{Attr, Entry, Found, Kind, Listing, NodeId, Page, Special, Version, VersionTag, Whole};
 pub use change::{
-    Applied, Change, Content, Expect, Keep, Missing, Outcome, Parents, Put, Record, Replace, Spare, Step,
-    Subtree,
+    Applied, Change, Content, Expect, Keep, Lasts, Missing, Outcome, Parents, Put, Record, Replace, Spare,
+    Step, Subtree,
 };
 pub use draft::{Draft, DraftOf, OpenContent, Sealed};
 pub use error::{LinkHit, Side, StoreError, StoreResult};
@@ -101,6 +101,12 @@ pub trait Store: Debug + Send + Sync {
     ///
     /// When it returns `Ok`, the change is as durable as the Store was opened to be.
     fn apply(&self, change: Change) -> StoreResult<Applied>;
+
+    /// Puts on the disk what changes have made that could wait ([`Lasts::Soon`]), as far as the Store was opened to be
+    /// durable.
+    fn settle(&self) -> StoreResult<()> {
+        Ok(())
+    }
 
     /// What has changed after `cursor`, oldest first, whoever changed it; `None` as cursor means "from now on".
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed>;

@@ -177,7 +177,13 @@ impl Store for ModelStore {
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         let mut state = self.state.lock();
         let version = Version(state.version.0 + 1);
-        let Change { operation, steps, quotas, records, returning: _ } = change;
+        let Change { operation, steps, quotas, records, returning: _, still, lasts: _ } = change;
+        for (path, node) in still {
+            let there = state.tree.directory(&Place::path(path)).map(|(there, _)| there);
+            if there.ok() != Some(node) {
+                return Err(StoreError::Conflict);
+            }
+        }
         let before = (!quotas.is_empty() || !records.is_empty()).then(|| state.tree.clone());
         let done = state.tree.apply(steps, operation.at, version)?;
         if let Some(before) = before

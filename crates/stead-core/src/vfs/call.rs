@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{Operation, OperationId};
 use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
-use crate::store::{Applied, Change, Record, Step, Store, StoreResult};
+use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreResult};
 use crate::vfs::batch::common;
 use crate::vfs::whole::Whole;
 use crate::vfs::{Shared, Vfs};
@@ -102,6 +102,16 @@ impl Vfs {
             None => {}
         }
         result.map(|value| (value, changed))
+    }
+
+    /// Looks something up. That is not written down: what is done with it is.
+    pub(super) fn unrecorded<T, const N: usize>(
+        &self,
+        name: &'static str,
+        paths: [Asked; N],
+        act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
+    ) -> Result<T> {
+        self.run(name, paths, act).1
     }
 
     fn run<T, const N: usize>(
@@ -207,7 +217,7 @@ impl<'v> Call<'v> {
             } else if !self.announced.get() {
                 let record = self.record(AuditOutcome::Begun);
                 // The record has to last no longer than the change.
-                if about.outlives_the_process() {
+                if about.outlives_the_process() && change.lasts == Lasts::Now {
                     log.announce(&record)?
                 } else {
                     log.note(&record)?

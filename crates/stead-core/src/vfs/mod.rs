@@ -11,6 +11,7 @@ mod follow;
 mod fork;
 mod history;
 mod list;
+pub mod mounted;
 mod open;
 mod quota;
 mod read;

@@ -8,14 +8,15 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
+use crate::clock::Timestamp;
 use crate::error::{Error, Result, Sight};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Content, Draft, DraftOf, Expect, Kind, NodeId, OpenContent, Place, Put, Step, Store, StoreError,
-    VersionTag,
+    Attr, Content, Draft, DraftOf, Expect, Kind, Lasts, NodeId, OpenContent, Place, Put, Step, Store,
+    StoreError, VersionTag,
 };
 use crate::vfs::call::{Begins, Call, Lasting, Stage};
 use crate::vfs::resolve::{Spot, Stop};
@@ -66,15 +67,30 @@ impl OpenOptions {
 pub(super) struct OpenNodes(Mutex<HashMap<(usize, NodeId), Weak<OpenNode>>>);
 
 /// One node that someone has open.
-struct OpenNode {
+pub(super) struct OpenNode {
     store: Arc<dyn Store>,
     node: NodeId,
-    state: Mutex<State>,
+    state: RwLock<State>,
 }
 
 struct State {
     content: Box<dyn OpenContent>,
     draft: Option<Box<dyn Draft>>,
+    /// When the draft was last written to, or is said to have been.
+    modified: Timestamp,
+}
+
+impl State {
+    /// Attributes of the node, as they are with what was written.
+    fn over(&self, attr: Attr) -> Attr {
+        match &self.draft {
+            Some(draft) => {
+                let modified = self.modified;
+                Attr { size: draft.size(), modified, changed: attr.changed.max(modified), ..attr }
+            }
+            None => attr,
+        }
+    }
 }
 
 impl fmt::Debug for OpenNode {
@@ -138,36 +154,98 @@ impl Call<'_> {
                 answer => Ok(answer?),
             }
         })?;
+        self.opened(node, &spot, options)
+    }
+
+    /// What the caller gets who has opened a node.
+    pub(super) fn opened(
+        &self,
+        node: Arc<OpenNode>,
+        spot: &Spot<'_>,
+        options: OpenOptions,
+    ) -> Result<OpenFile> {
         let put = Put { keep: spot.keep(), ..Put::default() };
         let begins = if options.read { Begins::Recorded } else { Begins::Silently };
         let lasting = self.lasting(begins)?;
-        Ok(OpenFile { vfs: self.vfs.clone(), path: spot.path, options, put, node, lasting })
+        Ok(OpenFile { vfs: self.vfs.clone(), path: spot.path.clone(), options, put, node, lasting })
     }
 
-    fn open_node(&self, spot: &Spot<'_>) -> Result<Arc<OpenNode>, StoreError> {
+    pub(super) fn open_node(&self, spot: &Spot<'_>) -> Result<Arc<OpenNode>, StoreError> {
         let content = spot.store().open(&spot.place)?;
         debug_assert_eq!(content.attr().kind, Kind::File);
         let node = content.attr().node;
         let store = spot.workspace.mount().store();
-        let key = (Arc::as_ptr(store).cast::<()>() as usize, node);
+        let key = key(store, node);
         let mut open = self.shared().open.0.lock();
         if let Some(shared) = open.get(&key).and_then(Weak::upgrade) {
-            let mut state = shared.state.lock();
-            if state.draft.is_none() {
-                state.content = content;
-            }
-            drop(state);
+            shared.refresh(content);
             return Ok(shared);
         }
         open.retain(|_, node| node.strong_count() > 0);
-        let state = Mutex::new(State { content, draft: None });
+        let state = RwLock::new(State { content, draft: None, modified: Timestamp(0) });
         let shared = Arc::new(OpenNode { store: Arc::clone(store), node, state });
         open.insert(key, Arc::downgrade(&shared));
         Ok(shared)
     }
 }
 
+/// Tells a node of a Store from all others that are open.
+fn key(store: &Arc<dyn Store>, node: NodeId) -> (usize, NodeId) {
+    (Arc::as_ptr(store).cast::<()>() as usize, node)
+}
+
+impl OpenNodes {
+    /// Attributes of a node, as they are with what was written through this door and is no change yet.
+    pub(super) fn over(&self, store: &Arc<dyn Store>, attr: Attr) -> Attr {
+        let open = self.0.lock().get(&key(store, attr.node)).and_then(Weak::upgrade);
+        open.map_or(attr, |open| open.state.read().over(attr))
+    }
+
+    /// Has whoever reads a node see what another has changed.
+    pub(super) fn refresh(&self, store: &Arc<dyn Store>, node: NodeId) {
+        let open = self.0.lock().get(&key(store, node)).and_then(Weak::upgrade);
+        if let Some(open) = open
+            && let Ok(content) = store.open(&Place::node(node))
+        {
+            open.refresh(content);
+        }
+    }
+}
+
+impl OpenNode {
+    pub(super) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Any number of readers at once, as long as nothing is written.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
+        let state = self.state.read();
+        if state.draft.is_none() {
+            return state.content.read_at(offset, buffer);
+        }
+        drop(state);
+        let mut state = self.state.write();
+        match &mut state.draft {
+            Some(draft) => draft.read_at(offset, buffer),
+            None => state.content.read_at(offset, buffer),
+        }
+    }
+
+    /// What was written stays what it is.
+    fn refresh(&self, content: Box<dyn OpenContent>) {
+        let mut state = self.state.write();
+        if state.draft.is_none() {
+            state.content = content;
+        }
+    }
+}
+
 impl OpenFile {
+    /// That it was opened is told by the record of the change that made it.
+    pub(super) fn is_recorded(&self) {
+        self.lasting.settle();
+    }
+
     /// The path it was opened by, symlinks resolved.
     pub fn path(&self) -> &VfsPath {
         &self.path
@@ -180,13 +258,18 @@ impl OpenFile {
 
     /// How many bytes it has, what was written included.
     pub fn size(&self) -> u64 {
-        let state = self.node.state.lock();
-        state.draft.as_ref().map_or_else(|| state.content.attr().size, |draft| draft.size())
+        self.attr().size
+    }
+
+    /// Its attributes when it was opened or last became a change, with what was written since.
+    pub fn attr(&self) -> Attr {
+        let state = self.node.state.read();
+        state.over(state.content.attr())
     }
 
     /// The last state that a change made.
     pub fn tag(&self) -> VersionTag {
-        self.node.state.lock().content.attr().tag
+        self.node.state.read().content.attr().tag
     }
 
     /// Reads at an offset; fewer bytes than asked for only at the end.
@@ -194,41 +277,59 @@ impl OpenFile {
         if !self.options.read {
             return Err(Error::Invalid(format!("`{}` was not opened for reading", self.path)));
         }
-        let mut state = self.node.state.lock();
-        let count = match &mut state.draft {
-            Some(draft) => draft.read_at(offset, buffer),
-            None => state.content.read_at(offset, buffer),
-        };
+        let count = self.node.read_at(offset, buffer);
         self.lasting.read(&count, StoreError::kind);
         count.map_err(|cause| self.failed(cause))
     }
 
     /// Writes at an offset; a gap before it reads as zeros.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let end = offset.saturating_add(bytes.len() as u64);
-        self.drafting(end, |draft| draft.write_at(offset, bytes))
+        self.drafting(|draft, limit| {
+            within(offset.saturating_add(bytes.len() as u64), limit)?;
+            draft.write_at(offset, bytes)
+        })
+    }
+
+    /// Writes at the end, wherever that is by now.
+    pub fn append(&self, bytes: &[u8]) -> Result<()> {
+        self.drafting(|draft, limit| {
+            let end = draft.size();
+            within(end.saturating_add(bytes.len() as u64), limit)?;
+            draft.write_at(end, bytes)
+        })
     }
 
     /// Cuts it, or lengthens it with zeros.
     pub fn set_size(&self, size: u64) -> Result<()> {
-        self.drafting(size, |draft| draft.set_size(size))
+        self.drafting(|draft, limit| {
+            within(size, limit)?;
+            if draft.size() == size { Ok(()) } else { draft.set_size(size) }
+        })
     }
 
-    fn drafting(&self, end: u64, write: impl FnOnce(&mut dyn Draft) -> Result<(), StoreError>) -> Result<()> {
+    /// Says when it was last modified, where something was written that is no change yet; otherwise says so.
+    pub fn set_modified(&self, modified: Timestamp) -> bool {
+        let mut state = self.node.state.write();
+        if state.draft.is_some() {
+            state.modified = modified;
+        }
+        state.draft.is_some()
+    }
+
+    fn drafting(&self, write: impl FnOnce(&mut dyn Draft, u64) -> Result<(), StoreError>) -> Result<()> {
         if !self.options.write {
             return Err(Error::Invalid(format!("`{}` was not opened for writing", self.path)));
         }
         let limit = self.vfs.shared.limits.file_size;
-        if end > limit {
-            return Err(self.failed(StoreError::TooLarge { size: end, limit }));
-        }
-        let mut state = self.node.state.lock();
+        let mut state = self.node.state.write();
         let begin = || -> Result<(), StoreError> {
             let draft = match state.draft.take() {
                 Some(draft) => draft,
                 None => self.begin(&*state.content)?,
             };
-            write(&mut **state.draft.insert(draft))
+            write(&mut **state.draft.insert(draft), limit)?;
+            state.modified = self.vfs.shared.clock.now();
+            Ok(())
         };
         begin().map_err(|cause| self.failed(cause))
     }
@@ -255,12 +356,26 @@ impl OpenFile {
 
     /// Makes what was written a change. A file that has been removed stays removed, and readable here.
     pub fn sync(&self) -> Result<()> {
-        let mut state = self.node.state.lock();
+        self.put(Lasts::Now)
+    }
+
+    /// Makes what was written a change that need not be on the disk yet.
+    pub fn flush(&self) -> Result<()> {
+        self.put(Lasts::Soon)
+    }
+
+    /// Puts on the disk what could wait.
+    pub fn settle(&self) -> Result<()> {
+        self.node.store.settle().map_err(|cause| self.failed(cause))
+    }
+
+    fn put(&self, lasts: Lasts) -> Result<()> {
+        let mut state = self.node.state.write();
         if state.draft.is_none() {
             return Ok(());
         }
         let ((), changed) = self.vfs.part("open", [Ok(self.path.clone())], |call, _| {
-            self.commit(call, &mut state).map_err(|cause| self.failed(cause))
+            self.commit(call, &mut state, lasts).map_err(|cause| self.failed(cause))
         })?;
         if changed {
             self.lasting.settle();
@@ -268,7 +383,12 @@ impl OpenFile {
         Ok(())
     }
 
-    fn commit(&self, call: &Call<'_>, state: &mut State) -> Result<(), StoreError> {
+    fn commit(
+        &self,
+        call: &Call<'_>,
+        state: &mut RwLockWriteGuard<'_, State>,
+        lasts: Lasts,
+    ) -> Result<(), StoreError> {
         let (store, at) = (&*self.node.store, Place::node(self.node.node));
         match store.stat(&at) {
             Err(StoreError::NotFound) => return Ok(()),
@@ -277,8 +397,9 @@ impl OpenFile {
         let Some(draft) = state.draft.take() else { return Ok(()) };
         let content = Content::Sealed(draft.seal()?);
         call.moves(content.size());
-        let step = Step::Write { at: at.clone(), content, put: self.put.clone() };
-        call.apply(store, vec![step], Stage::Last)?;
+        let put = Put { modified: Some(state.modified), ..self.put.clone() };
+        let step = Step::Write { at: at.clone(), content, put };
+        call.apply_with(store, vec![step], Stage::Last, |change| change.lasts = lasts)?;
         state.content = store.open(&at)?;
         self.vfs.shared.seen.forget(&self.path);
         Ok(())
@@ -293,6 +414,11 @@ impl OpenFile {
         let sight = if self.options.read { Sight::Sees } else { Sight::Blind };
         Error::Store { path: self.path.clone(), sight, cause }
     }
+}
+
+/// A file may not grow beyond what is allowed.
+fn within(size: u64, limit: u64) -> Result<(), StoreError> {
+    if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
 }
 
 impl Drop for OpenFile {

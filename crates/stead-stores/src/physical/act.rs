@@ -8,7 +8,10 @@ use std::fs::File;
 use std::sync::Arc;
 
 use stead_core::name::escaped;
-use stead_core::store::{Applied, Change, Keep, LinkHit, Outcome, Step, StoreError, StoreResult, Version};
+use stead_core::store::{
+    Applied, Change, Keep, Lasts, LinkHit, NodeId, Outcome, Place, Step, StoreError, StorePath, StoreResult,
+    Version,
+};
 use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::PhysicalStore;
@@ -18,7 +21,7 @@ use super::keep::Book;
 use super::lock::{Alone, Held};
 use super::quota::Counted;
 use super::root::Dir;
-use super::spot::Spot;
+use super::spot::{Intent, Spot};
 use super::undo::{Moment, Site, Undo, undo};
 use super::workshop::{Scrap, Workshop, keep};
 use crate::Durability;
@@ -30,6 +33,8 @@ const TRIES: usize = 16;
 pub(super) struct Act<'s> {
     pub(super) store: &'s PhysicalStore,
     pub(super) shop: &'s Arc<Workshop>,
+    /// What "done" means for this change.
+    durability: Durability,
     /// Whether it has more than one action, so that each goes through the journal.
     several: bool,
     alone: Option<Alone<'s>>,
@@ -62,12 +67,16 @@ impl PhysicalStore {
     pub(super) fn carry_out(&self, change: Change) -> StoreResult<Applied> {
         let shop = self.workshop()?;
         let mut act = Act::new(self, shop);
+        if change.lasts == Lasts::Soon {
+            act.durability = Durability::Fast;
+        }
         act.book = Book::open(shop, &change)?;
         if !change.records.is_empty() && act.book.is_none() {
             return Err(StoreError::Unsupported("this Store writes no records along with its changes"));
         }
         let steps = self.unpacked(shop, change.steps)?;
         let _room = shop.locks.enter()?;
+        self.check_still(&change.still)?;
         // A ledger counts along; without one, everything is counted before and after.
         let scanned: &[_] = if act.book.is_some() { &[] } else { &change.quotas };
         if steps.len() > 1 || !scanned.is_empty() {
@@ -94,6 +103,22 @@ impl PhysicalStore {
         let version = act.finish()?.map(Version);
         Ok(Applied { version, outcomes })
     }
+
+    /// Makes sure that directories are the nodes that the caller means. Programs of the host can still move one away
+    /// right after: what lies below the root stays below it, whatever they do.
+    fn check_still(&self, still: &[(StorePath, NodeId)]) -> StoreResult<()> {
+        // The root is what it is.
+        let movable = |(path, node): &&(StorePath, NodeId)| !(path.is_here() && *node == NodeId::ROOT);
+        for (path, node) in still.iter().filter(movable) {
+            let there = self
+                .locate(&Place::path(path.clone()), Intent::Find)
+                .and_then(|located| self.stat_place(&located));
+            if there.map_or(true, |there| there.ino != node.0 || !there.is_dir()) {
+                return Err(StoreError::Conflict);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<'s> Act<'s> {
@@ -101,6 +126,7 @@ impl<'s> Act<'s> {
         Act {
             store,
             shop,
+            durability: store.durability,
             several: false,
             alone: None,
             actions: Vec::new(),
@@ -133,7 +159,7 @@ impl<'s> Act<'s> {
     }
 
     pub(super) fn durability(&self) -> Durability {
-        self.store.durability
+        self.durability
     }
 
     pub(super) fn is_several(&self) -> bool {
@@ -426,11 +452,11 @@ impl<'s> Act<'s> {
         if self.several
             && let Some(journal) = &mut self.journal
         {
-            if self.store.durability == Durability::Full {
+            if self.durability == Durability::Full {
                 host::sync_all(&self.store.root.dir).map_err(refused)?;
             }
             self.shop.life.pass("commit")?;
-            journal.done(self.store.durability)?;
+            journal.done(self.durability)?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use stead_core::{Operation, Timestamp};
 
 use super::PhysicalOptions;
 use super::draft::{FileDraft, NewDraft};
-use super::host::{failed, refused};
+use super::host::{self, failed, refused};
 use super::life::Life;
 use super::mask::Mask;
 use super::nodes::Nodes;
@@ -156,6 +156,17 @@ impl Store for PhysicalStore {
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         self.life.check()?;
         self.carry_out(change)
+    }
+
+    fn settle(&self) -> StoreResult<()> {
+        self.life.check()?;
+        if self.durability == Durability::Full {
+            host::sync_all(&self.root.dir).map_err(refused)?;
+            if let Some(books) = self.books()? {
+                books.settle()?;
+            }
+        }
+        Ok(())
     }
 
     fn changes_since(&self, _: Option<Version>, _: usize) -> StoreResult<Feed> {

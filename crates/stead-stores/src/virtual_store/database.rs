@@ -281,6 +281,21 @@ impl Shared {
         self.queue.run(weight, |jobs| commit(self, jobs), work)
     }
 
+    /// Puts on the disk what could wait.
+    pub(super) fn settle(&self) -> StoreResult<()> {
+        if self.options.durability == Durability::Fast {
+            return Ok(());
+        }
+        // Only a transaction that writes something is synced, and with it all before it.
+        self.write(Weight::Change, |writing| {
+            writing
+                .conn
+                .prepare_cached("UPDATE meta SET value = value WHERE id = ?1")?
+                .execute([super::schema::DIR_EPOCH])?;
+            Ok(())
+        })
+    }
+
     fn find_or_make_volume(&self, namespace: &str) -> StoreResult<Arc<Volume>> {
         let found = find_volume(&*self.reader()?, namespace)?;
         let (id, root) = match found {

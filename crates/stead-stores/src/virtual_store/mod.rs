@@ -141,6 +141,10 @@ impl Store for VirtualStore {
         self.apply_change(change)
     }
 
+    fn settle(&self) -> StoreResult<()> {
+        self.shared().settle()
+    }
+
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
         Ok(self.feed_since(cursor, limit)?)
     }

@@ -9,6 +9,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
+use stead_core::store::Lasts;
 use stead_core::{StoreError, StoreResult};
 
 use super::batch::Writing;
@@ -27,6 +28,16 @@ pub(super) enum Weight {
     Staging,
     /// Others rely on it outside of the database: it is on the disk when it is done, whatever changes are.
     Seal,
+}
+
+impl Weight {
+    /// A change that has to last, or one that can wait for the next one that has to.
+    pub(super) fn of(lasts: Lasts) -> Self {
+        match lasts {
+            Lasts::Now => Weight::Change,
+            Lasts::Soon => Weight::Staging,
+        }
+    }
 }
 
 type Work = Box<dyn FnOnce(&mut Writing<'_>) -> Result<()> + Send>;

@@ -7,8 +7,8 @@ use super::subject::*;
 use crate::edit::Occurrences;
 use crate::name::Name;
 use crate::store::{
-    Content, DraftOf, Expect, Kind, Missing, Page, Parents, Place, Put, Replace, Step, StoreError, StorePath,
-    Subtree,
+    Change, Content, DraftOf, Expect, Kind, Missing, Page, Parents, Place, Put, Replace, Step, StoreError,
+    StorePath, Subtree,
 };
 
 fn child(t: &Subject, parent: &str, name: &str) -> Place {
@@ -27,6 +27,31 @@ pub fn a_node_is_the_same_by_any_way(t: &Subject) {
     assert_eq!(t.store.stat(&Place::node(root.node)).unwrap(), root);
     let from_root = Place { from: root.node, path: StorePath::from_checked("a/b/file") };
     assert_eq!(t.store.stat(&from_root).unwrap(), by_path);
+}
+
+pub fn a_change_is_made_where_its_directories_still_are(t: &Subject) {
+    t.write("a/b/file", "1");
+    t.mkdir("other");
+    let (b, root) = (t.node("a/b"), t.store.stat(&Place::root()).unwrap().node);
+    let path = StorePath::from_checked;
+    let writing = |still| Change { still, ..change(vec![write("a/b/new", "2")]) };
+    t.store.apply(writing(vec![(path("a/b"), b), (StorePath::here(), root)])).unwrap();
+    let wrong = [
+        (path("a/b"), t.node("other")),
+        (path("a/none"), b),
+        (path("a/b/file"), t.node("a/b/file")),
+        (StorePath::here(), b),
+    ];
+    for still in wrong {
+        let before = t.store.list(&at("a/b"), &Page::ALL).unwrap();
+        let refused = t.store.apply(Change { still: vec![still], ..change(vec![write("a/b/more", "3")]) });
+        assert!(matches!(refused, Err(StoreError::Conflict)), "{refused:?}");
+        assert_eq!(t.store.list(&at("a/b"), &Page::ALL).unwrap(), before);
+    }
+    t.rename("a/b", "a/c", Replace::Refuse);
+    t.mkdir("a/b");
+    assert!(matches!(t.store.apply(writing(vec![(path("a/b"), b)])), Err(StoreError::Conflict)));
+    assert!(t.store.stat(&at("a/b/new")).is_err());
 }
 
 pub fn different_things_are_different_nodes(t: &Subject) {

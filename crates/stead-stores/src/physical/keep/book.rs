@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use stead_core::store::{
-    Change, Content, Keep, NodeId, QuotaRoot, Record, Step, StoreError, StoreResult, Usage,
+    Change, Content, Keep, Lasts, NodeId, QuotaRoot, Record, Step, StoreError, StoreResult, Usage,
 };
 use stead_core::{AuditOutcome, Operation};
 
@@ -23,6 +23,7 @@ pub(in super::super) struct Book {
     operation: Operation,
     pub(super) quotas: Vec<QuotaRoot>,
     records: Vec<Record>,
+    lasts: Lasts,
     /// Whether the records have been written.
     recorded: bool,
     /// Whether what the present step displaces is kept.
@@ -67,6 +68,7 @@ impl Book {
             operation: change.operation.clone(),
             quotas: change.quotas.clone(),
             records: change.records.clone(),
+            lasts: change.lasts,
             recorded: false,
             keep: Keep::History,
             past: steps_from_the_past(change),
@@ -144,6 +146,7 @@ impl Book {
             deltas: counted.clone(),
             quotas: self.quotas.clone(),
             records,
+            lasts: self.lasts,
         };
         leaves.clear();
         self.version = self.books.enter(entry)?;

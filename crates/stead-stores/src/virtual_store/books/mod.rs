@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rusqlite::{OptionalExtension, params};
-use stead_core::store::{QuotaRoot, Record, Usage};
+use stead_core::store::{Lasts, QuotaRoot, Record, Usage};
 use stead_core::{
     AuditOutcome, AuditRecord, Clock, LogId, Operation, OperationId, StoreResult, SystemClock, Timestamp,
 };
@@ -102,6 +102,7 @@ pub(crate) struct Entry {
     pub(crate) deltas: Vec<Delta>,
     pub(crate) quotas: Vec<QuotaRoot>,
     pub(crate) records: Vec<Record>,
+    pub(crate) lasts: Lasts,
 }
 
 /// An entry to be taken back.
@@ -145,7 +146,13 @@ impl Books {
 
     /// Writes down what is about to happen, and returns the version that it makes, if it changes anything.
     pub(crate) fn enter(&self, entry: Entry) -> StoreResult<Option<i64>> {
-        self.settling(Weight::Change, move |writing, vol| enter(writing, vol, &entry))
+        self.settling(Weight::of(entry.lasts), move |writing, vol| enter(writing, vol, &entry))
+    }
+
+    /// Puts on the disk what entries have made that could wait.
+    pub(crate) fn settle(&self) -> StoreResult<()> {
+        self.flush()?;
+        self.shared.settle()
     }
 
     /// Says that a change was made. That is written along with the next entry.

@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 use stead_core::store::{
-    Applied, Change, ChangeKind, Content, Keep, Outcome, Parents, Place, Record, Side, Step, Version,
+    Applied, Change, ChangeKind, Content, Keep, NodeId, Outcome, Parents, Place, Record, Side, Step,
+    StorePath, Version,
 };
 use stead_core::{Operation, StoreError, StoreResult};
 
@@ -38,7 +39,7 @@ use quota::{Amount, Tally};
 
 impl VirtualStore {
     pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
-        self.apply_along(Weight::Change, change, |_| Ok(()), |_, _| Ok(()))
+        self.apply_along(Weight::of(change.lasts), change, |_| Ok(()), |_, _| Ok(()))
     }
 
     /// Makes a change, and does something before and after it in the same transaction.
@@ -51,13 +52,14 @@ impl VirtualStore {
         before: impl FnOnce(&mut Writing<'_>) -> Result<()> + Send + 'static,
         after: impl FnOnce(&mut Writing<'_>, &Applied) -> Result<()> + Send + 'static,
     ) -> StoreResult<Applied> {
-        let Change { operation, steps, quotas, records, returning } = change;
+        let Change { operation, steps, quotas, records, returning, still, lasts: _ } = change;
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
         let volume = Arc::clone(&self.volume);
         self.shared().write(weight, move |writing| {
             volume.check_there(writing.conn)?;
             before(writing)?;
             let mut changing = Changing::new(writing, &volume, &operation);
+            changing.check_still(&still)?;
             changing.begin_counting(&quotas)?;
             let mut outcomes = Vec::with_capacity(steps.len());
             for (index, (step, content)) in steps.into_iter().enumerate() {
@@ -266,6 +268,24 @@ impl<'a, 'c> Changing<'a, 'c> {
         };
         let row = tree.child(parent, name)?;
         Ok(Spot { parent, name: name.into(), row, depth: place.path.depth() })
+    }
+
+    /// Makes sure that directories are the nodes that the caller means.
+    fn check_still(&mut self, still: &[(StorePath, NodeId)]) -> Result<()> {
+        for (path, node) in still {
+            let tree = self.tree();
+            let mut cache = CacheInside {
+                dirs: &self.volume.dirs,
+                epoch: self.writing.epoch(),
+                learned: &mut self.learned,
+            };
+            match tree.follow(&mut cache, tree.root, path.as_bytes()) {
+                Ok(reached) if reached.done == path.as_bytes().len() && reached.node == tree.id(*node) => {}
+                Ok(_) | Err(Fault::Store(_)) => return Err(StoreError::Conflict.into()),
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(())
     }
 
     /// Makes the directories of `path` that are missing after the first `done` bytes, the first of them in `parent`.

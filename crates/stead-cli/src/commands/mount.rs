@@ -1,0 +1,167 @@
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+use stead::{Config, ErrorKind, Stead};
+use stead_fuse::{Mount, MountError, Options};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::{Ended, Exit, Failure};
+use crate::human;
+use crate::session::{At, Session};
+
+/// How often it is seen whether someone has unmounted it.
+const PACE: Duration = Duration::from_millis(50);
+
+/// Show the stead as an ordinary directory, for any program
+///
+/// It is there until this command ends, by Ctrl-C or a signal, or until someone unmounts it. Whatever is done there is
+/// done as the agent: its Access Scopes, protected names, quotas, history and audit are the same as for its tools.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// An empty directory of this host
+    #[arg(value_name = "DIR")]
+    at_directory: PathBuf,
+    /// The thread that the agent works in
+    #[arg(long, value_name = "ID")]
+    thread: Option<String>,
+    #[command(flatten)]
+    at: At,
+    /// Let other users of this host use it, too
+    #[arg(long)]
+    allow_other: bool,
+    /// Whom everything belongs to [default: who runs this]
+    #[arg(long, value_name = "ID")]
+    uid: Option<u32>,
+    /// The group that everything belongs to [default: that of who runs this]
+    #[arg(long, value_name = "ID")]
+    gid: Option<u32>,
+    /// Go on in the background once it is mounted
+    #[arg(long)]
+    background: bool,
+}
+
+/// Wait for a mount's process to end, and clear the mount away if it was killed
+#[derive(Debug, clap::Args)]
+pub(crate) struct KeeperArgs {
+    at: PathBuf,
+}
+
+pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    if args.background {
+        return in_background(session);
+    }
+    let config = session.config()?;
+    let stead = session.stead_of_agent(args.thread.as_deref())?;
+    let past = args.at.is_some();
+    let stead = args.at.look(stead, "/")?;
+    let mount = Mount::new(stead.vfs(), &args.at_directory, options(&args, &config, &stead, past))
+        .map_err(|error| told(&error))?;
+    let mut keeper = keep(mount.at());
+    say(&mount, session)?;
+    let ended = until_ended(&mount);
+    let unmounted = mount.unmount().map_err(|error| told(&error));
+    if let Some(keeper) = &mut keeper {
+        // It sees that nothing is left to do.
+        drop(keeper.stdin.take());
+        let _ = keeper.wait();
+    }
+    ended?;
+    unmounted?;
+    Ok(Exit::OK)
+}
+
+fn options(args: &Args, config: &Config, stead: &Stead, past: bool) -> Options {
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    Options {
+        past,
+        allow_other: args.allow_other,
+        owner: (args.uid.unwrap_or(uid), args.gid.unwrap_or(gid)),
+        name: format!("stead:{}", stead.vfs().identity().agent.replace([',', '\\'], "_")),
+        room: Some(config.state_directory()),
+    }
+}
+
+fn say(mount: &Mount, session: &mut Session) -> Result<(), Failure> {
+    let shown = human::harmless(&mount.at().to_string_lossy()).to_string();
+    if session.wants_json() {
+        session.json(&json!({ "mounted": shown }))?;
+    } else {
+        session.line(format_args!("Mounted at {shown}"))?;
+        session.say("Ctrl-C, or `umount` there, ends it.");
+    }
+    session.flush()
+}
+
+/// Waits for a signal, or for someone to unmount it.
+fn until_ended(mount: &Mount) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::host("signals can't be waited for", error))?;
+    let waited = runtime.block_on(async {
+        let mut terminated = signal(SignalKind::terminate())?;
+        let mut hung_up = signal(SignalKind::hangup())?;
+        let mut pace = tokio::time::interval(PACE);
+        loop {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => return Ok(()),
+                _ = terminated.recv() => return Ok(()),
+                _ = hung_up.recv() => return Ok(()),
+                _ = pace.tick() => if mount.has_ended() { return Ok(()) },
+            }
+        }
+    });
+    waited.map_err(|error: io::Error| Failure::host("signals can't be waited for", error))
+}
+
+/// Starts a process that clears the mount away if this one is killed: nobody else could.
+fn keep(at: &Path) -> Option<Child> {
+    let own = std::env::current_exe().ok()?;
+    let mut keeper = Command::new(own);
+    keeper.arg("mount-keeper").arg(at).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // What ends this process from the terminal does not reach it.
+    keeper.process_group(0).spawn().ok()
+}
+
+pub(super) fn keeper(args: &KeeperArgs) -> Ended {
+    // Nothing is ever written to it: it ends with the process that mounts.
+    let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+    stead_fuse::unmount_if_stale(&args.at);
+    Ok(Exit::OK)
+}
+
+/// Does the same in a process of its own, and waits until that has mounted it.
+fn in_background(session: &mut Session) -> Ended {
+    let gone = |error| Failure::host("the process in the background can't be started", error);
+    let own = std::env::current_exe().map_err(gone)?;
+    let arguments = std::env::args_os().skip(1).filter(|argument| argument != "--background");
+    let mut child = Command::new(own)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(gone)?;
+    let mut line = String::new();
+    if let Some(output) = child.stdout.take() {
+        BufReader::new(output).read_line(&mut line).map_err(gone)?;
+    }
+    if line.is_empty() {
+        // It has said why.
+        let code = child.wait().map_err(gone)?.code();
+        return Ok(Exit::of(code));
+    }
+    session.line(line.trim_end())?;
+    Ok(Exit::OK)
+}
+
+fn told(error: &MountError) -> Failure {
+    let kind = match error {
+        MountError::Unsupported(_) => ErrorKind::Unsupported,
+        MountError::Place(_) => ErrorKind::Invalid,
+        MountError::Refused(_) => ErrorKind::Denied,
+    };
+    Failure::Said(kind, error.to_string())
+}

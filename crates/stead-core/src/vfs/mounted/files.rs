@@ -1,0 +1,81 @@
+//! Opening files.
+
+use crate::error::{Error, Result};
+use crate::name::Name;
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{Content, Expect, NodeId, Put, Step, StoreError};
+use crate::vfs::call::Call;
+use crate::vfs::mounted::{Looked, Mounted, Seat, path_in, stale, still};
+use crate::vfs::resolve::Spot;
+use crate::vfs::{OpenFile, OpenOptions};
+
+impl Mounted {
+    /// Opens a file that was found before.
+    pub fn open(&self, path: &VfsPath, node: NodeId, options: OpenOptions) -> Result<OpenFile> {
+        let (file, _) = self.vfs.part("open", [Ok(path.clone())], |call, [path]| {
+            let spot = call.to_open(path, options)?;
+            call.open_here(&spot, Some(node), options)
+        })?;
+        if options.truncate {
+            file.set_size(0)?;
+        }
+        Ok(file)
+    }
+
+    /// Makes a file and opens it; one that is there is opened, unless it has to be new. Says whether it is.
+    pub fn create(
+        &self,
+        seat: &Seat,
+        name: &Name,
+        mode: u32,
+        expect: Expect,
+        options: OpenOptions,
+    ) -> Result<(OpenFile, Looked)> {
+        let ((file, looked), changed) = self.vfs.part("open", [path_in(seat, name)], |call, [path]| {
+            let spot = call.to_open(path, options)?;
+            spot.check_not_leading()?;
+            let put = Put {
+                expect: Expect::Absent,
+                parents: call.parents_of(seat),
+                mode: Some(mode),
+                keep: spot.keep(),
+                ..Put::default()
+            };
+            let content = Content::Bytes(Vec::new());
+            let step = Step::Write { at: spot.place.clone(), content, put };
+            match call.change_at(&spot, vec![step], still(&[(&spot, seat)])) {
+                Err(Error::Store { cause: StoreError::AlreadyExists, .. }) if expect == Expect::Any => {}
+                made => drop(made?),
+            }
+            let file = call.open_here(&spot, None, options)?;
+            let looked = self.made(&spot, file.attr());
+            Ok((file, looked))
+        })?;
+        if changed {
+            file.is_recorded();
+        } else if options.truncate {
+            file.set_size(0)?;
+        }
+        Ok((file, looked))
+    }
+}
+
+impl<'v> Call<'v> {
+    /// Judges a path for all that it is opened for.
+    fn to_open(&self, path: &VfsPath, options: OpenOptions) -> Result<Spot<'v>> {
+        let spot = self.enter(path, if options.read { Access::Read } else { Access::Write })?;
+        if options.read && options.write {
+            return self.enter(path, Access::Write);
+        }
+        Ok(spot)
+    }
+
+    fn open_here(&self, spot: &Spot<'_>, meant: Option<NodeId>, options: OpenOptions) -> Result<OpenFile> {
+        let node = self.open_node(spot).map_err(|cause| spot.failed(stale(cause)))?;
+        if meant.is_some_and(|meant| meant != node.node()) {
+            return Err(spot.failed(StoreError::Conflict));
+        }
+        self.opened(node, spot, options)
+    }
+}

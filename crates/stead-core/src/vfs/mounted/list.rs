@@ -1,0 +1,65 @@
+//! What a directory holds, a page at a time.
+
+use crate::error::Result;
+use crate::name::Name;
+use crate::scope::Access;
+use crate::store::{Listing, Page, StoreError};
+use crate::vfs::call::Call;
+use crate::vfs::mounted::{Looked, Mounted, Seat, path_in, stale};
+use crate::vfs::resolve::Lead;
+
+/// A page of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The names, sorted, and what has them. What leads to Workspaces comes first, on the first page.
+    pub entries: Vec<(Name, Looked)>,
+    /// Where to go on, if there is more.
+    pub next: Option<Name>,
+}
+
+impl Mounted {
+    /// Begins to list a directory. That is written down.
+    pub fn list(&self, seat: &Seat, limit: usize) -> Result<Listed> {
+        self.vfs.call("list", [Ok(seat.path.clone())], |call, _| {
+            let mut listed = self.page(call, seat, None, limit)?;
+            let mut levels = Vec::new();
+            for name in call.shared().router.names_below(&seat.path) {
+                let name = Name::new(name.as_bytes()).expect("a component of a path is a name");
+                levels.push((name.clone(), self.look(seat, &name)?));
+            }
+            levels.append(&mut listed.entries);
+            Ok(Listed { entries: levels, ..listed })
+        })
+    }
+
+    /// Goes on with a directory that someone has begun to list.
+    pub fn list_on(&self, seat: &Seat, after: &Name, limit: usize) -> Result<Listed> {
+        let path = [Ok(seat.path.clone())];
+        self.vfs.unrecorded("list", path, |call, _| self.page(call, seat, Some(after.clone()), limit))
+    }
+
+    fn page(&self, call: &Call<'_>, seat: &Seat, after: Option<Name>, limit: usize) -> Result<Listed> {
+        let Lead::Spot(spot) = call.lead(&seat.path, Access::Read)? else {
+            return Ok(Listed { entries: Vec::new(), next: None });
+        };
+        let page = Page { after, limit: limit.max(1) };
+        let listing = match spot.store().list(&spot.place, &page) {
+            Err(StoreError::NotFound) if call.is_level(&spot) => {
+                Listing { entries: Vec::new(), total: 0, more: false }
+            }
+            listing => listing.map_err(|cause| spot.failed(stale(cause)))?,
+        };
+        let next = listing.entries.last().filter(|_| listing.more).map(|entry| entry.name.clone());
+        let levels = call.shared().router.names_below(&seat.path);
+        let mut entries = Vec::with_capacity(listing.entries.len());
+        for entry in listing.entries {
+            // A name that no path can hold can't be asked for either; one that leads to a Workspace is told as that.
+            let Ok(path) = path_in(seat, &entry.name) else { continue };
+            if entry.name.as_plain().is_some_and(|name| levels.contains(name)) {
+                continue;
+            }
+            entries.push((entry.name, Looked { path, ..self.shown(&spot, entry.attr) }));
+        }
+        Ok(Listed { entries, next })
+    }
+}

@@ -1,0 +1,133 @@
+//! What a name is.
+
+use crate::error::{Error, Result, Sight};
+use crate::name::Name;
+use crate::path::VfsPath;
+use crate::scope::{Access, AccessScope};
+use crate::store::{Attr, Kind, NodeId, StoreError, VersionTag};
+use crate::vfs::call::Call;
+use crate::vfs::mounted::{Mounted, Seat, path_in, stale};
+use crate::vfs::resolve::{Lead, Spot};
+use crate::workspace::Workspace;
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Looked {
+    /// The path.
+    pub path: VfsPath,
+    /// The Workspace that it is in, by its number; `None` above all of them.
+    pub workspace: Option<usize>,
+    /// Whether it is there because of the Workspaces: one's own directory, or one that leads to one.
+    pub is_level: bool,
+    /// The node, unless nothing of a Store is there.
+    pub node: Option<NodeId>,
+    /// Its attributes, with what was written through this door and is no change yet.
+    pub attr: Attr,
+}
+
+impl Mounted {
+    /// What has that name.
+    pub fn look(&self, seat: &Seat, name: &Name) -> Result<Looked> {
+        // Nothing can have a name that no path can hold.
+        let missing =
+            |_| Error::Store { path: seat.path.clone(), sight: Sight::Sees, cause: StoreError::NotFound };
+        let path = path_in(seat, name).map_err(missing)?;
+        self.look_at(&path)
+    }
+
+    /// What is at a path.
+    pub fn look_at(&self, path: &VfsPath) -> Result<Looked> {
+        self.vfs.unrecorded("look", [Ok(path.clone())], |call, [path]| self.looked(call, path))
+    }
+
+    /// Where the symlink at a path leads, as it was written.
+    pub fn link_target(&self, path: &VfsPath) -> Result<Vec<u8>> {
+        self.vfs.unrecorded("read_link", [Ok(path.clone())], |call, [path]| {
+            let spot = call.enter(path, Access::Read)?;
+            spot.store().read_link(&spot.place).map_err(|cause| spot.failed(stale(cause)))
+        })
+    }
+
+    fn looked(&self, call: &Call<'_>, path: &VfsPath) -> Result<Looked> {
+        let router = &call.shared().router;
+        let Some(route) = router.route(path) else {
+            call.lead(path, Access::Read)?;
+            return Ok(self.level(path, None));
+        };
+        let leads = route.below.is_empty() || router.nested(path).next().is_some();
+        let found = match route.workspace.scope() {
+            AccessScope::WriteOnly => self.felt(path, route.workspace, route.below),
+            _ => self.seen(call, path),
+        };
+        match found {
+            Ok(looked) => Ok(Looked { is_level: looked.attr.kind == Kind::Directory && leads, ..looked }),
+            // A Workspace is shown also where its Store has nothing yet, or can't be looked into.
+            Err(_) if route.below.is_empty() => Ok(self.level(path, Some(route.workspace))),
+            Err(Error::Store { cause: StoreError::NotFound, .. }) if leads => {
+                Ok(self.level(path, Some(route.workspace)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn seen(&self, call: &Call<'_>, path: &VfsPath) -> Result<Looked> {
+        let Lead::Spot(spot) = call.lead(path, Access::Read)? else {
+            unreachable!("the path was routed into a Workspace")
+        };
+        let attr = spot.store().stat(&spot.place).map_err(|cause| spot.failed(stale(cause)))?;
+        Ok(self.shown(&spot, attr))
+    }
+
+    /// What is at a spot that the caller may look at.
+    pub(super) fn shown(&self, spot: &Spot<'_>, attr: Attr) -> Looked {
+        let attr = self.vfs.shared.open.over(spot.workspace.mount().store(), attr);
+        Looked {
+            path: spot.path.clone(),
+            workspace: Some(self.number(spot.workspace)),
+            is_level: false,
+            node: Some(attr.node),
+            attr,
+        }
+    }
+
+    /// In a WRITE_ONLY Workspace only the kind is told, and only of what was made here.
+    fn felt(&self, path: &VfsPath, workspace: &Workspace, below: &str) -> Result<Looked> {
+        let failed = |cause| Error::Store { path: path.clone(), sight: Sight::Blind, cause };
+        let mount = workspace.mount();
+        let attr = mount.store().stat(&mount.place(below)).map_err(|cause| failed(stale(cause)))?;
+        let number = self.number(workspace);
+        if !below.is_empty() && !self.made.lock().contains(&(number, attr.node)) {
+            return Err(failed(StoreError::NotFound));
+        }
+        Ok(self.blind(path, number, attr))
+    }
+
+    /// What was made where the caller may not look.
+    pub(super) fn made(&self, spot: &Spot<'_>, attr: Attr) -> Looked {
+        if spot.sight() == Sight::Sees {
+            return self.shown(spot, attr);
+        }
+        let number = self.number(spot.workspace);
+        self.made.lock().insert((number, attr.node));
+        self.blind(&spot.path, number, attr)
+    }
+
+    fn blind(&self, path: &VfsPath, workspace: usize, attr: Attr) -> Looked {
+        let mode = if attr.kind == Kind::Directory { 0o300 } else { 0o200 };
+        let node = attr.node;
+        let attr = Attr { node, mode, ..self.nothing(attr.kind) };
+        Looked { path: path.clone(), workspace: Some(workspace), is_level: false, node: Some(node), attr }
+    }
+
+    fn level(&self, path: &VfsPath, workspace: Option<&Workspace>) -> Looked {
+        let attr = self.nothing(Kind::Directory);
+        let workspace = workspace.map(|workspace| self.number(workspace));
+        Looked { path: path.clone(), workspace, is_level: true, node: None, attr }
+    }
+
+    /// Attributes that tell nothing but the kind.
+    fn nothing(&self, kind: Kind) -> Attr {
+        let (node, modified, tag) = (NodeId::ROOT, self.since, VersionTag(0));
+        Attr { node, kind, size: 0, mode: 0o755, created: None, modified, changed: modified, tag }
+    }
+}

@@ -1,0 +1,150 @@
+//! The door as a mounted file system uses it.
+//!
+//! A program finds things one name at a time, and means what it has found whatever happens to the names. So a call
+//! here is about a name in a directory that was found before ([`Seat`]), or about a node at the path that it had. The
+//! path is what is routed, judged and written down; the node says what is meant. Where another is there by now, the
+//! answer is Conflict, and whoever asked has to look again.
+//!
+//! Symlinks are not followed: the host does that, and asks for every name on the way. Parents that are missing are not
+//! made, nobody is asked, and a write over a version that was not read is a write. A lookup is not written down; an
+//! open file is, from its opening to its end, and so is every change of a name.
+
+mod files;
+mod list;
+mod look;
+mod names;
+#[cfg(test)]
+mod tests;
+
+pub use list::Listed;
+pub use look::Looked;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::name::Name;
+use crate::path::{PathError, VfsPath};
+use crate::store::{NodeId, Parents, QuotaLimits, Store, StoreError, StorePath, Usage};
+use crate::vfs::Vfs;
+use crate::vfs::call::{Asked, Call};
+use crate::vfs::resolve::Spot;
+use crate::workspace::Workspace;
+
+/// A directory that was found before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seat {
+    /// The path that it had.
+    pub path: VfsPath,
+    /// The node that it is; `None` for a level that is there only because of the Workspaces.
+    pub node: Option<NodeId>,
+}
+
+/// The door of a mounted file system.
+#[derive(Debug)]
+pub struct Mounted {
+    vfs: Vfs,
+    workspaces: Vec<Workspace>,
+    /// What was made through it where it may not look: the Workspace and the node.
+    made: Mutex<HashSet<(usize, NodeId)>>,
+    since: Timestamp,
+}
+
+impl Mounted {
+    /// The door of a file system that is mounted now.
+    pub fn new(vfs: &Vfs) -> Self {
+        let (workspaces, since) = (vfs.workspaces().cloned().collect(), vfs.shared.clock.now());
+        Mounted { vfs: vfs.clone(), workspaces, made: Mutex::default(), since }
+    }
+
+    /// The Workspaces, by the numbers that [`Looked`] names.
+    pub fn workspaces(&self) -> &[Workspace] {
+        &self.workspaces
+    }
+
+    /// The Store behind a Workspace.
+    pub fn store(&self, workspace: usize) -> &Arc<dyn Store> {
+        self.workspaces[workspace].mount().store()
+    }
+
+    /// Where a Workspace begins in its Store.
+    pub fn mount_path(&self, workspace: usize) -> &StorePath {
+        self.workspaces[workspace].mount().path()
+    }
+
+    /// Has whoever reads a node see what another has changed.
+    pub fn refresh(&self, workspace: usize, node: NodeId) {
+        self.vfs.shared.open.refresh(self.store(workspace), node);
+    }
+
+    /// The allowance that a path counts against and how much of it is used: the one of which least is left.
+    pub fn allowance(&self, path: &VfsPath) -> Result<Option<(QuotaLimits, Usage)>> {
+        self.vfs.unrecorded("statfs", [Ok(path.clone())], |call, [path]| {
+            let Some(route) = call.shared().router.route(path) else { return Ok(None) };
+            let store = &**route.workspace.mount().store();
+            let place = route.workspace.mount().place(route.below);
+            let failed = |cause| call.about(path, route.workspace, cause);
+            let mut tightest: Option<(QuotaLimits, Usage)> = None;
+            for quota in call.quotas_on(store).map_err(failed)? {
+                if !quota.places().any(|root| place.path.is_at_or_below(root)) {
+                    continue;
+                }
+                let mut usage = quota.elsewhere;
+                for root in quota.places() {
+                    usage = usage.plus(store.usage(root).map_err(failed)?);
+                }
+                let left = |limits: &QuotaLimits, usage: &Usage| {
+                    limits.bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(usage.bytes))
+                };
+                let is_tighter = tightest
+                    .as_ref()
+                    .is_none_or(|(limits, used)| left(&quota.limits, &usage) < left(limits, used));
+                if is_tighter {
+                    tightest = Some((quota.limits, usage));
+                }
+            }
+            Ok(tightest)
+        })
+    }
+
+    fn number(&self, workspace: &Workspace) -> usize {
+        let found = self.workspaces.iter().position(|known| known.prefix() == workspace.prefix());
+        found.expect("a door has the same Workspaces as long as it is there")
+    }
+}
+
+/// The path of a name in a directory.
+fn path_in(seat: &Seat, name: &Name) -> Asked {
+    let text = std::str::from_utf8(name.as_bytes()).map_err(|_| PathError::NotText(name.to_string()))?;
+    VfsPath::parse(text)?;
+    seat.path.join(text)
+}
+
+impl Call<'_> {
+    /// A Store's answer about a path.
+    fn about(&self, path: &VfsPath, workspace: &Workspace, cause: StoreError) -> Error {
+        Error::Store { path: path.clone(), sight: crate::error::Sight::of(workspace.scope()), cause }
+    }
+
+    /// Whether missing parents of a spot are made: only those that are shown although they are not there.
+    fn parents_of(&self, seat: &Seat) -> Parents {
+        if seat.node.is_none() { Parents::Create } else { Parents::Required }
+    }
+}
+
+/// The directories that a change is meant for.
+fn still(spots: &[(&Spot<'_>, &Seat)]) -> Vec<(StorePath, NodeId)> {
+    let held = |(spot, seat): &(&Spot<'_>, &Seat)| {
+        let (parent, _) = spot.place.path.split()?;
+        Some((StorePath::from_checked(parent), seat.node?))
+    };
+    spots.iter().filter_map(held).collect()
+}
+
+/// A symlink where a directory was: it is another one by now.
+fn stale(cause: StoreError) -> StoreError {
+    if let StoreError::Link(_) = cause { StoreError::Conflict } else { cause }
+}

@@ -1,0 +1,190 @@
+//! Changes of names and attributes.
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::name::Name;
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{
+    Attr, Expect, Kind, Lasts, Missing, NodeId, Replace, Side, Step, StoreError, StorePath, Subtree,
+};
+use crate::vfs::call::{Call, Stage};
+use crate::vfs::mounted::{Looked, Mounted, Seat, path_in, stale, still};
+use crate::vfs::resolve::Spot;
+
+impl Mounted {
+    /// Makes a directory.
+    pub fn mkdir(&self, seat: &Seat, name: &Name, mode: u32) -> Result<Looked> {
+        let made = self.vfs.call("mkdir", [path_in(seat, name)], |call, [path]| {
+            let spot = call.enter(path, Access::Write)?;
+            let step =
+                Step::Mkdir { at: spot.place.clone(), parents: call.parents_of(seat), mode: Some(mode) };
+            let attr = call.change_at(&spot, vec![step], still(&[(&spot, seat)]))?;
+            Ok(self.made(&spot, attr))
+        });
+        if let Err(Error::Store { path, cause: StoreError::AlreadyExists, .. }) = &made {
+            self.is_known(path);
+        }
+        made
+    }
+
+    /// Makes a symlink.
+    pub fn symlink(&self, seat: &Seat, name: &Name, target: &[u8]) -> Result<Looked> {
+        self.vfs.call("symlink", [path_in(seat, name)], |call, [path]| {
+            if target.is_empty() || target.contains(&0) || target.len() > crate::path::MAX_PATH {
+                return Err(Error::Invalid("a symlink's target is a path of 1 to 4096 bytes".into()));
+            }
+            let spot = call.enter(path, Access::Write)?;
+            spot.check_not_leading()?;
+            let (at, parents) = (spot.place.clone(), call.parents_of(seat));
+            let step = Step::Symlink { at, target: target.to_vec(), parents, expect: Expect::Absent };
+            let attr = call.change_at(&spot, vec![step], still(&[(&spot, seat)]))?;
+            Ok(self.made(&spot, attr))
+        })
+    }
+
+    /// Removes a file or a symlink.
+    pub fn unlink(&self, seat: &Seat, name: &Name) -> Result<()> {
+        self.remove(seat, name, Subtree::File)
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, seat: &Seat, name: &Name) -> Result<()> {
+        self.remove(seat, name, Subtree::EmptyDirectory)
+    }
+
+    fn remove(&self, seat: &Seat, name: &Name, subtree: Subtree) -> Result<()> {
+        self.vfs.call("remove", [path_in(seat, name)], |call, [path]| {
+            let spot = call.enter(path, Access::Write)?;
+            call.check_movable(&spot)?;
+            let step = Step::Remove {
+                at: spot.place.clone(),
+                subtree,
+                expect: Expect::Any,
+                missing: Missing::Fails,
+                spare: spot.spare(Side::From),
+                keep: spot.keep(),
+            };
+            call.steps_at(&spot, vec![step], still(&[(&spot, seat)])).map(drop)
+        })
+    }
+
+    /// Gives something another name in the same Workspace.
+    pub fn rename(
+        &self,
+        (from_seat, from): (&Seat, &Name),
+        (to_seat, to): (&Seat, &Name),
+        replace: Replace,
+    ) -> Result<()> {
+        let paths = [path_in(from_seat, from), path_in(to_seat, to)];
+        self.vfs.call("move", paths, |call, [from, to]| {
+            let (from, to) = (call.enter(from, Access::Write)?, call.enter(to, Access::Write)?);
+            call.check_movable(&from)?;
+            call.check_movable(&to)?;
+            if from.workspace.prefix() != to.workspace.prefix() {
+                return Err(Error::OtherWorkspace { from: from.path.clone(), to: to.path.clone() });
+            }
+            let expect = call.check_arrival(&from, &to)?;
+            if replace == Replace::Exchange {
+                call.check_arrival(&to, &from)?;
+                call.check_exchange(&from, &to)?;
+            }
+            let step = Step::Rename {
+                from: from.place.clone(),
+                to: to.place.clone(),
+                replace,
+                parents: call.parents_of(to_seat),
+                expect,
+                spare: [from.spare(Side::From), to.spare(Side::To)],
+            };
+            let still = still(&[(&from, from_seat), (&to, to_seat)]);
+            call.steps_at(&from, vec![step], still).map(drop)
+        })
+    }
+
+    /// Sets permission bits and the time of the last modification of what is at a path.
+    pub fn set_attributes(
+        &self,
+        (path, node): (&VfsPath, NodeId),
+        mode: Option<u32>,
+        modified: Option<Timestamp>,
+    ) -> Result<Looked> {
+        self.vfs.call("set_attributes", [Ok(path.clone())], |call, [path]| {
+            let spot = call.enter(path, Access::Write)?;
+            call.check_is(&spot, node)?;
+            let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
+            let attr = call.change_at(&spot, vec![step], Vec::new())?;
+            Ok(self.made(&spot, attr))
+        })
+    }
+
+    /// Whoever was told that a directory is there already may find it.
+    fn is_known(&self, path: &VfsPath) {
+        let _ = self.vfs.unrecorded("look", [Ok(path.clone())], |call, [path]| {
+            let spot = call.enter(path, Access::Write)?;
+            if let Ok(attr) = spot.store().stat(&spot.place)
+                && attr.kind == Kind::Directory
+            {
+                self.made(&spot, attr);
+            }
+            Ok(())
+        });
+    }
+}
+
+impl Call<'_> {
+    /// Makes a change of one step at a spot, and returns what is there now.
+    pub(super) fn change_at(
+        &self,
+        spot: &Spot<'_>,
+        steps: Vec<Step>,
+        still: Vec<(StorePath, NodeId)>,
+    ) -> Result<Attr> {
+        let attr = self.steps_at(spot, steps, still)?;
+        attr.ok_or_else(|| spot.failed(StoreError::NotFound))
+    }
+
+    fn steps_at(
+        &self,
+        spot: &Spot<'_>,
+        steps: Vec<Step>,
+        still: Vec<(StorePath, NodeId)>,
+    ) -> Result<Option<Attr>> {
+        let applied = self.apply_with(spot.store(), steps, Stage::Last, |change| {
+            change.still = still;
+            change.lasts = Lasts::Soon;
+        });
+        let applied = applied.map_err(|cause| spot.failed(stale(cause)))?;
+        self.shared().seen.forget(&spot.path);
+        Ok(applied.outcomes.first().and_then(|outcome| outcome.attr))
+    }
+
+    /// Makes sure that the node is at the spot that the caller means.
+    pub(super) fn check_is(&self, spot: &Spot<'_>, node: NodeId) -> Result<()> {
+        match spot.store().stat(&spot.place) {
+            Ok(attr) if attr.node == node => Ok(()),
+            Ok(_) => Err(spot.failed(StoreError::Conflict)),
+            Err(cause) => Err(spot.failed(stale(cause))),
+        }
+    }
+
+    /// Only a directory may take a name that leads to something protected. Says what has to be true of it then.
+    fn check_arrival(&self, from: &Spot<'_>, to: &Spot<'_>) -> Result<Expect> {
+        let Err(refused) = to.check_not_leading() else { return Ok(Expect::Any) };
+        let attr = from.store().stat(&from.place).map_err(|cause| from.failed(stale(cause)))?;
+        if attr.kind == Kind::Directory { Ok(Expect::Tag(attr.tag)) } else { Err(refused) }
+    }
+
+    /// A rename looks after what is protected on one way; of an exchange the other way has to be looked at, too. So a
+    /// directory changes places with another only where nothing is protected.
+    fn check_exchange(&self, from: &Spot<'_>, to: &Spot<'_>) -> Result<()> {
+        for spot in [from, to] {
+            let attr = spot.store().stat(&spot.place).map_err(|cause| spot.failed(stale(cause)))?;
+            if attr.kind == Kind::Directory && !spot.workspace.protect().is_empty() {
+                let workspace = spot.workspace.prefix().clone();
+                return Err(Error::Protected { path: spot.path.clone(), workspace });
+            }
+        }
+        Ok(())
+    }
+}

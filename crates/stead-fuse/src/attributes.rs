@@ -1,0 +1,73 @@
+//! Attributes as the kernel wants them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+use stead_core::Timestamp;
+use stead_core::store::{Attr, Kind, Special};
+
+/// How many bytes a program should read or write at once.
+const BLOCK: u32 = 128 << 10;
+
+/// Attributes of something with that number.
+pub(crate) fn file_attr(ino: u64, attr: &Attr, links: u32, (uid, gid): (u32, u32)) -> FileAttr {
+    let modified = system_time(attr.modified);
+    FileAttr {
+        ino: INodeNo(ino),
+        size: attr.size,
+        blocks: attr.size.div_ceil(512),
+        atime: modified,
+        mtime: modified,
+        ctime: system_time(attr.changed),
+        crtime: attr.created.map_or(UNIX_EPOCH, system_time),
+        kind: file_type(attr.kind),
+        perm: u16::try_from(attr.mode & 0o7777).expect("twelve bits"),
+        nlink: links,
+        uid,
+        gid,
+        rdev: 0,
+        blksize: BLOCK,
+        flags: 0,
+    }
+}
+
+/// How many names something has: a directory is also called `.` in itself.
+pub(crate) fn links(kind: Kind) -> u32 {
+    if kind == Kind::Directory { 2 } else { 1 }
+}
+
+pub(crate) fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::File => FileType::RegularFile,
+        Kind::Directory => FileType::Directory,
+        Kind::Symlink => FileType::Symlink,
+        Kind::Special(Special::Fifo) => FileType::NamedPipe,
+        Kind::Special(Special::Socket) => FileType::Socket,
+        Kind::Special(Special::Device) => FileType::CharDevice,
+    }
+}
+
+pub(crate) fn system_time(at: Timestamp) -> SystemTime {
+    let nanos = Duration::from_nanos(at.0.unsigned_abs());
+    let moment = if at.0 < 0 { UNIX_EPOCH.checked_sub(nanos) } else { UNIX_EPOCH.checked_add(nanos) };
+    moment.unwrap_or(UNIX_EPOCH)
+}
+
+pub(crate) fn timestamp(time: TimeOrNow) -> Timestamp {
+    match time {
+        TimeOrNow::SpecificTime(time) => time.into(),
+        TimeOrNow::Now => SystemTime::now().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_and_after_1970_survive() {
+        for nanos in [0, 1, -1, 1_700_000_000_123_456_789, -5_000_000_000] {
+            assert_eq!(Timestamp::from(system_time(Timestamp(nanos))), Timestamp(nanos));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What a program is told when the door says no.
+
+use fuser::Errno;
+use stead_core::path::PathError;
+use stead_core::{Access, AccessScope, Error, StoreError};
+
+/// The number for an error.
+pub(crate) fn errno(error: &Error) -> Errno {
+    match error {
+        Error::Path(
+            PathError::ComponentTooLong { .. } | PathError::TooLong { .. } | PathError::TooDeep { .. },
+        ) => Errno::ENAMETOOLONG,
+        Error::Path(PathError::NotText(_)) => Errno::EILSEQ,
+        Error::Scope { scope: AccessScope::ReadOnly, access: Access::Write, .. } => Errno::EROFS,
+        Error::Protected { .. } | Error::NotOffered(_) => Errno::EPERM,
+        Error::Outside { .. }
+        | Error::Scope { .. }
+        | Error::Ask { .. }
+        | Error::LeadsOutside { .. }
+        | Error::OnlyLeadsThere { .. } => Errno::EACCES,
+        Error::TooManyLinks { .. } => Errno::ELOOP,
+        Error::HoldsWorkspace { .. } | Error::IsWorkspace { .. } => Errno::EBUSY,
+        Error::OtherWorkspace { .. } => Errno::EXDEV,
+        Error::ReadAgain { .. } => Errno::ESTALE,
+        Error::NoHistory(_) => Errno::ENOENT,
+        Error::Binary { .. } => Errno::EOPNOTSUPP,
+        Error::Unrecorded(_) | Error::Garbled { .. } => Errno::EIO,
+        Error::Stopped(_) => Errno::EINTR,
+        Error::Path(_)
+        | Error::Edit(_)
+        | Error::Pattern(_)
+        | Error::Glob(_)
+        | Error::PastTheEnd { .. }
+        | Error::Invalid(_) => Errno::EINVAL,
+        Error::Store { cause, .. } => of_store(cause),
+    }
+}
+
+/// The number for what a Store says.
+pub(crate) fn of_store(cause: &StoreError) -> Errno {
+    match cause {
+        StoreError::NotFound => Errno::ENOENT,
+        StoreError::AlreadyExists => Errno::EEXIST,
+        StoreError::NotADirectory => Errno::ENOTDIR,
+        StoreError::IsADirectory => Errno::EISDIR,
+        StoreError::NotEmpty => Errno::ENOTEMPTY,
+        // Another is there by now: the host looks again, and asks again.
+        StoreError::Conflict | StoreError::Link(_) | StoreError::Expired(_) => Errno::ESTALE,
+        StoreError::Special(_) => Errno::ENXIO,
+        StoreError::Spared { .. } => Errno::EPERM,
+        StoreError::TooLarge { .. } => Errno::EFBIG,
+        StoreError::OverQuota { .. } => Errno::EDQUOT,
+        StoreError::NoSpace => Errno::ENOSPC,
+        StoreError::HostDenied => Errno::EACCES,
+        StoreError::Unsupported(_) => Errno::EOPNOTSUPP,
+        StoreError::IntoItself
+        | StoreError::Name(_)
+        | StoreError::Invalid(_)
+        | StoreError::NoMatch
+        | StoreError::Ambiguous(_) => Errno::EINVAL,
+        StoreError::Unavailable { .. } | StoreError::Corrupt(_) => Errno::EIO,
+    }
+}

@@ -1,0 +1,405 @@
+//! Which number the kernel has for what, and where that is.
+//!
+//! Something keeps its number as long as it exists, also from one mount to the next: programs like git compare it.
+//! Where it is is remembered as a name in a directory, so that the rename of a directory moves all that is below it.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use stead_core::Name;
+use stead_core::path::VfsPath;
+use stead_core::store::{NodeId, VersionTag};
+use stead_core::vfs::mounted::{Looked, Seat};
+
+/// The top of the mount.
+pub(crate) const ROOT: u64 = 1;
+
+/// How many bits of a number the node takes; above them is the Workspace.
+const NODE_BITS: u32 = 48;
+/// What is set in numbers that were given out in turn, because the node is too large for the others.
+const IN_TURN: u64 = 1 << 63;
+
+/// What a number stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    /// A directory that is there because of the Workspaces. It never moves.
+    Level(VfsPath),
+    /// A node in a Workspace.
+    Node(usize, NodeId),
+}
+
+#[derive(Debug)]
+struct Inode {
+    key: Key,
+    /// The node behind a level, where there is one.
+    node: Option<NodeId>,
+    /// Where it is: a name in a directory. Nowhere, once that name was removed.
+    place: Option<(u64, Name)>,
+    /// How often the kernel has been told of it.
+    lookups: u64,
+    /// How many others have a name in it.
+    kids: usize,
+    /// The state that the kernel was last told.
+    told: Option<VersionTag>,
+    /// The state whose content the kernel may have.
+    cached: Option<VersionTag>,
+}
+
+/// All that the kernel knows by number.
+#[derive(Debug)]
+pub(crate) struct Inodes(Mutex<Table>);
+
+#[derive(Debug)]
+struct Table {
+    inodes: HashMap<u64, Inode>,
+    by_key: HashMap<Key, u64>,
+    /// Who has which name in which directory.
+    names: HashMap<(u64, Name), u64>,
+    in_turn: u64,
+    /// The numbers of all levels.
+    levels: Vec<u64>,
+}
+
+/// A node that the kernel does not know any more.
+pub(crate) type Forgotten = (usize, NodeId);
+
+impl Inodes {
+    /// The top alone.
+    pub(crate) fn new(top: &Looked) -> Self {
+        let mut table = Table {
+            inodes: HashMap::new(),
+            by_key: HashMap::new(),
+            names: HashMap::new(),
+            in_turn: 0,
+            levels: vec![ROOT],
+        };
+        let key = Key::Level(top.path.clone());
+        let inode = Inode {
+            key: key.clone(),
+            node: top.node,
+            place: None,
+            lookups: 1,
+            kids: 0,
+            told: None,
+            cached: None,
+        };
+        table.inodes.insert(ROOT, inode);
+        table.by_key.insert(key, ROOT);
+        Inodes(Mutex::new(table))
+    }
+
+    /// The number of what was found under a name. The kernel is told of it once more, if `told` says so.
+    pub(crate) fn found(&self, parent: u64, name: &Name, looked: &Looked, told: bool) -> u64 {
+        let mut table = self.0.lock();
+        let table = &mut *table;
+        let key = match (looked.is_level, looked.workspace, looked.node) {
+            (false, Some(workspace), Some(node)) => Key::Node(workspace, node),
+            _ => Key::Level(looked.path.clone()),
+        };
+        let ino = match table.by_key.get(&key) {
+            Some(&ino) => ino,
+            None => {
+                if !told && let Key::Node(..) = key {
+                    return table.fresh(&key);
+                }
+                let ino = table.fresh(&key);
+                let inode = Inode {
+                    key: key.clone(),
+                    node: looked.node,
+                    place: None,
+                    lookups: 0,
+                    kids: 0,
+                    told: None,
+                    cached: None,
+                };
+                table.inodes.insert(ino, inode);
+                table.by_key.insert(key, ino);
+                ino
+            }
+        };
+        table.put(ino, parent, name);
+        let inode = table.inodes.get_mut(&ino).expect("it was found or made above");
+        inode.lookups += u64::from(told);
+        inode.node = looked.node;
+        inode.told = Some(looked.attr.tag);
+        ino
+    }
+
+    /// The kernel forgets so many times that it was told of something.
+    pub(crate) fn forget(&self, ino: u64, times: u64) -> Option<Forgotten> {
+        let mut table = self.0.lock();
+        let inode = table.inodes.get_mut(&ino)?;
+        inode.lookups = inode.lookups.saturating_sub(times);
+        table.drop_unused(ino)
+    }
+
+    /// Where something is: its path, and the node.
+    pub(crate) fn seat(&self, ino: u64) -> Option<Seat> {
+        let table = self.0.lock();
+        let node = table.inodes.get(&ino)?.node;
+        Some(Seat { path: table.path(ino)?, node })
+    }
+
+    /// The Workspace and the node behind a number.
+    pub(crate) fn node(&self, ino: u64) -> Option<(usize, NodeId)> {
+        match self.0.lock().inodes.get(&ino)?.key {
+            Key::Node(workspace, node) => Some((workspace, node)),
+            Key::Level(_) => None,
+        }
+    }
+
+    /// The number of a node, if the kernel has one.
+    pub(crate) fn number(&self, workspace: usize, node: NodeId) -> Option<u64> {
+        let table = self.0.lock();
+        let by_level = || {
+            let is = |ino: &&u64| table.inodes.get(ino).is_some_and(|inode| inode.node == Some(node));
+            table.levels.iter().find(is).copied()
+        };
+        table.by_key.get(&Key::Node(workspace, node)).copied().or_else(by_level)
+    }
+
+    /// The directory that something has its name in; the top is in itself.
+    pub(crate) fn parent(&self, ino: u64) -> u64 {
+        let table = self.0.lock();
+        table.inodes.get(&ino).and_then(|inode| inode.place.as_ref()).map_or(ROOT, |(parent, _)| *parent)
+    }
+
+    /// Who has a name in a directory.
+    pub(crate) fn named(&self, parent: u64, name: &Name) -> Option<u64> {
+        self.0.lock().names.get(&(parent, name.clone())).copied()
+    }
+
+    /// A name was removed.
+    pub(crate) fn removed(&self, parent: u64, name: &Name) {
+        self.0.lock().vacate(parent, name);
+    }
+
+    /// Something has another name; whatever had that is nowhere.
+    pub(crate) fn moved(&self, from: (u64, &Name), to: (u64, &Name)) {
+        let mut table = self.0.lock();
+        let moving = table.vacate(from.0, from.1);
+        table.vacate(to.0, to.1);
+        if let Some(ino) = moving {
+            table.put(ino, to.0, to.1);
+        }
+    }
+
+    /// Something was given a name by someone else.
+    pub(crate) fn arrived(&self, ino: u64, parent: u64, name: &Name) {
+        self.0.lock().put(ino, parent, name);
+    }
+
+    /// Two have changed their names.
+    pub(crate) fn exchanged(&self, one: (u64, &Name), other: (u64, &Name)) {
+        let mut table = self.0.lock();
+        let (first, second) = (table.vacate(one.0, one.1), table.vacate(other.0, other.1));
+        for (ino, (parent, name)) in [(first, other), (second, one)] {
+            if let Some(ino) = ino {
+                table.put(ino, parent, name);
+            }
+        }
+    }
+
+    /// The state that the kernel has been told of something.
+    pub(crate) fn told(&self, ino: u64) -> Option<VersionTag> {
+        self.0.lock().inodes.get(&ino)?.told
+    }
+
+    /// The kernel is told the state of something.
+    pub(crate) fn tell(&self, ino: u64, tag: VersionTag) {
+        if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
+            inode.told = Some(tag);
+        }
+    }
+
+    /// The kernel may have the content of this state from now on. Says whether that was so before.
+    pub(crate) fn caches(&self, ino: u64, tag: VersionTag) -> bool {
+        let mut table = self.0.lock();
+        let Some(inode) = table.inodes.get_mut(&ino) else { return false };
+        inode.told = Some(tag);
+        inode.cached.replace(tag) == Some(tag)
+    }
+}
+
+impl Table {
+    /// A number for something new.
+    fn fresh(&mut self, key: &Key) -> u64 {
+        match *key {
+            Key::Level(_) => {
+                let ino = ROOT + self.levels.len() as u64;
+                self.levels.push(ino);
+                ino
+            }
+            Key::Node(workspace, node) => {
+                let fits = node.0 >> NODE_BITS == 0 && (workspace as u64) < (1 << (62 - NODE_BITS));
+                if fits {
+                    return (workspace as u64 + 1) << NODE_BITS | node.0;
+                }
+                self.in_turn += 1;
+                IN_TURN | self.in_turn
+            }
+        }
+    }
+
+    /// Gives something a place.
+    fn put(&mut self, ino: u64, parent: u64, name: &Name) {
+        if ino == ROOT {
+            return;
+        }
+        let place = Some((parent, name.clone()));
+        let Some(inode) = self.inodes.get_mut(&ino) else { return };
+        if inode.place == place {
+            return;
+        }
+        let before = std::mem::replace(&mut inode.place, place);
+        if let Some((parent, name)) = before {
+            self.names.remove(&(parent, name));
+            self.leave(parent);
+        }
+        if let Some(inode) = self.inodes.get_mut(&parent) {
+            inode.kids += 1;
+        }
+        if let Some(other) = self.names.insert((parent, name.clone()), ino) {
+            if let Some(other) = self.inodes.get_mut(&other) {
+                other.place = None;
+            }
+            self.leave(parent);
+        }
+    }
+
+    /// Takes a name from whoever has it.
+    fn vacate(&mut self, parent: u64, name: &Name) -> Option<u64> {
+        let ino = self.names.remove(&(parent, name.clone()))?;
+        if let Some(inode) = self.inodes.get_mut(&ino) {
+            inode.place = None;
+        }
+        self.leave(parent);
+        Some(ino)
+    }
+
+    /// One less has its name in a directory.
+    fn leave(&mut self, parent: u64) {
+        if let Some(inode) = self.inodes.get_mut(&parent) {
+            inode.kids -= 1;
+            self.drop_unused(parent);
+        }
+    }
+
+    /// Forgets what neither the kernel nor anything in it needs.
+    fn drop_unused(&mut self, ino: u64) -> Option<Forgotten> {
+        let inode = self.inodes.get(&ino)?;
+        if inode.lookups > 0 || inode.kids > 0 || ino == ROOT || matches!(inode.key, Key::Level(_)) {
+            return None;
+        }
+        let inode = self.inodes.remove(&ino).expect("found above");
+        self.by_key.remove(&inode.key);
+        if let Some((parent, name)) = inode.place {
+            self.names.remove(&(parent, name));
+            self.leave(parent);
+        }
+        match inode.key {
+            Key::Node(workspace, node) => Some((workspace, node)),
+            Key::Level(_) => None,
+        }
+    }
+
+    fn path(&self, ino: u64) -> Option<VfsPath> {
+        let mut names = Vec::new();
+        let mut at = self.inodes.get(&ino)?;
+        let level = loop {
+            match &at.key {
+                Key::Level(path) => break path,
+                Key::Node(..) => {
+                    let (parent, name) = at.place.as_ref()?;
+                    names.push(name.as_plain()?);
+                    at = self.inodes.get(parent)?;
+                }
+            }
+        };
+        if names.is_empty() {
+            return Some(level.clone());
+        }
+        names.reverse();
+        level.join(&names.join("/")).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stead_core::store::{Attr, Kind};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes()).unwrap()
+    }
+
+    fn node(path: &str, id: u64) -> Looked {
+        let attr = Attr {
+            node: NodeId(id),
+            kind: Kind::Directory,
+            size: 0,
+            mode: 0o755,
+            created: None,
+            modified: Default::default(),
+            changed: Default::default(),
+            tag: VersionTag(id.into()),
+        };
+        let path = VfsPath::parse(path).unwrap();
+        Looked { path, workspace: Some(0), is_level: false, node: Some(NodeId(id)), attr }
+    }
+
+    fn top() -> Inodes {
+        Inodes::new(&Looked { is_level: true, node: None, ..node("/", 0) })
+    }
+
+    fn path(inodes: &Inodes, ino: u64) -> Option<String> {
+        inodes.seat(ino).map(|seat| seat.path.to_string())
+    }
+
+    #[test]
+    fn a_directory_that_moves_takes_all_that_is_in_it() {
+        let inodes = top();
+        let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        let b = inodes.found(a, &name("b"), &node("/a/b", 11), true);
+        let c = inodes.found(b, &name("c"), &node("/a/b/c", 12), true);
+        let over = inodes.found(ROOT, &name("d"), &node("/d", 13), true);
+        inodes.moved((a, &name("b")), (ROOT, &name("d")));
+        assert_eq!(path(&inodes, c).as_deref(), Some("/d/c"));
+        assert_eq!(path(&inodes, over), None);
+        inodes.exchanged((ROOT, &name("d")), (ROOT, &name("a")));
+        assert_eq!(path(&inodes, c).as_deref(), Some("/a/c"));
+        assert_eq!(path(&inodes, a).as_deref(), Some("/d"));
+        assert_eq!(inodes.parent(c), b);
+        inodes.removed(b, &name("c"));
+        assert_eq!(path(&inodes, c), None);
+        assert_eq!(inodes.node(c), Some((0, NodeId(12))));
+    }
+
+    #[test]
+    fn numbers_are_the_same_again_and_what_is_forgotten_goes() {
+        let inodes = top();
+        let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        let b = inodes.found(a, &name("b"), &node("/a/b", 11), true);
+        assert_eq!(inodes.found(ROOT, &name("a"), &node("/a", 10), true), a);
+        assert_eq!(inodes.forget(a, 2), None, "something in it is known");
+        assert_eq!(path(&inodes, b).as_deref(), Some("/a/b"));
+        assert_eq!(inodes.forget(b, 1), Some((0, NodeId(11))));
+        assert_eq!(inodes.0.lock().inodes.len(), 1);
+        assert_eq!(inodes.0.lock().names.len(), 0);
+        assert_eq!(inodes.found(ROOT, &name("a"), &node("/a", 10), true), a);
+        let large = inodes.found(ROOT, &name("l"), &node("/l", u64::MAX), true);
+        assert_eq!(large, IN_TURN | 1);
+    }
+
+    #[test]
+    fn content_that_the_kernel_has_is_told_from_other_content() {
+        let inodes = top();
+        let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        assert!(!inodes.caches(a, VersionTag(1)));
+        assert!(inodes.caches(a, VersionTag(1)));
+        inodes.tell(a, VersionTag(2));
+        assert_eq!(inodes.told(a), Some(VersionTag(2)));
+        assert!(!inodes.caches(a, VersionTag(2)));
+    }
+}

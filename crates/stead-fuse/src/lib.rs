@@ -1,0 +1,69 @@
+//! A stead as a mounted file system: the Workspaces of an agent as an ordinary directory, for any program.
+//!
+//! Everything goes through the same door as a tool's calls ([`stead_core::vfs::mounted::Mounted`]): scopes, protected
+//! names, quotas, history and the audit are decided there. What is here translates between the kernel's requests and
+//! the door, and keeps what the kernel remembers true.
+//!
+//! ```text
+//! filesystem   the kernel's requests, one method each
+//! inodes       which number the kernel has for what, and where that is
+//! handles      files and directories that are open
+//! links        what a symlink's target means on the mount
+//! follow       tells the kernel what others have changed
+//! session      mounting, unmounting, and what a killed process has left
+//! ```
+
+#[cfg(target_os = "linux")]
+mod attributes;
+#[cfg(target_os = "linux")]
+mod errno;
+#[cfg(target_os = "linux")]
+mod filesystem;
+#[cfg(target_os = "linux")]
+mod follow;
+#[cfg(target_os = "linux")]
+mod handles;
+#[cfg(target_os = "linux")]
+mod inodes;
+#[cfg(target_os = "linux")]
+mod links;
+#[cfg(target_os = "linux")]
+mod session;
+#[cfg(not(target_os = "linux"))]
+mod unsupported;
+
+use std::path::PathBuf;
+
+#[cfg(target_os = "linux")]
+pub use session::{Mount, clear_stale, unmount_if_stale};
+#[cfg(not(target_os = "linux"))]
+pub use unsupported::{Mount, clear_stale, unmount_if_stale};
+
+/// How a stead is mounted.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Nothing can be changed through it: it shows a time that has passed, so it never changes either.
+    pub past: bool,
+    /// Other users of the host may use it, too, as far as the permission bits say.
+    pub allow_other: bool,
+    /// Whom everything belongs to.
+    pub owner: (u32, u32),
+    /// What `mount` and `df` show as its source.
+    pub name: String,
+    /// A directory of the host on whose file system there has to be room for what is written, for `df`.
+    pub room: Option<PathBuf>,
+}
+
+/// Why a stead can't be mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// This host has no FUSE.
+    #[error("mounting is not supported here: {0}")]
+    Unsupported(String),
+    /// The place where it should go can't be used.
+    #[error("it can't be mounted there: {0}")]
+    Place(String),
+    /// The host refused.
+    #[error("the host refuses to mount it: {0}")]
+    Refused(String),
+}

@@ -1,0 +1,73 @@
+//! What a symlink's target means on the mount.
+//!
+//! A target is a path of the stead: an absolute one begins at the top of the stead. The kernel would take it for a path
+//! of the host, and follows `..` out of the mount, so it is told only what stays inside: a target that leads to a
+//! Workspace, relative to the symlink. One that leads nowhere that the agent may go can't be read, as with a tool.
+
+use std::path::Path;
+
+use stead_core::path::VfsPath;
+use stead_core::router::Router;
+
+/// The target as the kernel is told it; `None` where it leads outside.
+pub(crate) fn shown(router: &Router, link: &VfsPath, target: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(target).ok()?;
+    let directory = link.parent()?;
+    let leads = directory.resolve(text).ok()?;
+    let inside = router.route(&leads).is_some() || router.is_synthetic(&leads);
+    if !inside {
+        return None;
+    }
+    if !text.starts_with('/') {
+        return Some(target.to_vec());
+    }
+    Some(relative(&directory, &leads).into_bytes())
+}
+
+/// A target as it is kept: a path of the host that leads into the mount becomes the path of the stead.
+pub(crate) fn kept(at: &Path, target: &[u8]) -> Vec<u8> {
+    let Ok(text) = std::str::from_utf8(target) else { return target.to_vec() };
+    match Path::new(text).strip_prefix(at) {
+        Ok(below) if text.starts_with('/') => format!("/{}", below.display()).into_bytes(),
+        _ => target.to_vec(),
+    }
+}
+
+/// How a path is reached from a directory.
+fn relative(from: &VfsPath, to: &VfsPath) -> String {
+    let components = |path: &VfsPath| -> Vec<String> {
+        path.as_str().split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    let (from, to) = (components(from), components(to));
+    let common = from.iter().zip(&to).take_while(|(one, other)| one == other).count();
+    let up = std::iter::repeat_n("..".to_owned(), from.len() - common);
+    let path: Vec<_> = up.chain(to[common..].iter().cloned()).collect();
+    if path.is_empty() { ".".to_owned() } else { path.join("/") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> VfsPath {
+        VfsPath::parse(text).unwrap()
+    }
+
+    #[test]
+    fn ways_between_directories() {
+        let way = |from, to| relative(&path(from), &path(to));
+        assert_eq!(way("/a/b", "/a/c/d"), "../c/d");
+        assert_eq!(way("/a", "/a"), ".");
+        assert_eq!(way("/a/b", "/a"), "..");
+        assert_eq!(way("/", "/x/y"), "x/y");
+    }
+
+    #[test]
+    fn a_path_of_the_host_into_the_mount_is_one_of_the_stead() {
+        let kept = |target: &str| String::from_utf8(kept(Path::new("/mnt/s"), target.as_bytes())).unwrap();
+        assert_eq!(kept("/mnt/s/w/a"), "/w/a");
+        assert_eq!(kept("/mnt/s"), "/");
+        assert_eq!(kept("/mnt/stead/w"), "/mnt/stead/w");
+        assert_eq!(kept("../a"), "../a");
+    }
+}

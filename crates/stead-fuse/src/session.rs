@@ -1,0 +1,268 @@
+//! Mounting, unmounting, and what a killed process has left.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use stead_core::Vfs;
+
+use crate::filesystem::{Mounting, Served};
+use crate::follow::{Beginning, follow};
+use crate::{MountError, Options};
+
+/// What `mount` shows as the type, after `fuse.`.
+const SUBTYPE: &str = "stead";
+/// How many requests are answered at once.
+const THREADS: usize = 8;
+/// How long whoever uses the mount has to stop, before it ends without them.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A stead that is mounted. Dropped, it is unmounted.
+#[derive(Debug)]
+pub struct Mount {
+    at: PathBuf,
+    mounting: Arc<Mounting>,
+    session: Option<BackgroundSession>,
+    /// Dropped to stop whoever follows the Stores.
+    stop: Option<Sender<()>>,
+    follower: Option<JoinHandle<()>>,
+}
+
+impl Mount {
+    /// Mounts what can be reached through a door at a directory.
+    pub fn new(vfs: &Vfs, at: &Path, options: Options) -> Result<Self, MountError> {
+        if !Path::new("/dev/fuse").exists() {
+            return Err(MountError::Unsupported(
+                "this host has no /dev/fuse; load the kernel module fuse, or give the container the device"
+                    .into(),
+            ));
+        }
+        clear_stale(at)?;
+        let place = |error: io::Error| MountError::Place(error.kind().to_string());
+        let at = at.canonicalize().map_err(place)?;
+        if !at.is_dir() {
+            return Err(MountError::Place("it is not a directory".into()));
+        }
+        let config = config(&options);
+        let mounting =
+            Mounting::new(vfs, &at, options).map_err(|error| MountError::Place(error.to_string()))?;
+        let mounting = Arc::new(mounting);
+        // From before the first answer on, so that nothing is missed.
+        let beginning = Beginning::of(&mounting);
+        let session =
+            Session::new(Served(Arc::clone(&mounting)), &at, &config).map_err(|error| refused(&error))?;
+        let session = session.spawn().map_err(|error| refused(&error))?;
+        let notifier = session.notifier();
+        mounting.notifier.set(notifier.clone()).expect("it is set here alone");
+        let mut mount =
+            Mount { at, mounting: Arc::clone(&mounting), session: Some(session), stop: None, follower: None };
+        if !beginning.is_empty() {
+            let (stop, stopped) = channel();
+            let run = move || follow(&mounting, &notifier, beginning, &stopped);
+            let follower = Builder::new().name("stead-follow".into()).spawn(run);
+            mount.follower = Some(follower.map_err(|error| refused(&error))?);
+            mount.stop = Some(stop);
+        }
+        Ok(mount)
+    }
+
+    /// Where it is.
+    pub fn at(&self) -> &Path {
+        &self.at
+    }
+
+    /// Whether it has been unmounted meanwhile, by whomever.
+    pub fn has_ended(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.guard.is_finished())
+    }
+
+    /// Unmounts it. What was written is a change when this returns; whoever still has something open on it finds that
+    /// it is gone.
+    pub fn unmount(mut self) -> Result<(), MountError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), MountError> {
+        drop(self.stop.take());
+        if let Some(follower) = self.follower.take() {
+            // A panic there has been told on stderr.
+            let _ = follower.join();
+        }
+        let Some(session) = self.session.take() else { return Ok(()) };
+        if !session.guard.is_finished() {
+            self.leave(&session)?;
+        }
+        // What nobody has closed is closed now: the kernel will not ask for it any more.
+        self.mounting.close_all();
+        if session.guard.is_finished() {
+            let _ = session.join();
+        }
+        Ok(())
+    }
+
+    /// Takes the mount away: politely first, then from under those who do not let go.
+    fn leave(&self, session: &BackgroundSession) -> Result<(), MountError> {
+        let until = Instant::now() + PATIENCE;
+        let mut politely = true;
+        loop {
+            let flags = if politely { UnmountFlags::empty() } else { UnmountFlags::DETACH };
+            match unmount(&self.at, flags) {
+                Err(Errno::BUSY) if politely => {
+                    politely = Instant::now() < until;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                // Nothing is mounted there any more.
+                Ok(()) | Err(Errno::INVAL | Errno::NOENT) => break,
+                Err(Errno::PERM) => {
+                    fusermount(&self.at)?;
+                    break;
+                }
+                Err(error) => return Err(refused(&error.into())),
+            }
+        }
+        let until = Instant::now() + PATIENCE;
+        while !session.guard.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Nobody is left to be told; `unmount` tells.
+        let _ = self.end();
+    }
+}
+
+fn config(options: &Options) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(options.name.clone()),
+        MountOption::Subtype(SUBTYPE.into()),
+        MountOption::DefaultPermissions,
+        MountOption::NoSuid,
+        MountOption::NoDev,
+        MountOption::NoAtime,
+    ];
+    if options.past {
+        config.mount_options.push(MountOption::RO);
+    }
+    if options.allow_other {
+        config.acl = SessionACL::All;
+    }
+    config.n_threads = Some(THREADS);
+    config.clone_fd = true;
+    config
+}
+
+/// Clears away a mount whose process was killed: whoever looks there is told "not connected" until then.
+pub fn clear_stale(at: &Path) -> Result<(), MountError> {
+    match fs::metadata(at) {
+        Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) && is_ours(at) => {
+            match unmount(at, UnmountFlags::DETACH) {
+                Ok(()) => Ok(()),
+                Err(Errno::PERM) => fusermount(at),
+                Err(error) => Err(refused(&error.into())),
+            }
+        }
+        _ if is_ours(at) => Err(MountError::Place("a stead is mounted there already".into())),
+        _ => Ok(()),
+    }
+}
+
+/// Clears a mount away if the process behind it is gone; for whoever waits for that process to end.
+pub fn unmount_if_stale(at: &Path) {
+    let until = Instant::now() + PATIENCE;
+    // The kernel needs a moment to notice.
+    while is_ours(at) && Instant::now() < until {
+        let gone =
+            fs::metadata(at).is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()));
+        if gone {
+            let _ = clear_stale(at);
+        } else {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Whether the kernel says that a stead is mounted at a path.
+fn is_ours(at: &Path) -> bool {
+    let Ok(at) = std::path::absolute(at) else { return false };
+    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return false };
+    mounts.lines().any(|line| {
+        let (Some(place), Some((_, kind))) = (line.split(' ').nth(4), line.split_once(" - ")) else {
+            return false;
+        };
+        kind.starts_with("fuse.stead ") && Path::new(&unescaped(place)) == at
+    })
+}
+
+/// The kernel writes blanks and their like in octal.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, more)) = rest.split_first() {
+        let octal = more.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if first == b'\\' => {
+                bytes.push(byte);
+                rest = &more[3..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = more;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Unmounts as a user who is not root does it.
+fn fusermount(at: &Path) -> Result<(), MountError> {
+    let ended = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(at).output();
+    match ended {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(_) => Err(MountError::Refused("fusermount3 could not unmount it".into())),
+        Err(_) => Err(MountError::Refused("fusermount3 is missing; install the package fuse3".into())),
+    }
+}
+
+fn refused(error: &io::Error) -> MountError {
+    let why = match error.kind() {
+        io::ErrorKind::NotFound => {
+            "fusermount3 is missing; install the package fuse3, or mount as root".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "this user may not use /dev/fuse; install the package fuse3, or mount as root".to_owned()
+        }
+        _ => match error.raw_os_error() {
+            Some(code) => Errno::from_raw_os_error(code).to_string(),
+            // The library's own words may hold paths of the host.
+            None if error.to_string().contains("allow_other") => {
+                "`allow_other` needs `user_allow_other` in /etc/fuse.conf, or root".to_owned()
+            }
+            None => "it can't be mounted; `stead doctor` says what is missing".to_owned(),
+        },
+    };
+    MountError::Refused(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_escapes_is_read() {
+        assert_eq!(unescaped(r"/mnt/a\040b\134c"), r"/mnt/a b\c");
+        assert_eq!(unescaped(r"/plain\x"), r"/plain\x");
+    }
+}

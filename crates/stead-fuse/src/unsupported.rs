@@ -1,0 +1,41 @@
+//! Hosts without FUSE as Linux has it.
+
+use std::path::Path;
+
+use stead_core::Vfs;
+
+use crate::{MountError, Options};
+
+/// What can't be had here.
+#[derive(Debug)]
+pub struct Mount(std::convert::Infallible);
+
+impl Mount {
+    /// Says that it can't be done.
+    pub fn new(_: &Vfs, _: &Path, _: Options) -> Result<Self, MountError> {
+        Err(MountError::Unsupported("it needs Linux with FUSE".into()))
+    }
+
+    /// Where it is.
+    pub fn at(&self) -> &Path {
+        match self.0 {}
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        match self.0 {}
+    }
+
+    /// Unmounts it.
+    pub fn unmount(self) -> Result<(), MountError> {
+        match self.0 {}
+    }
+}
+
+/// There is nothing to clear.
+pub fn clear_stale(_: &Path) -> Result<(), MountError> {
+    Ok(())
+}
+
+/// There is nothing to clear.
+pub fn unmount_if_stale(_: &Path) {}
