@@ -11,6 +11,10 @@ pub(crate) struct Need {
 
 /// Opens databases as a person would, for tests of the storage format.
 pub(crate) const SQLITE: Need = Need { package: "sqlite3", probe: &["sqlite3", "--version"] };
+/// Lets somebody who is not root mount a stead.
+pub(crate) const FUSE: Need = Need { package: "fuse3", probe: &["fusermount3", "--version"] };
+/// One of the programs that have to work on a mount.
+pub(crate) const RSYNC: Need = Need { package: "rsync", probe: &["rsync", "--version"] };
 /// What searching is compared with.
 pub(crate) const RIPGREP: Need = Need { package: "ripgrep", probe: &["rg", "--version"] };
 /// Fetches the clients that are written in JavaScript.

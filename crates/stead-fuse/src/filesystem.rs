@@ -22,7 +22,7 @@ use stead_core::{AccessScope, Name, Timestamp};
 use crate::Options;
 use crate::attributes::{file_attr, file_type, links, timestamp};
 use crate::errno::{errno, of_store};
-use crate::handles::{Directory, File, Handles, Read};
+use crate::handles::{Directory, File, Handles, Read, Users};
 use crate::inodes::Inodes;
 use crate::links;
 
@@ -242,7 +242,7 @@ impl Mounting {
         self.inodes.node(ino.0).map(|(_, node)| node).ok_or(Errno::EISDIR)
     }
 
-    fn open(&self, ino: INodeNo, flags: OpenFlags) -> Answer<(u64, FopenFlags)> {
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags) -> Answer<(u64, FopenFlags)> {
         let (seat, node) = (self.seat(ino)?, self.file_node(ino)?);
         let file = self.door.open(&seat.path, node, open_options(flags)).map_err(|error| errno(&error))?;
         let mut reply = FopenFlags::empty();
@@ -255,13 +255,14 @@ impl Mounting {
             let _ = notifier.inval_inode(ino, -1, 0);
         }
         let appends = flags.0 & O_APPEND != 0;
-        Ok((self.handles.add_file(File { ino: ino.0, file, appends }), reply))
+        let users = Users::new(request.pid());
+        Ok((self.handles.add_file(File { ino: ino.0, file, appends, users }), reply))
     }
 
     fn create(
         &self,
-        parent: INodeNo,
-        name: &OsStr,
+        request: &Request,
+        (parent, name): (INodeNo, &OsStr),
         mode: u32,
         flags: i32,
     ) -> Answer<(Duration, FileAttr, u64, FopenFlags)> {
@@ -278,7 +279,8 @@ impl Mounting {
             self.inodes.caches(attr.ino.0, file.tag());
         }
         let appends = flags & O_APPEND != 0;
-        let handle = self.handles.add_file(File { ino: attr.ino.0, file, appends });
+        let users = Users::new(request.pid());
+        let handle = self.handles.add_file(File { ino: attr.ino.0, file, appends, users });
         Ok((ttl, attr, handle, reply))
     }
 
@@ -288,8 +290,9 @@ impl Mounting {
         self.inodes.node(ino.0).is_some_and(|(workspace, _)| scope(workspace) == AccessScope::WriteOnly)
     }
 
-    fn write(&self, handle: FileHandle, offset: u64, data: &[u8]) -> Answer<u32> {
+    fn write(&self, request: &Request, handle: FileHandle, offset: u64, data: &[u8]) -> Answer<u32> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
+        open.users.add(request.pid());
         let written = if open.appends { open.file.append(data) } else { open.file.write_at(offset, data) };
         written.map_err(|error| errno(&error))?;
         Ok(u32::try_from(data.len()).expect("the kernel writes less at once"))
@@ -310,8 +313,12 @@ impl Mounting {
         Ok(changed)
     }
 
-    fn flush(&self, handle: FileHandle) -> Answer<()> {
+    /// Someone has closed it: what was written is a change when that returns.
+    fn flush(&self, request: &Request, handle: FileHandle) -> Answer<()> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
+        if !open.file.is_written() || !open.users.include(request.pid()) {
+            return Ok(());
+        }
         self.put(open.ino, &open.file, Lasts::Soon).map(drop)
     }
 
@@ -547,7 +554,7 @@ impl Filesystem for Served {
 
     fn mknod(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -558,7 +565,7 @@ impl Filesystem for Served {
         if !matches!(mode & TYPE, REGULAR | 0) {
             return reply.error(Errno::EPERM);
         }
-        match self.0.create(parent, name, mode, O_EXCL | 1) {
+        match self.0.create(request, (parent, name), mode, O_EXCL | 1) {
             Ok((ttl, attr, handle, _)) => {
                 self.0.handles.remove_file(handle);
                 reply.entry(&ttl, &attr, Generation(0));
@@ -617,8 +624,8 @@ impl Filesystem for Served {
         reply.error(Errno::EOPNOTSUPP);
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.0.open(ino, flags) {
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.0.open(request, ino, flags) {
             Ok((handle, flags)) => reply.opened(FileHandle(handle), flags),
             Err(error) => reply.error(error),
         }
@@ -626,7 +633,7 @@ impl Filesystem for Served {
 
     fn create(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -634,7 +641,7 @@ impl Filesystem for Served {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        match self.0.create(parent, name, mode, flags) {
+        match self.0.create(request, (parent, name), mode, flags) {
             Ok((ttl, attr, handle, flags)) => {
                 reply.created(&ttl, &attr, Generation(0), FileHandle(handle), flags);
             }
@@ -668,7 +675,7 @@ impl Filesystem for Served {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -678,14 +685,14 @@ impl Filesystem for Served {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.0.write(handle, offset, data) {
+        match self.0.write(request, handle, offset, data) {
             Ok(written) => reply.written(written),
             Err(error) => reply.error(error),
         }
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        answer(self.0.flush(handle), reply);
+    fn flush(&self, request: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        answer(self.0.flush(request, handle), reply);
     }
 
     fn release(

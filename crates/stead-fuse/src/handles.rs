@@ -16,6 +16,44 @@ pub(crate) struct File {
     pub(crate) file: OpenFile,
     /// Whether everything is written at the end.
     pub(crate) appends: bool,
+    pub(crate) users: Users,
+}
+
+/// The threads that have opened a file or written to it.
+///
+/// The kernel tells of every close, also by a child that was born with the file and never used it. That is no close to
+/// whoever uses it.
+#[derive(Debug)]
+pub(crate) struct Users(Mutex<Vec<u32>>);
+
+impl Users {
+    pub(crate) fn new(thread: u32) -> Self {
+        Users(Mutex::new(vec![thread]))
+    }
+
+    /// A thread writes.
+    pub(crate) fn add(&self, thread: u32) {
+        let mut users = self.0.lock();
+        if !users.contains(&thread) {
+            users.push(thread);
+        }
+    }
+
+    /// Whether a thread belongs to a process that has used the file. Where that can't be known, it does.
+    pub(crate) fn include(&self, thread: u32) -> bool {
+        let users = self.0.lock();
+        if users.contains(&thread) {
+            return true;
+        }
+        let Some(process) = process_of(thread) else { return true };
+        users.iter().any(|user| process_of(*user) == Some(process))
+    }
+}
+
+/// The process that a thread belongs to.
+fn process_of(thread: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
 /// A directory that a program reads.
@@ -86,5 +124,23 @@ impl Handles {
 
     pub(crate) fn remove_directory(&self, handle: u64) {
         self.directories.write().remove(&handle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_one_process_are_one_user() {
+        let (own, other) = (std::process::id(), std::os::unix::process::parent_id());
+        let users = Users::new(own);
+        assert!(users.include(own));
+        assert!(!users.include(other));
+        let thread = std::thread::spawn(|| rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
+        let thread = thread.join().unwrap();
+        users.add(thread);
+        assert!(users.include(thread));
+        assert!(users.include(u32::MAX), "one that nobody knows any more");
     }
 }

@@ -48,7 +48,7 @@ pub struct Options {
     pub allow_other: bool,
     /// Whom everything belongs to.
     pub owner: (u32, u32),
-    /// What `mount` and `df` show as its source.
+    /// Whose it is: `mount` and `df` show that as its source.
     pub name: String,
     /// A directory of the host on whose file system there has to be room for what is written, for `df`.
     pub room: Option<PathBuf>,

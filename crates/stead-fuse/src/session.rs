@@ -18,8 +18,10 @@ use crate::filesystem::{Mounting, Served};
 use crate::follow::{Beginning, follow};
 use crate::{MountError, Options};
 
-/// What `mount` shows as the type, after `fuse.`.
+/// What `mount` shows as the type, after `fuse.`, where the host tells it.
 const SUBTYPE: &str = "stead";
+/// What the source begins with that `mount` shows.
+const SOURCE: &str = "stead:";
 /// How many requests are answered at once.
 const THREADS: usize = 8;
 /// How long whoever uses the mount has to stop, before it ends without them.
@@ -146,7 +148,7 @@ impl Drop for Mount {
 fn config(options: &Options) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName(options.name.clone()),
+        MountOption::FSName(format!("{SOURCE}{}", options.name.replace([',', '\\', ' '], "_"))),
         MountOption::Subtype(SUBTYPE.into()),
         MountOption::DefaultPermissions,
         MountOption::NoSuid,
@@ -202,7 +204,11 @@ fn is_ours(at: &Path) -> bool {
         let (Some(place), Some((_, kind))) = (line.split(' ').nth(4), line.split_once(" - ")) else {
             return false;
         };
-        kind.starts_with("fuse.stead ") && Path::new(&unescaped(place)) == at
+        let mut kind = kind.split(' ');
+        let is_fuse = kind.next().is_some_and(|kind| kind == "fuse" || kind.starts_with("fuse."));
+        is_fuse
+            && kind.next().is_some_and(|source| source.starts_with(SOURCE))
+            && Path::new(&unescaped(place)) == at
     })
 }
 

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
+use stead::config::StoreConfig;
 use stead::{Config, ErrorKind, Stead};
 use stead_fuse::{Mount, MountError, Options};
 use tokio::signal::unix::{SignalKind, signal};
@@ -55,6 +56,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         return in_background(session);
     }
     let config = session.config()?;
+    check_apart(&args.at_directory, &config)?;
     let stead = session.stead_of_agent(args.thread.as_deref())?;
     let past = args.at.is_some();
     let stead = args.at.look(stead, "/")?;
@@ -74,13 +76,32 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     Ok(Exit::OK)
 }
 
+/// A mount that shows itself, or hides what it stands on, would wait for itself.
+fn check_apart(at: &Path, config: &Config) -> Result<(), Failure> {
+    let own = config.stores.values().filter_map(|store| match store {
+        StoreConfig::Physical { path, .. } => Some(path.clone()),
+        StoreConfig::Virtual { .. } | StoreConfig::Memory => None,
+    });
+    // What can't be found is told by whoever mounts it.
+    let Ok(at) = at.canonicalize() else { return Ok(()) };
+    for own in own.chain([config.state_directory()]) {
+        let Ok(own) = own.canonicalize() else { continue };
+        if at.starts_with(&own) || own.starts_with(&at) {
+            return Err(Failure::invalid(
+                "it can't be mounted there: the stead itself has files in that directory; name another one",
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn options(args: &Args, config: &Config, stead: &Stead, past: bool) -> Options {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     Options {
         past,
         allow_other: args.allow_other,
         owner: (args.uid.unwrap_or(uid), args.gid.unwrap_or(gid)),
-        name: format!("stead:{}", stead.vfs().identity().agent.replace([',', '\\'], "_")),
+        name: stead.vfs().identity().agent.clone(),
         room: Some(config.state_directory()),
     }
 }
@@ -91,7 +112,9 @@ fn say(mount: &Mount, session: &mut Session) -> Result<(), Failure> {
         session.json(&json!({ "mounted": shown }))?;
     } else {
         session.line(format_args!("Mounted at {shown}"))?;
-        session.say("Ctrl-C, or `umount` there, ends it.");
+        if session.is_terminal() {
+            session.say("Ctrl-C, or `umount` there, ends it.");
+        }
     }
     session.flush()
 }
@@ -141,20 +164,27 @@ fn in_background(session: &mut Session) -> Ended {
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
         .map_err(gone)?;
-    let mut line = String::new();
+    let (mut line, mut said) = (String::new(), String::new());
     if let Some(output) = child.stdout.take() {
         BufReader::new(output).read_line(&mut line).map_err(gone)?;
     }
-    if line.is_empty() {
-        // It has said why.
-        let code = child.wait().map_err(gone)?.code();
-        return Ok(Exit::of(code));
+    if line.starts_with("Mounted at ") || line.contains("\"mounted\"") {
+        session.line(line.trim_end())?;
+        return Ok(Exit::OK);
     }
-    session.line(line.trim_end())?;
-    Ok(Exit::OK)
+    if let Some(mut errors) = child.stderr.take() {
+        errors.read_to_string(&mut said).map_err(gone)?;
+    }
+    let ended = child.wait().map_err(gone)?;
+    if !line.is_empty() {
+        session.line(line.trim_end())?;
+    }
+    session.say(said.trim_end());
+    Ok(Exit::of(ended.code()))
 }
 
 fn told(error: &MountError) -> Failure {

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
@@ -64,7 +65,11 @@ impl OpenOptions {
 
 /// The nodes that are open through one door.
 #[derive(Debug, Default)]
-pub(super) struct OpenNodes(Mutex<HashMap<(usize, NodeId), Weak<OpenNode>>>);
+pub(super) struct OpenNodes {
+    nodes: Mutex<HashMap<(usize, NodeId), Weak<OpenNode>>>,
+    /// How often it was told that others have changed something.
+    told: AtomicU64,
+}
 
 /// One node that someone has open.
 pub(super) struct OpenNode {
@@ -171,20 +176,27 @@ impl Call<'_> {
     }
 
     pub(super) fn open_node(&self, spot: &Spot<'_>) -> Result<Arc<OpenNode>, StoreError> {
+        let told = self.shared().open.told.load(Ordering::Acquire);
         let content = spot.store().open(&spot.place)?;
         debug_assert_eq!(content.attr().kind, Kind::File);
         let node = content.attr().node;
         let store = spot.workspace.mount().store();
         let key = key(store, node);
-        let mut open = self.shared().open.0.lock();
+        let mut open = self.shared().open.nodes.lock();
         if let Some(shared) = open.get(&key).and_then(Weak::upgrade) {
-            shared.refresh(content);
+            drop(open);
+            shared.refresh();
             return Ok(shared);
         }
         open.retain(|_, node| node.strong_count() > 0);
         let state = RwLock::new(State { content, draft: None, modified: Timestamp(0) });
         let shared = Arc::new(OpenNode { store: Arc::clone(store), node, state });
         open.insert(key, Arc::downgrade(&shared));
+        drop(open);
+        if self.shared().open.told.load(Ordering::Acquire) != told {
+            // What was told meanwhile may have been about this one, which was not yet here to be told.
+            shared.refresh();
+        }
         Ok(shared)
     }
 }
@@ -197,17 +209,16 @@ fn key(store: &Arc<dyn Store>, node: NodeId) -> (usize, NodeId) {
 impl OpenNodes {
     /// Attributes of a node, as they are with what was written through this door and is no change yet.
     pub(super) fn over(&self, store: &Arc<dyn Store>, attr: Attr) -> Attr {
-        let open = self.0.lock().get(&key(store, attr.node)).and_then(Weak::upgrade);
+        let open = self.nodes.lock().get(&key(store, attr.node)).and_then(Weak::upgrade);
         open.map_or(attr, |open| open.state.read().over(attr))
     }
 
     /// Has whoever reads a node see what another has changed.
     pub(super) fn refresh(&self, store: &Arc<dyn Store>, node: NodeId) {
-        let open = self.0.lock().get(&key(store, node)).and_then(Weak::upgrade);
-        if let Some(open) = open
-            && let Ok(content) = store.open(&Place::node(node))
-        {
-            open.refresh(content);
+        self.told.fetch_add(1, Ordering::Release);
+        let open = self.nodes.lock().get(&key(store, node)).and_then(Weak::upgrade);
+        if let Some(open) = open {
+            open.refresh();
         }
     }
 }
@@ -231,10 +242,13 @@ impl OpenNode {
         }
     }
 
-    /// What was written stays what it is.
-    fn refresh(&self, content: Box<dyn OpenContent>) {
+    /// Shows what is there now; what was written stays what it is, and what is gone stays as it was.
+    fn refresh(&self) {
+        // Nobody makes a change of it meanwhile: what is opened here is the newest.
         let mut state = self.state.write();
-        if state.draft.is_none() {
+        if state.draft.is_none()
+            && let Ok(content) = self.store.open(&Place::node(self.node))
+        {
             state.content = content;
         }
     }
@@ -305,6 +319,11 @@ impl OpenFile {
             within(size, limit)?;
             if draft.size() == size { Ok(()) } else { draft.set_size(size) }
         })
+    }
+
+    /// Whether something was written that is no change yet.
+    pub fn is_written(&self) -> bool {
+        self.node.state.read().draft.is_some()
     }
 
     /// Says when it was last modified, where something was written that is no change yet; otherwise says so.

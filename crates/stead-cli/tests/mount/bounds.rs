@@ -1,0 +1,144 @@
+//! What a shell on the mount can't do.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::common::Place;
+
+/// What a script said when it failed.
+fn refused(mount: &super::common::OnMount, script: &str) -> String {
+    let output = mount.shell("", script);
+    assert!(!output.status.success(), "{script}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn scopes_hold_for_every_program() {
+    let place = Place::new();
+    let mount = place.mount();
+    assert_eq!(mount.sh("", "cat ro/there.txt"), "there\n");
+    for script in [
+        "echo x > ro/new",
+        "echo x >> ro/there.txt",
+        "rm ro/there.txt",
+        "mkdir ro/d",
+        "chmod 600 ro/there.txt",
+    ] {
+        let said = refused(&mount, script);
+        assert!(said.contains("Read-only file system"), "{script}: {said}");
+    }
+    mount.sh("", "echo secret > in/a && mkdir in/d && echo more > in/d/b && test -f in/a && test -d in/d");
+    for script in [
+        "cat in/a",
+        "ls in",
+        "grep -r secret in",
+        "cp in/a v/",
+        "head -c1 in/d/b",
+        "find in -mindepth 1 | grep .",
+    ] {
+        refused(&mount, script);
+    }
+    // What another has put there is not even seen, and can be written all the same.
+    place.fed(["write", "/in/theirs"], "first\n");
+    refused(&mount, "test -e in/theirs");
+    mount.sh("", "echo second >> in/theirs");
+    assert_eq!(fs::read_to_string(place.path("project/none")).ok(), None);
+    let looking = place.run(["cat", "/in/theirs"]);
+    assert!(!looking.status.success());
+    for script in
+        ["mkdir new", "echo x > file", "rmdir v", "mv p v/", "rm -r v/nested/other", "mkdir elsewhere/x"]
+    {
+        refused(&mount, script);
+    }
+    assert_eq!(mount.sh("", "ls"), "guarded\nin\np\nro\nsmall\nv\n");
+}
+
+#[test]
+fn protected_names_are_read_only() {
+    let place = Place::new();
+    let mount = place.mount();
+    mount.sh("guarded", "mkdir -p .git sub/.git x");
+    let scripts = [
+        "mkdir -p .git/hooks; mkdir .git/hooks/x",
+        "mkdir -p .git/hooks && echo x > .git/hooks/pre-commit",
+        "echo x > .git/config",
+        "echo x > config && mv config sub/.git/config",
+        "ln -s ../x .git/hooks2 && ln -s ../../x sub/.git/hooks",
+        "mkdir x/hooks && echo x > x/hooks/pre-push && mv x sub/.git/x && mv sub/.git/x/hooks sub/.git/hooks",
+    ];
+    for script in scripts {
+        let output = mount.shell("guarded", script);
+        assert!(!output.status.success(), "{script}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("Operation not permitted"), "{script}: {said}");
+    }
+    let planted = mount.sh("guarded", "find . -path '*hooks/*' -o -path '*/.git/config'");
+    assert!(!planted.contains(".git/hooks/") && !planted.contains(".git/config"), "{planted}");
+}
+
+#[test]
+fn symlinks_lead_nowhere_but_into_workspaces() {
+    let place = Place::new();
+    let mount = place.mount();
+    fs::write(place.path("secret"), "secret").unwrap();
+    let secret = place.path("secret").to_string_lossy().into_owned();
+    symlink("../../secret", place.path("project/planted")).unwrap();
+    symlink(&secret, place.path("project/absolute")).unwrap();
+    mount.sh(
+        "v",
+        &format!("ln -s {secret} out && ln -s ../../secret up && ln -s /etc/passwd etc && ln -s / root"),
+    );
+    for link in ["v/out", "v/up", "v/etc", "p/planted", "p/absolute"] {
+        let said = refused(&mount, &format!("cat {link}"));
+        assert!(said.contains("Permission denied"), "{link}: {said}");
+        refused(&mount, &format!("readlink -v {link}"));
+        refused(&mount, &format!("echo x > {link}"));
+    }
+    assert_eq!(fs::read_to_string(place.path("secret")).unwrap(), "secret");
+    // The top of the stead is the top of the mount, and an absolute path is one of the stead.
+    assert_eq!(mount.sh("v/root", "ls"), "guarded\nin\np\nro\nsmall\nv\n");
+    let at = mount.at.display();
+    mount.sh(
+        "v",
+        &format!("mkdir d && echo inside > d/f && ln -s /v/d/f by-stead && ln -s {at}/v/d/f by-host"),
+    );
+    assert_eq!(mount.sh("v", "cat by-stead by-host; readlink by-stead"), "inside\ninside\nd/f\n");
+    assert_eq!(place.stead(["cat", "/v/by-host"]), "inside\n");
+    mount.sh("v", "ln -s loop loop");
+    assert!(refused(&mount, "cat v/loop").contains("Too many levels"));
+}
+
+#[test]
+fn quotas_are_told_and_kept() {
+    let place = Place::new();
+    let mount = place.mount();
+    assert_eq!(mount.sh("small", "stat -f -c '%b %S' . && head -c 500000 /dev/zero > half"), "256 4096\n");
+    assert_eq!(mount.sh("small", "stat -f -c '%f' ."), "133\n");
+    let said = refused(&mount, "head -c 900000 /dev/zero > small/much");
+    assert!(said.contains("quota"), "{said}");
+    refused(&mount, "for n in $(seq 12); do echo > small/f$n; done");
+    let room = mount.sh("v", "stat -f -c %b .").trim().parse::<u64>().unwrap();
+    assert!(room > 1000, "what is not limited has the room of the disk");
+}
+
+#[test]
+fn what_can_not_be_had_is_refused_as_programs_expect() {
+    let place = Place::new();
+    let mount = place.mount();
+    mount.sh("v", "echo x > f && mkdir d");
+    let cases = [
+        ("ln v/f v/hard", "not supported"),
+        ("mkfifo v/pipe", "Operation not permitted"),
+        ("mknod v/device c 1 3", "Operation not permitted"),
+        ("chown 12345 v/f", "Operation not permitted"),
+        ("mv -T v/d v/f", "non-directory"),
+        ("rmdir v/nested", "busy"),
+        ("touch v/$(printf 'a%.0s' $(seq 300))", "name too long"),
+    ];
+    for (script, expected) in cases {
+        let said = refused(&mount, script);
+        assert!(said.to_lowercase().contains(&expected.to_lowercase()), "{script}: {said}");
+    }
+    // A rename into another Workspace is a copy and a removal, as between two disks.
+    assert_eq!(mount.sh("", "mv v/f p/f && cat p/f && ls v"), "x\nd\nnested\n");
+}

@@ -1,0 +1,174 @@
+//! A stead, mounted by the real binary.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A Workspace on a database, and one on a directory: what is true of one is true of the other.
+pub(crate) const BOTH: [&str; 2] = ["v", "p"];
+
+const CONFIG: &str = r#"
+[stores.main]
+kind = "virtual"
+
+[stores.project]
+kind = "physical"
+path = "project"
+
+[stores.fixed]
+kind = "physical"
+path = "fixed"
+
+[agents.coder]
+workspaces = [
+  { prefix = "/v", store = "main", path = "/v", scope = "rw", protect = [] },
+  { prefix = "/p", store = "project", scope = "rw", protect = [] },
+  { prefix = "/ro", store = "fixed", scope = "ro" },
+  { prefix = "/in", store = "main", path = "/in", scope = "wo" },
+  { prefix = "/guarded", store = "main", path = "/guarded", scope = "rw" },
+  { prefix = "/small", store = "main", path = "/small", scope = "rw", quota = { bytes = "1MiB", files = 10 } },
+  { prefix = "/v/nested/other", store = "main", path = "/other", scope = "rw" },
+]
+"#;
+
+/// A stead in a directory of its own.
+pub(crate) struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let place = Place { directory: tempfile::tempdir().unwrap() };
+        for directory in ["project", "fixed", "mnt", "mnt2"] {
+            fs::create_dir(place.path(directory)).unwrap();
+        }
+        fs::write(place.path("fixed/there.txt"), "there\n").unwrap();
+        fs::write(place.path("stead.toml"), CONFIG).unwrap();
+        place
+    }
+
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.directory.path().join(below)
+    }
+
+    pub(crate) fn command<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
+        command.args(args).current_dir(&self.directory).stdin(Stdio::null());
+        for variable in ["STEAD_CONFIG", "STEAD_AGENT", "STEAD_TOKEN"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    pub(crate) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// Runs it with something on standard input.
+    pub(crate) fn fed<'a>(&self, args: impl IntoIterator<Item = &'a str>, input: &str) {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        succeeded(&child.wait_with_output().unwrap());
+    }
+
+    /// Runs it, and returns what it printed.
+    pub(crate) fn stead<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> String {
+        succeeded(&self.run(args))
+    }
+
+    pub(crate) fn mount(&self) -> OnMount {
+        self.mount_at("mnt", &[])
+    }
+
+    pub(crate) fn mount_at(&self, directory: &str, options: &[&str]) -> OnMount {
+        let args = ["mount", directory].into_iter().chain(options.iter().copied());
+        let mut child = self.command(args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("Mounted at "), "{line:?}");
+        OnMount { child, at: self.path(directory) }
+    }
+}
+
+/// A stead that is mounted. Dropped, it is unmounted, and nothing is left.
+pub(crate) struct OnMount {
+    pub(crate) child: Child,
+    pub(crate) at: PathBuf,
+}
+
+impl OnMount {
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.at.join(below)
+    }
+
+    /// Runs a script in a directory of the mount; it has to succeed.
+    pub(crate) fn sh(&self, below: &str, script: &str) -> String {
+        succeeded(&self.shell(below, script))
+    }
+
+    /// Runs a script in a directory of the mount.
+    pub(crate) fn shell(&self, below: &str, script: &str) -> Output {
+        let mut shell = Command::new("bash");
+        shell.args(["-euo", "pipefail", "-c", script]).current_dir(self.path(below)).stdin(Stdio::null());
+        for (variable, value) in [("GIT_AUTHOR_NAME", "a"), ("GIT_COMMITTER_NAME", "a")] {
+            shell.env(variable, value);
+        }
+        for (variable, value) in [("GIT_AUTHOR_EMAIL", "a@b"), ("GIT_COMMITTER_EMAIL", "a@b")] {
+            shell.env(variable, value);
+        }
+        // The programs of this test are not the business of whoever runs it.
+        shell.env("GIT_CONFIG_GLOBAL", "/dev/null").env_remove("CARGO_TARGET_DIR").env("LC_ALL", "C");
+        shell.output().unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Ends it as a person does, and says how it ended.
+    pub(crate) fn end(mut self, signal: Signal) -> std::process::ExitStatus {
+        self.signal(signal);
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for OnMount {
+    fn drop(&mut self) {
+        if self.child.try_wait().unwrap().is_none() {
+            self.signal(Signal::TERM);
+            self.child.wait().unwrap();
+        }
+        if !std::thread::panicking() {
+            assert!(eventually(|| !is_mounted(&self.at)), "a mount is left behind");
+        }
+    }
+}
+
+pub(crate) fn is_mounted(at: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    mounts.lines().any(|line| line.split(' ').nth(1) == at.to_str())
+}
+
+/// Whether something becomes true within a while that is long for it.
+pub(crate) fn eventually(mut is: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < until {
+        if is() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+pub(crate) fn succeeded(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}

@@ -1,0 +1,11 @@
+//! A stead on a real mount, used by real programs.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+
+mod bounds;
+mod common;
+mod life;
+mod past;
+mod posix;
+mod programs;
+mod together;

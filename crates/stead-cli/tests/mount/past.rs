@@ -1,0 +1,115 @@
+//! Versions, undo, the audit, and looking back.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+use serde_json::Value;
+
+use super::common::{BOTH, OnMount, Place};
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn versions(place: &Place, path: &str) -> usize {
+    place.stead(["--json", "log", path]).lines().count()
+}
+
+#[test]
+fn a_version_is_made_by_a_sync_or_a_close() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        let path = format!("/{workspace}/f");
+        let mut file = File::create(mount.path(workspace).join("f")).unwrap();
+        assert_eq!(versions(&place, &path), 1, "its name");
+        for _ in 0..50 {
+            file.write_all(b"some text\n").unwrap();
+        }
+        assert_eq!(versions(&place, &path), 1);
+        file.sync_all().unwrap();
+        assert_eq!(versions(&place, &path), 2);
+        file.sync_all().unwrap();
+        for number in 0..50 {
+            file.write_all_at(b"other", number * 10).unwrap();
+        }
+        drop(file);
+        assert_eq!(versions(&place, &path), 3);
+        drop(File::options().write(true).open(mount.path(workspace).join("f")).unwrap());
+        drop(File::open(mount.path(workspace).join("f")).unwrap());
+        assert_eq!(versions(&place, &path), 3, "nothing was written");
+    }
+}
+
+#[test]
+fn what_a_shell_did_is_undone_like_a_tools_work() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        mount.sh(workspace, "echo precious > precious && mkdir d && echo x > d/x");
+        place.stead(["snapshot", &format!("/{workspace}"), "--label", &format!("before-{workspace}")]);
+        mount.sh(workspace, "echo spoilt > precious && rm -r d");
+        place.stead(["restore", &format!("/{workspace}"), &format!("before-{workspace}")]);
+        let look = || mount.sh(workspace, "cat precious d/x");
+        assert!(super::common::eventually(|| mount.path(workspace).join("d/x").exists()));
+        assert_eq!(look(), "precious\nx\n", "{workspace}");
+        mount.sh(workspace, "rm precious");
+        place.stead(["undo", "--last", "1"]);
+        assert!(super::common::eventually(|| mount.path(workspace).join("precious").exists()));
+    }
+}
+
+#[test]
+fn an_open_file_and_a_change_of_a_name_are_one_record_each() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        mount.sh(
+            workspace,
+            "echo 12345 > f && cat f > /dev/null && mkdir d && mv f d/g && stat d/g && rm d/g",
+        );
+        let refused = mount.shell("ro", "echo x > no");
+        assert!(!refused.status.success());
+        let told = || {
+            let told = place.stead(["--json", "audit", "--path", &format!("/{workspace}")]);
+            let mut records: Vec<_> = lines(&told)
+                .iter()
+                .filter(|record| record["outcome"] != "begun")
+                .map(|record| {
+                    format!("{} {}", record["call"].as_str().unwrap(), record["outcome"].as_str().unwrap())
+                })
+                .collect();
+            records.sort();
+            records
+        };
+        let expected = ["mkdir ok", "move ok", "open ok", "open ok", "open ok", "remove ok"];
+        assert!(super::common::eventually(|| told() == expected), "{workspace}: {:?}", told());
+    }
+    let denied = lines(&place.stead(["--json", "audit", "--path", "/ro"]));
+    assert!(denied.iter().any(|record| record["outcome"] == "denied" && record["paths"][0] == "/ro/no"));
+}
+
+#[test]
+fn the_past_is_mounted_read_only() {
+    let place = Place::new();
+    let now = place.mount();
+    now.sh("v", "mkdir d && echo old > d/f && ln -s d/f link");
+    place.stead(["snapshot", "--label", "then"]);
+    now.sh("v", "echo new > d/f && echo added > d/g && rm link");
+    let then = place.mount_at("mnt2", &["--at", "then"]);
+    let read = |mount: &OnMount| mount.sh("v", "cat d/f; ls; cat link 2>/dev/null || echo gone");
+    assert_eq!(read(&then), "old\nd\nlink\nnested\nold\n");
+    assert_eq!(read(&now), "new\nd\nnested\ngone\n");
+    let difference = now.shell("", &format!("diff -rq --no-dereference {}/v/d v/d", then.at.display()));
+    let difference = String::from_utf8_lossy(&difference.stdout).into_owned();
+    assert!(difference.contains("f differ") && difference.contains("Only in v/d: g"), "{difference}");
+    let refused = then.shell("v", "echo x > d/new");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("Read-only file system"));
+    let versions = versions(&place, "/v");
+    let first = format!("{}", versions - 4);
+    drop(then);
+    let earlier = place.mount_at("mnt2", &["--at", &first]);
+    assert!(!earlier.path("v/d/g").exists());
+    fs::read_dir(earlier.path("")).unwrap().for_each(drop);
+}

@@ -1,0 +1,128 @@
+//! The programs that people use.
+
+use std::fs;
+use std::process::Stdio;
+
+use super::common::{BOTH, Place};
+
+#[test]
+fn git_clones_commits_and_packs() {
+    let place = Place::new();
+    let mount = place.mount();
+    let source = place.path("source");
+    let make = "git init -q -b main . && mkdir -p a/b \
+        && for n in $(seq 150); do echo line $n > a/b/f$n; done && ln -s a/b link \
+        && git add -A && git commit -qm first";
+    fs::create_dir(&source).unwrap();
+    let outside = super::common::OnMount { child: quiet(), at: source.clone() };
+    outside.sh("", make);
+    for workspace in BOTH {
+        let script = format!(
+            "git clone -q {} repo && cd repo && git status --porcelain \
+             && echo more >> a/b/f7 && git mv a/b/f8 a/b/g8 && git commit -qam second && git gc -q \
+             && git status --porcelain && git fsck --strict 2>&1 && git rev-list --count HEAD && readlink link",
+            source.display()
+        );
+        assert_eq!(mount.sh(workspace, &script), "2\na/b\n", "{workspace}");
+        // A second look changes nothing either.
+        assert_eq!(mount.sh(&format!("{workspace}/repo"), "git status --porcelain; git diff --stat"), "");
+    }
+}
+
+/// A process that has ended, where none is needed.
+fn quiet() -> std::process::Child {
+    let mut child = std::process::Command::new("true").stdin(Stdio::null()).spawn().unwrap();
+    child.wait().unwrap();
+    child
+}
+
+#[test]
+fn a_crate_is_built_once() {
+    let place = Place::new();
+    let mount = place.mount();
+    let manifest = "[package]\nname = \"small\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n";
+    for workspace in BOTH {
+        let at = mount.path(workspace).join("crate");
+        fs::create_dir_all(at.join("src")).unwrap();
+        fs::write(at.join("Cargo.toml"), manifest).unwrap();
+        fs::write(at.join("src/main.rs"), "fn main() { println!(\"built\"); }\n").unwrap();
+        let below = format!("{workspace}/crate");
+        let first = mount.sh(&below, "cargo build --offline 2>&1");
+        assert!(first.contains("Compiling small"), "{first}");
+        let second = mount.sh(&below, "cargo build --offline 2>&1");
+        assert!(!second.contains("Compiling") && second.contains("Finished"), "{second}");
+        assert_eq!(mount.sh(&below, "target/debug/small"), "built\n");
+        fs::write(at.join("src/main.rs"), "fn main() { println!(\"again\"); }\n").unwrap();
+        assert_eq!(mount.sh(&below, "cargo run -q --offline"), "again\n");
+    }
+}
+
+#[test]
+fn npm_installs_a_package() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        let script = "mkdir pack && cd pack && npm init -y > /dev/null \
+            && npm install --no-audit --no-fund --silent is-odd@3.0.1 >/dev/null \
+            && node -e 'console.log(require(\"is-odd\")(3))'";
+        assert_eq!(mount.sh(workspace, script), "true\n", "{workspace}");
+    }
+}
+
+#[test]
+fn two_processes_share_a_sqlite_database() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        for mode in ["wal", "delete"] {
+            let script = format!(
+                "rm -f db*; sqlite3 db 'PRAGMA journal_mode={mode}; CREATE TABLE t(who, n);' > /dev/null
+                 fill() {{ for n in $(seq 25); do
+                   sqlite3 -cmd '.timeout 20000' db \"INSERT INTO t VALUES('$1', $n); INSERT INTO t VALUES('$1', -$n);\"
+                 done; }}
+                 fill a & fill b & wait %1 && wait %2
+                 sqlite3 db 'SELECT count(*), sum(n) FROM t; PRAGMA integrity_check; PRAGMA journal_mode;'"
+            );
+            assert_eq!(mount.sh(workspace, &script), format!("100|0\nok\n{mode}\n"), "{workspace} {mode}");
+        }
+    }
+}
+
+#[test]
+fn trees_travel_by_grep_rsync_and_tar() {
+    let place = Place::new();
+    let mount = place.mount();
+    let outside = place.path("outside");
+    let make = format!(
+        "mkdir -p {0}/deep/er && cd {0} && for n in $(seq 40); do echo needle $n > deep/f$n; done \
+         && head -c 3000000 /dev/urandom > deep/er/large && ln -s deep/f1 link && chmod 750 deep && chmod +x deep/f2 \
+         && touch -d 2020-02-02T02:02:02 deep/f3 && : > empty",
+        outside.display()
+    );
+    mount.sh("", &make);
+    for workspace in BOTH {
+        let script = format!(
+            "rsync -a {0}/ there/ && rsync -a there/ {0}-back-{workspace}/ \
+             && diff -r --no-dereference {0} {0}-back-{workspace} \
+             && test \"$(rsync -ain {0}/ there/)\" = '' \
+             && grep -r needle there | wc -l && tar cf {0}-{workspace}.tar -C there . \
+             && mkdir unpacked && tar xf {0}-{workspace}.tar -C unpacked && diff -r --no-dereference there unpacked \
+             && stat -c '%a %Y' unpacked/deep/f3 unpacked/deep/f2 | head -1 && stat -c %a unpacked/deep/f2",
+            outside.display()
+        );
+        assert_eq!(mount.sh(workspace, &script), "40\n644 1580608922\n755\n", "{workspace}");
+    }
+}
+
+#[test]
+fn an_editor_saves_over_the_file() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        // As vim and many others do it: a new file that is synced, and then takes the name.
+        let script = "echo one > f && chmod 600 f && cp -p f f~ && echo two > .f.new && chmod 600 .f.new \
+            && sync .f.new && mv .f.new f && rm f~ && cat f && stat -c %a f && ls -A | grep f";
+        assert_eq!(mount.sh(workspace, script), "two\n600\nf\n", "{workspace}");
+        assert_eq!(place.stead(["cat", &format!("/{workspace}/f")]), "two\n");
+    }
+}
