@@ -80,7 +80,7 @@ fn two_processes_share_a_sqlite_database() {
                  fill() {{ for n in $(seq 25); do
                    sqlite3 -cmd '.timeout 20000' db \"INSERT INTO t VALUES('$1', $n); INSERT INTO t VALUES('$1', -$n);\"
                  done; }}
-                 fill a & fill b & wait %1 && wait %2
+                 fill a & one=$!; fill b & two=$!; wait $one && wait $two
                  sqlite3 db 'SELECT count(*), sum(n) FROM t; PRAGMA integrity_check; PRAGMA journal_mode;'"
             );
             assert_eq!(mount.sh(workspace, &script), format!("100|0\nok\n{mode}\n"), "{workspace} {mode}");
