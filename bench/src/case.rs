@@ -10,6 +10,7 @@ mod history;
 mod keeping;
 mod large;
 mod mcp;
+mod mount;
 mod rename;
 mod writers;
 
@@ -46,7 +47,7 @@ pub struct Case {
 }
 
 /// All of them, in the order of docs/benchmarks.md.
-pub const CASES: [Case; 12] = [
+pub const CASES: [Case; 13] = [
     Case { name: "files", run: files::run },
     Case { name: "large", run: large::run },
     Case { name: "rename", run: rename::run },
@@ -59,4 +60,5 @@ pub const CASES: [Case; 12] = [
     Case { name: "door", run: door::run },
     Case { name: "audit", run: audit::run },
     Case { name: "mcp", run: mcp::run },
+    Case { name: "mount", run: mount::run },
 ];

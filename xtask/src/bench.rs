@@ -20,12 +20,14 @@ pub(crate) fn run(options: &[&str]) -> Result {
     let binary = target("bench/target").join("release/stead-bench");
     let mut command = crate::host::program(&binary);
     let names: Vec<_> = passed.iter().filter(|option| !option.starts_with("--")).collect();
-    if names.is_empty() || names.contains(&&"mcp") {
-        // The server is measured as people run it: a program of its own.
+    let wants = |case: &str| names.is_empty() || names.iter().any(|name| **name == case);
+    if wants("mcp") || wants("mount") {
+        // It is measured as people run it: a program of its own.
         show(cargo().args(["build", "--release", "--package", "stead-cli"]))?;
-        let target = target("target");
-        let peers = servers::provide(&target)?;
-        command.env("STEAD_BENCH_STEAD", target.join("release/stead"));
+        command.env("STEAD_BENCH_STEAD", target("target").join("release/stead"));
+    }
+    if wants("mcp") {
+        let peers = servers::provide(&target("target"))?;
         command.env("STEAD_BENCH_PEER_RUST", peers.rust).env("STEAD_BENCH_PEER_NODE", peers.node);
     }
     // Tables come on stdout one after the other, what it is doing on stderr: a person sees both as they come.

@@ -1,0 +1,277 @@
+//! A mounted stead beside the disk it stands on: plain system calls, and programs that people wait for.
+//!
+//! The programs run as their users run them. What the kernel has in its cache is read again as well as anew: a page
+//! that it has is as fast on any file system.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use rustix::fs::{Advice, fadvise};
+
+use crate::Result;
+use crate::case::Effort;
+use crate::content::{SMALL, text};
+use crate::measure::{Sample, in_turns, timed};
+use crate::table::{Table, Unit};
+
+/// Files that are looked at one by one.
+const FEW: usize = 1_000;
+/// Files in a directory that is listed, in a repository, in what is removed.
+const MANY: usize = 10_000;
+/// Bytes of a large file.
+const LARGE: usize = 256 << 20;
+/// Reads or writes at random places in it.
+const PLACES: usize = 2_000;
+
+/// A directory to work in.
+struct Seat {
+    label: &'static str,
+    at: PathBuf,
+}
+
+/// A stead that is mounted as long as this is there.
+struct Mounted(Child);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // It unmounts itself when it is asked to end.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
+    }
+}
+
+const CONFIG: &str = r#"
+[stores.main]
+kind = "virtual"
+
+[stores.disk]
+kind = "physical"
+path = "files"
+
+[agents.bench]
+workspaces = [
+  { prefix = "/virtual", store = "main", scope = "rw", protect = [] },
+  { prefix = "/physical", store = "disk", scope = "rw", protect = [] },
+]
+"#;
+
+fn mount(data: &Path) -> Result<Mounted> {
+    let stead = std::env::var_os("STEAD_BENCH_STEAD").map(PathBuf::from).filter(|path| path.is_file());
+    let stead = stead.ok_or("STEAD_BENCH_STEAD names no file; `cargo xtask bench mount` sets it")?;
+    fs::write(data.join("stead.toml"), CONFIG)?;
+    for directory in ["files", "mnt", "plain"] {
+        fs::create_dir_all(data.join(directory))?;
+    }
+    let mut mount = Command::new(stead);
+    mount.args(["mount", "mnt"]).current_dir(data).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = mount.spawn()?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut line)?;
+    if !line.starts_with("Mounted") {
+        return Err("the stead could not be mounted".into());
+    }
+    Ok(Mounted(child))
+}
+
+/// One table.
+pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
+    let _mounted = mount(data)?;
+    let seat = |label, at: &str| Seat { label, at: data.join(at) };
+    let seats = [seat("Virtual", "mnt/virtual"), seat("Physical", "mnt/physical"), seat("disk", "plain")];
+    let labels = seats.each_ref().map(|seat| seat.label);
+    let mut table = Table::new("on a mount", &labels, &[("Virtual", "disk"), ("Physical", "disk")]);
+    let rounds = effort.rounds();
+    let fewer = if effort == Effort::Full { 5 } else { 1 };
+
+    for seat in &seats {
+        fs::create_dir(seat.at.join("few"))?;
+        for number in 0..FEW {
+            fs::write(few(seat, number), text(number, SMALL))?;
+        }
+    }
+    let stats = in_turns(&seats, rounds, |seat, _| {
+        Ok(Some(timed(FEW, || {
+            (0..FEW).try_for_each(|number| Ok(fs::metadata(few(seat, number)).map(drop)?))
+        })?))
+    })?;
+    table.row("stat, known to the kernel", &stats, Unit::Time);
+    let mut buffer = vec![0; SMALL];
+    let reads = in_turns(&seats, rounds, |seat, _| {
+        Ok(Some(median(FEW, |number| {
+            let file = File::open(few(seat, number))?;
+            let count = file.read_at(&mut buffer, 0)?;
+            if count == SMALL { Ok(()) } else { Err("a file is too short".into()) }
+        })?))
+    })?;
+    table.row("open, read 4 KiB, close, p50", &reads, Unit::Time);
+    let writes = in_turns(&seats, rounds, |seat, round| {
+        let directory = seat.at.join(format!("new{round}"));
+        fs::create_dir(&directory)?;
+        let contents: Vec<_> = (0..FEW).map(|number| text(round * FEW + number, SMALL)).collect();
+        Ok(Some(timed(FEW, || {
+            contents
+                .iter()
+                .enumerate()
+                .try_for_each(|(number, content)| Ok(fs::write(directory.join(number.to_string()), content)?))
+        })?))
+    })?;
+    table.row("create, write 4 KiB, close", &writes, Unit::Time);
+
+    many(&seats, fewer, &mut table)?;
+    large(&seats, rounds.min(5), &mut table)?;
+    programs(&seats, fewer, &mut table)?;
+    Ok(vec![table])
+}
+
+fn few(seat: &Seat, number: usize) -> PathBuf {
+    seat.at.join("few").join(number.to_string())
+}
+
+/// Times each operation, and takes the median.
+fn median(count: usize, mut operation: impl FnMut(usize) -> Result) -> Result<Sample> {
+    let mut times = Vec::with_capacity(count);
+    for number in 0..count {
+        let start = Instant::now();
+        operation(number)?;
+        times.push(start.elapsed().as_secs_f64());
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(Sample { each: times[count / 2], worst: times[count - 1] })
+}
+
+fn many(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
+    let fill = |seat: &Seat| -> Result {
+        let at = seat.at.join("many");
+        fs::create_dir(&at)?;
+        for number in 0..MANY {
+            fs::write(at.join(number.to_string()), b"x")?;
+        }
+        Ok(())
+    };
+    for seat in seats {
+        fill(seat)?;
+    }
+    let listed = in_turns(seats, rounds.max(3), |seat, _| {
+        let all = || match fs::read_dir(seat.at.join("many"))?.count() {
+            MANY => Ok(()),
+            _ => Err("a listing is not whole".into()),
+        };
+        Ok(Some(timed(1, all)?))
+    })?;
+    table.row("readdir of 10,000", &listed, Unit::Time);
+    let removed = in_turns(seats, rounds, |seat, _| {
+        let sample = timed(1, || run_program(Command::new("rm").arg("-rf").arg(seat.at.join("many"))))?;
+        fill(seat)?;
+        Ok(Some(sample))
+    })?;
+    table.row("rm -rf of 10,000 files", &removed, Unit::Time);
+    Ok(())
+}
+
+fn large(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
+    let size = LARGE as f64 / f64::from(1 << 20);
+    let content = text(1, 1 << 20);
+    let content = &content[..1 << 20];
+    let written = in_turns(seats, rounds.min(3), |seat, _| {
+        Ok(Some(timed(1, || {
+            let mut file = File::create(seat.at.join("large"))?;
+            for _ in 0..LARGE >> 20 {
+                file.write_all(content)?;
+            }
+            Ok(())
+        })?))
+    })?;
+    table.row("write 256 MiB and close", &written, Unit::Throughput(size));
+    let read = |seat: &Seat, anew: bool| -> Result<Sample> {
+        let file = File::open(seat.at.join("large"))?;
+        if anew {
+            // The kernel lets go only of what is on the disk.
+            file.sync_all()?;
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+        }
+        let mut buffer = vec![0; 1 << 20];
+        timed(1, || {
+            for part in 0..LARGE >> 20 {
+                file.read_exact_at(&mut buffer, (part << 20) as u64)?;
+            }
+            Ok(())
+        })
+    };
+    let anew = in_turns(seats, rounds, |seat, _| Ok(Some(read(seat, true)?)))?;
+    table.row("read 256 MiB, not known to the kernel", &anew, Unit::Throughput(size));
+    let again = in_turns(seats, rounds, |seat, _| Ok(Some(read(seat, false)?)))?;
+    table.row("read 256 MiB, known to the kernel", &again, Unit::Throughput(size));
+    let place = |random: &mut fastrand::Rng| random.u64(..(LARGE - SMALL) as u64 / 4096) * 4096;
+    let random_reads = in_turns(seats, rounds, |seat, round| {
+        let file = File::open(seat.at.join("large"))?;
+        file.sync_all()?;
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+        fadvise(&file, 0, None, Advice::Random)?;
+        let (mut random, mut buffer) = (fastrand::Rng::with_seed(round as u64), vec![0; SMALL]);
+        Ok(Some(timed(PLACES, || {
+            (0..PLACES).try_for_each(|_| Ok(file.read_exact_at(&mut buffer, place(&mut random))?))
+        })?))
+    })?;
+    table.row("read 4 KiB at random places", &random_reads, Unit::Time);
+    let random_writes = in_turns(seats, rounds, |seat, round| {
+        let file = File::options().write(true).open(seat.at.join("large"))?;
+        let mut random = fastrand::Rng::with_seed(round as u64);
+        Ok(Some(timed(PLACES, || {
+            (0..PLACES).try_for_each(|_| file.write_all_at(&content[..SMALL], place(&mut random)))?;
+            Ok(file.sync_all()?)
+        })?))
+    })?;
+    table.row("write 4 KiB at random places, then fsync", &random_writes, Unit::Time);
+    Ok(())
+}
+
+fn programs(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
+    let git = |seat: &Seat, arguments: &[&str]| {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(arguments);
+        run_program(git.current_dir(seat.at.join("repository")))
+    };
+    for seat in seats {
+        let at = seat.at.join("repository");
+        for directory in 0..100 {
+            fs::create_dir_all(at.join(directory.to_string()))?;
+            for number in 0..MANY / 100 {
+                fs::write(at.join(format!("{directory}/{number}")), format!("{directory} {number}\n"))?;
+            }
+        }
+        git(seat, &["init", "-q", "."])?;
+        git(seat, &["add", "."])?;
+        git(seat, &["commit", "-qm", "all"])?;
+    }
+    // The index tells what is newer than itself to be looked into; nobody measures that.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let status = in_turns(seats, rounds.max(3), |seat, _| Ok(Some(timed(1, || git(seat, &["status"]))?)))?;
+    table.row("git status of 10,000 files", &status, Unit::Time);
+    for seat in seats {
+        let at = seat.at.join("crate");
+        fs::create_dir_all(at.join("src"))?;
+        let manifest = "[package]\nname = \"small\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n";
+        fs::write(at.join("Cargo.toml"), manifest)?;
+        fs::write(at.join("src/main.rs"), "fn main() { println!(\"{:?}\", std::env::args()); }\n")?;
+    }
+    let built = in_turns(seats, rounds.max(3), |seat, _| {
+        let at = seat.at.join("crate");
+        if at.join("target").exists() {
+            fs::remove_dir_all(at.join("target"))?;
+        }
+        let mut cargo = Command::new("cargo");
+        cargo.args(["build", "-q", "--offline"]).current_dir(&at).env_remove("CARGO_TARGET_DIR");
+        Ok(Some(timed(1, || run_program(&mut cargo))?))
+    })?;
+    table.row("cargo build of a small crate", &built, Unit::Time);
+    Ok(())
+}
+
+fn run_program(command: &mut Command) -> Result {
+    let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+    if ended.success() { Ok(()) } else { Err(format!("{:?} failed", command.get_program()).into()) }
+}
