@@ -16,22 +16,25 @@ use crate::steads::Steads;
 
 /// How many calls, of all identities together, are made at a time over HTTP before further ones have to wait.
 const CALLS: usize = 256;
+/// How long calls that are under way when everything is over may take to end.
+const LAST: Duration = Duration::from_secs(2);
 
 /// Serves one identity over standard input and output, until the client closes its end.
 pub fn run_stdio(steads: &Arc<Steads>, identity: &Identity) -> stead::Result<()> {
     let served = steads.get(identity)?;
     let runtime = runtime(served.limits().at_once).map_err(no_runtime)?;
     let steads = Arc::clone(steads);
-    runtime.block_on(async move {
-        tokio::spawn(crate::watching::keep_current(steads));
-        stdio::stdio(served).await.map_err(|cause| stead::Error::Host {
-            what: "standard input and output can't be used".into(),
-            cause,
-        })
-    })?;
-    // What still runs has nobody to answer to.
-    runtime.shutdown_background();
-    Ok(())
+    let ended = runtime.block_on(async move {
+        let current = tokio::spawn(crate::watching::keep_current(steads));
+        let ended = stdio::stdio(served).await;
+        current.abort();
+        ended
+    });
+    // What still runs has nobody to answer to. Everybody else lets go of the Stores, and whoever is last to do so brings
+    // what they owe the disk there; a process that ends earlier leaves that to the next one.
+    runtime.shutdown_timeout(LAST);
+    ended
+        .map_err(|cause| stead::Error::Host { what: "standard input and output can't be used".into(), cause })
 }
 
 /// Serves over HTTP until the process is asked to end. `ready` is told where it listens.
@@ -52,7 +55,7 @@ pub fn run_http(
         ready(bound);
         serve(listener, steads, options, over).await.map_err(cannot)
     })?;
-    runtime.shutdown_timeout(Duration::from_secs(2));
+    runtime.shutdown_timeout(LAST);
     Ok(())
 }
 

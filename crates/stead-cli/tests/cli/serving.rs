@@ -94,6 +94,19 @@ fn a_directory_that_is_not_there_is_told() {
 }
 
 #[test]
+fn a_server_that_ends_leaves_nothing_for_the_next_one_to_put_in_order() {
+    let place = Place::new();
+    for _ in 0..3 {
+        let mut server = Launched::new(place.command(["mcp", "--agent", "coder"]));
+        server.initialize();
+        assert_eq!(server.call("stat", json!({ "path": "/notes" }))["isError"], false);
+        server.ends();
+        let running = std::fs::read_dir(place.path(".stead/audit/running")).unwrap();
+        assert_eq!(running.count(), 0);
+    }
+}
+
+#[test]
 fn a_configured_agent_is_served_in_its_thread() {
     let place = Place::new();
     let mut server = Launched::new(place.command(["mcp", "--agent", "coder", "--thread", "t7"]));
