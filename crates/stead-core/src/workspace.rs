@@ -1,6 +1,6 @@
 //! A Workspace: a logical path, an Access Scope, and the Mount behind it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::glob::{Anchor, GlobError, PathGlobs};
 use crate::path::VfsPath;
@@ -21,6 +21,12 @@ pub const DEFAULT_PROTECT: [&str; 8] = [
     ".git/worktrees/*/{config.worktree,commondir,gitdir}",
     ".git/objects/info/alternates",
 ];
+
+/// The same, compiled when it is first needed: that takes longer than all the rest of opening a stead.
+static DEFAULT: LazyLock<Arc<PathGlobs>> = LazyLock::new(|| {
+    let globs = PathGlobs::new(DEFAULT_PROTECT, Anchor::AnyDirectory);
+    Arc::new(globs.expect("the default globs are globs"))
+});
 
 /// Where a Workspace's files are: a Store, and a path in it.
 #[derive(Debug, Clone)]
@@ -87,7 +93,8 @@ pub struct Workspace {
     scope: AccessScope,
     mount: Mount,
     description: Option<String>,
-    protect: Arc<PathGlobs>,
+    /// The default where `None`.
+    protect: Option<Arc<PathGlobs>>,
     scratch: Arc<PathGlobs>,
     quota: QuotaLimits,
     ask: Ask,
@@ -119,15 +126,13 @@ impl Ask {
 impl Workspace {
     /// A Workspace at `prefix`, with the default protection.
     pub fn new(prefix: VfsPath, scope: AccessScope, mount: Mount) -> Self {
-        let protect =
-            PathGlobs::new(DEFAULT_PROTECT, Anchor::AnyDirectory).expect("the default globs are globs");
         let scratch = Arc::new(PathGlobs::none());
         Workspace {
             prefix,
             scope,
             mount,
             description: None,
-            protect: Arc::new(protect),
+            protect: None,
             scratch,
             quota: QuotaLimits::default(),
             ask: Ask::Never,
@@ -153,7 +158,7 @@ impl Workspace {
     /// leading `/`.
     pub fn with_protect<P: AsRef<str>>(self, globs: impl IntoIterator<Item = P>) -> Result<Self, GlobError> {
         let protect = Arc::new(PathGlobs::new(globs, Anchor::AnyDirectory)?);
-        Ok(Workspace { protect, ..self })
+        Ok(Workspace { protect: Some(protect), ..self })
     }
 
     /// Sets the globs of what is kept without history.
@@ -195,7 +200,7 @@ impl Workspace {
 
     /// What agents may not change.
     pub fn protect(&self) -> &Arc<PathGlobs> {
-        &self.protect
+        self.protect.as_ref().unwrap_or_else(|| &DEFAULT)
     }
 
     /// How much may lie in it.

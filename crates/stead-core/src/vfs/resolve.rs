@@ -126,8 +126,8 @@ impl<'v> Call<'v> {
             place: workspace.mount().place(below),
         };
         let changes = matches!(access, Access::Write | Access::Take | Access::Restore);
-        let protect = workspace.protect();
-        if changes && (protect.matches(below) || spot.in_store().is_some_and(|path| protect.matches(path))) {
+        let is_protected = |path: &str| workspace.protect().matches(path);
+        if changes && (is_protected(below) || spot.in_store().is_some_and(is_protected)) {
             return Err(Error::Protected { path: path.clone(), workspace: workspace.prefix().clone() });
         }
         Ok(Lead::Spot(spot))
