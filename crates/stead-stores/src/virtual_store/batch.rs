@@ -21,7 +21,8 @@ const LEASE: i64 = 1_024;
 
 /// The connection that writes, and what only its user needs.
 pub(super) struct Writer {
-    pub(super) conn: Connection,
+    /// `None` before anything was written.
+    pub(super) conn: Option<Connection>,
     /// Nodes that are ours to give out.
     lease: Lease,
     /// Where the audit's chain ends, if one is open.
@@ -36,7 +37,7 @@ struct Lease {
 }
 
 impl Writer {
-    pub(super) fn new(conn: Connection) -> Self {
+    pub(super) fn new(conn: Option<Connection>) -> Self {
         Writer { conn, lease: Lease::default(), chain: None }
     }
 }
@@ -186,10 +187,12 @@ pub(super) fn commit(shared: &Shared, jobs: &[Arc<Job>]) -> Vec<Verdict> {
 }
 
 fn run(shared: &Shared, jobs: &[Arc<Job>], unpinned: &[i64]) -> StoreResult<Vec<Verdict>> {
+    shared.open_writer()?;
     let _turn =
         shared.turnstile.as_ref().map(|turnstile| turnstile.take(shared.options.patience)).transpose()?;
     let mut writer = shared.writer.lock();
     let Writer { conn, lease, chain } = &mut *writer;
+    let conn = conn.as_ref().expect("it was opened");
     let opened = shared.options.durability;
     let wanted = durability(jobs, opened);
     let _synced = (wanted != opened).then(|| Synced::new(conn, wanted, opened)).transpose()?;

@@ -28,8 +28,11 @@ struct State {
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf, patience: Duration) -> Self {
-        Readers { path, patience, state: Mutex::default(), returned: Condvar::new() }
+    /// Readers of a file, the first of which may be open already.
+    pub(super) fn new(path: PathBuf, patience: Duration, first: Option<Connection>) -> Self {
+        let idle: Vec<_> = first.into_iter().collect();
+        let state = State { made: idle.len(), idle };
+        Readers { path, patience, state: Mutex::new(state), returned: Condvar::new() }
     }
 
     /// The database's file.

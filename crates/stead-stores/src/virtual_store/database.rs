@@ -22,7 +22,7 @@ use super::fork;
 use super::layers::{self, Layer};
 use super::queue::{Queue, Weight};
 use super::row::DIRECTORY_MODE;
-use super::schema::{Role, connect, connect_memory, is_prepared, prepare};
+use super::schema::{Role, connect, connect_memory, is_current, is_prepared, prepare};
 use super::turn::Turnstile;
 use crate::Durability;
 
@@ -77,9 +77,14 @@ impl Database {
     pub fn open(path: impl Into<PathBuf>, options: DatabaseOptions) -> StoreResult<Self> {
         let path: PathBuf = path.into();
         let turnstile = Turnstile::open(&path)?;
-        let conn = open_file(&path, &turnstile, &options)?;
-        let readers = Readers::new(path, options.patience);
-        Ok(Database::new(conn, options, Some(readers), Some(turnstile)))
+        let reader = open_prepared(&path, &options)?;
+        let writer = match &reader {
+            // It can be read as it is, and whoever only reads needs no more.
+            Some(_) => None,
+            None => Some(open_file(&path, &turnstile, &options)?),
+        };
+        let readers = Readers::new(path, options.patience, reader);
+        Ok(Database::new(writer, options, Some(readers), Some(turnstile)))
     }
 
     /// A new database in memory, gone when the last Store on it is.
@@ -87,11 +92,11 @@ impl Database {
         // Nothing of it depends on the machine but the memory, without which nothing else would go on either.
         let conn = connect_memory().expect("a database in memory can be opened");
         prepare(&conn).expect("an empty database takes the schema");
-        Database::new(conn, DatabaseOptions::default(), None, None)
+        Database::new(Some(conn), DatabaseOptions::default(), None, None)
     }
 
     fn new(
-        conn: rusqlite::Connection,
+        conn: Option<rusqlite::Connection>,
         options: DatabaseOptions,
         readers: Option<Readers>,
         turnstile: Option<Turnstile>,
@@ -153,10 +158,11 @@ impl Database {
         &self,
         work: impl FnOnce(&mut rusqlite::Connection) -> Result<T>,
     ) -> StoreResult<T> {
+        self.0.open_writer()?;
         let patience = self.0.options.patience;
         let _turn = self.0.turnstile.as_ref().map(|turnstile| turnstile.take(patience)).transpose()?;
         let mut writer = self.0.writer.lock();
-        Ok(work(&mut writer.conn)?)
+        Ok(work(writer.conn.as_mut().expect("it was opened"))?)
     }
 
     /// Checks all volumes and all content, and says what is wrong.
@@ -181,6 +187,15 @@ impl fmt::Debug for Shared {
             .field("durability", &self.options.durability)
             .finish_non_exhaustive()
     }
+}
+
+/// Opens a connection to read with, if the database is there and has the present format.
+fn open_prepared(path: &Path, options: &DatabaseOptions) -> StoreResult<Option<rusqlite::Connection>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let conn = connect(path, Role::Reader, options.patience)?;
+    Ok(is_current(&conn)?.then_some(conn))
 }
 
 /// Opens the connection that writes. Where the database is not there yet, or has an older format, the turn is taken
@@ -217,8 +232,20 @@ impl Shared {
     pub(super) fn reader(&self) -> Result<Reader<'_>> {
         match &self.readers {
             Some(readers) => readers.take(),
-            None => Ok(Reader::Only(MutexGuard::map(self.writer.lock(), |writer| &mut writer.conn))),
+            None => Ok(Reader::Only(MutexGuard::map(self.writer.lock(), |writer| {
+                writer.conn.as_mut().expect("a database in memory is open from the beginning")
+            }))),
         }
+    }
+
+    /// Opens the connection that writes, unless it is open. That has to happen before the turn is taken: it may take
+    /// the turn itself.
+    pub(super) fn open_writer(&self) -> StoreResult<()> {
+        let conn = &mut self.writer.lock().conn;
+        if let (None, Some(readers), Some(turnstile)) = (&conn, &self.readers, &self.turnstile) {
+            *conn = Some(open_file(readers.path(), turnstile, &self.options)?);
+        }
+        Ok(())
     }
 
     /// The database's file, if it is in one.

@@ -97,7 +97,6 @@ pub(super) fn synchronous(durability: Durability) -> &'static str {
 
 /// Whether the database has the present format already; then this connection is ready for use.
 pub(super) fn is_prepared(conn: &Connection) -> StoreResult<bool> {
-    check_sqlite()?;
     let ready = is_current(conn)?;
     if ready {
         conn.execute_batch(CHECKPOINTS).map_err(Fault::from)?;
@@ -107,8 +106,9 @@ pub(super) fn is_prepared(conn: &Connection) -> StoreResult<bool> {
 }
 
 /// Whether the format is the present one, in the mode that readers and a writer can share.
-fn is_current(conn: &Connection) -> Result<bool> {
-    let mode: String = conn.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
+pub(super) fn is_current(conn: &Connection) -> StoreResult<bool> {
+    check_sqlite()?;
+    let mode: String = conn.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(Fault::from)?;
     Ok(mode == "wal" && check(conn)? == MIGRATIONS.len())
 }
 
