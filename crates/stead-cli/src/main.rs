@@ -12,7 +12,7 @@ mod telemetry;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 use commands::Command;
 use failure::Exit;
@@ -28,9 +28,25 @@ struct Cli {
     command: Command,
 }
 
+/// The one command that somebody waits for who starts it often: a host. It is read without all the others, whose
+/// arguments take longer to put together than these to be read.
+#[derive(Debug, Parser)]
+#[command(name = "stead")]
+struct Hosted {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(subcommand)]
+    command: HostedCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum HostedCommand {
+    Mcp(commands::mcp::Args),
+}
+
 fn main() -> ExitCode {
     let credential = credential::take();
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => return wrong_usage(&error),
     };
@@ -40,6 +56,16 @@ fn main() -> ExitCode {
         Err(failure) => session.report(&failure),
     };
     exit.max(session.finish()).into()
+}
+
+/// Reads the arguments.
+fn parse() -> Result<Cli, clap::Error> {
+    match Hosted::try_parse() {
+        Ok(Hosted { globals, command: HostedCommand::Mcp(args) }) => {
+            Ok(Cli { globals, command: Command::Mcp(args) })
+        }
+        Err(_) => Cli::try_parse(),
+    }
 }
 
 /// What the arguments are told, and `--help` and `--version` too, which are no failures.

@@ -26,7 +26,7 @@ mod init;
 mod log;
 mod ls;
 mod map;
-mod mcp;
+pub(crate) mod mcp;
 mod mkdir;
 mod mount;
 mod mv;
