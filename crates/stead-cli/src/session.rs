@@ -117,7 +117,9 @@ impl Session {
             Some(thread) => identity.with_thread(thread),
             None => identity,
         };
-        Ok(Stead::open_in(&mut Stores::of(&config), &identity)?)
+        let mut stores = Stores::of(&config);
+        stores.open_audit()?;
+        Ok(Stead::open_in(&mut stores, &identity)?)
     }
 
     /// The agent that is acted as: the one that is named, or the only one.

@@ -51,6 +51,7 @@ impl Steads {
         {
             return Ok(Arc::clone(served));
         }
+        state.stores.check_audit()?;
         let stead = Stead::open_in(&mut state.stores, identity)?;
         let served = Arc::new(Served::counted(&stead, self.limits, Arc::clone(&self.metrics)));
         state.served.insert(identity.clone(), Arc::clone(&served));
@@ -62,6 +63,7 @@ impl Steads {
     pub fn replace(&self, config: &Config) -> Result<()> {
         let mut state = self.state.lock();
         let mut stores = state.stores.replaced_by(config);
+        stores.open_audit()?;
         let mut opened = Vec::new();
         for (identity, served) in &state.served {
             let stead = match config.agents.contains_key(&identity.agent) {
@@ -75,6 +77,11 @@ impl Steads {
         }
         state.stores = stores;
         Ok(())
+    }
+
+    /// Opens what the first call would have to wait for otherwise, or says why it can't be.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        self.state.lock().stores.open_audit()
     }
 
     /// Looks for what changes without the configuration: forks that were made or discarded.

@@ -12,6 +12,8 @@ use crate::steads::Steads;
 
 /// How often is looked.
 const PACE: Duration = Duration::from_secs(1);
+/// When what can wait is done: whoever has started a server waits for its first answer.
+const FIRST: Duration = Duration::from_millis(50);
 
 /// Looks for changes of the configuration file and of forks, for as long as it is polled.
 ///
@@ -19,6 +21,10 @@ const PACE: Duration = Duration::from_secs(1);
 pub(crate) async fn keep_current(steads: Arc<Steads>) {
     let file = steads.config().file().to_owned();
     let mut known = state_of(&file);
+    tokio::time::sleep(FIRST).await;
+    if let Err(error) = tokio::task::block_in_place(|| steads.prepare()) {
+        eprintln!("stead: no call is made until this is mended: {error}");
+    }
     let mut pace = tokio::time::interval(PACE);
     pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // The first tick comes at once, and what was just read is new enough.

@@ -10,6 +10,7 @@ pub mod doctor;
 mod error;
 mod forks;
 mod lazy;
+mod log;
 mod on_host;
 mod past;
 mod stead;

@@ -62,10 +62,15 @@ impl Stead {
     ///
     /// What it does is written down in the audit, unless the configuration turns that off.
     pub fn open(config: &Config, agent: &str) -> Result<Stead> {
-        Stead::open_in(&mut Stores::of(config), &Identity::agent(agent))
+        let mut stores = Stores::of(config);
+        stores.open_audit()?;
+        Stead::open_in(&mut stores, &Identity::agent(agent))
     }
 
     /// Opens the stead of an identity over Stores that it shares with others.
+    ///
+    /// The audit is opened like a Store, when it is first used: what is wrong with it is told by every call, none of
+    /// which is made, or before that by [`Stores::open_audit`].
     pub fn open_in(stores: &mut Stores, identity: &Identity) -> Result<Stead> {
         let config = stores.config().clone();
         let agent = &identity.agent;
@@ -75,7 +80,7 @@ impl Stead {
         })?;
         let builder = SteadBuilder { identity: identity.clone(), ..Stead::builder(agent) };
         let mut builder = builder.quota(known.quota).tools(known.tools.clone());
-        if let Some(log) = stores.audit()? {
+        if let Some(log) = stores.audit() {
             builder = builder.audit(log);
         }
         let mut on_host = OnHost::default();

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::io::ErrorKind::{AlreadyExists, PermissionDenied, ReadOnlyFilesystem};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use stead_core::store::{About, Fork, StoreError, Verified, Version};
@@ -21,6 +21,7 @@ use stead_stores::{
 use crate::config::{Config, DatabaseConfig, StoreConfig};
 use crate::error::{Error, Result, shown};
 use crate::lazy::Lazy;
+use crate::log::LazyLog;
 
 /// The files that SQLite and the queue of writers keep beside a database.
 const BESIDE_DATABASE: [&str; 6] = ["", "-wal", "-shm", "-journal", "-turn", "-next"];
@@ -46,7 +47,13 @@ impl Stores {
     /// The Stores of this configuration.
     pub fn of(config: &Config) -> Self {
         let config = Arc::new(config.clone());
-        let opener = Opener { config, database: Mutex::default(), audit: Mutex::default() };
+        let opener = Opener {
+            log: config.audit.enabled.then(Audit::fresh_id),
+            config,
+            database: Mutex::default(),
+            audit: OnceLock::new(),
+            opening: Mutex::default(),
+        };
         Stores { opener: Arc::new(opener), lazy: BTreeMap::new() }
     }
 
@@ -84,8 +91,7 @@ impl Stores {
         let opener = &self.opener;
         let lazy = self.lazy.entry(key).or_insert_with(|| {
             // Where there is a log, it is in the database, and what is kept there writes down its own changes.
-            let log = opener.audit().ok().flatten().map(|log| log.id());
-            let (about, opener) = (about(&config, log), Arc::clone(opener));
+            let (about, opener) = (about(&config, opener.log), Arc::clone(opener));
             Arc::new(Lazy::new(name, about, move || opener.open(&config)))
         });
         Ok(Arc::clone(lazy))
@@ -101,9 +107,31 @@ impl Stores {
         self.opener.database()
     }
 
-    /// The log of everything that is done, unless it is turned off.
-    pub fn audit(&mut self) -> Result<Option<Arc<dyn AuditLog>>> {
-        Ok(self.opener.audit()?.map(|audit| audit as Arc<dyn AuditLog>))
+    /// The log of everything that is done, unless it is turned off. It is opened when something is first written down.
+    pub fn audit(&mut self) -> Option<Arc<dyn AuditLog>> {
+        let id = self.opener.log?;
+        Some(Arc::new(LazyLog::new(id, Arc::clone(&self.opener))))
+    }
+
+    /// Opens the log now, unless it is turned off, so that whatever is wrong with it is told.
+    pub fn open_audit(&mut self) -> Result<()> {
+        self.opener.audit().map(drop)
+    }
+
+    /// Says what is wrong with the log as far as that can be told in no time: that its place can't be made, or that the
+    /// database is there and can't be opened.
+    pub fn check_audit(&mut self) -> Result<()> {
+        if self.opener.log.is_none() {
+            return Ok(());
+        }
+        let check = || -> Result<()> {
+            self.opener.make_state().map_err(no_state)?;
+            if self.opener.config.database.path.exists() {
+                self.opener.database()?;
+            }
+            Ok(())
+        };
+        check().map_err(|cause| Error::Audit { cause: Box::new(cause) })
     }
 
     /// What the log holds, to be looked at; `None` where nothing was ever written down.
@@ -191,15 +219,16 @@ impl Stores {
             return Ok(Vec::new());
         }
         let database = self.opener.database()?;
-        let about = about(
-            &StoreConfig::Virtual { namespace: Vec::new() },
-            self.opener.audit().ok().flatten().map(|log| log.id()),
-        );
+        let about = about(&StoreConfig::Virtual { namespace: Vec::new() }, self.opener.log);
         let lazy = |fork: Fork| {
             let (database, owner, name) = (database.clone(), fork.owner.clone(), fork.name.clone());
-            let open = move || match database.forked(&owner, &name) {
-                Err(StoreError::NotFound) => Err(Error::Invalid("it has been discarded".into())),
-                store => Ok(Arc::new(store?) as Arc<dyn Store>),
+            let opener = Arc::clone(&self.opener);
+            let open = move || {
+                opener.ready_for_records();
+                match database.forked(&owner, &name) {
+                    Err(StoreError::NotFound) => Err(Error::Invalid("it has been discarded".into())),
+                    store => Ok(Arc::new(store?) as Arc<dyn Store>),
+                }
             };
             let store: Arc<dyn Store> = Arc::new(Lazy::new(fork.name.as_str(), about, open));
             (fork, store)
@@ -278,16 +307,28 @@ pub(crate) struct Opener {
     config: Arc<Config>,
     /// One for all Stores that are kept in it.
     database: Mutex<Option<Database>>,
-    audit: Mutex<Option<Arc<Audit>>>,
+    /// The log that everything is written down in; `None` where it is turned off.
+    log: Option<LogId>,
+    audit: OnceLock<Arc<Audit>>,
+    opening: Mutex<()>,
 }
 
 impl Opener {
     fn open(self: &Arc<Self>, config: &StoreConfig) -> Result<Arc<dyn Store>> {
+        if !matches!(config, StoreConfig::Memory | StoreConfig::Physical { keep: None, .. }) {
+            self.ready_for_records();
+        }
         Ok(match config {
             StoreConfig::Memory => Arc::new(MemoryStore::new()),
             StoreConfig::Virtual { namespace } => Arc::new(self.database()?.store(namespace)?),
             StoreConfig::Physical { path, keep } => Arc::new(self.physical(path, *keep)?),
         })
+    }
+
+    /// Opens the log before a Store that writes down its own changes: it has told that it does. Where the log can't be
+    /// opened, the Store takes no record, so nothing is changed in it; that it can be looked at helps to find out why.
+    fn ready_for_records(&self) {
+        let _ = self.audit();
     }
 
     fn physical(self: &Arc<Self>, path: &Path, keep: Option<KeepOptions>) -> Result<PhysicalStore> {
@@ -354,22 +395,23 @@ impl Opener {
     }
 
     /// The log of everything that is done, unless it is turned off.
-    fn audit(&self) -> Result<Option<Arc<Audit>>> {
-        if !self.config.audit.enabled {
-            return Ok(None);
+    pub(crate) fn audit(&self) -> Result<Option<&Arc<Audit>>> {
+        let Some(id) = self.log else { return Ok(None) };
+        if let Some(audit) = self.audit.get() {
+            return Ok(Some(audit));
         }
-        let mut open = self.audit.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.is_none() {
-            let opened = self.open_audit().map_err(|cause| Error::Audit { cause: Box::new(cause) })?;
-            *open = Some(opened);
+        let _turn = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(audit) = self.audit.get() {
+            return Ok(Some(audit));
         }
-        Ok(open.clone())
+        let audit = self.open_audit(id).map_err(|cause| Error::Audit { cause: Box::new(cause) })?;
+        Ok(Some(self.audit.get_or_init(|| audit)))
     }
 
-    fn open_audit(&self) -> Result<Arc<Audit>> {
+    fn open_audit(&self, id: LogId) -> Result<Arc<Audit>> {
         self.make_state().map_err(no_state)?;
         let directory = self.config.audit_directory();
-        Ok(Audit::open(&self.database()?, &directory)?)
+        Ok(Audit::open_as(id, &self.database()?, &directory)?)
     }
 
     /// Makes the state directory if it is missing. Only its owner may look into it.

@@ -53,12 +53,21 @@ impl Audit {
     ///
     /// What a process that was killed has left there is put in order first.
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
+        Audit::open_as(Audit::fresh_id(), database, directory)
+    }
+
+    /// An id that no log has.
+    pub fn fresh_id() -> LogId {
+        LogId(fastrand::u64(1..))
+    }
+
+    /// The same for who had to know the log's id before.
+    pub fn open_as(id: LogId, database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
         let shared = &database.0;
         let place = Place::make(directory)?;
         let key = place.key()?;
         recover(shared, &place, &key)?;
         let running = place.begin()?;
-        let id = LogId(fastrand::u64(1..));
         if !shared.begin_log(id, Chain::new(running.uuid)) {
             place.end(running, None)?;
             return Err(StoreError::Invalid("the audit of this database is open already".into()));

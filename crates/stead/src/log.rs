@@ -1,0 +1,132 @@
+//! The audit of a configuration, opened when something is first written down.
+//!
+//! Whoever starts a server waits for its first answer, which nothing has to be written down for. What is done later
+//! is never done without its record: a log that can't be opened is the failure of the call.
+
+use std::sync::Arc;
+
+use stead_core::store::{StoreError, StoreResult};
+use stead_core::{AuditLog, AuditRecord, LogId};
+use stead_stores::Audit;
+
+use crate::error::{Error, Result};
+use crate::stores::Opener;
+
+/// A log that may not be open yet. Which one it will be is known before.
+#[derive(Debug)]
+pub(crate) struct LazyLog {
+    id: LogId,
+    opener: Arc<Opener>,
+}
+
+impl LazyLog {
+    /// The log that the Stores of a configuration have.
+    pub(crate) fn new(id: LogId, opener: Arc<Opener>) -> Self {
+        LazyLog { id, opener }
+    }
+
+    fn log(&self) -> StoreResult<&Arc<Audit>> {
+        told(self.opener.audit())
+    }
+}
+
+/// What a caller is told of a log that can't be opened. How to turn it off is nothing to tell an agent.
+fn told<T>(opened: Result<Option<T>>) -> StoreResult<T> {
+    let told = |cause: &dyn std::fmt::Display| {
+        StoreError::unavailable(format_args!("the audit can't be opened: {cause}"))
+    };
+    match opened {
+        Ok(log) => Ok(log.expect("where there is none, nobody has it")),
+        Err(Error::Audit { cause }) => Err(told(&cause)),
+        Err(other) => Err(told(&other)),
+    }
+}
+
+impl AuditLog for LazyLog {
+    fn id(&self) -> LogId {
+        self.id
+    }
+
+    fn note(&self, record: &AuditRecord) -> StoreResult<()> {
+        self.log()?.note(record)
+    }
+
+    fn announce(&self, record: &AuditRecord) -> StoreResult<()> {
+        self.log()?.announce(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::fs;
+
+    use stead_core::ErrorKind;
+
+    use crate::{Config, Identity, Stead, Stores};
+
+    const CONFIG: &str = r#"
+        [stores.disk]
+        kind = "physical"
+        path = "disk"
+        [stores.notes]
+        kind = "virtual"
+        [[agents.a.workspaces]]
+        prefix = "/disk"
+        scope = "rw"
+        store = "disk"
+        [[agents.a.workspaces]]
+        prefix = "/notes"
+        scope = "rw"
+        store = "notes"
+    "#;
+
+    #[test]
+    fn a_log_is_opened_by_the_first_record_and_has_every_one() {
+        let host = tempfile::tempdir().unwrap();
+        fs::create_dir(host.path().join("disk")).unwrap();
+        let config = Config::parse(CONFIG, &host.path().join("stead.toml")).unwrap();
+        let mut stores = Stores::of(&config);
+        let stead = Stead::open_in(&mut stores, &Identity::agent("a")).unwrap();
+        assert!(!host.path().join(".stead").exists(), "nothing is made before it is needed");
+        // The first call of all is a change in a Store that writes down its own.
+        stead.vfs().write("/notes/x", "1").unwrap();
+        stead.vfs().write("/disk/x", "1").unwrap();
+        stead.vfs().read("/disk/x").unwrap();
+        drop((stead, stores));
+        let audit = Stores::of(&config).audited().unwrap().unwrap();
+        let page = audit.page(&Default::default(), None, 10).unwrap();
+        let calls: Vec<_> = page.entries.iter().map(|entry| (&*entry.call, &*entry.outcome)).collect();
+        assert_eq!(calls, [("read", "ok"), ("write", "ok"), ("write", "ok")]);
+    }
+
+    #[test]
+    fn what_can_not_be_written_down_is_not_done_until_it_can() {
+        let host = tempfile::tempdir().unwrap();
+        fs::create_dir(host.path().join("disk")).unwrap();
+        fs::write(host.path().join("disk/x"), "1").unwrap();
+        let config = Config::parse(CONFIG, &host.path().join("stead.toml")).unwrap();
+        // Where its directory should be is a file.
+        fs::create_dir(host.path().join(".stead")).unwrap();
+        fs::write(host.path().join(".stead/audit"), "").unwrap();
+        let mut stores = Stores::of(&config);
+        let stead = Stead::open_in(&mut stores, &Identity::agent("a")).unwrap();
+        let vfs = stead.vfs();
+        for refused in [
+            vfs.read("/disk/x").map(drop),
+            vfs.write("/disk/y", "1").map(drop),
+            vfs.write("/notes/y", "1").map(drop),
+            vfs.read("/notes/y").map(drop),
+        ] {
+            let error = refused.unwrap_err();
+            assert!(!error.to_string().contains(host.path().to_str().unwrap()), "{error}");
+            assert_ne!(error.kind(), ErrorKind::NotFound, "{error}");
+        }
+        assert!(stores.open_audit().unwrap_err().to_string().contains("enabled = false"));
+        assert!(!host.path().join("disk/y").exists());
+
+        fs::remove_file(host.path().join(".stead/audit")).unwrap();
+        vfs.write("/notes/y", "1").unwrap();
+        assert_eq!(vfs.read("/disk/x").unwrap().bytes, b"1");
+    }
+}
