@@ -11,6 +11,8 @@ pub struct PathGlobs {
     set: GlobSet,
     /// The patterns' own directories: `.git` and `.git/hooks` for `.git/hooks/**`.
     leading: GlobSet,
+    /// What the name of everything that matches ends with. Most names are told apart by that alone.
+    ending: Vec<u8>,
     base: String,
 }
 
@@ -65,7 +67,8 @@ impl PathGlobs {
                 .map_err(|error| GlobError { pattern: kept.join(", "), reason: error.kind().to_string() })
         };
         let (set, leading) = (build(set)?, build(leading)?);
-        Ok(PathGlobs { patterns: kept, set, leading, base: String::new() })
+        let ending = common_ending(kept.iter().map(|pattern| ending(pattern).as_bytes()));
+        Ok(PathGlobs { patterns: kept, set, leading, ending, base: String::new() })
     }
 
     /// No pattern at all.
@@ -74,6 +77,7 @@ impl PathGlobs {
             patterns: Vec::new(),
             set: GlobSet::empty(),
             leading: GlobSet::empty(),
+            ending: Vec::new(),
             base: String::new(),
         }
     }
@@ -107,7 +111,12 @@ impl PathGlobs {
 
     /// Whether some pattern matches this path, which may not be text.
     pub fn matches_bytes(&self, path: &[u8]) -> bool {
-        !self.is_empty() && self.matches(&String::from_utf8_lossy(path))
+        !self.is_empty() && path.ends_with(&self.ending) && self.matches(&String::from_utf8_lossy(path))
+    }
+
+    /// What the name of every path that matches ends with; nothing where that is not known.
+    pub fn ending(&self) -> &[u8] {
+        &self.ending
     }
 
     /// Whether this path is a directory that some pattern names on its way: `.git` for `.git/hooks/**`.
@@ -121,6 +130,26 @@ impl PathGlobs {
     pub fn which(&self, path: &str) -> Option<&str> {
         self.set.matches(path).first().map(|&index| &*self.patterns[index])
     }
+}
+
+/// What a name has to end with to match a pattern: the last of it that means itself.
+fn ending(pattern: &str) -> &str {
+    // What a `\` makes of the next character is not looked into, and what is no text is only like text when it is shown.
+    if pattern.contains(['\\', char::REPLACEMENT_CHARACTER]) {
+        return "";
+    }
+    let special = pattern.rfind(['/', '*', '?', '[', ']', '{', ',', '}']);
+    special.map_or(pattern, |at| &pattern[at + 1..])
+}
+
+/// What all of these end with.
+fn common_ending<'a>(mut endings: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let first = endings.next().unwrap_or_default();
+    let common = endings.fold(first, |common, ending| {
+        let same = common.iter().rev().zip(ending.iter().rev()).take_while(|(one, other)| one == other);
+        &common[common.len() - same.count()..]
+    });
+    common.to_vec()
 }
 
 fn compile(text: &str, pattern: &str) -> Result<Glob, GlobError> {
@@ -171,6 +200,43 @@ mod tests {
     fn a_base_is_put_before_each_path() {
         let globs = PathGlobs::new(["src/*.rs"], Anchor::Start).unwrap().with_base("src");
         assert!(globs.matches("a.rs") && !globs.matches("src/a.rs"));
+    }
+
+    #[test]
+    fn what_all_matches_end_with_is_known() {
+        for (patterns, ending) in [
+            (&["**/*77.txt"][..], "77.txt"),
+            (&["README.md"], "README.md"),
+            (&["/docs/a.md", "**/*.md"], ".md"),
+            (&["*.rs", "*.ts", "x/*s"], "s"),
+            (&["*.rs", "*.md"], ""),
+            (&["src/**"], ""),
+            (&["src/"], ""),
+            (&["**"], ""),
+            (&["*.{a,b}"], ""),
+            (&["{a,b}.c"], ".c"),
+            (&["*.[ch]"], ""),
+            (&[r"a\*"], ""),
+            (&[], ""),
+        ] {
+            for anchor in [Anchor::Start, Anchor::AnyDirectory] {
+                let globs = PathGlobs::new(patterns, anchor).unwrap();
+                assert_eq!(globs.ending(), ending.as_bytes(), "{patterns:?}");
+            }
+        }
+    }
+
+    proptest::proptest! {
+        /// Looking at the ending first never changes the answer.
+        #[test]
+        fn an_ending_leaves_out_nothing_that_matches(
+            pattern in r"(\*\*/|a/|\{a,b\}/)?[ab*?.,é]{0,4}(\[ab\]|\{b,.a\}|\\\*|\\b)?[ab*.é]{0,3}",
+            path in "(a/|b/)?[ab.,*é]{1,6}",
+        ) {
+            if let Ok(globs) = PathGlobs::new([&pattern], Anchor::Start) {
+                proptest::prop_assert_eq!(globs.matches_bytes(path.as_bytes()), globs.matches(&path));
+            }
+        }
     }
 
     #[test]

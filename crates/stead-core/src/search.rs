@@ -55,6 +55,11 @@ impl Walk {
     pub fn wants(&self, path: &StorePath) -> bool {
         self.only.as_ref().is_none_or(|globs| globs.matches_bytes(path.as_bytes()))
     }
+
+    /// What the name of everything that is visited ends with: most names need no closer look.
+    pub fn ending(&self) -> &[u8] {
+        self.only.as_ref().map_or(&[], PathGlobs::ending)
+    }
 }
 
 /// What a walk or a search passed by since it could not look into it, and why.

@@ -12,8 +12,17 @@ use super::root::Dir;
 
 /// The names in a directory, with their kinds, in no order.
 pub(super) fn names(dir: &Dir) -> Host<Vec<(Box<[u8]>, Kind)>> {
+    names_ending(dir, b"")
+}
+
+/// The same, without names of files that end otherwise.
+pub(super) fn names_ending(dir: &Dir, ending: &[u8]) -> Host<Vec<(Box<[u8]>, Kind)>> {
     let mut names = Vec::new();
-    host::entries(dir, |name, kind| names.push((name.into(), kind)))?;
+    host::entries(dir, |name, kind| {
+        if kind != Some(Kind::File) || name.ends_with(ending) {
+            names.push((name.into(), kind));
+        }
+    })?;
     let settle = |(name, kind): (Box<[u8]>, Option<Kind>)| {
         let kind = kind.or_else(|| dir.stat_at(&name).ok().map(|stat| stat.kind))?;
         Some((name, kind))

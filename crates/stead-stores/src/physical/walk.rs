@@ -79,7 +79,7 @@ impl PhysicalStore {
 
     /// What one directory holds, sorted, as far as the walk wants or enters it.
     fn level(&self, dir: &Dir, base: &[u8], path: &[u8], walk: &Walk) -> StoreResult<Vec<Found>> {
-        let mut names = tree::names(dir).map_err(refused)?;
+        let mut names = tree::names_ending(dir, walk.ending()).map_err(refused)?;
         names.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         let here = join(base, path);
         let mut level = Vec::with_capacity(names.len());

@@ -10,6 +10,7 @@ use std::thread;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use stead_core::StoreError;
+use stead_core::glob::PathGlobs;
 use stead_core::search::{FileHits, Grep, GrepSearcher, Hits};
 use stead_core::store::{Place, StorePath};
 
@@ -89,7 +90,8 @@ impl VirtualStore {
 
     /// The files to be searched, in one snapshot.
     fn candidates(&self, place: &Place, grep: &Grep) -> Result<Vec<Candidate>> {
-        let bounds = Bounds { depth: usize::MAX, skip: &grep.skip, deadline: Some(grep.deadline) };
+        let ending = grep.include.as_ref().map_or(&b""[..], PathGlobs::ending);
+        let bounds = Bounds { depth: usize::MAX, skip: &grep.skip, ending, deadline: Some(grep.deadline) };
         let mut candidates = Vec::new();
         let forest = self.snapshot(|snapshot| {
             let row = snapshot.find_followed(place)?;

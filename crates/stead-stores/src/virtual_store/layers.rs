@@ -119,6 +119,23 @@ impl<'c> Tree<'c> {
         self.visit(SQL, &[&parent, &after, &limit], visit)
     }
 
+    /// All entries of a directory, sorted. Files whose names end otherwise may be left out.
+    pub(super) fn children_ending(&self, parent: i64, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
+        const SQL: [&str; 2] =
+            named!("e.parent = ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.name");
+        match self.sifted(ending) {
+            Some(from) => self.visit(SQL, &[&parent, &from, &ending], visit),
+            None => self.children(parent, b"", -1, visit),
+        }
+    }
+
+    /// Where in a name its ending begins, if the database can leave names out by that: a row of a fork is needed, even
+    /// if it is not wanted, because of what it hides.
+    fn sifted(&self, ending: &[u8]) -> Option<i64> {
+        let length = i64::try_from(ending.len()).ok()?;
+        (length > 0 && self.below.is_empty()).then_some(-length)
+    }
+
     /// How many entries a directory has.
     pub(super) fn count(&self, parent: i64) -> Result<u64> {
         const SQL: [&str; 2] = entries!("SELECT count(*)", "e.parent = ?3");
@@ -135,10 +152,15 @@ impl<'c> Tree<'c> {
         Ok(count)
     }
 
-    /// All entries but the root, sorted by directory and name.
-    pub(super) fn everything(&self, visit: &mut Visit<'_>) -> Result<()> {
+    /// All entries but the root, sorted by directory and name. Files whose names end otherwise may be left out.
+    pub(super) fn everything(&self, ending: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const SQL: [&str; 2] = named!("e.parent > ?3 ORDER BY e.parent, e.name");
-        self.visit(SQL, &[&ROOTS_PARENT], visit)
+        const SIFTED: [&str; 2] =
+            named!("e.parent > ?3 AND (e.kind <> 1 OR substr(e.name, ?4) = ?5) ORDER BY e.parent, e.name");
+        match self.sifted(ending) {
+            Some(from) => self.visit(SIFTED, &[&ROOTS_PARENT, &from, &ending], visit),
+            None => self.visit(SQL, &[&ROOTS_PARENT], visit),
+        }
     }
 
     /// What `sql` finds, in one layer or in several.

@@ -23,10 +23,12 @@ const ROWS_PER_LOOK: usize = 1_024;
 pub(super) struct Bounds<'a> {
     pub(super) depth: usize,
     pub(super) skip: &'a [StorePath],
+    /// What names of files that are wanted end with.
+    pub(super) ending: &'a [u8],
     pub(super) deadline: Option<Instant>,
 }
 
-/// The entries below a directory.
+/// The entries below a directory, perhaps without files whose names end with something else than is wanted.
 pub(super) struct Forest {
     top: i64,
     depth: usize,
@@ -46,7 +48,8 @@ impl VirtualStore {
         walk: &Walk,
         visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
     ) -> Result<()> {
-        let bounds = Bounds { depth: walk.depth, skip: &walk.skip, deadline: walk.deadline };
+        let (depth, skip) = (walk.depth, &*walk.skip);
+        let bounds = Bounds { depth, skip, ending: walk.ending(), deadline: walk.deadline };
         let forest = self.snapshot(|snapshot| {
             let top = snapshot.directory(place)?;
             Forest::load(snapshot, top, &bounds)
@@ -82,16 +85,16 @@ impl Forest {
         };
         let tree = snapshot.tree;
         if top == tree.root && bounds.depth > 2 {
-            forest.load_all(&tree)?
+            forest.load_all(&tree, bounds.ending)?
         } else {
-            forest.load_below(&tree)?
+            forest.load_below(&tree, bounds.ending)?
         }
         Ok(forest)
     }
 
     /// One scan over the volume, whose rows lie sorted by directory and name.
-    fn load_all(&mut self, tree: &Tree<'_>) -> Result<()> {
-        tree.everything(&mut |row, name| {
+    fn load_all(&mut self, tree: &Tree<'_>, ending: &[u8]) -> Result<()> {
+        tree.everything(ending, &mut |row, name| {
             self.push(row, name)?;
             let end = self.rows.len();
             self.children.entry(row.parent).or_insert(end - 1..end).end = end;
@@ -100,13 +103,13 @@ impl Forest {
     }
 
     /// One query for each directory.
-    fn load_below(&mut self, tree: &Tree<'_>) -> Result<()> {
+    fn load_below(&mut self, tree: &Tree<'_>, ending: &[u8]) -> Result<()> {
         let mut level = vec![self.top];
         for _ in 0..self.depth {
             let mut next = Vec::new();
             for directory in level {
                 let begin = self.rows.len();
-                tree.children(directory, b"", -1, &mut |row, name| {
+                tree.children_ending(directory, ending, &mut |row, name| {
                     self.push(row, name)?;
                     Ok(ControlFlow::Continue(()))
                 })?;

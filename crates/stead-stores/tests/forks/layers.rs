@@ -1,7 +1,12 @@
 //! How many layers a fork stands on, and that they are not seen.
 
+use std::ops::ControlFlow;
+
 use rusqlite::Connection;
 use stead_core::Store;
+use stead_core::glob::{Anchor, PathGlobs};
+use stead_core::search::Walk;
+use stead_core::store::Place;
 use stead_core::testkit::snapshot_of;
 use stead_stores::{Database, VirtualStore};
 use tempfile::TempDir;
@@ -50,6 +55,29 @@ fn tower(database: &Database, height: usize) -> Vec<VirtualStore> {
         tower.push(top);
     }
     tower
+}
+
+/// A search by ending must not pass by what hides something that it looks for.
+#[test]
+fn what_hides_a_directory_of_the_base_hides_it_from_a_search_by_name_too() {
+    let (database, _directory) = database();
+    let base = database.store(["base"]).unwrap();
+    write(&base, "d/x.md", "base");
+    write(&base, "e/y.md", "base");
+    let fork = fork(&base, "fork");
+    remove(&fork, "d/x.md");
+    remove(&fork, "d");
+    write(&fork, "d", "a file");
+    for top in [&fork, &self::fork(&fork, "again")] {
+        let mut found = Vec::new();
+        let only = Some(PathGlobs::new(["**/*.md"], Anchor::Start).unwrap());
+        top.walk(&Place::root(), &Walk { only, ..Walk::default() }, &mut |entry| {
+            found.push(entry.path.to_string());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert_eq!(found, ["e/y.md"]);
+    }
 }
 
 #[test]

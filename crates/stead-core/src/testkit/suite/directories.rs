@@ -135,6 +135,9 @@ pub fn a_walk_visits_only_what_matches(t: &Subject) {
     assert_eq!(only("**/deep"), ["a/b/deep"]);
     assert_eq!(only("a/*"), ["a/b", "a/b.txt", "a/link", "a/x"]);
     assert_eq!(only("{top,b/**/e}"), ["b/c/d/e", "top"]);
+    assert_eq!(only("**/*.txt"), ["a/b.txt"]);
+    assert_eq!(only("*/*k"), ["a/link"]);
+    assert_eq!(only("*-file"), ["a-file"]);
     assert!(only("../*").is_empty());
     let below = Some(PathGlobs::new(["*"], Anchor::Start).unwrap());
     assert_eq!(t.walked(&at("b/c"), &Walk { only: below, ..Walk::default() }), ["d"]);
