@@ -76,6 +76,10 @@ pub struct Escaped<'a> {
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Most are plain, and written at once.
+        if self.bytes.iter().all(|byte| matches!(byte, b' '..=b'~') && *byte != b'\\') {
+            return f.write_str(std::str::from_utf8(self.bytes).expect("these are text"));
+        }
         for chunk in self.bytes.utf8_chunks() {
             for character in chunk.valid().chars() {
                 if misleads(character) {

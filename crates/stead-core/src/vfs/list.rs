@@ -11,7 +11,7 @@ use crate::name::Name;
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
 use crate::search::{Unread, Walk};
-use crate::store::{Attr, Kind, Listing, Page, StoreError, StorePath, StoreResult, VersionTag};
+use crate::store::{Attr, Entry, Kind, Listing, Page, StoreError, StorePath, StoreResult, VersionTag};
 use crate::vfs::call::Call;
 use crate::vfs::resolve::{Lead, Links, Spot, link_at};
 use crate::vfs::{IntoPath, Vfs};
@@ -443,19 +443,22 @@ struct Levels {
 fn merge(path: VfsPath, listing: Listing, levels: Levels, after: Option<&Name>, limit: usize) -> Directory {
     let total = listing.total - levels.hidden.min(listing.total) + levels.entries.len() as u64;
     let last = if listing.more { listing.entries.last().map(|entry| entry.name.clone()) } else { None };
-    let mut merged = BTreeMap::new();
-    for entry in &listing.entries {
-        merged.insert(entry.name.clone(), DirEntry::found(entry.name.clone(), &entry.attr));
-    }
-    for (name, entry) in levels.entries {
-        let in_page =
-            after.is_none_or(|after| name > *after) && last.as_ref().is_none_or(|last| name <= *last);
-        if in_page {
-            merged.insert(name, entry);
+    let in_page = |name: &Name| {
+        after.is_none_or(|after| *name > *after) && last.as_ref().is_none_or(|last| *name <= *last)
+    };
+    let levels = levels.entries.into_values().filter(|level| in_page(&level.name));
+    let mut levels = levels.collect::<Vec<_>>().into_iter().peekable();
+    let mut entries = Vec::with_capacity(listing.entries.len() + levels.len());
+    for Entry { name, attr } in listing.entries {
+        while let Some(level) = levels.next_if(|level| level.name < name) {
+            entries.push(level);
         }
+        let level = levels.next_if(|level| level.name == name);
+        entries.push(level.unwrap_or_else(|| DirEntry::found(name, &attr)));
     }
-    let more = listing.more || merged.len() > limit;
-    let entries: Vec<_> = merged.into_values().take(limit).collect();
+    entries.extend(levels);
+    let more = listing.more || entries.len() > limit;
+    entries.truncate(limit);
     let cursor = entries.last().filter(|_| more).map(|entry| write_cursor(&entry.name));
     Directory { path, entries, total, cursor }
 }
