@@ -49,6 +49,14 @@ impl Arguments {
         self.0.get(name).and_then(Value::as_str)
     }
 
+    /// A text that has to be there, and is nowhere else afterwards: it may be large.
+    pub(super) fn take_text(&mut self, name: &str) -> String {
+        match self.0.get_mut(name).map(Value::take) {
+            Some(Value::String(text)) => text,
+            _ => unreachable!("what is needed is there"),
+        }
+    }
+
     pub(super) fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
     }

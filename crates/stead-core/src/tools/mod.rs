@@ -43,7 +43,7 @@ pub struct Tool {
     pub input: &'static [Field],
     /// The facts that it answers with, besides the text.
     pub output: &'static [Field],
-    run: fn(&Desk<'_>, &Arguments) -> Result<Reply, Failure>,
+    run: fn(&Desk<'_>, &mut Arguments) -> Result<Reply, Failure>,
 }
 
 /// When a tool is offered, provided that the Workspaces' scopes give it something to do.

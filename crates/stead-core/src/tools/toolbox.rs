@@ -127,7 +127,7 @@ impl Toolbox {
             None => Err(self.not_offered(name)),
             Some(tool) => Arguments::check(tool, arguments).map(|arguments| (tool, arguments)),
         };
-        let (tool, arguments) = match prepared {
+        let (tool, mut arguments) = match prepared {
             Ok(prepared) => prepared,
             Err(failure) => return Ok(self.refuse(known, failure)),
         };
@@ -143,7 +143,7 @@ impl Toolbox {
         let vfs = self.vfs.operation(tool.name);
         let vfs = if answer == Answer::Agreed { vfs.agreed() } else { vfs };
         let desk = Desk { vfs: &vfs, moments: self.moments.as_deref() };
-        match (tool.run)(&desk, &arguments) {
+        match (tool.run)(&desk, &mut arguments) {
             Err(Failure { asks: Some(path), .. }) if answer == Answer::NotAsked => {
                 Err(Question { text: format!("May the agent use `{}` on `{path}`?", tool.name) })
             }

@@ -18,7 +18,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (content, options) = (content(arguments)?, options(arguments)?);
     let size = content.len() as u64;
     let done = desk.vfs.append_with(arguments.text("path"), content, &options)?;

@@ -19,7 +19,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let done = desk.vfs.mkdir(arguments.text("path"), Parents::Create)?;
     let path = done.path.to_string();
     let words = if done.created { format!("Created {path}.") } else { format!("{path} is there already.") };

@@ -33,7 +33,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let occurrences = if arguments.flag("replace_all") { Occurrences::All } else { Occurrences::One };
     let (old, new) = (arguments.text("old_string"), arguments.text("new_string"));
     let edited =

@@ -33,7 +33,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let limit = arguments.number("limit").unwrap_or(USUAL) as usize;
     let result = desk.vfs.glob(arguments.text("pattern"), from(arguments), limit)?;
     let mut text = String::new();

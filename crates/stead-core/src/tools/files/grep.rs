@@ -64,7 +64,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let number = |name, otherwise| arguments.number(name).unwrap_or(otherwise) as usize;
     let context = arguments.number("context").unwrap_or(0);
     let query = GrepQuery {

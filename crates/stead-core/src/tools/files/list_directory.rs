@@ -42,7 +42,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let page = ListPage {
         cursor: arguments.optional_text("cursor").map(str::to_owned),
         limit: arguments.number("limit").unwrap_or(USUAL) as usize,

@@ -113,14 +113,14 @@ fn options(arguments: &Arguments) -> Result<WriteOptions, Failure> {
     }
 }
 
-/// The content to be written, as the caller encoded it.
-fn content(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
-    let text = arguments.text("content");
+/// The content to be written, as the caller encoded it. It is taken rather than copied.
+fn content(arguments: &mut Arguments) -> Result<Vec<u8>, Failure> {
+    let text = arguments.take_text("content");
     match arguments.optional_text("encoding") {
         Some("base64") => BASE64
             .decode(text)
             .map_err(|_| Failure::invalid("`content` is no base64, though `encoding` says so")),
-        _ => Ok(text.as_bytes().to_vec()),
+        _ => Ok(text.into_bytes()),
     }
 }
 

@@ -18,7 +18,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (source, destination) = (arguments.text("source"), arguments.text("destination"));
     let moved = match arguments.tag("if_match") {
         Some(tag) => desk.vfs.rename_if(source, destination, overwrite(arguments), tag)?,

@@ -72,7 +72,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let path = arguments.text("path");
     let encoding = if arguments.optional_text("encoding") == Some("base64") { "base64" } else { "utf-8" };
     let by_bytes = arguments.has("byte_offset") || arguments.has("byte_limit");

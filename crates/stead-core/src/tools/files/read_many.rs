@@ -40,7 +40,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (mut blocks, mut files, mut left) = (Vec::new(), Vec::new(), MOST_BYTES);
     for path in arguments.texts("paths") {
         // With no room left, a line still tells whether the file is there and can be read.

@@ -29,7 +29,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let stat = desk.vfs.stat(arguments.text("path"))?;
     let mut words = format!("{}: {}, {} bytes", stat.path, stat.kind.word(), stat.size);
     if let Some(modified) = stat.modified {

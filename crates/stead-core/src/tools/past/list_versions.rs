@@ -38,7 +38,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let path = arguments.text("path");
     let limit = arguments.number("limit").unwrap_or(USUAL) as usize;
     let path = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;

@@ -26,7 +26,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (path, snapshot) = (arguments.text("path"), arguments.text("snapshot"));
     let what = Restore { paths: paths(arguments.texts("paths"))?, dry_run: arguments.flag("dry_run") };
     let undone = desk.vfs.restore(path, desk.version(path, snapshot)?, &what)?;

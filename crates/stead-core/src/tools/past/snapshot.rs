@@ -24,7 +24,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let made = desk.moments()?.snapshot(arguments.optional_text("path"), arguments.optional_text("label"))?;
     Ok(Reply::text(format!("The state at {} is now called {}.", made.at, made.name.escape_debug()))
         .fact("snapshot", made.name)

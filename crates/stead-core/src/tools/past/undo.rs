@@ -34,7 +34,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &Arguments) -> Result<Reply, Failure> {
+fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let what = match (arguments.optional_text("operation"), arguments.number("last")) {
         (Some(_), Some(_)) => return Err(Failure::invalid("pass `operation` or `last`, not both")),
         (Some(id), None) => {
