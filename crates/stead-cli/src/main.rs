@@ -5,6 +5,7 @@ mod credential;
 mod failure;
 mod human;
 mod json;
+mod memory;
 mod progress;
 mod session;
 mod telemetry;
@@ -45,6 +46,7 @@ enum HostedCommand {
 }
 
 fn main() -> ExitCode {
+    memory::give_back();
     let credential = credential::take();
     let cli = match parse() {
         Ok(cli) => cli,
