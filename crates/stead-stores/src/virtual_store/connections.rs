@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use parking_lot::{Condvar, MappedMutexGuard, Mutex};
@@ -10,8 +11,9 @@ use rusqlite::Connection;
 use super::fault::Result;
 use super::schema::{Role, connect};
 
-/// More would wait for the processor anyway, and each has a cache of its own.
-const MOST: usize = 8;
+/// How many there are at the most: more would wait for a processor anyway, and each has a cache of its own.
+static MOST: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(4, |cores| 2 * cores.get()).clamp(4, 8));
 
 /// The readers of a database file.
 pub(super) struct Readers {
@@ -48,7 +50,7 @@ impl Readers {
             if let Some(conn) = state.idle.pop() {
                 return Ok(Reader::Pooled { readers: self, conn: Some(conn) });
             }
-            if state.made < MOST {
+            if state.made < *MOST {
                 state.made += 1;
                 break;
             }
