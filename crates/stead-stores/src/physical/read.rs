@@ -85,7 +85,12 @@ impl PhysicalStore {
         let total = names.len() as u64;
         let first =
             page.after.as_ref().map_or(0, |after| names.partition_point(|name| **name <= *after.as_bytes()));
-        let mut entries = Vec::new();
+        let mut entries = Vec::with_capacity(page.limit.min(names.len() - first));
+        let mut path = join(&located.full, b"");
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        let above = path.len();
         let mut left = names.drain(first..);
         for name in left.by_ref() {
             if entries.len() == page.limit {
@@ -93,7 +98,9 @@ impl PhysicalStore {
             }
             // One that vanished meanwhile is not listed.
             let Ok(stat) = dir.stat_at(&name) else { continue };
-            self.nodes.note(stat.ino, &join(&located.full, &name));
+            path.truncate(above);
+            path.extend_from_slice(&name);
+            self.nodes.note(stat.ino, &path);
             let name = Name::new(name).expect("the host hands out names");
             entries.push(Entry { name, attr: stat.attr() });
         }

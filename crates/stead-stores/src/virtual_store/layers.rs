@@ -10,10 +10,11 @@ use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Rows, Statement, params};
 use stead_core::StoreError;
+use stead_core::store::Attr;
 
 use super::database::Volume;
-use super::fault::{Result, corrupt};
-use super::row::{Row, WHITEOUT, entries};
+use super::fault::{Fault, Result, corrupt};
+use super::row::{EntryKind, Row, WHITEOUT, entries};
 use super::tree::Tree;
 
 /// What roots have in place of a parent.
@@ -117,6 +118,44 @@ impl<'c> Tree<'c> {
         // How many names a layer has to give is not known before they are merged.
         let limit = if self.below.is_empty() { limit } else { -1 };
         self.visit(SQL, &[&parent, &after, &limit], visit)
+    }
+
+    /// [`Tree::children`] for who wants nothing but attributes.
+    pub(super) fn listed(
+        &self,
+        parent: i64,
+        after: &[u8],
+        limit: i64,
+        mut visit: impl FnMut(Attr, &[u8]) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        // A column costs as much as all that is made of it: these are as few as will do.
+        const SQL: &str = "
+            SELECT e.name, e.node, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.since
+            FROM entry e WHERE e.vol = ?1 AND e.parent = ?2 AND e.name > ?3 ORDER BY e.name LIMIT ?4";
+        if self.as_of.is_some() || !self.below.is_empty() {
+            return self.children(parent, after, limit, &mut |row, name| visit(row.attr(), name));
+        }
+        let mut statement = self.conn.prepare_cached(SQL)?;
+        let mut rows = statement.query(params![self.vol, parent, after, limit])?;
+        while let Some(row) = rows.next()? {
+            let listed = Row {
+                node: row.get(1)?,
+                parent,
+                kind: EntryKind::of(row.get(2)?)?,
+                mode: row.get(3)?,
+                size: row.get(4)?,
+                created: row.get(5)?,
+                modified: row.get(6)?,
+                changed: row.get(7)?,
+                content: None,
+                since: row.get(8)?,
+            };
+            let name = row.get_ref(0)?.as_blob().map_err(|_| no_name())?;
+            if visit(listed.attr(), name)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// All entries of a directory, sorted. Files whose names end otherwise may be left out.
@@ -292,5 +331,9 @@ fn first_of(sources: &[Rows<'_>], same: &mut Vec<usize>) -> Result<Option<usize>
 }
 
 fn name_in<'r>(row: &'r rusqlite::Row<'_>) -> Result<&'r [u8]> {
-    row.get_ref(10)?.as_blob().map_err(|_| corrupt("an entry has a name that can't be one"))
+    row.get_ref(10)?.as_blob().map_err(|_| no_name())
+}
+
+fn no_name() -> Fault {
+    corrupt("an entry has a name that can't be one")
 }

@@ -208,12 +208,12 @@ impl VirtualStore {
             let after = page.after.as_ref().map_or(&b""[..], Name::as_bytes);
             let wanted = i64::try_from(page.limit).ok().and_then(|limit| limit.checked_add(1)).unwrap_or(-1);
             let (mut entries, mut more) = (Vec::new(), false);
-            tree.children(directory, after, wanted, &mut |row, name| {
+            tree.listed(directory, after, wanted, |attr, name| {
                 if entries.len() == page.limit {
                     more = true;
                     return Ok(ControlFlow::Break(()));
                 }
-                entries.push(Entry { name: checked_name(name)?, attr: row.attr() });
+                entries.push(Entry { name: checked_name(name)?, attr });
                 Ok(ControlFlow::Continue(()))
             })?;
             let total =
