@@ -109,7 +109,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                     None => Line::Whole,
                 });
             }
-            let newline = available.iter().position(|byte| *byte == b'\n');
+            let newline = memchr::memchr(b'\n', available);
             let (end, used) = newline.map_or((available.len(), available.len()), |at| (at, at + 1));
             if self.passing.is_none() && self.line.len() + end > LONGEST_MESSAGE {
                 let mut id = IdOf::default();
