@@ -103,12 +103,13 @@ impl Followed {
                 if arrives == (named.is_some() && named == meant) && (arrives || named.is_none()) {
                     return;
                 }
-                if changed.what == ChangeKind::MovedTo
-                    && let Some(ino) = meant
-                {
-                    inodes.arrived(ino, parent, &name);
-                } else if named.is_some() && (arrives || named == meant) {
+                // Where something has gone the kernel finds out by itself. Until then it is nowhere: what is judged
+                // by the one path must not be done at the other, which is where the kernel still takes it to be.
+                if named.is_some() && (arrives || named == meant) {
                     inodes.removed(parent, &name);
+                }
+                if let (ChangeKind::MovedTo, Some(ino)) = (changed.what, meant) {
+                    inodes.gone(ino);
                 }
                 let _ = notifier.inval_entry(INodeNo(parent), OsStr::from_bytes(&changed.name));
                 let _ = notifier.inval_inode(INodeNo(parent), -1, 0);

@@ -184,9 +184,12 @@ impl Inodes {
         }
     }
 
-    /// Something was given a name by someone else.
-    pub(crate) fn arrived(&self, ino: u64, parent: u64, name: &Name) {
-        self.0.lock().put(ino, parent, name);
+    /// Something is not where the kernel knows it to be.
+    pub(crate) fn gone(&self, ino: u64) {
+        let mut table = self.0.lock();
+        if let Some((parent, name)) = table.inodes.get(&ino).and_then(|inode| inode.place.clone()) {
+            table.vacate(parent, &name);
+        }
     }
 
     /// Two have changed their names.

@@ -3,6 +3,9 @@
 //! A target is a path of the stead: an absolute one begins at the top of the stead. The kernel would take it for a path
 //! of the host, and follows `..` out of the mount, so it is told only what stays inside: a target that leads to a
 //! Workspace, relative to the symlink. One that leads nowhere that the agent may go can't be read, as with a tool.
+//!
+//! To the door `a/..` is nothing, whatever `a` is; to the kernel it is where the directory lies that `a` leads to, which may
+//! be further up than it looks. So the kernel is told no `..` but at the beginning.
 
 use std::path::Path;
 
@@ -18,7 +21,9 @@ pub(crate) fn shown(router: &Router, link: &VfsPath, target: &[u8]) -> Option<Ve
     if !inside {
         return None;
     }
-    if !text.starts_with('/') {
+    let names = || text.split('/').filter(|name| !matches!(*name, "" | "."));
+    let turns_back = names().skip_while(|name| *name == "..").any(|name| name == "..");
+    if !text.starts_with('/') && !turns_back {
         return Some(target.to_vec());
     }
     Some(relative(&directory, &leads).into_bytes())
@@ -60,6 +65,28 @@ mod tests {
         assert_eq!(way("/a", "/a"), ".");
         assert_eq!(way("/a/b", "/a"), "..");
         assert_eq!(way("/", "/x/y"), "x/y");
+    }
+
+    #[test]
+    fn the_kernel_is_told_only_what_stays_inside() {
+        let mount = stead_core::Mount::new(std::sync::Arc::new(stead_core::testkit::Untouchable));
+        let workspace = stead_core::Workspace::new(path("/w"), stead_core::AccessScope::ReadWrite, mount);
+        let router = Router::new([workspace]).unwrap();
+        let told = |link: &str, target: &str| {
+            let told = shown(&router, &path(link), target.as_bytes());
+            told.map(|told| String::from_utf8(told).unwrap())
+        };
+        let same = ["a", "../a", "./a", "../../w/a", "a/b//c", "..", "../.."];
+        for target in same {
+            assert_eq!(told("/w/d/link", target).as_deref(), Some(target));
+        }
+        assert_eq!(told("/w/d/link", "/w/x").as_deref(), Some("../x"));
+        assert_eq!(told("/w/d/link", "a/../../x").as_deref(), Some("../x"));
+        assert_eq!(told("/w/d/link", "a/..").as_deref(), Some("."));
+        for target in ["/etc/passwd", "../../../x", "../../x", "a/../../../../x"] {
+            assert_eq!(told("/w/d/link", target), None, "{target}");
+        }
+        assert_eq!(shown(&router, &path("/w/link"), b"\xff"), None);
     }
 
     #[test]

@@ -95,6 +95,23 @@ fn symlinks_lead_nowhere_but_into_workspaces() {
         refused(&mount, &format!("echo x > {link}"));
     }
     assert_eq!(fs::read_to_string(place.path("secret")).unwrap(), "secret");
+    // `..` after a symlink leads further up than it looks.
+    mount.sh("v", "mkdir -p a secret-dir && ln -s .. a/d && ln -s d/../../secret a/turned");
+    let said = refused(&mount, "cat v/a/turned");
+    assert!(said.contains("No such file"), "{said}");
+    // Whoever is in a directory that another moves deeper does not get out by what is judged there.
+    place.fed(["write", "/v/moves/f"], "x");
+    place.stead(["mkdir", "-p", "/v/deep/er"]);
+    mount.sh("v", "ln -s ../../../secret moves/l; ls moves deep/er/. > /dev/null");
+    let binary = env!("CARGO_BIN_EXE_stead");
+    let config = place.path("stead.toml").to_string_lossy().into_owned();
+    let script = format!(
+        "cd v/moves && {binary} --config {config} mv /v/moves /v/deep/er/moves > /dev/null
+         for n in $(seq 100); do cat l 2>/dev/null && exit 0; sleep 0.01; done; exit 1"
+    );
+    let output = mount.shell("", &script);
+    assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(mount.sh("", "cat v/deep/er/moves/f"), "x");
     // The top of the stead is the top of the mount, and an absolute path is one of the stead.
     assert_eq!(mount.sh("v/root", "ls"), "guarded\nin\np\nro\nsmall\nv\n");
     let at = mount.at.display();
