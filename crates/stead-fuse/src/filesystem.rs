@@ -204,7 +204,11 @@ impl Mounting {
     fn readlink(&self, ino: INodeNo) -> Answer<Vec<u8>> {
         let seat = self.seat(ino)?;
         let target = self.door.link_target(&seat.path).map_err(|error| errno(&error))?;
-        links::shown(&self.router, &seat.path, &target).ok_or(Errno::EACCES)
+        let shown = links::shown(&self.router, &seat.path, &target).ok_or(Errno::EACCES)?;
+        if links::climb(&shown) > self.inodes.climbs(ino.0) {
+            return Err(Errno::EACCES);
+        }
+        Ok(shown)
     }
 
     fn remove(&self, parent: INodeNo, name: &OsStr, kind: Kind) -> Answer<()> {

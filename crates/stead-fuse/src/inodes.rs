@@ -35,6 +35,8 @@ struct Inode {
     node: Option<NodeId>,
     /// Where it is: a name in a directory. Nowhere, once that name was removed.
     place: Option<(u64, Name)>,
+    /// How deep below the top it has been at the least, as far as the kernel may know it.
+    least: usize,
     /// How often the kernel has been told of it.
     lookups: u64,
     /// How many others have a name in it.
@@ -78,6 +80,7 @@ impl Inodes {
             key: key.clone(),
             node: top.node,
             place: None,
+            least: 0,
             lookups: 1,
             kids: 0,
             told: None,
@@ -107,6 +110,7 @@ impl Inodes {
                     key: key.clone(),
                     node: looked.node,
                     place: None,
+                    least: looked.path.depth(),
                     lookups: 0,
                     kids: 0,
                     told: None,
@@ -162,6 +166,22 @@ impl Inodes {
     pub(crate) fn parent(&self, ino: u64) -> u64 {
         let table = self.0.lock();
         table.inodes.get(&ino).and_then(|inode| inode.place.as_ref()).map_or(ROOT, |(parent, _)| *parent)
+    }
+
+    /// How many directories up from something are surely still inside, wherever the kernel takes it to be.
+    ///
+    /// What is moved deeper is there for the door before the kernel has moved it, too. Whoever then climbs as far as can
+    /// be climbed from the new place would leave the mount from the old one.
+    pub(crate) fn climbs(&self, ino: u64) -> usize {
+        let table = self.0.lock();
+        let (mut least, mut below, mut at) = (usize::MAX, 0, ino);
+        while let Some(inode) = table.inodes.get(&at) {
+            least = least.min(inode.least + below);
+            let Some((parent, _)) = &inode.place else { break };
+            (at, below) = (*parent, below + 1);
+        }
+        // Its own name is none of them.
+        if least == usize::MAX { 0 } else { least.saturating_sub(1) }
     }
 
     /// Who has a name in a directory.
@@ -255,6 +275,10 @@ impl Table {
             return;
         }
         let before = std::mem::replace(&mut inode.place, place);
+        let depth = self.depth(parent) + 1;
+        if let Some(inode) = self.inodes.get_mut(&ino) {
+            inode.least = inode.least.min(depth);
+        }
         if let Some((parent, name)) = before {
             self.names.remove(&(parent, name));
             self.leave(parent);
@@ -304,6 +328,11 @@ impl Table {
             Key::Node(workspace, node) => Some((workspace, node)),
             Key::Level(_) => None,
         }
+    }
+
+    /// How deep below the top a directory is; as if at the top where it is nowhere.
+    fn depth(&self, ino: u64) -> usize {
+        self.path(ino).map_or(0, |path| path.depth())
     }
 
     fn path(&self, ino: u64) -> Option<VfsPath> {
@@ -393,6 +422,29 @@ mod tests {
         assert_eq!(inodes.found(ROOT, &name("a"), &node("/a", 10), true), a);
         let large = inodes.found(ROOT, &name("l"), &node("/l", u64::MAX), true);
         assert_eq!(large, IN_TURN | 1);
+    }
+
+    #[test]
+    fn nobody_climbs_further_than_from_where_the_kernel_may_take_it_to_be() {
+        let inodes = top();
+        let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        let b = inodes.found(a, &name("b"), &node("/a/b", 11), true);
+        let c = inodes.found(b, &name("c"), &node("/a/b/c", 12), true);
+        let d = inodes.found(ROOT, &name("d"), &node("/d", 13), true);
+        let link = inodes.found(d, &name("l"), &node("/d/l", 14), true);
+        assert_eq!((inodes.climbs(link), inodes.climbs(c)), (1, 2));
+        inodes.moved((ROOT, &name("d")), (c, &name("d")));
+        assert_eq!(path(&inodes, link).as_deref(), Some("/a/b/c/d/l"));
+        assert_eq!(inodes.climbs(link), 1);
+        inodes.moved((c, &name("d")), (b, &name("e")));
+        assert_eq!(inodes.climbs(link), 1);
+        inodes.moved((ROOT, &name("a")), (ROOT, &name("z")));
+        inodes.moved((b, &name("c")), (ROOT, &name("c")));
+        assert_eq!(inodes.climbs(c), 0);
+        let fresh = inodes.found(b, &name("m"), &node("/z/b/m", 15), true);
+        assert_eq!(inodes.climbs(fresh), 2);
+        inodes.gone(b);
+        assert_eq!(inodes.climbs(fresh), 2);
     }
 
     #[test]

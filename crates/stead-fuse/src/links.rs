@@ -29,6 +29,12 @@ pub(crate) fn shown(router: &Router, link: &VfsPath, target: &[u8]) -> Option<Ve
     Some(relative(&directory, &leads).into_bytes())
 }
 
+/// How many directories up a target leads before it leads down.
+pub(crate) fn climb(target: &[u8]) -> usize {
+    let names = target.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+    names.take_while(|name| *name == b"..").count()
+}
+
 /// A target as it is kept: a path of the host that leads into the mount becomes the path of the stead.
 pub(crate) fn kept(at: &Path, target: &[u8]) -> Vec<u8> {
     let Ok(text) = std::str::from_utf8(target) else { return target.to_vec() };
@@ -65,6 +71,11 @@ mod tests {
         assert_eq!(way("/a", "/a"), ".");
         assert_eq!(way("/a/b", "/a"), "..");
         assert_eq!(way("/", "/x/y"), "x/y");
+    }
+
+    #[test]
+    fn climbing_is_counted_at_the_beginning() {
+        assert_eq!([&b"a"[..], b"../a", b"./.././..//x/..", b".."].map(climb), [0, 1, 2, 1]);
     }
 
     #[test]
