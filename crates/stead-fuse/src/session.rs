@@ -48,11 +48,7 @@ impl Mount {
             ));
         }
         clear_stale(at)?;
-        let place = |error: io::Error| MountError::Place(error.kind().to_string());
-        let at = at.canonicalize().map_err(place)?;
-        if !at.is_dir() {
-            return Err(MountError::Place("it is not a directory".into()));
-        }
+        let at = empty_directory(at)?;
         let config = config(&options);
         let mounting =
             Mounting::new(vfs, &at, options).map_err(|error| MountError::Place(error.to_string()))?;
@@ -142,6 +138,22 @@ impl Drop for Mount {
     fn drop(&mut self) {
         // Nobody is left to be told; `unmount` tells.
         let _ = self.end();
+    }
+}
+
+/// The directory, with all symlinks resolved. What lies in it would be hidden by the mount.
+fn empty_directory(at: &Path) -> Result<PathBuf, MountError> {
+    let place = |error: io::Error| {
+        MountError::Place(match error.kind() {
+            io::ErrorKind::NotFound => "there is no such directory".into(),
+            io::ErrorKind::NotADirectory => "it is not a directory".into(),
+            other => other.to_string(),
+        })
+    };
+    let at = at.canonicalize().map_err(place)?;
+    match fs::read_dir(&at).map_err(place)?.next() {
+        None => Ok(at),
+        Some(_) => Err(MountError::Place("the directory is not empty; name one that is".into())),
     }
 }
 

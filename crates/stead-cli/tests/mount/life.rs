@@ -106,7 +106,9 @@ fn it_goes_on_in_the_background() {
 fn a_place_that_can_not_be_used_is_told() {
     let place = Place::new();
     fs::write(place.path("file"), "").unwrap();
-    let cases = [("none", "can't be mounted there"), ("file", "not a directory")];
+    fs::create_dir(place.path("full")).unwrap();
+    fs::write(place.path("full/something"), "").unwrap();
+    let cases = [("none", "no such directory"), ("file", "not a directory"), ("full", "not empty")];
     for (at, expected) in cases {
         let refused = place.run(["mount", at]);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
