@@ -8,7 +8,8 @@ use serde_json::json;
 use stead::config::StoreConfig;
 use stead::{Config, ErrorKind, Stead};
 use stead_fuse::{Mount, MountError, Options};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{Ended, Exit, Failure};
 use crate::human;
@@ -60,18 +61,19 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let stead = session.stead_of_agent(args.thread.as_deref())?;
     let past = args.at.is_some();
     let stead = args.at.look(stead, "/")?;
+    // Before anyone can know that it is there, and end it.
+    let signals = Signals::new()?;
     let mount = Mount::new(stead.vfs(), &args.at_directory, options(&args, &config, &stead, past))
         .map_err(|error| told(&error))?;
     let mut keeper = keep(mount.at());
     say(&mount, session)?;
-    let ended = until_ended(&mount);
+    signals.wait(&mount);
     let unmounted = mount.unmount().map_err(|error| told(&error));
     if let Some(keeper) = &mut keeper {
         // It sees that nothing is left to do.
         drop(keeper.stdin.take());
         let _ = keeper.wait();
     }
-    ended?;
     unmounted?;
     Ok(Exit::OK)
 }
@@ -119,24 +121,41 @@ fn say(mount: &Mount, session: &mut Session) -> Result<(), Failure> {
     session.flush()
 }
 
-/// Waits for a signal, or for someone to unmount it.
-fn until_ended(mount: &Mount) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::host("signals can't be waited for", error))?;
-    let waited = runtime.block_on(async {
-        let mut terminated = signal(SignalKind::terminate())?;
-        let mut hung_up = signal(SignalKind::hangup())?;
-        let mut pace = tokio::time::interval(PACE);
-        loop {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => return Ok(()),
-                _ = terminated.recv() => return Ok(()),
-                _ = hung_up.recv() => return Ok(()),
-                _ = pace.tick() => if mount.has_ended() { return Ok(()) },
+/// The signals that end it.
+struct Signals {
+    runtime: Runtime,
+    ends: [Signal; 3],
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let make = || -> io::Result<Self> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let entered = runtime.enter();
+            let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+            let [terminated, interrupted, hung_up] = kinds.map(signal);
+            let ends = [terminated?, interrupted?, hung_up?];
+            drop(entered);
+            Ok(Signals { runtime, ends })
+        };
+        make().map_err(|error| Failure::host("signals can't be waited for", error))
+    }
+
+    /// Waits for one of them, or for someone to unmount it.
+    fn wait(self, mount: &Mount) {
+        let Signals { runtime, ends: [mut terminated, mut interrupted, mut hung_up] } = self;
+        runtime.block_on(async {
+            let mut pace = tokio::time::interval(PACE);
+            loop {
+                tokio::select! {
+                    _ = terminated.recv() => return,
+                    _ = interrupted.recv() => return,
+                    _ = hung_up.recv() => return,
+                    _ = pace.tick() => if mount.has_ended() { return },
+                }
             }
-        }
-    });
-    waited.map_err(|error: io::Error| Failure::host("signals can't be waited for", error))
+        });
+    }
 }
 
 /// Starts a process that clears the mount away if this one is killed: nobody else could.
