@@ -126,7 +126,8 @@ impl Mount {
                 Err(error) => return Err(refused(&error.into())),
             }
         }
-        let until = Instant::now() + PATIENCE;
+        // Taken from under them, it ends when they let go: nobody waits for that.
+        let until = if politely { Instant::now() + PATIENCE } else { Instant::now() };
         while !session.guard.is_finished() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
         }
