@@ -28,7 +28,7 @@ pub mod workspace;
 
 pub use audit::{AuditLog, AuditOutcome, AuditRecord, LogId};
 pub use clock::{Clock, FixedClock, SystemClock, Timestamp};
-pub use edit::{Edit, EditError, Occurrences};
+pub use edit::{Edit, EditError, LARGEST_EDIT, Occurrences};
 pub use error::{Error, ErrorKind, Result, Sight};
 pub use identity::{Identity, Operation, OperationId};
 pub use name::Name;
