@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rmcp::RoleServer;
-use rmcp::model::{ClientNotification, ClientRequest, JsonRpcMessage, RequestId};
+use rmcp::model::{
+    ClientNotification, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerNotification,
+};
 use rmcp::service::{RxJsonRpcMessage, ServiceExt, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
@@ -18,7 +20,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use super::Answerer;
 use super::id_of::IdOf;
-use super::message::{Refusal, parse, too_long};
+use super::message::{Refusal, parse, too_long, under_way};
 use crate::limits::LONGEST_MESSAGE;
 
 /// How many requests may be without an answer that has been written.
@@ -59,6 +61,10 @@ struct Lines<R, W> {
 #[derive(Debug, Default)]
 struct Flow {
     unanswered: Mutex<HashSet<RequestId>>,
+    /// Those who listen. They are not answered for as long as there is something to tell.
+    listening: Mutex<HashSet<RequestId>>,
+    /// What the client has been asked and not answered. The call that asks waits for a person, and for no place here.
+    questions: Mutex<HashSet<RequestId>>,
     unwritten: AtomicUsize,
     eased: Notify,
 }
@@ -71,7 +77,19 @@ impl Flow {
 
     /// Whether no further request is begun.
     fn is_full(&self) -> bool {
-        self.is_stuck() || self.unanswered.lock().len() >= UNANSWERED
+        let open = self.questions.lock().len();
+        self.is_stuck() || self.unanswered.lock().len().saturating_sub(open) >= UNANSWERED
+    }
+
+    /// Whether a request with this id is under way.
+    fn is_under_way(&self, id: &RequestId) -> bool {
+        self.unanswered.lock().contains(id) || self.listening.lock().contains(id)
+    }
+
+    /// A request with this id is not under way any more.
+    fn ends(&self, id: &RequestId) {
+        self.unanswered.lock().remove(id);
+        self.listening.lock().remove(id);
     }
 }
 
@@ -152,7 +170,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
 
     /// A request that is cancelled is not answered, and not made if it waits.
     fn forget(&mut self, id: &RequestId) {
-        self.flow.unanswered.lock().remove(id);
+        self.flow.ends(id);
         self.parked.retain(|(message, _)| match message {
             JsonRpcMessage::Request(request) => request.id != *id,
             _ => true,
@@ -165,10 +183,9 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         match message {
             JsonRpcMessage::Request(request) => {
                 self.begun = true;
-                // One who listens is not answered for as long as there is something to tell.
-                if !matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
-                    self.flow.unanswered.lock().insert(request.id.clone());
-                }
+                let listens = matches!(request.request, ClientRequest::SubscriptionsListenRequest(_));
+                let set = if listens { &self.flow.listening } else { &self.flow.unanswered };
+                set.lock().insert(request.id.clone());
             }
             JsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
@@ -177,8 +194,30 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                     self.forget(id);
                 }
             }
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+            JsonRpcMessage::Response(response) => {
+                self.flow.questions.lock().remove(&response.id);
+            }
+            JsonRpcMessage::Error(error) => {
+                if let Some(id) = &error.id {
+                    self.flow.questions.lock().remove(id);
+                }
+            }
         }
+    }
+
+    /// Whether a request with this id has come already and is not answered yet.
+    fn is_under_way(&self, id: &RequestId) -> bool {
+        let is_parked = |message: &RxJsonRpcMessage<RoleServer>| match message {
+            JsonRpcMessage::Request(request) => request.id == *id,
+            _ => false,
+        };
+        self.flow.is_under_way(id) || self.parked.iter().any(|(message, _)| is_parked(message))
+    }
+
+    /// An answer to a question that nobody is left to answer.
+    fn unanswerable(&self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let id = self.flow.questions.lock().iter().next().cloned()?;
+        Some(JsonRpcMessage::error(ErrorData::internal_error("the client is gone", None), Some(id)))
     }
 }
 
@@ -207,7 +246,7 @@ fn write<W: AsyncWrite + Send + Unpin + 'static>(
         };
         flow.unwritten.fetch_sub(line.len(), Ordering::Relaxed);
         if let Some(id) = &answers {
-            flow.unanswered.lock().remove(id);
+            flow.ends(id);
         }
         flow.eased.notify_one();
         written
@@ -226,6 +265,19 @@ where
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let (writer, flow) = (Arc::clone(&self.writer), Arc::clone(&self.flow));
+        match &item {
+            JsonRpcMessage::Request(question) => {
+                flow.questions.lock().insert(question.id.clone());
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ServerNotification::CancelledNotification(withdrawn) = &notification.notification
+                    && let Some(id) = &withdrawn.params.request_id
+                {
+                    flow.questions.lock().remove(id);
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        }
         async move {
             let line = as_line(&item)?;
             let answers = match item {
@@ -259,7 +311,12 @@ where
             let message = match line {
                 Ok(Line::Whole) => self.message(),
                 Ok(Line::TooLong(id)) => Err(too_long(id)),
-                Ok(Line::End) if self.parked.is_empty() => return None,
+                Ok(Line::End) if self.parked.is_empty() => {
+                    // Whoever waits for a person would wait in vain.
+                    let answer = self.unanswerable()?;
+                    self.delivered(&answer);
+                    return Some(answer);
+                }
                 Ok(Line::End) => {
                     // What was asked for before the end is still done.
                     flow.eased.notified().await;
@@ -271,6 +328,12 @@ where
                 Ok(Some(message)) => {
                     let is_request = matches!(message, JsonRpcMessage::Request(_));
                     if !is_request && !self.begun {
+                        continue;
+                    }
+                    if let JsonRpcMessage::Request(request) = &message
+                        && self.is_under_way(&request.id)
+                    {
+                        self.refuse(under_way(request.id.clone()));
                         continue;
                     }
                     if is_request && (flow.is_full() || !self.parked.is_empty()) {

@@ -120,3 +120,23 @@ fn clients_that_vanish_leave_others_alone() {
     }
     assert_eq!(stays.call("read_file", json!({ "path": "/notes/plan.md" }))["isError"], false);
 }
+
+#[test]
+fn a_request_with_an_id_that_is_under_way_does_not_run() {
+    let stead = notes();
+    let mut client = Client::new(&stead);
+    let append = |id: i64| {
+        let params = json!({ "name": "append_file", "arguments": { "path": "/notes/log", "content": "x" } });
+        format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))
+    };
+    client.raw([append(77), append(77), append(77), append(78)].concat().as_bytes());
+    let mut codes = Vec::new();
+    for _ in 0..3 {
+        codes.push(client.answer(77)["error"]["code"].clone());
+    }
+    let made = codes.iter().filter(|code| code.is_null()).count();
+    assert!(codes.iter().all(|code| code.is_null() || *code == -32600), "{codes:?}");
+    assert_eq!(client.answer(78)["result"]["isError"], false);
+    // One that came after the first was answered is another one.
+    assert_eq!(stead.vfs().read("/notes/log").unwrap().bytes.len(), made + 1);
+}
