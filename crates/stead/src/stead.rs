@@ -100,6 +100,11 @@ impl Stead {
         &self.vfs
     }
 
+    /// The same stead through the door of one call: what a person has agreed to holds there alone.
+    pub(crate) fn through(&self, vfs: &Vfs) -> Stead {
+        Stead { vfs: vfs.clone(), ..self.clone() }
+    }
+
     /// The same stead after a person has agreed to what is to be done: Workspaces that ask first ask no more.
     pub fn agreed(&self) -> Stead {
         Stead { vfs: self.vfs.agreed(), ..self.clone() }

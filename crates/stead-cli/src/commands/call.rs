@@ -2,7 +2,7 @@ use std::io::{BufRead, Read};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use stead::tools::{Answer, Failure as NoReply};
+use stead::tools::{Agreement, Answer, Failure as NoReply};
 use stead::{Reply, Toolbox};
 
 use super::content::stdin;
@@ -46,7 +46,7 @@ struct Line {
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let tools = session.stead_of_agent(args.thread.as_deref())?.toolbox();
-    let answer = if args.yes { Answer::Agreed } else { Answer::NotAsked };
+    let answer = if args.yes { Answer::Agreed(Agreement::to_everything()) } else { Answer::Nobody };
     let Some(tool) = &args.tool else { return lines(&tools, answer, session) };
     let text = match args.arguments.as_str() {
         "-" => {
@@ -70,7 +70,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
 }
 
 fn used(tools: &Toolbox, tool: &str, arguments: Map<String, Value>, answer: Answer) -> Reply {
-    tools.call(tool, arguments, answer).unwrap_or_else(|question| question.nobody_to_ask())
+    tools.call(tool, arguments, answer).expect("nobody is asked where everything or nothing is agreed to")
 }
 
 /// Every line is answered, also one that makes no sense.
@@ -87,7 +87,7 @@ fn lines(tools: &Toolbox, answer: Answer, session: &mut Session) -> Ended {
             continue;
         }
         let reply = match serde_json::from_slice::<Line>(&line) {
-            Ok(Line { tool, arguments }) => used(tools, &tool, arguments, answer),
+            Ok(Line { tool, arguments }) => used(tools, &tool, arguments, answer.clone()),
             Err(error) => {
                 NoReply::invalid(format!("the line is no call such as {{\"tool\": \"stat\", \"arguments\": {{\"path\": \"/\"}}}}: {error}"))
                     .into()

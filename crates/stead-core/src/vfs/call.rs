@@ -273,6 +273,8 @@ impl<'v> Call<'v> {
         let Some(log) = &self.vfs.shared.audit else { return Ok(()) };
         let outcome = match result {
             Ok(_) if self.told.get() => return Ok(()),
+            // It has not ended: a person is asked, and the call is made again with the answer.
+            Err(Error::Ask { .. }) if self.vfs.consent.is_asking() && !self.changed.get() => return Ok(()),
             Ok(_) => AuditOutcome::Ok,
             Err(error) => AuditOutcome::of(error.kind()),
         };

@@ -134,8 +134,15 @@ impl<'v> Call<'v> {
             Act::Move if within => Access::Write,
             Act::Move => Access::Take,
         };
-        let source = from.judged(self.enter(&from.path, access))?;
-        let target = to.judged(self.enter(&to.path, Access::Write))?;
+        let source = from.judged(self.enter(&from.path, access));
+        let target = to.judged(self.enter(&to.path, Access::Write));
+        // A person is asked about both ends at once, and only if neither is refused.
+        let (source, target) = match (source, target) {
+            (Err(Error::Ask { .. }), Err(refused)) if !matches!(refused, Error::Ask { .. }) => {
+                return Err(refused);
+            }
+            (source, target) => (source?, target?),
+        };
         if act == Act::Move {
             self.check_movable(&source)?;
         } else {

@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+use crate::error::Error;
+use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::tools::schema::{Field, Takes};
 use crate::tools::{Arguments, Block, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
@@ -41,6 +43,13 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 };
 
 fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+    if desk.vfs.is_asking() {
+        // A person is asked about all of them at once, before any is read. What else is wrong is told file by file.
+        let paths: Vec<_> = arguments.texts("paths").filter_map(|path| VfsPath::parse(path).ok()).collect();
+        if let Err(ask @ Error::Ask { .. }) = desk.vfs.ask_about(&paths, Access::Read) {
+            return Err(ask.into());
+        }
+    }
     let (mut blocks, mut files, mut left) = (Vec::new(), Vec::new(), MOST_BYTES);
     for path in arguments.texts("paths") {
         // With no room left, a line still tells whether the file is there and can be read.
@@ -68,6 +77,8 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
                 }
                 files.push(file);
             }
+            // A symlink has led to where a person has to agree.
+            Err(ask @ Error::Ask { .. }) if desk.vfs.is_asking() => return Err(ask.into()),
             Err(error) => {
                 let failure = Failure::from(error);
                 blocks.push(Block::Text(format!("{}\n[{}]", path.escape_debug(), failure.message)));

@@ -310,6 +310,12 @@ impl Call<'_> {
 
     /// Plans everything, and if nothing stands against it, does it: one change per Store.
     fn carry_out(&self, told: Vec<Told<'_>>, undone: Vec<Operation>, options: UndoOptions) -> Result<Undone> {
+        if self.vfs.consent.is_strict() {
+            // Also where nothing would be changed, that it was taken back is.
+            for workspace in told.iter().flat_map(|told| &told.ground.workspaces) {
+                self.enter(workspace.prefix(), Access::Restore)?;
+            }
+        }
         let mut planned = Vec::new();
         let mut result =
             Undone { operation: None, undone, changes: Vec::new(), conflicts: Vec::new(), done: false };
@@ -367,7 +373,7 @@ impl Call<'_> {
         let store = &**ground.store;
         let failed = |cause| ground.failed(cause);
         let mut arrangement = plan(deeds, *how, &mut |past| read_past(store, past)).map_err(failed)?;
-        self.keep_to_ones_own(ground, deeds, &mut arrangement);
+        self.keep_to_ones_own(ground, deeds, &mut arrangement)?;
         let aside = ground.workspaces[0].mount().path();
         let steps = ordered(arrangement, deeds, aside, &mut Looking(store)).map_err(failed)?;
         let changes = self.judged(ground, &steps)?;
@@ -375,12 +381,25 @@ impl Call<'_> {
     }
 
     /// What is not the caller's to change stays as it is: others may have moved it there.
-    fn keep_to_ones_own(&self, ground: &Ground<'_>, deeds: &Deeds, arrangement: &mut Arrangement) {
-        let mut refused = Vec::new();
+    fn keep_to_ones_own(
+        &self,
+        ground: &Ground<'_>,
+        deeds: &Deeds,
+        arrangement: &mut Arrangement,
+    ) -> Result<()> {
+        let (mut refused, mut asks) = (Vec::new(), None);
         for &node in arrangement.targets.keys() {
             let Some(now) = deeds.now.get(&node) else { continue };
             let why = match self.logical(ground, &now.path) {
-                Some(path) => self.enter(&path, Access::Restore).err().map(|error| error.to_string()),
+                Some(path) => match self.enter(&path, Access::Restore) {
+                    Ok(_) => None,
+                    // That a person has to agree is no conflict; they are asked about all of it at once.
+                    Err(ask @ Error::Ask { .. }) => {
+                        asks = asks.or(Some(ask));
+                        continue;
+                    }
+                    Err(error) => Some(error.to_string()),
+                },
                 None => Some("it lies in none of the Workspaces that you may restore".to_owned()),
             };
             if let Some(why) = why {
@@ -391,22 +410,29 @@ impl Call<'_> {
             arrangement.targets.remove(&conflict.node);
             arrangement.conflicts.push(conflict);
         }
+        asks.map_or(Ok(()), Err)
     }
 
     /// The changes in logical paths, if all of them are the caller's to make.
     fn judged(&self, ground: &Ground<'_>, steps: &Steps) -> Result<Vec<PathChange>> {
-        let mut changes = Vec::with_capacity(steps.changes.len());
+        let (mut changes, mut asks) = (Vec::with_capacity(steps.changes.len()), None);
         for change in &steps.changes {
-            let logical = |path: &StorePath| -> Result<VfsPath> {
+            let mut logical = |path: &StorePath| -> Result<VfsPath> {
                 let logical = self.logical(ground, path).ok_or_else(|| {
                     Error::Invalid(format!("`{path}` lies in none of the Workspaces that you may restore"))
                 })?;
-                self.enter(&logical, Access::Restore)?;
+                match self.enter(&logical, Access::Restore) {
+                    Err(ask @ Error::Ask { .. }) => asks = asks.take().or(Some(ask)),
+                    judged => drop(judged?),
+                }
                 Ok(logical)
             };
             let path = logical(&change.path)?;
             let from = change.from.as_ref().map(logical).transpose()?;
             changes.push(PathChange { path, from, fate: change.fate });
+        }
+        if let Some(ask) = asks {
+            return Err(ask);
         }
         changes.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(changes)
