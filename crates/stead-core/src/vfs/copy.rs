@@ -105,6 +105,7 @@ impl<'v> Call<'v> {
     ) -> Result<Copied> {
         let (mut from, mut to) = (Links::new(from), Links::new(to));
         loop {
+            self.leads([&from.path, &to.path]);
             let ends = self.ends(act, &from, &to)?;
             let carried = if same_store(ends.from.store(), ends.to.store()) {
                 self.carry_within(act, &ends, over, tag)

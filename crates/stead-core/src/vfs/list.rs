@@ -354,6 +354,9 @@ impl<'v> Call<'v> {
         let mut regions = Vec::new();
         let mut links = Links::new(path);
         let path = loop {
+            if links.path != *path {
+                self.leads([&links.path]);
+            }
             match links.judged(self.lead(&links.path, Access::Read))? {
                 Lead::Synthetic => break links.path,
                 Lead::Spot(spot) => match spot.store().stat(&spot.place) {

@@ -165,6 +165,9 @@ impl<'v> Call<'v> {
     ) -> Result<(T, Spot<'v>)> {
         let mut links = Links::new(path);
         loop {
+            if links.hops > 0 {
+                self.leads([&links.path]);
+            }
             let mut spot = links.judged(self.enter(&links.path, access))?;
             if links.is_secret {
                 spot.shown = links.asked.clone();
@@ -187,6 +190,9 @@ impl<'v> Call<'v> {
     ) -> Result<(T, VfsPath)> {
         let mut links = Links::new(path);
         loop {
+            if links.hops > 0 {
+                self.leads([&links.path]);
+            }
             let spot = match links.judged(self.lead(&links.path, Access::Read))? {
                 Lead::Spot(spot) => spot,
                 Lead::Synthetic => return Ok((synthetic(&links.path), links.path)),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, ErrorKind, Result, Sight};
 use crate::history::{Arrangement, Conflict, Fate, How, Steps, Survey, ordered, plan};
 use crate::identity::{Operation, OperationId};
 use crate::name::escaped;
@@ -310,12 +310,6 @@ impl Call<'_> {
 
     /// Plans everything, and if nothing stands against it, does it: one change per Store.
     fn carry_out(&self, told: Vec<Told<'_>>, undone: Vec<Operation>, options: UndoOptions) -> Result<Undone> {
-        if self.vfs.consent.is_strict() {
-            // Also where nothing would be changed, that it was taken back is.
-            for workspace in told.iter().flat_map(|told| &told.ground.workspaces) {
-                self.enter(workspace.prefix(), Access::Restore)?;
-            }
-        }
         let mut planned = Vec::new();
         let mut result =
             Undone { operation: None, undone, changes: Vec::new(), conflicts: Vec::new(), done: false };
@@ -326,7 +320,18 @@ impl Call<'_> {
             result.conflicts.extend(conflicts);
             planned.push(Planned { told, steps });
         }
+        if self.vfs.consent.is_strict() && result.changes.is_empty() {
+            // That it was taken back is written down also where nothing has to be changed for it.
+            for workspace in planned.iter().flat_map(|part| &part.told.ground.workspaces) {
+                self.enter(workspace.prefix(), Access::Restore)?;
+            }
+        }
         let refused = !result.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse;
+        let stays = result.conflicts.iter().filter_map(|conflict| VfsPath::parse(&conflict.path).ok());
+        self.names(result.changes.iter().map(|change| change.path.clone()).chain(stays).collect());
+        if refused && !options.dry_run {
+            self.was_refused(ErrorKind::Conflict);
+        }
         if options.dry_run || refused {
             return Ok(result);
         }
@@ -335,7 +340,6 @@ impl Call<'_> {
         let taken_back = result.undone.iter().map(|operation| operation.id).filter(|id| !stays.contains(id));
         let taken_back: Vec<OperationId> = taken_back.collect();
         let records: &[Record] = if taken_back.is_empty() { &[] } else { &[Record::Undoes(taken_back)] };
-        self.names(result.changes.iter().map(|change| change.path.clone()).collect());
         let wanted = |part: &Planned<'_>| !part.steps.steps.is_empty() || !records.is_empty();
         let last = planned.iter().rposition(wanted);
         for (index, part) in planned.into_iter().enumerate() {
