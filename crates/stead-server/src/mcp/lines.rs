@@ -61,8 +61,8 @@ struct Lines<R, W> {
 #[derive(Debug, Default)]
 struct Flow {
     unanswered: Mutex<HashSet<RequestId>>,
-    /// Those who listen. They are not answered for as long as there is something to tell.
-    listening: Mutex<HashSet<RequestId>>,
+    /// The ids of requests whose answers are not on their way yet, so that no other may have them.
+    under_way: Mutex<HashSet<RequestId>>,
     /// What the client has been asked and not answered. The call that asks waits for a person, and for no place here.
     questions: Mutex<HashSet<RequestId>>,
     unwritten: AtomicUsize,
@@ -79,17 +79,6 @@ impl Flow {
     fn is_full(&self) -> bool {
         let open = self.questions.lock().len();
         self.is_stuck() || self.unanswered.lock().len().saturating_sub(open) >= UNANSWERED
-    }
-
-    /// Whether a request with this id is under way.
-    fn is_under_way(&self, id: &RequestId) -> bool {
-        self.unanswered.lock().contains(id) || self.listening.lock().contains(id)
-    }
-
-    /// A request with this id is not under way any more.
-    fn ends(&self, id: &RequestId) {
-        self.unanswered.lock().remove(id);
-        self.listening.lock().remove(id);
     }
 }
 
@@ -170,7 +159,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
 
     /// A request that is cancelled is not answered, and not made if it waits.
     fn forget(&mut self, id: &RequestId) {
-        self.flow.ends(id);
+        self.flow.unanswered.lock().remove(id);
+        self.flow.under_way.lock().remove(id);
         self.parked.retain(|(message, _)| match message {
             JsonRpcMessage::Request(request) => request.id != *id,
             _ => true,
@@ -183,9 +173,11 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         match message {
             JsonRpcMessage::Request(request) => {
                 self.begun = true;
-                let listens = matches!(request.request, ClientRequest::SubscriptionsListenRequest(_));
-                let set = if listens { &self.flow.listening } else { &self.flow.unanswered };
-                set.lock().insert(request.id.clone());
+                self.flow.under_way.lock().insert(request.id.clone());
+                // One who listens is not answered for as long as there is something to tell.
+                if !matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
+                    self.flow.unanswered.lock().insert(request.id.clone());
+                }
             }
             JsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
@@ -211,7 +203,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             JsonRpcMessage::Request(request) => request.id == *id,
             _ => false,
         };
-        self.flow.is_under_way(id) || self.parked.iter().any(|(message, _)| is_parked(message))
+        self.flow.under_way.lock().contains(id) || self.parked.iter().any(|(message, _)| is_parked(message))
     }
 
     /// An answer to a question that nobody is left to answer.
@@ -246,7 +238,7 @@ fn write<W: AsyncWrite + Send + Unpin + 'static>(
         };
         flow.unwritten.fetch_sub(line.len(), Ordering::Relaxed);
         if let Some(id) = &answers {
-            flow.ends(id);
+            flow.unanswered.lock().remove(id);
         }
         flow.eased.notify_one();
         written
@@ -285,6 +277,10 @@ where
                 JsonRpcMessage::Error(error) => error.id,
                 JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
             };
+            // Before it is written: whoever has read it may use the id again at once.
+            if let Some(id) = &answers {
+                flow.under_way.lock().remove(id);
+            }
             write(&writer, &flow, line, answers).await
         }
     }

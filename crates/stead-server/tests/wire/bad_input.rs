@@ -130,13 +130,11 @@ fn a_request_with_an_id_that_is_under_way_does_not_run() {
         format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))
     };
     client.raw([append(77), append(77), append(77), append(78)].concat().as_bytes());
-    let mut codes = Vec::new();
-    for _ in 0..3 {
-        codes.push(client.answer(77)["error"]["code"].clone());
-    }
-    let made = codes.iter().filter(|code| code.is_null()).count();
-    assert!(codes.iter().all(|code| code.is_null() || *code == -32600), "{codes:?}");
-    assert_eq!(client.answer(78)["result"]["isError"], false);
+    let answers: Vec<_> = (0..4).map(|_| client.hear()).collect();
+    let made = answers.iter().filter(|answer| answer["result"]["isError"] == false).count();
+    let refused =
+        answers.iter().filter(|answer| answer["id"] == 77 && answer["error"]["code"] == -32600).count();
+    assert!(made >= 2 && made + refused == 4, "{answers:?}");
     // One that came after the first was answered is another one.
-    assert_eq!(stead.vfs().read("/notes/log").unwrap().bytes.len(), made + 1);
+    assert_eq!(stead.vfs().read("/notes/log").unwrap().bytes.len(), made);
 }
