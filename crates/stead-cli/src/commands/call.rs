@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "tool")]
     lines: bool,
     /// The thread that the agent works in
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = crate::commands::thread)]
     thread: Option<String>,
     /// Agree to whatever a person would be asked about
     #[arg(long)]
@@ -83,6 +83,12 @@ fn lines(tools: &Toolbox, answer: Answer, session: &mut Session) -> Ended {
         if read.map_err(|error| Failure::host("standard input can't be read", error))? == 0 {
             return Ok(Exit::OK);
         }
+        if line.len() as u64 == MOST && !line.ends_with(b"\n") && pass_by(&mut input)? {
+            let reply: Reply = NoReply::invalid(format!("a line may have {} MiB", MOST >> 20)).into();
+            session.json(&reply.to_json())?;
+            session.flush()?;
+            continue;
+        }
         if line.trim_ascii().is_empty() {
             continue;
         }
@@ -95,6 +101,23 @@ fn lines(tools: &Toolbox, answer: Answer, session: &mut Session) -> Ended {
         };
         session.json(&reply.to_json())?;
         session.flush()?;
+    }
+}
+
+/// Passes the rest of a line by. Says whether there was any: a line may be just as long as it may be, and the last.
+fn pass_by(input: &mut impl BufRead) -> Result<bool, Failure> {
+    let mut passed = false;
+    loop {
+        let more = input.fill_buf().map_err(|error| Failure::host("standard input can't be read", error))?;
+        let (used, ended) = match more.iter().position(|&byte| byte == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (more.len(), more.is_empty()),
+        };
+        passed |= used > 0;
+        input.consume(used);
+        if ended {
+            return Ok(passed);
+        }
     }
 }
 
