@@ -34,6 +34,11 @@ pub(in crate::tools) static TOOL: Tool = Tool {
             Field::optional("size", Takes::from(0), "The file's size in bytes."),
             Field::optional("truncated", Takes::Flag, "Whether there is more than was returned."),
             Field::optional("next_offset", Takes::from(1), "The offset to go on with in read_file."),
+            Field::optional(
+                "next_byte_offset",
+                Takes::from(0),
+                "The byte_offset to go on with in read_file, in a line too long for one call.",
+            ),
             Field::optional("error", Takes::Text, "Why it can't be read."),
             Field::optional("code", Takes::Text, "The error's code."),
         ]),
@@ -58,11 +63,12 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
             Ok(read) => {
                 let truncated = !matches!(read.rest, Rest::End { .. }) || read.text.len() > left;
                 let text = if left == 0 { "" } else { read.text.as_str() };
-                let next = match read.rest {
-                    _ if left == 0 => Some(1),
-                    Rest::More { next } => Some(next),
-                    Rest::Cut { .. } => Some(read.first + read.count - 1),
-                    Rest::End { .. } => None,
+                // A line that does not fit goes on at a byte: by lines it would begin at the same place again.
+                let (next, byte) = match read.rest {
+                    _ if left == 0 => (Some(1), None),
+                    Rest::More { next } => (Some(next), None),
+                    Rest::Cut { at } => (None, Some(at)),
+                    Rest::End { .. } => (None, None),
                 };
                 blocks.push(Block::Text(format!("{}\n{text}", read.path)));
                 left = left.saturating_sub(read.text.len());
@@ -74,6 +80,9 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
                 });
                 if let (true, Some(next)) = (truncated, next) {
                     file["next_offset"] = next.into();
+                }
+                if let (true, Some(byte)) = (truncated, byte) {
+                    file["next_byte_offset"] = byte.into();
                 }
                 files.push(file);
             }
