@@ -163,7 +163,7 @@ impl Toolbox {
         };
         let (tool, mut arguments) = match prepared {
             Ok(prepared) => prepared,
-            Err(failure) => return Ok(self.refuse(known, failure)),
+            Err(failure) => return Ok(self.refuse(name, failure)),
         };
         let asking = self.asking(tool, &answer);
         let vfs = self.vfs.operation(tool.name);
@@ -188,7 +188,7 @@ impl Toolbox {
             (Err(failure), _) => failure,
             (Ok(reply), _) => return Ok(reply),
         };
-        Ok(if failure.unheard { self.refuse(Some(tool), failure) } else { failure.into() })
+        Ok(if failure.unheard { self.refuse(tool.name, failure) } else { failure.into() })
     }
 
     /// How a call asks, if there is anything to ask about.
@@ -213,16 +213,12 @@ impl Toolbox {
             [] => "you have no tools".to_owned(),
             offered => format!("you have {}", offered.join(", ")),
         };
-        let short: String = name.chars().take(64).collect();
-        Failure::new(
-            ErrorKind::Denied,
-            format!("there is no tool `{}` for you; {instead}", short.escape_debug()),
-        )
+        Failure::new(ErrorKind::Denied, format!("there is no tool `{}` for you; {instead}", shortened(name)))
     }
 
-    /// Writes a call down that never came to the door.
-    fn refuse(&self, tool: Option<&'static Tool>, failure: Failure) -> Reply {
-        let vfs = self.vfs.operation(tool.map_or("tool", |tool| tool.name));
+    /// Writes a call down that never came to the door, by the tool's name, whether or not there is one.
+    fn refuse(&self, name: &str, failure: Failure) -> Reply {
+        let vfs = self.vfs.operation(shortened(name));
         let refused = vfs.on_record("tool", None, || -> Result<(), Error> {
             Err(match failure.kind {
                 ErrorKind::Denied => Error::NotOffered(failure.message.clone()),
@@ -234,4 +230,9 @@ impl Toolbox {
             Ok(()) => failure.into(),
         }
     }
+}
+
+/// A name that a client may have made up, as it can be shown and kept.
+fn shortened(name: &str) -> String {
+    name.chars().take(64).collect::<String>().escape_debug().to_string()
 }

@@ -21,6 +21,7 @@ fn what_is_no_message_is_said_to_be_none_and_does_no_harm() {
         (b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n", -32600),
         (b"{\"id\":{}}\n", -32600),
         (b"42\n", -32600),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"x\":\"\xff\"}}\n", -32700),
     ] {
         client.raw(line);
         let answer = client.hear();
@@ -137,4 +138,15 @@ fn a_request_with_an_id_that_is_under_way_does_not_run() {
     assert!(made >= 2 && made + refused == 4, "{answers:?}");
     // One that came after the first was answered is another one.
     assert_eq!(stead.vfs().read("/notes/log").unwrap().bytes.len(), made);
+}
+
+#[test]
+fn a_message_of_no_version_is_said_to_be_none() {
+    let mut client = Client::new(&notes());
+    for version in [json!(null), json!("1.0")] {
+        client.say(&json!({ "jsonrpc": version, "id": 5, "method": "tools/list" }));
+        let answer = client.answer(5);
+        assert_eq!(answer["error"]["code"], -32600, "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains("jsonrpc"), "{answer}");
+    }
 }

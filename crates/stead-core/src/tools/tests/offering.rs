@@ -90,7 +90,7 @@ fn what_is_not_offered_is_refused_and_written_down() {
     failure(&tools, "read_file", json!({}));
     let records: Vec<_> =
         notes.take().iter().map(|record| format!("{} {}", record.call, record.outcome.word())).collect();
-    assert_eq!(records, ["tool denied", "tool denied", "read_file failed"]);
+    assert_eq!(records, ["write_file denied", "rm\\u{1b}[31m -rf denied", "read_file failed"]);
 }
 
 #[test]
@@ -105,11 +105,21 @@ fn what_never_comes_to_the_door_is_on_record_as_well() {
     failure(&tools, "write_file", both);
     failure(&tools, "write_file", json!({ "path": "/w/x", "content": "§", "encoding": "base64" }));
     failure(&tools, "read_file", json!({ "path": "/w/x", "offset": 1, "byte_offset": 1 }));
+    failure(&tools, "no\nsuch", json!({}));
     tools.call("delete_file", object(json!({ "path": "/w/x" })), Answer::NotAsked).unwrap_err();
     tools.call("delete_file", object(json!({ "path": "/w/x" })), Answer::Nobody).unwrap();
     let records: Vec<_> =
         notes.take().iter().map(|record| format!("{} {}", record.call, record.outcome.word())).collect();
-    assert_eq!(records, ["write_file failed", "write_file failed", "read_file failed", "delete_file denied"]);
+    assert_eq!(
+        records,
+        [
+            "write_file failed",
+            "write_file failed",
+            "read_file failed",
+            "no\\nsuch denied",
+            "delete_file denied"
+        ]
+    );
 }
 
 #[test]
