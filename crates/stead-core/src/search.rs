@@ -289,7 +289,7 @@ impl GrepSearcher<'_> {
     /// neither it nor what follows is passed over.
     pub fn search_reader(&mut self, content: impl Read) -> Option<Hits> {
         let cuts = Cuts::default();
-        let content = Cutting { content, in_line: 0, passed: 0, cuts: Rc::clone(&cuts) };
+        let content = Cutting { grep: self.grep, content, in_line: 0, passed: 0, cuts: Rc::clone(&cuts) };
         let mut collector = Collector { grep: self.grep, hits: Hits::default(), binary: false, cuts };
         // What was found before a failure still counts: a file that vanishes halfway is no error of the search.
         let _ = self.searcher.search_reader(&self.grep.matcher, content, &mut collector);
@@ -340,17 +340,18 @@ pub enum LineRole {
 /// Where long lines were cut, in bytes of what the searcher has read.
 type Cuts = Rc<RefCell<Vec<u64>>>;
 
-/// A content in which no line is longer than [`LONGEST_LINE`].
-struct Cutting<R> {
+/// A content in which no line is longer than [`LONGEST_LINE`], and which ends when time is up.
+struct Cutting<'a, R> {
+    grep: &'a Grep,
     content: R,
     in_line: usize,
     passed: u64,
     cuts: Cuts,
 }
 
-impl<R: Read> Read for Cutting<R> {
+impl<R: Read> Read for Cutting<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if buffer.is_empty() {
+        if buffer.is_empty() || self.grep.is_late() {
             return Ok(0);
         }
         if self.in_line == LONGEST_LINE {
