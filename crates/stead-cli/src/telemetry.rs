@@ -4,6 +4,7 @@
 //! `otel`, `OTEL_EXPORTER_OTLP_ENDPOINT` names the collector that every tool call is told to as a span: the tool, the
 //! agent, the thread, the outcome and the time, and neither paths nor content, which are the audit's.
 
+use tracing_subscriber::filter::{FilterExt, FilterFn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
@@ -23,8 +24,12 @@ impl Telemetry {
             Ok(filter) => {
                 let wrong = |error| Failure::invalid(format!("STEAD_LOG can't be read: {error}"));
                 let filter = EnvFilter::try_new(filter).map_err(wrong)?;
+                // The library shows requests as they are: paths, arguments, content. However much is asked for, these
+                // are the audit's.
+                let ours = FilterFn::new(|about| !about.target().starts_with("rmcp"));
+                let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
                 // Standard output is the client's, over stdio.
-                Some(fmt::layer().with_writer(std::io::stderr).with_ansi(false).with_filter(filter))
+                Some(lines.with_filter(filter.and(ours)))
             }
             Err(_) => None,
         };

@@ -27,8 +27,9 @@ pub struct AuditRecord {
     pub identity: Arc<Identity>,
     /// The tool, or the call.
     pub call: Cow<'static, str>,
-    /// The paths that were asked for: one, or the two ends of a copy or a move; none where the text was no path. A
-    /// batch names the directory that holds all of its paths.
+    /// The path that was asked for, and where symlinks led from there if they did; or the two ends of a copy or a move,
+    /// as they turned out to be; none where the text was no path. A batch names the directory that holds all of its
+    /// paths.
     pub paths: Vec<VfsPath>,
     /// What the Workspace of the first path allows; `None` where it lies in none.
     pub scope: Option<AccessScope>,

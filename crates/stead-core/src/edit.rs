@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use memchr::memmem;
 
-use crate::store::StoreError;
+use crate::store::{QuotaLimits, QuotaOn, StoreError};
+
+/// The largest file that comes of an edit, or is edited: it is held in memory before and after.
+pub const LARGEST_EDIT: u64 = 256 << 20;
 
 /// A text to be replaced, and by what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +16,10 @@ pub struct Edit {
     old: Arc<[u8]>,
     new: Arc<[u8]>,
     occurrences: Occurrences,
+    /// How large the result may be.
+    most: u64,
+    /// How large it may be by the quotas, before it is counted with everything else.
+    quota: Option<u64>,
 }
 
 /// How many occurrences an edit replaces.
@@ -50,30 +57,64 @@ impl Edit {
         if old == new {
             return Err(EditError::Unchanged);
         }
-        Ok(Edit { old: old.into(), new: new.into(), occurrences })
+        Ok(Edit { old: old.into(), new: new.into(), occurrences, most: LARGEST_EDIT, quota: None })
+    }
+
+    /// The same, refused where its result would be larger. It is never larger than [`LARGEST_EDIT`].
+    pub fn at_most(self, bytes: u64) -> Self {
+        Edit { most: self.most.min(bytes), ..self }
+    }
+
+    /// The same, refused where its result alone would be more than such a quota allows.
+    pub fn within(self, quota: QuotaLimits) -> Self {
+        let quota = [self.quota, quota.bytes, quota.file_bytes].into_iter().flatten().min();
+        Edit { quota, ..self }
     }
 
     /// The content after the edit, and how many replacements were made.
+    ///
+    /// What would be too large is refused before memory is taken for it: a few bytes, replaced often enough by a few
+    /// more, are more than any machine has.
     pub fn apply(&self, content: &[u8]) -> Result<(Vec<u8>, usize), StoreError> {
-        let found = memmem::find_iter(content, &self.old).collect::<Vec<_>>();
-        // A text that overlaps itself ("aa" in "aaa") has more than one place to be.
-        let overlapping = |first: usize| memmem::find(&content[first + 1..], &self.old).is_some();
-        match (self.occurrences, &*found) {
-            (_, []) => return Err(StoreError::NoMatch),
-            (Occurrences::One, &[first]) if overlapping(first) => return Err(StoreError::Ambiguous(2)),
-            (Occurrences::One, many @ [_, _, ..]) => return Err(StoreError::Ambiguous(many.len())),
-            (Occurrences::One | Occurrences::All, _) => {}
-        }
-        let mut edited =
-            Vec::with_capacity(content.len() - found.len() * self.old.len() + found.len() * self.new.len());
+        let count = self.count(content)?;
+        let (before, times) =
+            (content.len() as u64, |text: &[u8]| (count as u64).saturating_mul(text.len() as u64));
+        let size = (before - times(&self.old)).saturating_add(times(&self.new));
+        self.judge(before, size)?;
+        let mut edited = Vec::with_capacity(usize::try_from(size).expect("what was judged fits into memory"));
         let mut done = 0;
-        for &start in &found {
+        for start in memmem::find_iter(content, &self.old) {
             edited.extend_from_slice(&content[done..start]);
             edited.extend_from_slice(&self.new);
             done = start + self.old.len();
         }
         edited.extend_from_slice(&content[done..]);
-        Ok((edited, found.len()))
+        Ok((edited, count))
+    }
+
+    /// How many replacements are to be made: at least one.
+    fn count(&self, content: &[u8]) -> Result<usize, StoreError> {
+        let first = memmem::find(content, &self.old).ok_or(StoreError::NoMatch)?;
+        let count = memmem::find_iter(content, &self.old).count();
+        match self.occurrences {
+            // A text that overlaps itself ("aa" in "aaa") has more than one place to be.
+            Occurrences::One if count == 1 && memmem::find(&content[first + 1..], &self.old).is_some() => {
+                Err(StoreError::Ambiguous(2))
+            }
+            Occurrences::One if count > 1 => Err(StoreError::Ambiguous(count)),
+            Occurrences::One | Occurrences::All => Ok(count),
+        }
+    }
+
+    /// Judges the size of the result. A file that is over a quota already may shrink.
+    fn judge(&self, before: u64, size: u64) -> Result<(), StoreError> {
+        if let Some(allowed) = self.quota.filter(|allowed| size > before && size > *allowed) {
+            return Err(StoreError::OverQuota { on: QuotaOn::FileBytes, used: 0, wanted: size, allowed });
+        }
+        if size > self.most {
+            return Err(StoreError::TooLarge { size, limit: self.most });
+        }
+        Ok(())
     }
 }
 
@@ -102,6 +143,35 @@ mod tests {
     fn all_occurrences_are_replaced_when_asked() {
         assert_eq!(edited(b"b b b", "b", "xx", Occurrences::All).unwrap(), (b"xx xx xx".to_vec(), 3));
         assert!(matches!(edited(b"", "b", "x", Occurrences::All), Err(StoreError::NoMatch)));
+    }
+
+    #[test]
+    fn a_result_that_is_too_large_is_refused_before_memory_is_taken() {
+        let many = vec![b'y'; 1 << 20];
+        let edit = |new: usize| Edit::new("y", "z".repeat(new), Occurrences::All).unwrap();
+        // A tebibyte: no machine that runs this has it.
+        let refused = edit(1 << 20).apply(&many);
+        assert!(
+            matches!(refused, Err(StoreError::TooLarge { size: 0x100_0000_0000, limit: LARGEST_EDIT })),
+            "{:?}",
+            refused.map(|_| ())
+        );
+        assert!(edit(2).at_most(2 << 20).apply(&many).is_ok());
+        let refused = edit(3).at_most(2 << 20).apply(&many).map(|_| ());
+        assert!(matches!(refused, Err(StoreError::TooLarge { limit: 0x20_0000, .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_quota_speaks_before_memory_is_taken() {
+        let limits = |bytes, file_bytes| QuotaLimits { bytes, file_bytes, files: None };
+        let many = vec![b'y'; 1 << 20];
+        let edit = Edit::new("y", "z".repeat(1 << 20), Occurrences::All).unwrap();
+        for quota in [limits(Some(4 << 20), None), limits(None, Some(4 << 20))] {
+            let refused = edit.clone().within(quota).within(limits(None, None)).apply(&many).map(|_| ());
+            assert!(matches!(refused, Err(StoreError::OverQuota { .. })), "{refused:?}");
+        }
+        let shrink = Edit::new("yy", "z", Occurrences::All).unwrap().within(limits(Some(1), Some(1)));
+        assert!(shrink.apply(&many).is_ok(), "what is over a quota may shrink");
     }
 
     #[test]

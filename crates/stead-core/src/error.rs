@@ -9,7 +9,7 @@ use crate::glob::GlobError;
 use crate::path::{PathError, VfsPath};
 use crate::scope::{Access, AccessScope};
 use crate::search::PatternError;
-use crate::store::StoreError;
+use crate::store::{QuotaOn, StoreError};
 use crate::watch::Stop;
 
 /// The result of an operation at the door.
@@ -324,7 +324,8 @@ fn unseen(path: &VfsPath, cause: &StoreError) -> String {
             "`{path}` holds the text to be replaced more than once; give more of the text around it, or replace all"
         ),
         StoreError::Special(_) => format!("`{path}` can't be written"),
-        StoreError::TooLarge { limit, .. } => {
+        StoreError::TooLarge { limit, .. }
+        | StoreError::OverQuota { on: QuotaOn::FileBytes, allowed: limit, .. } => {
             format!("`{path}` would be too large; at most {limit} bytes are allowed")
         }
         other => seen(path, other),
@@ -357,7 +358,7 @@ fn seen(path: &VfsPath, cause: &StoreError) -> String {
             )
         }
         StoreError::TooLarge { size, limit } => {
-            format!("`{path}` has {size} bytes; at most {limit} are allowed")
+            format!("`{path}` is or would be too large, with {size} bytes; at most {limit} are allowed")
         }
         StoreError::Name(reason) => format!("`{path}` can't be the name of a file here: {reason}"),
         StoreError::HostDenied => {

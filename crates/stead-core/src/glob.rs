@@ -4,6 +4,8 @@ use std::fmt;
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
+use crate::path::{MAX_DEPTH, MAX_PATH};
+
 /// A set of globs over `/`-separated paths that have no leading `/`.
 #[derive(Clone)]
 pub struct PathGlobs {
@@ -44,6 +46,16 @@ impl PathGlobs {
         let mut kept = Vec::new();
         for pattern in patterns {
             let pattern = pattern.as_ref();
+            // No path is longer, and what a pattern takes to compile grows faster than its length.
+            if pattern.len() > MAX_PATH {
+                return Err(GlobError {
+                    pattern: format!(
+                        "{}…",
+                        crate::name::harmless(&pattern.chars().take(64).collect::<String>())
+                    ),
+                    reason: format!("it has {} bytes; at most {MAX_PATH} are allowed", pattern.len()),
+                });
+            }
             let text = match (anchor, pattern.strip_prefix('/')) {
                 (_, Some(rest)) => rest.to_owned(),
                 (Anchor::Start, None) => pattern.to_owned(),
@@ -51,7 +63,7 @@ impl PathGlobs {
                 (Anchor::AnyDirectory, None) => format!("**/{pattern}"),
             };
             set.add(compile(&text, pattern)?);
-            for (cut, _) in text.match_indices('/') {
+            for (cut, _) in text.match_indices('/').take(MAX_DEPTH) {
                 // A directory that any name fits leads to everything, and says nothing; half a `{a/b}` is no glob.
                 let Some(directory) = text[..cut].split('/').next_back() else { continue };
                 if !matches!(directory, "**" | "*")
@@ -242,6 +254,14 @@ mod tests {
     #[test]
     fn a_broken_pattern_is_an_error() {
         assert!(PathGlobs::new(["a[b"], Anchor::Start).unwrap_err().to_string().contains("a[b"));
+    }
+
+    #[test]
+    fn a_pattern_longer_than_any_path_is_refused_before_memory_is_taken() {
+        // The directories on its way would be half a terabyte of text.
+        let error = PathGlobs::new(["a/".repeat(1 << 19)], Anchor::Start).unwrap_err().to_string();
+        assert!(error.len() < 300 && error.contains("at most 4096"), "{error}");
+        assert!(PathGlobs::new(["a/".repeat(2048)], Anchor::Start).is_ok());
     }
 
     #[test]

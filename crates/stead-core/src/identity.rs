@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+use crate::name::harmless;
 
 /// Who is calling. It comes from the connection, never from a parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -36,6 +37,24 @@ impl Identity {
     pub fn with_thread(self, thread: impl Into<String>) -> Self {
         Identity { thread: Some(thread.into()), ..self }
     }
+}
+
+/// The longest name of a thread, in bytes.
+const LONGEST_THREAD: usize = 128;
+
+/// The text can't name a thread.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "that can't name a thread; use 1 to {LONGEST_THREAD} bytes without `/`, `\\` and characters that can't be seen, and \
+     neither `.` nor `..`"
+)]
+pub struct NotAThread;
+
+/// A text as the name of a thread: something that can be the name of a directory, and be shown as it is.
+pub fn thread_name(text: &str) -> Result<String, NotAThread> {
+    let plain = !text.is_empty() && text.len() <= LONGEST_THREAD && !matches!(text, "." | "..");
+    let seen = !text.contains(['/', '\\']) && harmless(text).to_string() == text;
+    if plain && seen { Ok(text.to_owned()) } else { Err(NotAThread) }
 }
 
 /// Names one operation, everywhere and for good. Later ones sort after earlier ones.

@@ -28,9 +28,9 @@ pub mod workspace;
 
 pub use audit::{AuditLog, AuditOutcome, AuditRecord, LogId};
 pub use clock::{Clock, FixedClock, SystemClock, Timestamp};
-pub use edit::{Edit, EditError, Occurrences};
+pub use edit::{Edit, EditError, LARGEST_EDIT, Occurrences};
 pub use error::{Error, ErrorKind, Result, Sight};
-pub use identity::{Identity, Operation, OperationId};
+pub use identity::{Identity, Operation, OperationId, thread_name};
 pub use name::Name;
 pub use path::{PathError, VfsPath};
 pub use router::Router;

@@ -18,7 +18,7 @@ pub enum AccessScope {
 }
 
 /// What an operation needs from the scope of the Workspace it acts on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Access {
     /// Read, list, stat, exists, search; the source of a copy.
     Read,

@@ -2,6 +2,9 @@
 //!
 //! The patterns are compiled and run here, on bytes; where the bytes come from is each Store's business.
 
+use std::cell::RefCell;
+use std::io::Read;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +23,9 @@ use crate::watch::Watch;
 
 /// The longest line of a hit that is handed out; the rest is cut.
 pub const MAX_HIT_LINE: usize = 2_000;
+/// The longest line that is searched in one piece, where a content comes in pieces. With what the searcher keeps beside
+/// it, it has to fit into the searcher's memory.
+const LONGEST_LINE: usize = 4 << 20;
 /// How many lines of one file are handed out at the most.
 const MAX_LINES_PER_FILE: usize = 10_000;
 
@@ -273,14 +279,18 @@ impl GrepSearcher<'_> {
         if self.grep.matcher.shortest_match(content).ok()?.is_none() || memchr::memchr(0, content).is_some() {
             return None;
         }
-        let mut collector = Collector { grep: self.grep, hits: Hits::default(), binary: false };
+        let (hits, cuts) = (Hits::default(), Cuts::default());
+        let mut collector = Collector { grep: self.grep, hits, binary: false, cuts };
         self.searcher.search_slice(&self.grep.matcher, content, &mut collector).ok()?;
         collector.finish()
     }
 
-    /// Searches a content that comes in pieces; a line that does not fit into memory ends the search of it.
-    pub fn search_reader(&mut self, content: impl std::io::Read) -> Option<Hits> {
-        let mut collector = Collector { grep: self.grep, hits: Hits::default(), binary: false };
+    /// Searches a content that comes in pieces. A line that is too long for memory is searched piece by piece, so that
+    /// neither it nor what follows is passed over.
+    pub fn search_reader(&mut self, content: impl Read) -> Option<Hits> {
+        let cuts = Cuts::default();
+        let content = Cutting { grep: self.grep, content, in_line: 0, passed: 0, cuts: Rc::clone(&cuts) };
+        let mut collector = Collector { grep: self.grep, hits: Hits::default(), binary: false, cuts };
         // What was found before a failure still counts: a file that vanishes halfway is no error of the search.
         let _ = self.searcher.search_reader(&self.grep.matcher, content, &mut collector);
         collector.finish()
@@ -327,13 +337,54 @@ pub enum LineRole {
     Context,
 }
 
+/// Where long lines were cut, in bytes of what the searcher has read.
+type Cuts = Rc<RefCell<Vec<u64>>>;
+
+/// A content in which no line is longer than [`LONGEST_LINE`], and which ends when time is up.
+struct Cutting<'a, R> {
+    grep: &'a Grep,
+    content: R,
+    in_line: usize,
+    passed: u64,
+    cuts: Cuts,
+}
+
+impl<R: Read> Read for Cutting<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if buffer.is_empty() || self.grep.is_late() {
+            return Ok(0);
+        }
+        if self.in_line == LONGEST_LINE {
+            self.cuts.borrow_mut().push(self.passed);
+            (buffer[0], self.in_line) = (b'\n', 0);
+            self.passed += 1;
+            return Ok(1);
+        }
+        let room = buffer.len().min(LONGEST_LINE - self.in_line);
+        let count = self.content.read(&mut buffer[..room])?;
+        self.in_line = match memchr::memrchr(b'\n', &buffer[..count]) {
+            Some(end) => count - end - 1,
+            None => self.in_line + count,
+        };
+        self.passed += count as u64;
+        Ok(count)
+    }
+}
+
 struct Collector<'a> {
     grep: &'a Grep,
     hits: Hits,
     binary: bool,
+    cuts: Cuts,
 }
 
 impl Collector<'_> {
+    /// The number of a line in the file: where one was cut, the searcher has counted more.
+    fn number(&self, counted: Option<u64>, at: u64) -> Option<u64> {
+        let cuts = self.cuts.borrow().iter().filter(|cut| **cut < at).count();
+        counted.map(|number| number - cuts as u64)
+    }
+
     fn push(&mut self, number: Option<u64>, bytes: &[u8], role: LineRole) {
         if self.grep.output == Output::Lines {
             let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
@@ -353,7 +404,8 @@ impl Sink for Collector<'_> {
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {
         self.hits.count += 1;
-        self.push(found.line_number(), found.bytes(), LineRole::Match);
+        let number = self.number(found.line_number(), found.absolute_byte_offset());
+        self.push(number, found.bytes(), LineRole::Match);
         Ok(match self.grep.output {
             Output::Files => false,
             Output::Lines => self.hits.count < self.grep.lines_per_file,
@@ -363,7 +415,8 @@ impl Sink for Collector<'_> {
 
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, Self::Error> {
         if *context.kind() != SinkContextKind::Other {
-            self.push(context.line_number(), context.bytes(), LineRole::Context);
+            let number = self.number(context.line_number(), context.absolute_byte_offset());
+            self.push(number, context.bytes(), LineRole::Context);
         }
         Ok(true)
     }
@@ -407,6 +460,15 @@ mod tests {
         let whole = grep.searcher().search(text.as_bytes()).unwrap();
         assert_eq!(whole.count, 100_000);
         assert_eq!(grep.searcher().search_reader(text.as_bytes()).unwrap(), whole);
+    }
+
+    #[test]
+    fn a_line_too_long_for_memory_hides_nothing() {
+        let long = "x".repeat(40 << 20);
+        let text = format!("needle\n{long}needle{long}\nneedle\n");
+        let hits = grep(|_| ()).searcher().search_reader(text.as_bytes()).unwrap();
+        let found: Vec<_> = hits.lines.iter().map(|line| line.number).collect();
+        assert_eq!((found, hits.count), (vec![1, 2, 3], 3));
     }
 
     #[test]

@@ -121,6 +121,20 @@ impl Ask {
             Ask::Everything => true,
         }
     }
+
+    /// The word for it: `never`, `changes`, `everything`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Ask::Never => "never",
+            Ask::Changes => "changes",
+            Ask::Everything => "everything",
+        }
+    }
+
+    /// What a word stands for.
+    pub fn of_word(word: &str) -> Option<Self> {
+        [Ask::Never, Ask::Changes, Ask::Everything].into_iter().find(|ask| ask.word() == word)
+    }
 }
 
 impl Workspace {

@@ -8,6 +8,7 @@ mod http;
 mod limits;
 mod mcp;
 mod metrics;
+mod questions;
 mod run;
 mod served;
 mod stdio;

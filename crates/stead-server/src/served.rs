@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::questions::Questions;
 
 /// One identity's stead, as every connection of that identity sees it.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub struct Served {
     places: Semaphore,
     waiting: AtomicUsize,
     listening: AtomicUsize,
+    questions: Questions,
     changed: watch::Sender<u64>,
 }
 
@@ -65,6 +67,7 @@ impl Served {
             places: Semaphore::new(limits.at_once),
             waiting: AtomicUsize::new(0),
             listening: AtomicUsize::new(0),
+            questions: Questions::default(),
             changed: watch::Sender::new(0),
         }
     }
@@ -117,6 +120,11 @@ impl Served {
         Among::of(&self.listening, self.limits.listening)
     }
 
+    /// The questions to a person that are open.
+    pub(crate) fn questions(&self) -> &Questions {
+        &self.questions
+    }
+
     /// Says that lists have changed, though they have not.
     #[cfg(feature = "conformance")]
     pub(crate) fn say_changed(&self) {
@@ -142,10 +150,11 @@ impl Served {
 }
 
 /// One of a limited number; no longer when it is dropped.
+#[derive(Debug)]
 pub(crate) struct Among<'a>(&'a AtomicUsize);
 
 impl<'a> Among<'a> {
-    fn of(count: &'a AtomicUsize, most: usize) -> Option<Self> {
+    pub(crate) fn of(count: &'a AtomicUsize, most: usize) -> Option<Self> {
         let taken = count
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1));
         taken.ok().map(|_| Among(count))

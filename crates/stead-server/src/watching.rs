@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stead::Config;
+use stead::config::ConfigError;
 
 use crate::steads::Steads;
 
@@ -45,7 +46,11 @@ pub(crate) async fn keep_current(steads: Arc<Steads>) {
 }
 
 fn reload(steads: &Steads, file: &Path) {
-    let reloaded = Config::load(file).map_err(stead::Error::from).and_then(|config| steads.replace(&config));
+    let usable = |config: Config| match config.check_usable() {
+        Ok(()) => steads.replace(&config),
+        Err(problems) => Err(ConfigError::from(problems).into()),
+    };
+    let reloaded = Config::load(file).map_err(stead::Error::from).and_then(usable);
     match reloaded {
         Ok(()) => eprintln!("stead: the configuration has changed, and is used from now on"),
         Err(error) => eprintln!("stead: the configuration has changed, and is not used:\n{error}"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use rusqlite::Connection;
-use stead_core::vfs::{Overwrite, RemoveOptions};
+use stead_core::vfs::{Overwrite, RemoveOptions, Undo, UndoOptions};
 use stead_core::{
     AccessScope, AuditLog, Clock, Identity, Mount, Store, SystemClock, Timestamp, Vfs, VfsPath, Workspace,
 };
@@ -673,4 +673,32 @@ fn archiving_takes_the_sieves_along() {
     assert_eq!(place.entries().len(), 11);
     let heads = std::fs::read_to_string(place.beside().join("heads")).unwrap();
     assert_eq!(heads.lines().filter(|line| !line.is_empty()).count(), 1);
+}
+
+#[test]
+fn an_undo_that_others_stand_against_is_not_said_to_have_gone_well() {
+    let place = Place::new();
+    let mine = place.door();
+    let operation = mine.write("/notes/a", "mine").unwrap().operation;
+    place.door_of(Identity::agent("other")).write("/notes/a", "theirs").unwrap();
+    let undo = |options| mine.undo(Undo::Operation(operation), options).unwrap();
+    assert!(!undo(UndoOptions::default()).done);
+    assert!(!undo(UndoOptions { dry_run: true, ..UndoOptions::default() }).done);
+    drop(mine);
+    let query = AuditQuery { call: Some("undo".to_owned()), ..AuditQuery::default() };
+    let told = asked(&place.access(), &query);
+    assert_eq!(calls(&told), ["undo /notes/a failed", "undo /notes/a ok"]);
+    assert!(told[0].body.contains("conflict"), "{}", told[0].body);
+}
+
+#[test]
+fn a_record_is_found_by_where_a_symlink_led() {
+    let place = Place::new();
+    let vfs = place.door();
+    vfs.symlink("/notes/link", "/memory").unwrap();
+    vfs.write("/notes/link/x", "1").unwrap();
+    drop(vfs);
+    let path = Some(VfsPath::parse("/memory/x").unwrap());
+    let query = AuditQuery { path, outcome: Some("ok".to_owned()), ..AuditQuery::default() };
+    assert_eq!(calls(&asked(&place.access(), &query)), ["write /notes/link/x,/memory/x ok"]);
 }

@@ -54,6 +54,7 @@ fn workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
     let workspace = Workspace::new(prefix_of(&fork.name), AccessScope::ReadWrite, mount)
         .with_description(format!("a fork of {}", fork.of))
         .with_quota(fork.quota)
+        .with_ask(fork.ask)
         .with_protect(&fork.protect)
         .map_err(stead_core::Error::from)?;
     Ok(workspace.with_scratch(&fork.scratch).map_err(stead_core::Error::from)?)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use stead_core::name::escaped;
 use stead_core::search::{FileHits, Grep, Walk};
@@ -25,7 +25,7 @@ pub(crate) struct Lazy {
     name: String,
     about: About,
     open: Box<Open>,
-    opened: OnceLock<Arc<dyn Store>>,
+    opened: RwLock<Option<Arc<dyn Store>>>,
     /// Held while it is opened: whoever comes meanwhile waits, rather than opening it twice.
     opening: Mutex<()>,
 }
@@ -37,29 +37,36 @@ impl Lazy {
         about: About,
         open: impl Fn() -> Result<Arc<dyn Store>, Error> + Send + Sync + 'static,
     ) -> Self {
-        let (opened, opening) = (OnceLock::new(), Mutex::default());
+        let (opened, opening) = (RwLock::default(), Mutex::default());
         Lazy { name: name.into(), about, open: Box::new(open), opened, opening }
     }
 
-    /// The Store, opened now if it is not open yet.
-    pub(crate) fn opened(&self) -> Result<&Arc<dyn Store>, Error> {
-        if let Some(store) = self.opened.get() {
+    /// The Store, if it is open and of use.
+    fn at_hand(&self) -> Option<Arc<dyn Store>> {
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        opened.as_ref().filter(|store| !store.is_gone()).map(Arc::clone)
+    }
+
+    /// The Store, opened now if it is not open yet, or if what it stood on is gone.
+    pub(crate) fn opened(&self) -> Result<Arc<dyn Store>, Error> {
+        if let Some(store) = self.at_hand() {
             return Ok(store);
         }
         // Nothing is kept under the lock that a panic could leave half done.
         let _turn = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(store) = self.opened.get() {
+        if let Some(store) = self.at_hand() {
             return Ok(store);
         }
         let store = (self.open)().map_err(|error| match error {
             Error::Store(cause) => Error::Open { store: self.name.clone(), cause },
             other => other,
         })?;
-        Ok(self.opened.get_or_init(|| store))
+        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&store));
+        Ok(store)
     }
 
-    fn store(&self) -> StoreResult<&dyn Store> {
-        self.opened().map(|store| &**store).map_err(|error| self.unopened(&error))
+    fn store(&self) -> StoreResult<Arc<dyn Store>> {
+        self.opened().map_err(|error| self.unopened(&error))
     }
 
     /// What a caller of the port is told.
@@ -82,7 +89,7 @@ impl Lazy {
         ask: impl FnOnce(&dyn Store) -> Vec<StoreResult<T>>,
     ) -> Vec<StoreResult<T>> {
         match self.opened() {
-            Ok(store) => ask(&**store),
+            Ok(store) => ask(&*store),
             Err(error) => at.iter().map(|_| Err(self.unopened(&error))).collect(),
         }
     }
@@ -90,7 +97,7 @@ impl Lazy {
 
 impl fmt::Debug for Lazy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.opened.get() {
+        match self.at_hand() {
             Some(store) => store.fmt(f),
             None => f.debug_struct("Lazy").field("name", &self.name).finish_non_exhaustive(),
         }
@@ -99,7 +106,7 @@ impl fmt::Debug for Lazy {
 
 impl Store for Lazy {
     fn about(&self) -> About {
-        self.opened.get().map_or(self.about, |store| store.about())
+        self.at_hand().map_or(self.about, |store| store.about())
     }
 
     fn stat(&self, at: &Place) -> StoreResult<Attr> {
@@ -169,7 +176,7 @@ impl Store for Lazy {
 
     fn forget(&self, node: NodeId) {
         // Nobody holds a node of a Store that was never open.
-        if let Some(store) = self.opened.get() {
+        if let Some(store) = self.at_hand() {
             store.forget(node);
         }
     }

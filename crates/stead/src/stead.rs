@@ -100,6 +100,11 @@ impl Stead {
         &self.vfs
     }
 
+    /// The same stead through the door of one call: what a person has agreed to holds there alone.
+    pub(crate) fn through(&self, vfs: &Vfs) -> Stead {
+        Stead { vfs: vfs.clone(), ..self.clone() }
+    }
+
     /// The same stead after a person has agreed to what is to be done: Workspaces that ask first ask no more.
     pub fn agreed(&self) -> Stead {
         Stead { vfs: self.vfs.agreed(), ..self.clone() }
@@ -291,7 +296,8 @@ impl SteadBuilder {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use stead_core::vfs::Overwrite;
+    use stead_core::store::Parents;
+    use stead_core::vfs::{ListPage, Overwrite};
     use stead_stores::MemoryStore;
 
     use super::*;
@@ -387,6 +393,17 @@ mod tests {
         assert_eq!(vfs.read("/alias/y").unwrap().bytes, b"back");
         let stores = || vfs.workspaces().map(|workspace| workspace.mount().store());
         assert!(Arc::ptr_eq(stores().next().unwrap(), stores().nth(1).unwrap()));
+
+        // One that goes while it is open is not taken for empty, and is there again when it is back.
+        std::fs::remove_dir_all(host.path().join("gone")).unwrap();
+        for _ in 0..2 {
+            assert_eq!(vfs.list("/gone", &ListPage::all()).unwrap_err().kind(), ErrorKind::Unavailable);
+            assert_eq!(vfs.write("/gone/x", "1").unwrap_err().kind(), ErrorKind::Unavailable);
+            assert_eq!(vfs.mkdir("/gone/d", Parents::Create).unwrap_err().kind(), ErrorKind::Unavailable);
+        }
+        std::fs::create_dir(host.path().join("gone")).unwrap();
+        vfs.write("/gone/x", "back").unwrap();
+        assert_eq!(std::fs::read(host.path().join("gone/x")).unwrap(), b"back");
 
         // What a Store says of itself is the same before and after it is open.
         let mut stores = Stores::of(&config);

@@ -60,6 +60,8 @@ struct Known {
     /// Which state of the file this is.
     file: Option<FileState>,
     by_hash: HashMap<String, Arc<Token>>,
+    /// Whether there were any: then there are, for as long as this lives.
+    were_in_use: bool,
     /// What has been used since it was last written down.
     used: HashMap<String, Timestamp>,
 }
@@ -115,9 +117,14 @@ impl Tokens {
         })
     }
 
-    /// Whether one was ever made: then nobody comes without, also when all of them are revoked.
+    /// Whether one was ever made: then nobody comes without, also when all of them are revoked, and when their file is
+    /// gone: whoever took it away may be the one who comes without.
     pub fn are_in_use(&self) -> Result<bool> {
-        Ok(self.current()?.file.is_some())
+        let mut known = self.current()?;
+        if !known.were_in_use {
+            known.were_in_use = known.file.is_some() || self.marker().try_exists().map_err(unreadable)?;
+        }
+        Ok(known.were_in_use)
     }
 
     /// The token with this secret, unless it was revoked or its time is over.
@@ -176,6 +183,11 @@ impl Tokens {
         self.state.join("tokens.json")
     }
 
+    /// Is there once tokens are: the file alone could be lost, or taken away.
+    fn marker(&self) -> PathBuf {
+        self.state.join("tokens.in-use")
+    }
+
     fn read(&self) -> Result<Kept> {
         match fs::read(self.file()) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unreadable(error.into())),
@@ -197,6 +209,7 @@ impl Tokens {
     }
 
     fn replace(&self, kept: &Kept) -> io::Result<()> {
+        private(&self.marker())?;
         let fresh = self.state.join("tokens.json.new");
         // What an interrupted change left behind may have been opened by nobody knows whom.
         match fs::remove_file(&fresh) {
@@ -276,6 +289,24 @@ mod tests {
         assert!(!server.still_holds(&token, NOW));
         assert!(server.are_in_use().unwrap(), "revoking the last one lets nobody in");
         assert!(here.revoke(&token.id).unwrap_err().to_string().contains(&token.id));
+    }
+
+    #[test]
+    fn tokens_that_are_lost_let_nobody_in() {
+        let host = tempfile::tempdir().unwrap();
+        let running = tokens(host.path());
+        // Who looks for a token that was never made changes nothing.
+        running.revoke("none").unwrap_err();
+        assert!(!running.are_in_use().unwrap());
+        let (_, secret) = running.create(Identity::agent("a"), None, NOW).unwrap();
+        assert!(running.are_in_use().unwrap());
+        fs::remove_file(running.file()).unwrap();
+        for tokens in [&running, &tokens(host.path())] {
+            assert!(tokens.are_in_use().unwrap());
+            assert_eq!(tokens.check(&secret, NOW).unwrap(), None);
+        }
+        fs::remove_dir_all(host.path().join(".stead")).unwrap();
+        assert!(running.are_in_use().unwrap(), "what runs remembers");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
+use stead_core::Vfs;
 use stead_core::store::Version;
 use stead_core::tools::{Answer, Failure, Moments, Question, Reply, SnapshotMade, Tool, Toolbox};
 
@@ -42,7 +43,7 @@ impl Stead {
     /// # Ok::<(), stead::Error>(())
     /// ```
     pub fn call(&self, tool: &str, arguments: Value) -> Reply {
-        self.ask(tool, arguments, Answer::NotAsked).unwrap_or_else(|question| question.nobody_to_ask())
+        self.ask(tool, arguments, Answer::Nobody).expect("nobody is asked")
     }
 
     /// Uses a tool, unless a person has to be asked first and has not been.
@@ -65,12 +66,12 @@ impl fmt::Debug for OfStead {
 }
 
 impl Moments for OfStead {
-    fn moment(&self, path: &str, text: &str) -> Result<Version, Failure> {
-        Ok(self.0.moment(path, text)?)
+    fn moment(&self, vfs: &Vfs, path: &str, text: &str) -> Result<Version, Failure> {
+        Ok(self.0.through(vfs).moment(path, text)?)
     }
 
-    fn snapshot(&self, path: Option<&str>, label: Option<&str>) -> Result<SnapshotMade, Failure> {
-        let made = self.0.snapshot(path, label)?;
+    fn snapshot(&self, vfs: &Vfs, path: Option<&str>, label: Option<&str>) -> Result<SnapshotMade, Failure> {
+        let made = self.0.through(vfs).snapshot(path, label)?;
         let name = made.label.unwrap_or_else(|| format!("#{}", made.id));
         Ok(SnapshotMade { name, version: made.version, at: made.at })
     }

@@ -148,3 +148,20 @@ fn forks_that_can_not_be_read_are_in_nobody_elses_way() {
     assert!(stead.forks().is_err());
     assert!(stead.discard("draft").is_err());
 }
+
+#[test]
+fn a_fork_asks_where_its_base_asks() {
+    let directory = tempfile::tempdir().unwrap();
+    let asking = CONFIG.replace("prefix = \"/all\"", "prefix = \"/all\"\nask = \"everything\"");
+    let config = config(&directory, &asking);
+    let stead = Stead::open(&config, "coder").unwrap();
+    stead.agreed().vfs().write("/all/secret", "text").unwrap();
+    let kind = |stead: &Stead, path: &str| stead.vfs().read(path).unwrap_err().kind();
+    let forked = stead.agreed().fork("/all", "draft").unwrap();
+    stead.agreed().fork_to("/all", "theirs", "other").unwrap();
+    assert_eq!(text(&forked, "/forks/draft/secret"), "text", "a person has agreed here");
+    let opened = Stead::open(&config, "coder").unwrap();
+    assert_eq!(kind(&opened, "/forks/draft/secret"), ErrorKind::Denied);
+    let other = Stead::open(&config, "other").unwrap();
+    assert_eq!(kind(&other, "/forks/theirs/secret"), ErrorKind::Denied);
+}

@@ -4,7 +4,12 @@
 
 use std::sync::Arc;
 
-use stead::{AccessScope, ErrorKind, MemoryStore, PhysicalOptions, PhysicalStore, Stead};
+use serde_json::json;
+use stead::tools::{Answer, ToolChoice};
+use stead::{
+    AccessScope, Ask, ErrorKind, MemoryStore, Mount, PhysicalOptions, PhysicalStore, Stead, VfsPath,
+    Workspace,
+};
 
 #[test]
 fn a_past_stead_has_what_may_be_looked_into_and_changes_nothing() {
@@ -31,4 +36,39 @@ fn a_past_stead_has_what_may_be_looked_into_and_changes_nothing() {
     assert_eq!(past.vfs().read("/disk/a").unwrap_err().kind(), ErrorKind::Denied);
     assert_eq!(past.vfs().read("/inbox/a").unwrap_err().kind(), ErrorKind::Denied);
     assert_eq!(vfs.read("/notes/a").unwrap().bytes, b"2");
+}
+
+/// `/notes` with a history, where a person is asked before changes, and `/vault`, where also before looking.
+fn asking() -> Stead {
+    let workspace = |prefix: &str, ask| {
+        let mount = Mount::new(Arc::new(MemoryStore::new()));
+        Workspace::new(VfsPath::parse(prefix).unwrap(), AccessScope::ReadWrite, mount).with_ask(ask)
+    };
+    let choice = ToolChoice { history: true, ..ToolChoice::default() };
+    Stead::builder("coder")
+        .mount(workspace("/notes", Ask::Changes))
+        .mount(workspace("/vault", Ask::Everything))
+        .tools(choice)
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn an_undo_asks_and_is_denied_where_nobody_can_be_asked() {
+    let stead = asking();
+    stead.agreed().vfs().write("/notes/a", "1").unwrap();
+    let denied = stead.call("undo", json!({}));
+    assert_eq!(denied.failure.unwrap().kind, ErrorKind::Denied);
+    let question = stead.ask("undo", json!({}), Answer::NotAsked).unwrap_err();
+    assert_eq!(question.text, "May the agent use `undo` on `/notes/a`?");
+    assert!(stead.vfs().exists("/notes/a").unwrap());
+    let done = stead.ask("undo", json!({}), question.agreed()).unwrap();
+    assert_eq!(done.failure, None, "{}", done.words());
+    assert!(!stead.vfs().exists("/notes/a").unwrap());
+}
+
+#[test]
+fn a_snapshot_of_everything_asks_about_what_asks() {
+    let question = asking().ask("snapshot", json!({}), Answer::NotAsked).unwrap_err();
+    assert_eq!(question.text, "May the agent use `snapshot` on `/notes`, `/vault`?");
 }

@@ -2,7 +2,7 @@ use std::io::{BufRead, Read};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use stead::tools::{Answer, Failure as NoReply};
+use stead::tools::{Agreement, Answer, Failure as NoReply};
 use stead::{Reply, Toolbox};
 
 use super::content::stdin;
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "tool")]
     lines: bool,
     /// The thread that the agent works in
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = crate::commands::thread)]
     thread: Option<String>,
     /// Agree to whatever a person would be asked about
     #[arg(long)]
@@ -46,7 +46,7 @@ struct Line {
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let tools = session.stead_of_agent(args.thread.as_deref())?.toolbox();
-    let answer = if args.yes { Answer::Agreed } else { Answer::NotAsked };
+    let answer = if args.yes { Answer::Agreed(Agreement::to_everything()) } else { Answer::Nobody };
     let Some(tool) = &args.tool else { return lines(&tools, answer, session) };
     let text = match args.arguments.as_str() {
         "-" => {
@@ -70,7 +70,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
 }
 
 fn used(tools: &Toolbox, tool: &str, arguments: Map<String, Value>, answer: Answer) -> Reply {
-    tools.call(tool, arguments, answer).unwrap_or_else(|question| question.nobody_to_ask())
+    tools.call(tool, arguments, answer).expect("nobody is asked where everything or nothing is agreed to")
 }
 
 /// Every line is answered, also one that makes no sense.
@@ -83,11 +83,17 @@ fn lines(tools: &Toolbox, answer: Answer, session: &mut Session) -> Ended {
         if read.map_err(|error| Failure::host("standard input can't be read", error))? == 0 {
             return Ok(Exit::OK);
         }
+        if line.len() as u64 == MOST && !line.ends_with(b"\n") && pass_by(&mut input)? {
+            let reply: Reply = NoReply::invalid(format!("a line may have {} MiB", MOST >> 20)).into();
+            session.json(&reply.to_json())?;
+            session.flush()?;
+            continue;
+        }
         if line.trim_ascii().is_empty() {
             continue;
         }
         let reply = match serde_json::from_slice::<Line>(&line) {
-            Ok(Line { tool, arguments }) => used(tools, &tool, arguments, answer),
+            Ok(Line { tool, arguments }) => used(tools, &tool, arguments, answer.clone()),
             Err(error) => {
                 NoReply::invalid(format!("the line is no call such as {{\"tool\": \"stat\", \"arguments\": {{\"path\": \"/\"}}}}: {error}"))
                     .into()
@@ -95,6 +101,23 @@ fn lines(tools: &Toolbox, answer: Answer, session: &mut Session) -> Ended {
         };
         session.json(&reply.to_json())?;
         session.flush()?;
+    }
+}
+
+/// Passes the rest of a line by. Says whether there was any: a line may be just as long as it may be, and the last.
+fn pass_by(input: &mut impl BufRead) -> Result<bool, Failure> {
+    let mut passed = false;
+    loop {
+        let more = input.fill_buf().map_err(|error| Failure::host("standard input can't be read", error))?;
+        let (used, ended) = match more.iter().position(|&byte| byte == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (more.len(), more.is_empty()),
+        };
+        passed |= used > 0;
+        input.consume(used);
+        if ended {
+            return Ok(passed);
+        }
     }
 }
 

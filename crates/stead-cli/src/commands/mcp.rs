@@ -16,7 +16,7 @@ use crate::telemetry::Telemetry;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The thread that the agent works in
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = crate::commands::thread)]
     thread: Option<String>,
     /// Directories to mount, read-only unless :rw or :wo follows; no configuration is used then
     #[arg(value_name = "DIR[:ro|rw|wo]")]

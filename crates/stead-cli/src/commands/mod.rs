@@ -154,6 +154,19 @@ fn moment(text: &str) -> Result<stead::Timestamp, String> {
 }
 
 /// A length of time as people write it, for clap.
+/// A thread's name, where one is an argument.
+fn thread(text: &str) -> Result<String, String> {
+    stead::thread_name(text).map_err(|error| error.to_string())
+}
+
+/// A length of time that does not end as it begins.
+fn some_time(text: &str) -> Result<std::time::Duration, String> {
+    match length(text)? {
+        std::time::Duration::ZERO => Err("that is no time at all".to_owned()),
+        time => Ok(time),
+    }
+}
+
 fn length(text: &str) -> Result<std::time::Duration, String> {
     stead::when::length(text)
 }

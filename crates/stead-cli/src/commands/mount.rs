@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR")]
     at_directory: PathBuf,
     /// The thread that the agent works in
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = crate::commands::thread)]
     thread: Option<String>,
     #[command(flatten)]
     at: At,

@@ -51,9 +51,17 @@ impl Launched {
     }
 
     /// Closes its input, and waits for its end.
-    pub(crate) fn ends(mut self) {
+    pub(crate) fn ends(self) {
+        self.said();
+    }
+
+    /// Closes its input, waits for its end, and returns what it has said to people.
+    fn said(mut self) -> String {
         drop(self.child.stdin.take());
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert!(self.child.wait().unwrap().success());
+        said
     }
 }
 
@@ -118,6 +126,39 @@ fn a_configured_agent_is_served_in_its_thread() {
     let record: Value = serde_json::from_str(record).unwrap();
     assert!(record.to_string().contains("t7"), "{record}");
     assert_eq!(place.stead(["mcp", "--agent", "nobody"]).status.code(), Some(2));
+}
+
+#[test]
+fn what_a_server_tells_of_its_work_holds_no_paths_and_no_content() {
+    for how_much in ["info", "trace", "rmcp=trace"] {
+        let place = Place::new();
+        let mut command = place.command(["mcp", "--agent", "coder"]);
+        command.env("STEAD_LOG", how_much);
+        let mut server = Launched::new(command);
+        server.initialize();
+        server.call("write_file", json!({ "path": "/notes/private", "content": "secret" }));
+        server.request("resources/read", json!({ "uri": "stead:///notes/private" }));
+        let said = server.said();
+        assert_eq!(said.contains("tool call"), how_much != "rmcp=trace", "{said}");
+        assert!(!said.contains("private") && !said.contains("secret"), "{how_much}: {said}");
+    }
+}
+
+#[test]
+fn threads_and_times_that_make_no_sense_are_refused() {
+    let place = Place::new();
+    for thread in ["", "..", "../../x", "a\nb", "a\u{1b}[31m", &"x".repeat(129)] {
+        for command in [&["token", "create"][..], &["mcp"], &["call", "stat"]] {
+            let args = [command, &["--agent", "coder", "--thread", thread]].concat();
+            let output = place.stead(args.iter().copied());
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+            assert!(said.contains("can't name a thread"), "{args:?}: {said}");
+        }
+    }
+    let said = place.run(["token", "create", "--agent", "coder", "--expires", "0s"]);
+    assert!(said.contains("that is no time at all"), "{said}");
+    assert_eq!(place.run(["token", "list"]), "! There are no tokens.");
 }
 
 #[test]

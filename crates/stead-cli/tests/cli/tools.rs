@@ -117,6 +117,18 @@ fn many_calls_in_one_process_are_answered_line_by_line() {
 }
 
 #[test]
+fn a_line_that_is_too_long_is_answered_once() {
+    let place = Place::new();
+    let stat = r#"{"tool":"stat","arguments":{"path":"/notes"}}"#;
+    let input = [stat, &"x".repeat(65 << 20), stat, ""].join("\n");
+    let output = place.fed(["call", "--lines"], input.as_bytes());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let replies: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let failed: Vec<_> = replies.iter().map(|reply| reply["isError"].clone()).collect();
+    assert_eq!(failed, [false, true, false], "{text}");
+}
+
+#[test]
 fn an_agent_takes_back_what_it_did_itself() {
     let place = Place::new();
     let config = std::fs::read_to_string(place.path("stead.toml")).unwrap();

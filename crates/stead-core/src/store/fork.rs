@@ -9,6 +9,7 @@ use crate::clock::Timestamp;
 use crate::name::escaped;
 use crate::path::VfsPath;
 use crate::store::QuotaLimits;
+use crate::workspace::Ask;
 
 /// The longest name of a fork, in bytes.
 const LONGEST: usize = 64;
@@ -86,6 +87,8 @@ pub struct Fork {
     pub scratch: Vec<String>,
     /// How much may lie in it.
     pub quota: QuotaLimits,
+    /// Whether a person is asked before something is done in it.
+    pub ask: Ask,
     /// When it was made.
     pub made: Timestamp,
 }

@@ -208,6 +208,11 @@ pub trait Store: Debug + Send + Sync {
     /// Says that the caller holds no [`NodeId`] of this node any more. A Store that remembers nodes may forget it.
     fn forget(&self, _node: NodeId) {}
 
+    /// Whether what it stands on was found to be gone, so that it is of use only if it is opened again.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// Checks everything that can be checked, and says what is wrong.
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified>;
 }

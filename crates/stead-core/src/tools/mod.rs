@@ -17,7 +17,7 @@ pub use arguments::Arguments;
 pub use past::{Moments, SnapshotMade};
 pub use reply::{Block, Failure, Reply, file_uri};
 pub use schema::{Field, Takes};
-pub use toolbox::{Answer, Question, ToolChoice, Toolbox};
+pub use toolbox::{Agreement, Answer, Question, ToolChoice, Toolbox};
 
 use crate::scope::{Access, AccessScope};
 use crate::vfs::Vfs;

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
-use crate::path::VfsPath;
 
 /// What came of a call. A failure is an answer, too.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -93,9 +92,9 @@ pub struct Failure {
     pub kind: ErrorKind,
     /// The sentence.
     pub message: String,
-    /// The path that a person has to be asked about, if that is why.
+    /// Whether a person has to be asked, if that is why.
     #[serde(skip)]
-    pub(super) asks: Option<VfsPath>,
+    pub(super) asks: bool,
     /// Whether it never came to the door, so that nothing is on record yet.
     #[serde(skip)]
     pub(super) unheard: bool,
@@ -104,7 +103,7 @@ pub struct Failure {
 impl Failure {
     /// A failure of some kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Failure { kind, message: message.into(), asks: None, unheard: false }
+        Failure { kind, message: message.into(), asks: false, unheard: false }
     }
 
     /// The call itself is wrong.
@@ -115,10 +114,7 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let asks = match &error {
-            Error::Ask { path, .. } => Some(path.clone()),
-            _ => None,
-        };
+        let asks = matches!(error, Error::Ask { .. });
         Failure { kind: error.kind(), message: error.to_string(), asks, unheard: false }
     }
 }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
+use crate::name::harmless;
+use crate::path::VfsPath;
 use crate::scope::AccessScope;
 use crate::tools::{Arguments, Desk, Failure, Moments, Offered, Reply, TOOLS, Tool, tool};
-use crate::vfs::Vfs;
+use crate::vfs::{Asking, Entry, Refusal, Vfs};
 use crate::watch::Watch;
 use crate::workspace::Ask;
 
@@ -35,40 +37,69 @@ pub struct Toolbox {
     moments: Option<Arc<dyn Moments>>,
 }
 
-/// Whether a person has been asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What came of asking a person.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Answer {
-    /// Not yet.
+    /// Nobody was asked yet.
     #[default]
     NotAsked,
-    /// Yes, and they agree.
-    Agreed,
+    /// They agree to what they were shown.
+    Agreed(Agreement),
+    /// They do not.
+    Refused,
+    /// There is no way to ask anybody.
+    Nobody,
+}
+
+/// What a person has agreed to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agreement(Agreed);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Agreed {
+    Everything,
+    /// These places, and what is done there.
+    Shown(Vec<Entry>),
+}
+
+impl Agreement {
+    /// An agreement to whatever is asked for, by someone who knows what that is.
+    pub fn to_everything() -> Self {
+        Agreement(Agreed::Everything)
+    }
 }
 
 /// What a person has to be asked before the call can go on. Nothing has happened yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// The question, in a sentence.
+    /// The question, in a sentence that names everything the call is about.
     pub text: String,
+    shown: Vec<Entry>,
 }
 
+/// How many paths a question names one by one.
+const NAMED: usize = 100;
+
 impl Question {
-    /// The answer where nobody can be asked.
-    pub fn nobody_to_ask(&self) -> Reply {
-        Failure::new(
-            ErrorKind::Denied,
-            format!(
-                "{} A person has to agree to it first, and your host has no way to ask one, so it is denied.",
-                self.text
-            ),
-        )
-        .into()
+    fn about(tool: &Tool, shown: Vec<Entry>) -> Self {
+        let mut known = BTreeSet::new();
+        let paths = shown.iter().map(|entry| &entry.path).filter(|path| known.insert(*path));
+        let paths: Vec<&VfsPath> = paths.collect();
+        // A name must not read as the end of the name: nothing in it can stand for what is around it.
+        let quoted =
+            |path: &VfsPath| format!("`{}`", harmless(path.as_str()).to_string().replace('`', "\\u{60}"));
+        let named = paths.iter().take(NAMED).map(|path| quoted(path)).collect::<Vec<_>>().join(", ");
+        let more = match paths.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let text = format!("May the agent use `{}` on {named}{more}?", tool.name);
+        Question { text, shown }
     }
 
-    /// The answer where the person says no.
-    pub fn refused(&self) -> Reply {
-        Failure::new(ErrorKind::Denied, format!("{} The person who was asked did not agree.", self.text))
-            .into()
+    /// The person says yes to it.
+    pub fn agreed(self) -> Answer {
+        Answer::Agreed(Agreement(Agreed::Shown(self.shown)))
     }
 }
 
@@ -120,7 +151,10 @@ impl Toolbox {
         &self.vfs
     }
 
-    /// Uses a tool. Whatever goes wrong is an answer; only a question to a person comes back instead of one.
+    /// Uses a tool. Whatever goes wrong is an answer; only a question to a person comes back instead of one, and only
+    /// where it could be asked.
+    ///
+    /// Until the question is answered nothing is on record, so that one call has one record.
     pub fn call(&self, name: &str, arguments: Map<String, Value>, answer: Answer) -> Result<Reply, Question> {
         let known = tool(name).filter(|tool| self.offers(tool));
         let prepared = match known {
@@ -129,27 +163,48 @@ impl Toolbox {
         };
         let (tool, mut arguments) = match prepared {
             Ok(prepared) => prepared,
-            Err(failure) => return Ok(self.refuse(known, failure)),
+            Err(failure) => return Ok(self.refuse(name, failure)),
         };
-        if answer == Answer::NotAsked && self.choice.ask.contains(tool.name) {
-            let question = Question { text: format!("May the agent use `{}`?", tool.name) };
-            // That it was held up is on record, as where a Workspace asks, whatever the answer will be.
-            let held_up = self.refuse(Some(tool), Failure::new(ErrorKind::Denied, question.text.clone()));
-            return match held_up.failure {
-                Some(Failure { kind: ErrorKind::Denied, .. }) | None => Err(question),
-                Some(_) => Ok(held_up),
-            };
-        }
+        let asking = self.asking(tool, &answer);
         let vfs = self.vfs.operation(tool.name);
-        let vfs = if answer == Answer::Agreed { vfs.agreed() } else { vfs };
+        let vfs = match (&answer, &asking) {
+            (Answer::Agreed(Agreement(Agreed::Everything)), _) => vfs.agreed(),
+            (_, Some(asking)) => vfs.asking(asking),
+            (_, None) => vfs,
+        };
         let desk = Desk { vfs: &vfs, moments: self.moments.as_deref() };
-        match (tool.run)(&desk, &mut arguments) {
-            Err(Failure { asks: Some(path), .. }) if answer == Answer::NotAsked => {
-                Err(Question { text: format!("May the agent use `{}` on `{path}`?", tool.name) })
+        let failure = match ((tool.run)(&desk, &mut arguments), asking) {
+            (Err(failure), Some(asking)) if failure.asks => {
+                let question = Question::about(tool, asking.entered());
+                let why = match answer {
+                    Answer::NotAsked | Answer::Agreed(_) => return Err(question),
+                    Answer::Refused => "The person who was asked did not agree.",
+                    Answer::Nobody => {
+                        "A person has to agree to it first, and your host has no way to ask one, so it is denied."
+                    }
+                };
+                Failure::new(failure.kind, format!("{} {why}", question.text))
             }
-            Err(failure) if failure.unheard => Ok(self.refuse(Some(tool), failure)),
-            result => Ok(result.into()),
+            (Err(failure), _) => failure,
+            (Ok(reply), _) => return Ok(reply),
+        };
+        Ok(if failure.unheard { self.refuse(tool.name, failure) } else { failure.into() })
+    }
+
+    /// How a call asks, if there is anything to ask about.
+    fn asking(&self, tool: &Tool, answer: &Answer) -> Option<Arc<Asking>> {
+        let everywhere = self.choice.ask.contains(tool.name);
+        if !everywhere && !self.may_ask() {
+            return None;
         }
+        let asking = match answer {
+            Answer::NotAsked | Answer::Agreed(_) => Asking::new(everywhere, Refusal::Asks),
+            Answer::Refused | Answer::Nobody => Asking::new(everywhere, Refusal::Final),
+        };
+        Some(Arc::new(match answer {
+            Answer::Agreed(Agreement(Agreed::Shown(shown))) => asking.agreed(shown),
+            _ => asking,
+        }))
     }
 
     fn not_offered(&self, name: &str) -> Failure {
@@ -158,16 +213,12 @@ impl Toolbox {
             [] => "you have no tools".to_owned(),
             offered => format!("you have {}", offered.join(", ")),
         };
-        let short: String = name.chars().take(64).collect();
-        Failure::new(
-            ErrorKind::Denied,
-            format!("there is no tool `{}` for you; {instead}", short.escape_debug()),
-        )
+        Failure::new(ErrorKind::Denied, format!("there is no tool `{}` for you; {instead}", shortened(name)))
     }
 
-    /// Writes a call down that never came to the door.
-    fn refuse(&self, tool: Option<&'static Tool>, failure: Failure) -> Reply {
-        let vfs = self.vfs.operation(tool.map_or("tool", |tool| tool.name));
+    /// Writes a call down that never came to the door, by the tool's name, whether or not there is one.
+    fn refuse(&self, name: &str, failure: Failure) -> Reply {
+        let vfs = self.vfs.operation(shortened(name));
         let refused = vfs.on_record("tool", None, || -> Result<(), Error> {
             Err(match failure.kind {
                 ErrorKind::Denied => Error::NotOffered(failure.message.clone()),
@@ -179,4 +230,9 @@ impl Toolbox {
             Ok(()) => failure.into(),
         }
     }
+}
+
+/// A name that a client may have made up, as it can be shown and kept.
+fn shortened(name: &str) -> String {
+    name.chars().take(64).collect::<String>().escape_debug().to_string()
 }

@@ -34,6 +34,12 @@ pub(super) struct Call<'v> {
     paths: Vec<VfsPath>,
     /// The paths that it turned out to be about, where it was asked for none.
     named: RefCell<Vec<VfsPath>>,
+    /// Where symlinks have led it: from its only path, or from both ends.
+    led: RefCell<Vec<VfsPath>>,
+    /// Whether they have led on since a record said that it has begun.
+    led_on: Cell<bool>,
+    /// What stood against it, where its answer tells what would have been done.
+    refused: Cell<Option<ErrorKind>>,
     at: Timestamp,
     began: Instant,
     /// What the Workspace of the first path allows, once it was routed.
@@ -133,6 +139,9 @@ impl Vfs {
             name,
             paths: good,
             named: RefCell::default(),
+            led: RefCell::default(),
+            led_on: Cell::new(false),
+            refused: Cell::new(None),
             at: if self.shared.audit.is_some() { self.shared.clock.now() } else { Timestamp(0) },
             began: Instant::now(),
             scope: Cell::new(None),
@@ -158,6 +167,30 @@ impl<'v> Call<'v> {
     /// Says what the call is about, which was not asked for by path: one or two paths, or the directory that holds all.
     pub(super) fn names(&self, paths: Vec<VfsPath>) {
         *self.named.borrow_mut() = if paths.len() > 2 { vec![common(&paths)] } else { paths };
+    }
+
+    /// Says where symlinks have led, from each of the paths that were asked for.
+    pub(super) fn leads<const N: usize>(&self, paths: [&VfsPath; N]) {
+        let led = paths.map(VfsPath::clone).to_vec();
+        let before = self.led.replace(led);
+        self.led_on.set(self.announced.get() && before != *self.led.borrow());
+    }
+
+    /// Says that it was not done, though it is answered what would have been.
+    pub(super) fn was_refused(&self, kind: ErrorKind) {
+        self.refused.set(Some(kind));
+    }
+
+    /// The paths that the record names: those that were asked for, and where they led. Of a copy or a move it names the
+    /// two ends as they turned out to be.
+    fn told_paths(&self) -> Vec<VfsPath> {
+        let (led, named) = (self.led.borrow(), self.named.borrow());
+        match (&*self.paths, &**led) {
+            ([], _) => named.clone(),
+            ([asked], [led]) if asked != led => vec![asked.clone(), led.clone()],
+            ([_, _], [_, _]) => led.clone(),
+            (asked, _) => asked.to_vec(),
+        }
     }
 
     /// Says how many bytes the caller gets, or has given.
@@ -214,7 +247,7 @@ impl<'v> Call<'v> {
                 if about.outlives_the_process() {
                     whole.announce(|| log.announce(&whole.record(self.shared(), AuditOutcome::Begun)))?;
                 }
-            } else if !self.announced.get() {
+            } else if !self.announced.get() || self.led_on.replace(false) {
                 let record = self.record(AuditOutcome::Begun);
                 // The record has to last no longer than the change.
                 if about.outlives_the_process() && change.lasts == Lasts::Now {
@@ -246,11 +279,7 @@ impl<'v> Call<'v> {
     }
 
     fn record(&self, outcome: AuditOutcome) -> AuditRecord {
-        let paths = if self.paths.is_empty() { self.named.borrow().clone() } else { self.paths.clone() };
-        self.record_of(paths, outcome)
-    }
-
-    fn record_of(&self, paths: Vec<VfsPath>, outcome: AuditOutcome) -> AuditRecord {
+        let paths = self.told_paths();
         let scope = || Some(self.shared().router.route(paths.first()?)?.workspace.scope());
         AuditRecord {
             at: self.at,
@@ -269,16 +298,16 @@ impl<'v> Call<'v> {
     }
 
     /// Writes down how the call went, unless a change of it has done so.
-    fn ended<T>(mut self, result: &Result<T>) -> Result<()> {
+    fn ended<T>(self, result: &Result<T>) -> Result<()> {
         let Some(log) = &self.vfs.shared.audit else { return Ok(()) };
         let outcome = match result {
             Ok(_) if self.told.get() => return Ok(()),
-            Ok(_) => AuditOutcome::Ok,
+            // It has not ended: a person is asked, and the call is made again with the answer.
+            Err(Error::Ask { .. }) if self.vfs.consent.is_asking() && !self.changed.get() => return Ok(()),
+            Ok(_) => self.refused.get().map_or(AuditOutcome::Ok, AuditOutcome::of),
             Err(error) => AuditOutcome::of(error.kind()),
         };
-        let asked = std::mem::take(&mut self.paths);
-        let paths = if asked.is_empty() { self.named.take() } else { asked };
-        match log.note(&self.record_of(paths, outcome)) {
+        match log.note(&self.record(outcome)) {
             // What has changed has changed, and a record says that it was about to.
             Err(cause) if !self.changed.get() => Err(Error::Unrecorded(cause)),
             _ => Ok(()),

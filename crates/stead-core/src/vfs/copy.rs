@@ -105,6 +105,7 @@ impl<'v> Call<'v> {
     ) -> Result<Copied> {
         let (mut from, mut to) = (Links::new(from), Links::new(to));
         loop {
+            self.leads([&from.path, &to.path]);
             let ends = self.ends(act, &from, &to)?;
             let carried = if same_store(ends.from.store(), ends.to.store()) {
                 self.carry_within(act, &ends, over, tag)
@@ -134,8 +135,15 @@ impl<'v> Call<'v> {
             Act::Move if within => Access::Write,
             Act::Move => Access::Take,
         };
-        let source = from.judged(self.enter(&from.path, access))?;
-        let target = to.judged(self.enter(&to.path, Access::Write))?;
+        let source = from.judged(self.enter(&from.path, access));
+        let target = to.judged(self.enter(&to.path, Access::Write));
+        // A person is asked about both ends at once, and only if neither is refused.
+        let (source, target) = match (source, target) {
+            (Err(Error::Ask { .. }), Err(refused)) if !matches!(refused, Error::Ask { .. }) => {
+                return Err(refused);
+            }
+            (source, target) => (source?, target?),
+        };
         if act == Act::Move {
             self.check_movable(&source)?;
         } else {

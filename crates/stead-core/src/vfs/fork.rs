@@ -44,6 +44,7 @@ impl Call<'_> {
             protect: workspace.protect().patterns().to_vec(),
             scratch: workspace.scratch().patterns().to_vec(),
             quota: workspace.quota(),
+            ask: workspace.ask(),
             made: self.shared().clock.now(),
         };
         let made = mount.store().fork(&fork);

@@ -354,6 +354,9 @@ impl<'v> Call<'v> {
         let mut regions = Vec::new();
         let mut links = Links::new(path);
         let path = loop {
+            if links.path != *path {
+                self.leads([&links.path]);
+            }
             match links.judged(self.lead(&links.path, Access::Read))? {
                 Lead::Synthetic => break links.path,
                 Lead::Spot(spot) => match spot.store().stat(&spot.place) {
@@ -375,13 +378,11 @@ impl<'v> Call<'v> {
             }
         };
         // A search from above passes by what a person would have to be asked about, like what may not be read.
-        let open = |nested: &&Workspace| {
-            let asks = nested.ask().covers(Access::Read) && !self.vfs.agreed;
-            nested.scope().allows(Access::Read) && !asks
-        };
+        let open =
+            |nested: &&Workspace| nested.scope().allows(Access::Read) && !self.vfs.consent.passes_by(nested);
         for nested in router.nested(&path).filter(open) {
             let prefix = nested.prefix();
-            let spot = self.enter(prefix, Access::Read)?;
+            let spot = self.nested(nested);
             let skip = router.nested(prefix).filter_map(|deeper| below(deeper.prefix(), prefix)).collect();
             let base = prefix.below(&path).expect("nested below it").to_owned();
             regions.push(Region { spot, base, skip });

@@ -6,6 +6,7 @@
 
 mod batch;
 mod call;
+mod consent;
 mod copy;
 mod follow;
 mod fork;
@@ -26,6 +27,8 @@ mod write;
 pub use crate::history::diff::ContentDiff;
 pub use crate::lines::{LineRange, Rest};
 pub use batch::Batch;
+pub use consent::Entry;
+pub(crate) use consent::{Asking, Refusal};
 pub use copy::{Copied, Overwrite};
 pub use follow::Followed;
 pub use history::{
@@ -50,6 +53,7 @@ use crate::router::{DuplicatePrefix, Router};
 use crate::scope::Access;
 use crate::store::{QuotaLimits, StoreError, Version};
 use crate::vfs::call::Call;
+use crate::vfs::consent::Consent;
 use crate::vfs::whole::Whole;
 use crate::watch::Watch;
 use crate::workspace::Workspace;
@@ -87,7 +91,7 @@ pub struct Vfs {
     shared: Arc<Shared>,
     tool: Option<Cow<'static, str>>,
     operation: Option<OperationId>,
-    agreed: bool,
+    consent: Consent,
     watch: Option<Arc<dyn Watch>>,
     /// The act that its calls are parts of, where they are.
     whole: Option<Arc<Whole>>,
@@ -176,7 +180,7 @@ impl VfsBuilder {
             shared: Arc::new(shared),
             tool: None,
             operation: None,
-            agreed: false,
+            consent: Consent::None,
             watch: None,
             whole: None,
         })
@@ -221,11 +225,6 @@ impl Vfs {
         }
         let operation = Some(OperationId::fresh(self.shared.clock.now()));
         Vfs { operation, tool: Some(tool.into()), ..self.clone() }
-    }
-
-    /// The same door after a person has agreed to what is to be done: Workspaces that ask first ask no more.
-    pub fn agreed(&self) -> Vfs {
-        Vfs { agreed: true, ..self.clone() }
     }
 
     /// The same door for a call that someone waits for.

@@ -99,6 +99,10 @@ impl<'v> Call<'v> {
         let router = &self.shared().router;
         let Some(Route { workspace, below }) = router.route(path) else {
             if router.is_synthetic(path) && router.workspaces().next().is_some() {
+                // What lies below it is judged by itself, but a tool that asks asks here, too.
+                if self.vfs.consent.asks(path, access, None) {
+                    return Err(Error::Ask { path: path.clone(), workspace: path.clone() });
+                }
                 return Ok(Lead::Synthetic);
             }
             let workspaces = router.workspaces().map(|workspace| workspace.prefix().clone()).collect();
@@ -116,9 +120,6 @@ impl<'v> Call<'v> {
                 allowed: router.allowing(access),
             });
         }
-        if workspace.ask().covers(access) && !self.vfs.agreed {
-            return Err(Error::Ask { path: path.clone(), workspace: workspace.prefix().clone() });
-        }
         let spot = Spot {
             workspace,
             path: path.clone(),
@@ -130,7 +131,17 @@ impl<'v> Call<'v> {
         if changes && (is_protected(below) || spot.in_store().is_some_and(is_protected)) {
             return Err(Error::Protected { path: path.clone(), workspace: workspace.prefix().clone() });
         }
+        // Last, so that nobody is asked about what may not be done anyway.
+        if self.vfs.consent.asks(path, access, Some(workspace)) {
+            return Err(Error::Ask { path: path.clone(), workspace: workspace.prefix().clone() });
+        }
         Ok(Lead::Spot(spot))
+    }
+
+    /// The Workspace's own place, where one above it is looked through and this one has been judged.
+    pub(super) fn nested(&self, workspace: &'v Workspace) -> Spot<'v> {
+        let (path, place) = (workspace.prefix().clone(), workspace.mount().place(""));
+        Spot { workspace, shown: path.clone(), path, place }
     }
 
     /// Routes a path into a Workspace and judges it.
@@ -141,6 +152,9 @@ impl<'v> Call<'v> {
                 let cause = StoreError::IsADirectory;
                 Err(Error::Store { path: path.clone(), sight: Sight::Sees, cause })
             }
+            Lead::Synthetic if access == Access::History => Err(Error::Invalid(format!(
+                "`{path}` only leads to Workspaces below it and has no history of its own; name one of them"
+            ))),
             Lead::Synthetic => Err(Error::OnlyLeadsThere { path: path.clone() }),
         }
     }
@@ -154,6 +168,9 @@ impl<'v> Call<'v> {
     ) -> Result<(T, Spot<'v>)> {
         let mut links = Links::new(path);
         loop {
+            if links.hops > 0 {
+                self.leads([&links.path]);
+            }
             let mut spot = links.judged(self.enter(&links.path, access))?;
             if links.is_secret {
                 spot.shown = links.asked.clone();
@@ -176,6 +193,9 @@ impl<'v> Call<'v> {
     ) -> Result<(T, VfsPath)> {
         let mut links = Links::new(path);
         loop {
+            if links.hops > 0 {
+                self.leads([&links.path]);
+            }
             let spot = match links.judged(self.lead(&links.path, Access::Read))? {
                 Lead::Spot(spot) => spot,
                 Lead::Synthetic => return Ok((synthetic(&links.path), links.path)),
@@ -223,6 +243,9 @@ impl Links {
     pub(super) fn judged<T>(&self, judged: Result<T>) -> Result<T> {
         match judged {
             Err(Error::Outside { .. }) if self.hops > 0 => Err(self.leads_outside()),
+            Err(Error::Ask { workspace, .. }) if self.is_secret => {
+                Err(Error::Ask { path: self.asked.clone(), workspace })
+            }
             judged => judged,
         }
     }

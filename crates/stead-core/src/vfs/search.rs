@@ -97,7 +97,8 @@ impl Call<'_> {
             self.go_on(best.results as u64, None)?;
             region.note(&grep.unread, &mut unread);
             match searched {
-                Ok(()) => {}
+                // The last file may have been left half way.
+                Ok(()) => timed_out |= grep.is_late(),
                 Err(StoreError::Unavailable { .. }) if grep.is_late() => timed_out = true,
                 Err(StoreError::NotFound) if self.is_level(&region.spot) => {}
                 Err(cause) => region.failed(cause, &mut unread)?,

@@ -368,7 +368,9 @@ impl Call<'_> {
     fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<VersionTag>) -> Result<Edited> {
         let (edited, _) = self.at(path, Access::Write, |spot| -> Result<_, Stop> {
             let expect = if_match.map_or(Expect::Any, Expect::Tag);
-            let step = Step::Edit { at: spot.place.clone(), edit: edit.clone(), expect, keep: spot.keep() };
+            let Shared { limits, quota, .. } = self.shared();
+            let edit = edit.clone().at_most(limits.file_size).within(*quota).within(spot.workspace.quota());
+            let step = Step::Edit { at: spot.place.clone(), edit, expect, keep: spot.keep() };
             let (outcome, written) = match self.change(spot, step) {
                 // How often it occurs would tell what is in the file; that it does more than once has to be told.
                 Err(StoreError::Ambiguous(_)) if spot.sight() == Sight::Blind => {

@@ -48,6 +48,8 @@ pub(super) struct Doors {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Astray {
     Host,
+    /// It names several hosts, and a proxy before this server may have looked at another one.
+    Hosts,
     Origin,
 }
 
@@ -58,9 +60,14 @@ impl Doors {
 
     /// Whether a request that came in at an address of this machine came to the right place, and the URL that it was
     /// called by.
-    pub(super) fn judge(&self, headers: &HeaderMap, at: IpAddr) -> Result<String, Astray> {
-        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).ok_or(Astray::Host)?;
+    pub(super) fn judge(&self, headers: &HeaderMap, uri: &Uri, at: IpAddr) -> Result<String, Astray> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let (host, None) = (hosts.next(), hosts.next()) else { return Err(Astray::Hosts) };
+        let host = host.and_then(|host| host.to_str().ok()).ok_or(Astray::Host)?;
         let authority: Authority = host.parse().map_err(|_| Astray::Host)?;
+        if uri.authority().is_some_and(|named| *named != authority) {
+            return Err(Astray::Hosts);
+        }
         if authority.as_str().contains('@') {
             return Err(Astray::Host);
         }
@@ -106,7 +113,24 @@ mod tests {
                 headers.insert(name, value.parse().expect("a header"));
             }
         }
-        doors.judge(&headers, IpAddr::from([192, 168, 1, 2]))
+        doors.judge(&headers, &Uri::from_static("/mcp"), IpAddr::from([192, 168, 1, 2]))
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        let doors = Doors::new(None);
+        let judge = |hosts: &[&str], uri: &str| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, host.parse().expect("a header"));
+            }
+            doors.judge(&headers, &uri.parse().expect("a URI"), IpAddr::from([127, 0, 0, 1]))
+        };
+        assert!(judge(&["127.0.0.1:1"], "http://127.0.0.1:1/mcp").is_ok());
+        assert!(judge(&["localhost"], "http://LOCALHOST/mcp").is_ok());
+        assert_eq!(judge(&["127.0.0.1"], "http://evil.example/mcp"), Err(Astray::Hosts));
+        assert_eq!(judge(&["127.0.0.1", "evil.example"], "/mcp"), Err(Astray::Hosts));
+        assert_eq!(judge(&["127.0.0.1", "127.0.0.1"], "/mcp"), Err(Astray::Hosts));
     }
 
     #[test]

@@ -9,15 +9,15 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use stead::Tokens;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::doors::PublicUrl;
+use super::guests::{Guest, Guests};
 use super::routes::Routes;
 use crate::steads::Steads;
 use crate::watching::keep_current;
 
-/// How many connections there are at a time; further ones wait to be accepted.
+/// How many connections there are at a time. Further ones take the place of those that nobody was let in by, or wait.
 const CONNECTIONS: usize = 1_024;
 /// How long the head of a request may take.
 const HEAD: Duration = Duration::from_secs(15);
@@ -53,17 +53,13 @@ pub async fn serve(
     let routes = Arc::new(Routes::new(steads.clone(), tokens.clone(), options, cut));
     let current = tokio::spawn(keep_current(steads));
     let uses = tokio::spawn(note_uses(tokens.clone()));
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let guests = Guests::new(CONNECTIONS);
     let accept = async {
         loop {
-            let place = Arc::clone(&places).acquire_owned().await.expect("the places are never closed");
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    let (routes, over) = (Arc::clone(&routes), over.clone());
-                    tokio::spawn(async move {
-                        connection(stream, from, routes, over).await;
-                        drop(place);
-                    });
+                    let guest = guests.admit().await;
+                    tokio::spawn(connection(stream, from, Arc::clone(&routes), over.clone(), guest));
                 }
                 // The host is short of something; it may have it again in a moment.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -71,8 +67,7 @@ pub async fn serve(
         }
     };
     over.run_until_cancelled(accept).await;
-    let everyone = u32::try_from(CONNECTIONS).expect("so many are counted");
-    let _ = tokio::time::timeout(LAST, places.acquire_many(everyone)).await;
+    let _ = tokio::time::timeout(LAST, guests.left(CONNECTIONS)).await;
     current.abort();
     uses.abort();
     // What was used in the last minute is worth a try.
@@ -80,7 +75,13 @@ pub async fn serve(
     Ok(())
 }
 
-async fn connection(stream: TcpStream, from: SocketAddr, routes: Arc<Routes>, over: CancellationToken) {
+async fn connection(
+    stream: TcpStream,
+    from: SocketAddr,
+    routes: Arc<Routes>,
+    over: CancellationToken,
+    guest: Guest,
+) {
     // Otherwise an answer in pieces waits for the client's acknowledgement: 44 ms for nothing.
     let _ = stream.set_nodelay(true);
     // Nobody has come if that can't be told.
@@ -88,8 +89,11 @@ async fn connection(stream: TcpStream, from: SocketAddr, routes: Arc<Routes>, ov
     let metrics = routes.metrics();
     metrics.connected();
     let service = service_fn(|request| {
-        let routes = Arc::clone(&routes);
-        async move { Ok::<_, std::convert::Infallible>(routes.answer(request, from.ip(), at.ip()).await) }
+        let (routes, guest) = (Arc::clone(&routes), &guest);
+        async move {
+            let ends = (from.ip(), at.ip());
+            Ok::<_, std::convert::Infallible>(routes.answer(request, ends, guest).await)
+        }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -97,10 +101,14 @@ async fn connection(stream: TcpStream, from: SocketAddr, routes: Arc<Routes>, ov
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
-    // A connection that breaks is the client's trouble, and it knows.
-    if over.run_until_cancelled(served.as_mut()).await.is_none() {
-        served.as_mut().graceful_shutdown();
-        let _ = tokio::time::timeout(LAST, served).await;
+    tokio::select! {
+        // A connection that breaks is the client's trouble, and it knows.
+        _ = served.as_mut() => {}
+        () = guest.sent_away() => {}
+        () = over.cancelled() => {
+            served.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(LAST, served).await;
+        }
     }
     metrics.disconnected();
 }

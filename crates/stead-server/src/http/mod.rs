@@ -1,6 +1,7 @@
 //! MCP over HTTP: who is let in, and where they come to.
 
 mod doors;
+mod guests;
 mod listen;
 mod replies;
 mod routes;

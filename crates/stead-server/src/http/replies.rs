@@ -56,6 +56,13 @@ pub(super) fn crowded(sentence: &str) -> Reply {
 
 pub(super) fn astray(astray: Astray) -> Reply {
     let sentence = match astray {
+        Astray::Hosts => {
+            return refusal(
+                StatusCode::BAD_REQUEST,
+                "invalid",
+                "a request names one Host, and its URL no other",
+            );
+        }
         Astray::Host => {
             "the Host that this request names is not this server's; where it has another name, say so with \
              `stead serve --public-url`"

@@ -15,6 +15,7 @@ use stead::{Clock, Identity, SystemClock, Tokens};
 use tokio_util::sync::CancellationToken;
 
 use super::doors::Doors;
+use super::guests::Guest;
 use super::listen::HttpOptions;
 use super::replies::{self, Reply};
 use super::until::Until;
@@ -53,19 +54,27 @@ impl Routes {
     }
 
     /// Answers a request that came from one address and in at another.
-    pub(super) async fn answer(&self, request: Request<Incoming>, from: IpAddr, at: IpAddr) -> Reply {
-        let reply = match self.doors.judge(request.headers(), at) {
-            Ok(called) => self.route(request, from, &called).await,
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        (from, at): (IpAddr, IpAddr),
+        guest: &Guest,
+    ) -> Reply {
+        let reply = match self.doors.judge(request.headers(), request.uri(), at) {
+            Ok(called) => self.route(request, from, &called, guest).await,
             Err(astray) => replies::astray(astray),
         };
         self.steads.metrics().replied(reply.status().as_u16());
         reply
     }
 
-    async fn route(&self, request: Request<Incoming>, from: IpAddr, called: &str) -> Reply {
+    async fn route(&self, request: Request<Incoming>, from: IpAddr, called: &str, guest: &Guest) -> Reply {
         match (request.uri().path(), request.method()) {
             ("/mcp", _) => match self.who(&request, from) {
-                Ok(caller) => self.mcp(request, caller).await,
+                Ok(caller) => {
+                    guest.is_known();
+                    self.mcp(request, caller).await
+                }
                 Err(stranger) => replies::stranger(&stranger, called),
             },
             (

@@ -1,6 +1,6 @@
 //! What a client of one identity may ask for, and what it is answered.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use rmcp::model::{
@@ -19,8 +19,8 @@ use tracing::{Instrument, field};
 
 use super::call::{Broken, enter};
 use super::notify::Listener;
-use super::question::{Asked, Name, ask};
-use super::{convert, methods, resources};
+use super::question::Asked;
+use super::{convert, methods, question, resources};
 use crate::served::Served;
 
 /// The prompt that is the Filesystem Map.
@@ -28,12 +28,8 @@ const PROMPT: &str = "filesystem_map";
 /// How long a list may be taken for the one that holds, in milliseconds; whoever listens is told at once.
 pub(super) const FRESH: u64 = 5_000;
 
-/// Questions to a person are named with it.
-static KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
-    let mut key = [0; 32];
-    getrandom::fill(&mut key).expect("the host has randomness");
-    key
-});
+/// How often a person is asked about one call.
+const ROUNDS: usize = 4;
 
 /// Answers one connection, or one request where there are no connections, of one identity.
 #[derive(Debug, Clone)]
@@ -53,34 +49,37 @@ impl Handler {
         mut request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if !self.served.now().toolbox.may_ask() {
+        if !self.served.now().toolbox.may_ask() || !question::can_ask(context) {
             let arguments = request.arguments.take().unwrap_or_default();
-            let made = self.make(&request.name, arguments, context, Answer::NotAsked).await?;
-            return Ok(convert::result(made.unwrap_or_else(|question| question.nobody_to_ask())).into());
+            return self.end(&request.name, arguments, context, Answer::Nobody).await;
         }
-        let name = Name::of(&KEY, self.served.identity(), &request);
-        let make = |answer| {
+        let mut answer = question::answered(&request, &self.served);
+        // While a person thinks, what a path leads to may change; then they are asked about that.
+        for _ in 0..ROUNDS {
             let arguments = request.arguments.clone().unwrap_or_default();
-            self.make(&request.name, arguments, context, answer)
-        };
-        let answered = name.answered(&request);
-        if let Some(Asked::Refused) = answered {
-            // Asked once more, so that the tool itself says what was refused.
-            let made = make(Answer::NotAsked).await?;
-            return Ok(convert::result(made.unwrap_or_else(|question| question.refused())).into());
+            let question = match self.make(&request.name, arguments, context, answer).await? {
+                Ok(reply) => return Ok(convert::result(reply).into()),
+                Err(question) => question,
+            };
+            answer = match question::ask(question, &request, &self.served, context).await {
+                Asked::Answered(answer) => answer,
+                Asked::Later(asks) => return Ok(asks.into()),
+                Asked::Crowded(failure) => return Ok(convert::result(failure.into()).into()),
+            };
         }
-        let answer = if answered.is_some() { Answer::Agreed } else { Answer::NotAsked };
-        let question = match make(answer).await? {
-            Ok(reply) => return Ok(convert::result(reply).into()),
-            Err(question) => question,
-        };
-        let reply = match ask(&question, name, &self.served, context).await {
-            Asked::Later(asks) => return Ok(asks.into()),
-            Asked::Nobody => question.nobody_to_ask(),
-            Asked::Refused => question.refused(),
-            Asked::Agreed => make(Answer::Agreed).await?.unwrap_or_else(|question| question.refused()),
-        };
-        Ok(convert::result(reply).into())
+        self.end(&request.name, request.arguments.unwrap_or_default(), context, Answer::Refused).await
+    }
+
+    /// Uses a tool after which nobody is asked any more.
+    async fn end(
+        &self,
+        name: &str,
+        arguments: JsonObject,
+        context: &RequestContext<RoleServer>,
+        answer: Answer,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let made = self.make(name, arguments, context, answer).await?;
+        Ok(convert::result(made.expect("nobody is asked")).into())
     }
 
     /// Uses a tool, unless a person has to be asked first.

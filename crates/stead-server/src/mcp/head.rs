@@ -12,6 +12,8 @@ pub(crate) struct Head<'a> {
     pub(crate) id: Option<RequestId>,
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    jsonrpc: Option<Cow<'a, str>>,
 }
 
 /// What is wrong with a message.
@@ -24,6 +26,10 @@ pub(crate) struct Wrong {
 const NO_JSON: Wrong = Wrong { code: ErrorCode::PARSE_ERROR.0, sentence: "this is no JSON" };
 const NO_MESSAGE: Wrong =
     Wrong { code: ErrorCode::INVALID_REQUEST.0, sentence: "this is no JSON-RPC message" };
+const NO_VERSION: Wrong = Wrong {
+    code: ErrorCode::INVALID_REQUEST.0,
+    sentence: "this is no JSON-RPC message: its `jsonrpc` has to be \"2.0\"",
+};
 const A_BATCH: Wrong = Wrong {
     code: ErrorCode::INVALID_REQUEST.0,
     sentence: "batches are not supported; send one message at a time",
@@ -31,6 +37,10 @@ const A_BATCH: Wrong = Wrong {
 
 impl<'a> Head<'a> {
     pub(crate) fn read(text: &'a [u8]) -> Result<Self, Wrong> {
+        // What is passed over is not looked at otherwise.
+        if std::str::from_utf8(text).is_err() {
+            return Err(NO_JSON);
+        }
         let read =
             serde_json::from_slice(text).map_err(|error| if error.is_data() { NO_MESSAGE } else { NO_JSON });
         match text.trim_ascii_start().first() {
@@ -49,6 +59,7 @@ impl<'a> Head<'a> {
     /// What is wrong with a message that has this head and was not taken.
     pub(crate) fn wrong(&self) -> Wrong {
         match (&self.id, &self.method) {
+            (_, Some(_)) if self.jsonrpc.as_deref() != Some("2.0") => NO_VERSION,
             (Some(_), Some(_)) => Wrong {
                 code: ErrorCode::INVALID_PARAMS.0,
                 sentence: "the parameters of this request are not of the kind that it takes",
@@ -74,6 +85,8 @@ mod tests {
         for text in ["42", "\"x\"", "null", "{}", "{\"id\":{}}", "{\"id\":1}"] {
             assert_eq!(wrong(text), NO_MESSAGE, "{text}");
         }
-        assert_eq!(wrong("{\"id\":1,\"method\":\"x\"}").code, ErrorCode::INVALID_PARAMS.0);
+        assert_eq!(wrong("{\"id\":1,\"method\":\"x\"}"), NO_VERSION);
+        let versed = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}";
+        assert_eq!(wrong(versed).code, ErrorCode::INVALID_PARAMS.0);
     }
 }

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rmcp::RoleServer;
-use rmcp::model::{ClientNotification, ClientRequest, JsonRpcMessage, RequestId};
+use rmcp::model::{
+    ClientNotification, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerNotification,
+};
 use rmcp::service::{RxJsonRpcMessage, ServiceExt, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
@@ -18,7 +20,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use super::Answerer;
 use super::id_of::IdOf;
-use super::message::{Refusal, parse, too_long};
+use super::message::{Refusal, parse, too_long, under_way};
 use crate::limits::LONGEST_MESSAGE;
 
 /// How many requests may be without an answer that has been written.
@@ -59,6 +61,10 @@ struct Lines<R, W> {
 #[derive(Debug, Default)]
 struct Flow {
     unanswered: Mutex<HashSet<RequestId>>,
+    /// The ids of requests whose answers are not on their way yet, so that no other may have them.
+    under_way: Mutex<HashSet<RequestId>>,
+    /// What the client has been asked and not answered. The call that asks waits for a person, and for no place here.
+    questions: Mutex<HashSet<RequestId>>,
     unwritten: AtomicUsize,
     eased: Notify,
 }
@@ -71,7 +77,8 @@ impl Flow {
 
     /// Whether no further request is begun.
     fn is_full(&self) -> bool {
-        self.is_stuck() || self.unanswered.lock().len() >= UNANSWERED
+        let open = self.questions.lock().len();
+        self.is_stuck() || self.unanswered.lock().len().saturating_sub(open) >= UNANSWERED
     }
 }
 
@@ -153,6 +160,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     /// A request that is cancelled is not answered, and not made if it waits.
     fn forget(&mut self, id: &RequestId) {
         self.flow.unanswered.lock().remove(id);
+        self.flow.under_way.lock().remove(id);
         self.parked.retain(|(message, _)| match message {
             JsonRpcMessage::Request(request) => request.id != *id,
             _ => true,
@@ -165,6 +173,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         match message {
             JsonRpcMessage::Request(request) => {
                 self.begun = true;
+                self.flow.under_way.lock().insert(request.id.clone());
                 // One who listens is not answered for as long as there is something to tell.
                 if !matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
                     self.flow.unanswered.lock().insert(request.id.clone());
@@ -177,8 +186,30 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                     self.forget(id);
                 }
             }
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+            JsonRpcMessage::Response(response) => {
+                self.flow.questions.lock().remove(&response.id);
+            }
+            JsonRpcMessage::Error(error) => {
+                if let Some(id) = &error.id {
+                    self.flow.questions.lock().remove(id);
+                }
+            }
         }
+    }
+
+    /// Whether a request with this id has come already and is not answered yet.
+    fn is_under_way(&self, id: &RequestId) -> bool {
+        let is_parked = |message: &RxJsonRpcMessage<RoleServer>| match message {
+            JsonRpcMessage::Request(request) => request.id == *id,
+            _ => false,
+        };
+        self.flow.under_way.lock().contains(id) || self.parked.iter().any(|(message, _)| is_parked(message))
+    }
+
+    /// An answer to a question that nobody is left to answer.
+    fn unanswerable(&self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let id = self.flow.questions.lock().iter().next().cloned()?;
+        Some(JsonRpcMessage::error(ErrorData::internal_error("the client is gone", None), Some(id)))
     }
 }
 
@@ -226,6 +257,19 @@ where
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let (writer, flow) = (Arc::clone(&self.writer), Arc::clone(&self.flow));
+        match &item {
+            JsonRpcMessage::Request(question) => {
+                flow.questions.lock().insert(question.id.clone());
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ServerNotification::CancelledNotification(withdrawn) = &notification.notification
+                    && let Some(id) = &withdrawn.params.request_id
+                {
+                    flow.questions.lock().remove(id);
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        }
         async move {
             let line = as_line(&item)?;
             let answers = match item {
@@ -233,6 +277,10 @@ where
                 JsonRpcMessage::Error(error) => error.id,
                 JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
             };
+            // Before it is written: whoever has read it may use the id again at once.
+            if let Some(id) = &answers {
+                flow.under_way.lock().remove(id);
+            }
             write(&writer, &flow, line, answers).await
         }
     }
@@ -259,7 +307,12 @@ where
             let message = match line {
                 Ok(Line::Whole) => self.message(),
                 Ok(Line::TooLong(id)) => Err(too_long(id)),
-                Ok(Line::End) if self.parked.is_empty() => return None,
+                Ok(Line::End) if self.parked.is_empty() => {
+                    // Whoever waits for a person would wait in vain.
+                    let answer = self.unanswerable()?;
+                    self.delivered(&answer);
+                    return Some(answer);
+                }
                 Ok(Line::End) => {
                     // What was asked for before the end is still done.
                     flow.eased.notified().await;
@@ -271,6 +324,12 @@ where
                 Ok(Some(message)) => {
                     let is_request = matches!(message, JsonRpcMessage::Request(_));
                     if !is_request && !self.begun {
+                        continue;
+                    }
+                    if let JsonRpcMessage::Request(request) = &message
+                        && self.is_under_way(&request.id)
+                    {
+                        self.refuse(under_way(request.id.clone()));
                         continue;
                     }
                     if is_request && (flow.is_full() || !self.parked.is_empty()) {

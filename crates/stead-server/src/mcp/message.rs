@@ -56,6 +56,12 @@ pub(super) fn too_long(id: Option<RequestId>) -> Refusal {
     Refusal { error: ErrorData::invalid_request(message, None), id }
 }
 
+/// What is said of a request whose id another one has that is not answered yet: nobody could tell the answers apart.
+pub(super) fn under_way(id: RequestId) -> Refusal {
+    let message = "a request with this id is under way; give each request an id of its own";
+    Refusal { error: ErrorData::invalid_request(message, None), id: Some(id) }
+}
+
 /// What is said of a line that is no message, and to which request, if that can be told.
 pub(super) struct Refusal {
     pub(super) error: ErrorData,

@@ -7,80 +7,99 @@ use std::collections::BTreeMap;
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequestParams, ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction,
-    ElicitationSchema, InputRequest, InputRequiredResult, ProtocolVersion, ServerRequest,
+    CallToolRequestParams, CancelledNotificationParam, ClientResult, ElicitRequest, ElicitRequestParams,
+    ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult, ProtocolVersion, ServerRequest,
 };
 use rmcp::service::{PeerRequestOptions, RequestContext};
-use stead::Identity;
-use stead_core::tools::Question;
+use stead_core::ErrorKind;
+use stead_core::tools::{Answer, Failure, Question};
 
 use crate::served::Served;
 
 /// What came of asking.
 pub(super) enum Asked {
-    /// The person agrees.
-    Agreed,
-    /// The person does not.
-    Refused,
-    /// The client has no way to ask.
-    Nobody,
+    /// The person has answered.
+    Answered(Answer),
     /// The client is to ask, and to call again.
     Later(InputRequiredResult),
+    /// So many questions are open that there is no use in another one.
+    Crowded(Failure),
 }
 
-/// Names a question about one call of one identity, so that the answer to another can't be taken for it.
-///
-/// The key is this process's own: nobody can make up a name.
-pub(super) struct Name(String);
+/// Whether there is anybody to ask.
+pub(super) fn can_ask(context: &RequestContext<RoleServer>) -> bool {
+    let elicitation = context.client_capabilities().and_then(|client| client.elicitation);
+    // A client that says nothing of forms has them; one that has only URLs says so.
+    elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
+}
 
-impl Name {
-    pub(super) fn of(key: &[u8; 32], identity: &Identity, request: &CallToolRequestParams) -> Self {
-        let mut hasher = blake3::Hasher::new_keyed(key);
-        serde_json::to_writer(&mut hasher, &(identity, &request.name, &request.arguments))
-            .expect("what was read as JSON can be written as JSON");
-        Name(format!("agree-{}", &hasher.finalize().to_hex()[..32]))
-    }
+/// Tells one call from all others, by its tool and its arguments.
+pub(super) fn hash(request: &CallToolRequestParams) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    serde_json::to_writer(&mut hasher, &(&request.name, &request.arguments))
+        .expect("what was read as JSON can be written as JSON");
+    hasher.finalize()
+}
 
-    /// What the client says that the person answered, if this is the second time that it calls.
-    pub(super) fn answered(&self, request: &CallToolRequestParams) -> Option<Asked> {
-        let answer = request.input_responses.as_ref()?.get(&self.0)?;
-        Some(match answer.get("action").and_then(|action| action.as_str()) {
-            Some("accept") => Asked::Agreed,
-            _ => Asked::Refused,
-        })
+/// What the client says that the person answered, if this is the second time that it calls.
+pub(super) fn answered(request: &CallToolRequestParams, served: &Served) -> Answer {
+    let Some(answers) = &request.input_responses else { return Answer::NotAsked };
+    let call = hash(request);
+    for (name, answer) in answers {
+        // A question that is not open any more is asked again.
+        if let Some(question) = served.questions().take(name, call) {
+            return match answer.get("action").and_then(|action| action.as_str()) {
+                Some("accept") => question.agreed(),
+                _ => Answer::Refused,
+            };
+        }
     }
+    Answer::NotAsked
 }
 
 /// Asks the person.
 pub(super) async fn ask(
-    question: &Question,
-    name: Name,
+    question: Question,
+    request: &CallToolRequestParams,
     served: &Served,
     context: &RequestContext<RoleServer>,
 ) -> Asked {
-    let elicitation = context.client_capabilities().and_then(|client| client.elicitation);
-    // A client that says nothing of forms has them; one that has only URLs says so.
-    if !elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none()) {
-        return Asked::Nobody;
-    }
     let form = ElicitRequest::new(ElicitRequestParams::FormElicitationParams {
         meta: None,
         message: question.text.clone(),
         requested_schema: ElicitationSchema::new(BTreeMap::new()),
     });
+    let time = served.limits().answer;
     if context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28) {
-        let requests = BTreeMap::from([(name.0, InputRequest::Elicitation(form))]);
+        let name = served.questions().keep(question, hash(request), time);
+        let requests = BTreeMap::from([(name, InputRequest::Elicitation(form))]);
         return Asked::Later(InputRequiredResult::from_input_requests(requests));
     }
-    let options = PeerRequestOptions::with_timeout(served.limits().answer);
-    let asked = context.peer.send_request_with_option(ServerRequest::ElicitRequest(form), options).await;
-    let answer = match asked {
-        Ok(asked) => asked.await_response().await,
-        Err(error) => Err(error),
+    let Some(_open) = served.questions().wait() else {
+        return Asked::Crowded(Failure::new(
+            ErrorKind::Unavailable,
+            "too many questions are open already: let the person answer some of them, then call again",
+        ));
     };
-    match answer {
-        Ok(ClientResult::ElicitResult(answer)) if answer.action == ElicitationAction::Accept => Asked::Agreed,
-        // No answer is no agreement.
-        _ => Asked::Refused,
-    }
+    let options = PeerRequestOptions::with_timeout(time);
+    let asked = context.peer.send_request_with_option(ServerRequest::ElicitRequest(form), options).await;
+    // No answer is no agreement.
+    let Ok(asked) = asked else { return Asked::Answered(Answer::Refused) };
+    let id = asked.id.clone();
+    let answer = tokio::select! {
+        answer = asked.await_response() => answer,
+        () = context.ct.cancelled() => {
+            // Nobody waits for the answer any more, so nobody has to give one.
+            let why = Some("the call was cancelled".to_owned());
+            let withdrawn = CancelledNotificationParam::new(Some(id), why);
+            let _ = context.peer.notify_cancelled(withdrawn).await;
+            return Asked::Answered(Answer::Refused);
+        }
+    };
+    Asked::Answered(match answer {
+        Ok(ClientResult::ElicitResult(answer)) if answer.action == ElicitationAction::Accept => {
+            question.agreed()
+        }
+        _ => Answer::Refused,
+    })
 }

@@ -21,6 +21,7 @@ fn what_is_no_message_is_said_to_be_none_and_does_no_harm() {
         (b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n", -32600),
         (b"{\"id\":{}}\n", -32600),
         (b"42\n", -32600),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"x\":\"\xff\"}}\n", -32700),
     ] {
         client.raw(line);
         let answer = client.hear();
@@ -119,4 +120,33 @@ fn clients_that_vanish_leave_others_alone() {
         goes.raw(b"{\"jsonrpc\":\"2.0\",\"id\":");
     }
     assert_eq!(stays.call("read_file", json!({ "path": "/notes/plan.md" }))["isError"], false);
+}
+
+#[test]
+fn a_request_with_an_id_that_is_under_way_does_not_run() {
+    let stead = notes();
+    let mut client = Client::new(&stead);
+    let append = |id: i64| {
+        let params = json!({ "name": "append_file", "arguments": { "path": "/notes/log", "content": "x" } });
+        format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))
+    };
+    client.raw([append(77), append(77), append(77), append(78)].concat().as_bytes());
+    let answers: Vec<_> = (0..4).map(|_| client.hear()).collect();
+    let made = answers.iter().filter(|answer| answer["result"]["isError"] == false).count();
+    let refused =
+        answers.iter().filter(|answer| answer["id"] == 77 && answer["error"]["code"] == -32600).count();
+    assert!(made >= 2 && made + refused == 4, "{answers:?}");
+    // One that came after the first was answered is another one.
+    assert_eq!(stead.vfs().read("/notes/log").unwrap().bytes.len(), made);
+}
+
+#[test]
+fn a_message_of_no_version_is_said_to_be_none() {
+    let mut client = Client::new(&notes());
+    for version in [json!(null), json!("1.0")] {
+        client.say(&json!({ "jsonrpc": version, "id": 5, "method": "tools/list" }));
+        let answer = client.answer(5);
+        assert_eq!(answer["error"]["code"], -32600, "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains("jsonrpc"), "{answer}");
+    }
 }

@@ -328,11 +328,13 @@ fn requests_that_are_meant_for_others_are_turned_away() {
         (vec![("Host", "evil.example")], 403),
         (vec![("Origin", "http://evil.example")], 403),
         (vec![("Origin", "null")], 403),
+        (vec![("Host", "localhost"), ("Host", "evil.example")], 400),
     ] {
         for path in ["/mcp", "/healthz", "/metrics", "/"] {
             assert_eq!(server.request("GET", path, &headers, b"").status, status, "{path} {headers:?}");
         }
     }
+    assert_eq!(server.request("GET", "http://evil.example/healthz", &[], b"").status, 400);
     assert_eq!(server.request("GET", "/healthz", &[], b"").body, "ok\n");
     assert_eq!(server.request("POST", "/healthz", &[], b"").status, 405);
     assert_eq!(server.request("GET", "/nothing", &[], b"").status, 404);

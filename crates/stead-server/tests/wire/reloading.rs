@@ -43,9 +43,12 @@ fn a_server_follows_its_configuration_and_keeps_the_old_one_where_the_new_one_is
     assert!(map().contains("/notes"));
     fs::write(&file, two()).unwrap();
     eventually(|| map().contains("/more"));
-    fs::write(&file, "[agents.ann]\nnonsense = 1\n").unwrap();
-    std::thread::sleep(Duration::from_millis(2_500));
-    assert!(map().contains("/more"));
+    let nowhere = ONE.replace("kind = \"memory\"", "kind = \"physical\"\npath = \"nowhere\"");
+    for wrong in ["[agents.ann]\nnonsense = 1\n", "", &nowhere] {
+        fs::write(&file, wrong).unwrap();
+        std::thread::sleep(Duration::from_millis(2_500));
+        assert!(map().contains("/more"), "{wrong}");
+    }
     // What is put in its place is seen as well.
     let fresh = server.host.path().join("new.toml");
     fs::write(&fresh, ONE).unwrap();

@@ -3,8 +3,8 @@
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use stead_core::Edit;
 use stead_core::store::{Attr, Content, Expect, Kind, Outcome, Parents, Place, Put, StoreError, StoreResult};
+use stead_core::{Edit, LARGEST_EDIT};
 
 use super::act::Act;
 use super::draft::Drafted;
@@ -17,8 +17,6 @@ use super::undo::Undo;
 use super::workshop::{Scrap, Temp};
 use crate::Durability;
 
-/// The largest file that is edited.
-const EDIT_LIMIT: u64 = 256 << 20;
 /// Up to so many bytes are written before it is known whether they are wanted.
 const LITTLE: usize = 64 << 10;
 /// How often a step starts over because another program took or freed the name.
@@ -82,7 +80,7 @@ impl Act<'_> {
         self.file_at(&spot, Expect::Any)?.ok_or(StoreError::NotFound)?;
         let (file, stat) = open_regular(&spot.dir, spot.name(), How::Read)?;
         expect.check(Some(stat.tag()))?;
-        let mut content = read_all(&file, &stat, EDIT_LIMIT)?;
+        let mut content = read_all(&file, &stat, LARGEST_EDIT)?;
         let mut states = States::new(stat.tag());
         let mut make = |edit: &Edit| {
             let (edited, replaced) = edit.apply(&content)?;

@@ -122,11 +122,11 @@ impl Act<'_> {
         }
         if found.is_dir() {
             let dir = source.dir.enter(source.name(), How::Directory).map_err(refused)?;
-            self.inspect(&dir, &source, [spare[0].as_ref(), spare[1].as_ref()], Leaving::Moves)?;
+            self.inspect(&dir, &source, [spare[0].as_ref(), spare[1].as_ref()], Leaving::Whole)?;
         }
         if replace == Replace::Exchange && there.is_some_and(|there| there.is_dir()) {
             let dir = sink.dir.enter(sink.name(), How::Directory).map_err(refused)?;
-            self.inspect(&dir, &sink, [None, None], Leaving::Moves)?;
+            self.inspect(&dir, &sink, [None, None], Leaving::Whole)?;
         }
         if !sink.has_parent() {
             self.becomes_several()?;

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
@@ -31,6 +32,8 @@ pub struct PhysicalStore {
     pub(super) nodes: Nodes,
     pub(super) durability: Durability,
     life: Arc<Life>,
+    /// Whether the root was found to be removed.
+    gone: AtomicBool,
     /// `None` where the host lets us write nowhere on the root's mount: the Store can be read all the same.
     shop: Option<Arc<Workshop>>,
 }
@@ -61,7 +64,19 @@ impl PhysicalStore {
             Err(StoreError::HostDenied) => None,
             Err(error) => return Err(error),
         };
-        Ok(PhysicalStore { root, mask, nodes: Nodes::default(), durability: options.durability, life, shop })
+        let (nodes, gone, durability) = (Nodes::default(), AtomicBool::new(false), options.durability);
+        Ok(PhysicalStore { root, mask, nodes, durability, life, gone, shop })
+    }
+
+    /// Refuses everything where there is nothing left to work on. A directory that was removed can still be listed by
+    /// whoever has it open, and looks empty.
+    fn check(&self) -> StoreResult<()> {
+        self.life.check()?;
+        if host::is_removed(&self.root.dir) {
+            self.gone.store(true, Ordering::Relaxed);
+            return Err(StoreError::unavailable("its directory is gone; it is used again when it is back"));
+        }
+        Ok(())
     }
 
     pub(super) fn workshop(&self) -> StoreResult<&Arc<Workshop>> {
@@ -97,27 +112,27 @@ impl Store for PhysicalStore {
     }
 
     fn stat(&self, at: &Place) -> StoreResult<Attr> {
-        self.life.check()?;
+        self.check()?;
         self.stat_at(at)
     }
 
     fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
-        self.life.check()?;
+        self.check()?;
         self.read_whole(at, limit)
     }
 
     fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
-        self.life.check()?;
+        self.check()?;
         Ok(Box::new(self.open_content(at)?))
     }
 
     fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
-        self.life.check()?;
+        self.check()?;
         self.link_target(at)
     }
 
     fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
-        self.life.check()?;
+        self.check()?;
         self.list_page(at, page)
     }
 
@@ -127,7 +142,7 @@ impl Store for PhysicalStore {
         walk: &Walk,
         visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        self.life.check()?;
+        self.check()?;
         self.walk_below(at, walk, visit)
     }
 
@@ -137,12 +152,12 @@ impl Store for PhysicalStore {
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        self.life.check()?;
+        self.check()?;
         self.grep_below(at, grep, visit)
     }
 
     fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
-        self.life.check()?;
+        self.check()?;
         let shop = self.workshop()?;
         Ok(match of {
             DraftOf::Nothing => Box::new(NewDraft::new(shop.temp()?)),
@@ -154,12 +169,12 @@ impl Store for PhysicalStore {
     }
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {
-        self.life.check()?;
+        self.check()?;
         self.carry_out(change)
     }
 
     fn settle(&self) -> StoreResult<()> {
-        self.life.check()?;
+        self.check()?;
         if self.durability == Durability::Full {
             host::sync_all(&self.root.dir).map_err(refused)?;
             if let Some(books) = self.books()? {
@@ -184,17 +199,17 @@ impl Store for PhysicalStore {
     }
 
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
-        self.life.check()?;
+        self.check()?;
         self.deeds_of(query)
     }
 
     fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
-        self.life.check()?;
+        self.check()?;
         self.standing_of(agent, since, limit)
     }
 
     fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
-        self.life.check()?;
+        self.check()?;
         self.deeds_between(older, newer, below)
     }
 
@@ -204,29 +219,29 @@ impl Store for PhysicalStore {
         operation: &Operation,
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<Option<TakenIn>> {
-        self.life.check()?;
+        self.check()?;
         self.take_in_extents(extents, operation, progress)
     }
 
     /// The directory as a snapshot holds it.
     fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
-        self.life.check()?;
+        self.check()?;
         self.as_of_snapshot(version)
     }
 
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
-        self.life.check()?;
+        self.check()?;
         self.open_kept(past)
     }
 
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
-        self.life.check()?;
+        self.check()?;
         self.counted_usage(at)
     }
 
     /// Forgets the deeds and what was kept for them. The directory itself stays as it is.
     fn destroy(&self) -> StoreResult<()> {
-        self.life.check()?;
+        self.check()?;
         self.forget_deeds()
     }
 
@@ -234,8 +249,12 @@ impl Store for PhysicalStore {
         self.nodes.forget(node.0);
     }
 
+    fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
-        self.life.check()?;
+        self.check()?;
         let mut verified = Verified::default();
         self.walk_below(&Place::root(), &Walk::default(), &mut |_| {
             verified.entries += 1;

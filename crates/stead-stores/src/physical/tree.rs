@@ -79,10 +79,8 @@ pub(super) struct Inspection<'a> {
 /// What happens to a directory that may hold something masked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leaving {
-    /// All of it goes, so nothing may be masked.
+    /// It goes, or gets another name: nothing may be masked. Whoever's state it is would not find it any more.
     Whole,
-    /// It gets another name. What is masked by its own name still is; what is masked by its path may not move.
-    Moves,
     /// It is copied: what is masked stays behind, and a special file can't be.
     Copies,
 }
@@ -94,9 +92,6 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
         && let Some(masked) = inspection.mask.inside(inspection.at)
     {
         return spared(masked.strip_prefix(b"/").unwrap_or(masked));
-    }
-    if inspection.leaving == Leaving::Moves && inspection.spare.iter().all(Option::is_none) {
-        return Ok(());
     }
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {

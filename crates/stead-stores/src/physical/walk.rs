@@ -112,7 +112,7 @@ impl PhysicalStore {
             Err(StoreError::NotADirectory) => {
                 let (file, stat) = self.open_file(&located)?;
                 if let Some(hits) =
-                    search(&file, &stat, &StorePath::here(), grep, &mut grep.searcher(), &mut Vec::new())
+                    search(&file, &stat, &StorePath::here(), &mut grep.searcher(), &mut Vec::new())
                 {
                     let _ = visit(hits);
                 }
@@ -196,7 +196,7 @@ impl PhysicalStore {
                         }
                         Err(_) => continue,
                     };
-                    if let Some(hits) = search(&file, &stat, &path, grep, searcher, buffer)
+                    if let Some(hits) = search(&file, &stat, &path, searcher, buffer)
                         && found.send(hits).is_err()
                     {
                         return Ok(());
@@ -214,12 +214,11 @@ fn search(
     file: &File,
     stat: &Stat,
     path: &StorePath,
-    grep: &Grep,
     searcher: &mut GrepSearcher<'_>,
     buffer: &mut Vec<u8>,
 ) -> Option<FileHits> {
     let hits = if stat.size > IN_MEMORY {
-        searcher.search_reader(Slice { file, at: 0, end: stat.size, grep })
+        searcher.search_reader(Slice { file, at: 0, end: stat.size })
     } else {
         let size = usize::try_from(stat.size).ok()?;
         buffer.resize(buffer.len().max(size), 0);
@@ -229,19 +228,15 @@ fn search(
     Some(FileHits { path: path.clone(), attr: Some(stat.attr()), hits })
 }
 
-/// A large file as far as it went when it was opened, and as long as there is time.
+/// A large file as far as it went when it was opened.
 struct Slice<'a> {
     file: &'a File,
     at: u64,
     end: u64,
-    grep: &'a Grep,
 }
 
 impl Read for Slice<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if self.grep.is_late() {
-            return Ok(0);
-        }
         let wanted = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(buffer.len());
         let count = self.file.read_at(&mut buffer[..wanted], self.at)?;
         self.at += count as u64;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 use stead_core::store::{Fork, ForkName, QuotaLimits};
-use stead_core::{StoreError, StoreResult, Timestamp, VfsPath};
+use stead_core::{Ask, StoreError, StoreResult, Timestamp, VfsPath};
 
 use super::batch::Writing;
 use super::database::{Volume, find_volume, newest, remove_volume, written};
@@ -203,8 +203,8 @@ fn note(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
     let QuotaLimits { bytes, files, file_bytes } = fork.quota;
     let quota = serde_json::to_string(&[bytes, files, file_bytes]).expect("numbers can be written as JSON");
     conn.prepare_cached(
-        "INSERT INTO fork(owner, name, vol, maker, prefix, path, protect, scratch, quota, at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        "INSERT INTO fork(owner, name, vol, maker, prefix, path, protect, scratch, quota, at, ask)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     )?
     .execute(params![
         fork.owner,
@@ -216,14 +216,15 @@ fn note(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
         json(&fork.protect),
         json(&fork.scratch),
         quota,
-        fork.made.0
+        fork.made.0,
+        fork.ask.word()
     ])?;
     Ok(())
 }
 
 fn noted(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
     let mut statement = conn.prepare_cached(
-        "SELECT name, maker, prefix, path, protect, scratch, quota, at FROM fork WHERE owner = ?1 ORDER BY name",
+        "SELECT name, maker, prefix, path, protect, scratch, quota, at, ask FROM fork WHERE owner = ?1 ORDER BY name",
     )?;
     let mut rows = statement.query([owner])?;
     let mut forks = Vec::new();
@@ -242,6 +243,7 @@ fn noted(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
             protect: texts(4)?,
             scratch: texts(5)?,
             quota: QuotaLimits { bytes, files, file_bytes },
+            ask: Ask::of_word(text(8)?).ok_or_else(broken)?,
             made: Timestamp(row.get(7)?),
         });
     }

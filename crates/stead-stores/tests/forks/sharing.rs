@@ -4,7 +4,7 @@ use std::thread;
 
 use rusqlite::Connection;
 use stead_core::store::{Fork, Page, QuotaLimits, StorePath, Usage};
-use stead_core::{Name, Store, StoreError, Timestamp, VfsPath};
+use stead_core::{Ask, Name, Store, StoreError, Timestamp, VfsPath};
 use stead_stores::{Database, DatabaseOptions};
 
 use crate::{database, fork, names, place, read, remove, rename, sound, write};
@@ -20,6 +20,7 @@ fn noted(owner: &str, name: &str) -> Fork {
         protect: vec!["*.lock".into()],
         scratch: Vec::new(),
         quota: QuotaLimits { bytes: Some(10), files: None, file_bytes: Some(5) },
+        ask: Ask::Changes,
         made: Timestamp(7),
     }
 }

@@ -225,14 +225,17 @@ fn state_is_out_of_reach_wherever_it_lies() {
     for holder in ["db", "sub", "inner"] {
         let spared = |result| matches!(result, Err(StoreError::Spared { .. }));
         assert!(spared(apply(&store, remove_step(holder, Subtree::Directory))), "{holder}");
-        // What is hidden by its own name stays hidden wherever it goes.
-        if holder != "sub" {
-            assert!(spared(apply(&store, rename_step(holder, "moved", Replace::Refuse))), "{holder}");
-        }
+        // Whoever's state it is would not find it again.
+        assert!(spared(apply(&store, rename_step(holder, "moved", Replace::Refuse))), "{holder}");
+        let exchange = rename_step(holder, "copied", Replace::Exchange);
+        std::fs::create_dir(root.join("copied")).unwrap();
+        assert!(spared(apply(&store, exchange)), "{holder}");
+        std::fs::remove_dir(root.join("copied")).unwrap();
     }
-    apply(&store, rename_step("sub", "moved", Replace::Refuse)).unwrap();
-    assert!(matches!(store.stat(&at("moved/.stead/secret")), Err(StoreError::NotFound)));
-    apply(&store, rename_step("moved", "sub", Replace::Refuse)).unwrap();
+    std::fs::create_dir_all(root.join("other/stead")).unwrap();
+    std::fs::write(root.join("other/stead/stead.toml"), "").unwrap();
+    let moved = apply(&store, rename_step("other", "moved", Replace::Refuse));
+    assert!(matches!(moved, Err(StoreError::Spared { path }) if path == "stead/stead.toml"));
     apply(&store, copy_step("sub", "copied", Replace::Refuse)).unwrap();
     assert!(!root.join("copied/.stead").exists() && root.join("copied/plain").exists());
     let mut hits = Vec::new();

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use stead_core::VfsPath;
 
-use super::{Config, Problem, StoreConfig};
+use super::{Config, Problem, Problems, StoreConfig};
 
 /// The first bytes of every SQLite database.
 const SQLITE: &[u8; 16] = b"SQLite format 3\0";
@@ -57,6 +57,20 @@ impl Config {
         survey.problems.sort();
         survey.notes.sort();
         survey
+    }
+
+    /// Refuses what can't take the place of a configuration that works: an empty file, which may be one that is just
+    /// being written, and one that names what is not there.
+    pub fn check_usable(&self) -> Result<(), Problems> {
+        let mut problems = self.survey().problems;
+        if self.stores.is_empty() && self.agents.is_empty() {
+            let message = "the file says nothing: there is no Store and no agent".to_owned();
+            problems.push(Problem { line: 1, column: 1, message });
+        }
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(Problems { file: self.file().to_owned(), problems }),
+        }
     }
 
     fn directory(&self, store: &str) -> Option<&Path> {

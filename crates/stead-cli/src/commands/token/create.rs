@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use stead::{Clock, Identity, SystemClock, Timestamp, Tokens};
 
-use crate::commands::length;
+use crate::commands::some_time;
 use crate::failure::{Ended, Exit};
 use crate::human;
 use crate::session::Session;
@@ -11,10 +11,10 @@ use crate::session::Session;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The thread that the agent works in
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = crate::commands::thread)]
     thread: Option<String>,
     /// How long it is good for: 12h, 30d; otherwise until it is revoked
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     expires: Option<Duration>,
 }
 

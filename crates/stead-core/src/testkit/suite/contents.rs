@@ -202,6 +202,13 @@ pub fn an_edit_that_does_not_fit_changes_nothing(t: &Subject) {
     assert_eq!(t.stat("file").tag, tag);
 }
 
+pub fn an_edit_too_large_for_memory_changes_nothing(t: &Subject) {
+    t.write("file", vec![b'y'; 1 << 20]);
+    let new = "z".repeat(1 << 20);
+    let refused = t.refused(edit_with(at("file"), "y", &new, Occurrences::All, Expect::Any));
+    assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused:?}");
+}
+
 pub fn names_are_kept_byte_for_byte(t: &Subject) {
     let longest = "n".repeat(255);
     let accented = "\u{e9}".repeat(127);

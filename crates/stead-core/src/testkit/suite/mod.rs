@@ -57,6 +57,7 @@ macro_rules! store_suite {
                     a_draft_can_be_appended
                     an_edit_replaces_text
                     an_edit_that_does_not_fit_changes_nothing
+                    an_edit_too_large_for_memory_changes_nothing
                     names_are_kept_byte_for_byte
                     what_needs_no_history_is_written_all_the_same
                 ;

@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+use crate::error::Error;
+use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::tools::schema::{Field, Takes};
 use crate::tools::{Arguments, Block, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
@@ -32,6 +34,11 @@ pub(in crate::tools) static TOOL: Tool = Tool {
             Field::optional("size", Takes::from(0), "The file's size in bytes."),
             Field::optional("truncated", Takes::Flag, "Whether there is more than was returned."),
             Field::optional("next_offset", Takes::from(1), "The offset to go on with in read_file."),
+            Field::optional(
+                "next_byte_offset",
+                Takes::from(0),
+                "The byte_offset to go on with in read_file, in a line too long for one call.",
+            ),
             Field::optional("error", Takes::Text, "Why it can't be read."),
             Field::optional("code", Takes::Text, "The error's code."),
         ]),
@@ -41,6 +48,13 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 };
 
 fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+    if desk.vfs.is_asking() {
+        // A person is asked about all of them at once, before any is read. What else is wrong is told file by file.
+        let paths: Vec<_> = arguments.texts("paths").filter_map(|path| VfsPath::parse(path).ok()).collect();
+        if let Err(ask @ Error::Ask { .. }) = desk.vfs.ask_about(&paths, Access::Read) {
+            return Err(ask.into());
+        }
+    }
     let (mut blocks, mut files, mut left) = (Vec::new(), Vec::new(), MOST_BYTES);
     for path in arguments.texts("paths") {
         // With no room left, a line still tells whether the file is there and can be read.
@@ -49,11 +63,12 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
             Ok(read) => {
                 let truncated = !matches!(read.rest, Rest::End { .. }) || read.text.len() > left;
                 let text = if left == 0 { "" } else { read.text.as_str() };
-                let next = match read.rest {
-                    _ if left == 0 => Some(1),
-                    Rest::More { next } => Some(next),
-                    Rest::Cut { .. } => Some(read.first + read.count - 1),
-                    Rest::End { .. } => None,
+                // A line that does not fit goes on at a byte: by lines it would begin at the same place again.
+                let (next, byte) = match read.rest {
+                    _ if left == 0 => (Some(1), None),
+                    Rest::More { next } => (Some(next), None),
+                    Rest::Cut { at } => (None, Some(at)),
+                    Rest::End { .. } => (None, None),
                 };
                 blocks.push(Block::Text(format!("{}\n{text}", read.path)));
                 left = left.saturating_sub(read.text.len());
@@ -66,8 +81,13 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
                 if let (true, Some(next)) = (truncated, next) {
                     file["next_offset"] = next.into();
                 }
+                if let (true, Some(byte)) = (truncated, byte) {
+                    file["next_byte_offset"] = byte.into();
+                }
                 files.push(file);
             }
+            // A symlink has led to where a person has to agree.
+            Err(ask @ Error::Ask { .. }) if desk.vfs.is_asking() => return Err(ask.into()),
             Err(error) => {
                 let failure = Failure::from(error);
                 blocks.push(Block::Text(format!("{}\n[{}]", path.escape_debug(), failure.message)));

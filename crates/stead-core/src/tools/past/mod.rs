@@ -15,18 +15,19 @@ use crate::error::ErrorKind;
 use crate::history::Fate;
 use crate::identity::OperationId;
 use crate::path::VfsPath;
+use crate::scope::Access;
 use crate::store::Version;
 use crate::tools::schema::{Field, Takes};
 use crate::tools::{Desk, Failure, Reply};
-use crate::vfs::{PathChange, PathConflict, Undone};
+use crate::vfs::{PathChange, PathConflict, Undone, Vfs};
 
 /// Moments of the past that have a name. Whoever keeps the Stores keeps them.
 pub trait Moments: fmt::Debug + Send + Sync {
     /// The version that a text names, for a path: a snapshot, a version's number or a time.
-    fn moment(&self, path: &str, text: &str) -> Result<Version, Failure>;
+    fn moment(&self, vfs: &Vfs, path: &str, text: &str) -> Result<Version, Failure>;
 
     /// Keeps the present version of a Workspace, or of everything, under a name.
-    fn snapshot(&self, path: Option<&str>, label: Option<&str>) -> Result<SnapshotMade, Failure>;
+    fn snapshot(&self, vfs: &Vfs, path: Option<&str>, label: Option<&str>) -> Result<SnapshotMade, Failure>;
 }
 
 /// A version that was given a name.
@@ -50,11 +51,17 @@ impl Desk<'_> {
         })
     }
 
+    /// Judges what is about to be done at a path, before anything is looked up for it.
+    fn judge(&self, path: &str, access: Access) -> Result<(), Failure> {
+        let path = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;
+        Ok(self.vfs.judge(Some(&path), access)?)
+    }
+
     /// The version that a text names: a number needs nobody to look it up.
     fn version(&self, path: &str, text: &str) -> Result<Version, Failure> {
         match (self.moments, text.parse::<i64>()) {
             (None, Ok(number)) if number >= 0 => Ok(Version(number)),
-            _ => self.moments()?.moment(path, text),
+            _ => self.moments()?.moment(self.vfs, path, text),
         }
     }
 }

@@ -42,6 +42,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 
 fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let path = arguments.text("path");
+    desk.judge(path, Access::Read)?;
     let version = desk.version(path, arguments.text("version"))?;
     let lines = LineRange {
         offset: arguments.number("offset").unwrap_or(1),

@@ -29,6 +29,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (path, snapshot) = (arguments.text("path"), arguments.text("snapshot"));
     let what = Restore { paths: paths(arguments.texts("paths"))?, dry_run: arguments.flag("dry_run") };
+    desk.judge(path, Access::Restore)?;
     let undone = desk.vfs.restore(path, desk.version(path, snapshot)?, &what)?;
     Ok(taken_back(&undone, "Restored"))
 }

@@ -25,7 +25,12 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 };
 
 fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
-    let made = desk.moments()?.snapshot(arguments.optional_text("path"), arguments.optional_text("label"))?;
+    let (path, label) = (arguments.optional_text("path"), arguments.optional_text("label"));
+    match path {
+        Some(path) => desk.judge(path, Access::History)?,
+        None => desk.vfs.judge(None, Access::History)?,
+    }
+    let made = desk.moments()?.snapshot(desk.vfs, path, label)?;
     Ok(Reply::text(format!("The state at {} is now called {}.", made.at, made.name.escape_debug()))
         .fact("snapshot", made.name)
         .fact("version", made.version.0))

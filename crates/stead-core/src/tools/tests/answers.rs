@@ -106,6 +106,17 @@ fn many_files_share_one_answer() {
 }
 
 #[test]
+fn a_line_too_long_for_one_call_goes_on_at_a_byte() {
+    let tools = three();
+    tools.vfs().write("/rw/line", "x".repeat(300 << 10)).unwrap();
+    let file = call(&tools, "read_many", json!({ "paths": ["/rw/line"] })).facts["files"][0].clone();
+    assert!(file.get("next_offset").is_none(), "by lines it would begin at the same place again: {file}");
+    let on = json!({ "path": "/rw/line", "byte_offset": file["next_byte_offset"] });
+    let (text, facts) = done(&tools, "read_file", on);
+    assert_eq!((text.len(), &facts["truncated"]), (44 << 10, &json!(false)));
+}
+
+#[test]
 fn directories_come_in_pages_and_workspaces_show_their_scope() {
     let tools = three();
     for name in ["a", "b", "c/d", "e\u{202e}"] {

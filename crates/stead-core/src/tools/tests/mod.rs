@@ -1,6 +1,7 @@
 //! What the tools promise, shown over the model Store.
 
 mod answers;
+mod asking;
 mod hints;
 mod offering;
 mod schemas;

@@ -90,7 +90,7 @@ fn what_is_not_offered_is_refused_and_written_down() {
     failure(&tools, "read_file", json!({}));
     let records: Vec<_> =
         notes.take().iter().map(|record| format!("{} {}", record.call, record.outcome.word())).collect();
-    assert_eq!(records, ["tool denied", "tool denied", "read_file failed"]);
+    assert_eq!(records, ["write_file denied", "rm\\u{1b}[31m -rf denied", "read_file failed"]);
 }
 
 #[test]
@@ -105,10 +105,21 @@ fn what_never_comes_to_the_door_is_on_record_as_well() {
     failure(&tools, "write_file", both);
     failure(&tools, "write_file", json!({ "path": "/w/x", "content": "§", "encoding": "base64" }));
     failure(&tools, "read_file", json!({ "path": "/w/x", "offset": 1, "byte_offset": 1 }));
+    failure(&tools, "no\nsuch", json!({}));
     tools.call("delete_file", object(json!({ "path": "/w/x" })), Answer::NotAsked).unwrap_err();
+    tools.call("delete_file", object(json!({ "path": "/w/x" })), Answer::Nobody).unwrap();
     let records: Vec<_> =
         notes.take().iter().map(|record| format!("{} {}", record.call, record.outcome.word())).collect();
-    assert_eq!(records, ["write_file failed", "write_file failed", "read_file failed", "delete_file denied"]);
+    assert_eq!(
+        records,
+        [
+            "write_file failed",
+            "write_file failed",
+            "read_file failed",
+            "no\\nsuch denied",
+            "delete_file denied"
+        ]
+    );
 }
 
 #[test]
@@ -213,16 +224,19 @@ fn a_person_is_asked_first_where_that_is_set() {
     // A tool.
     let delete = json!({ "path": "/free/x" });
     let question = ask("delete_file", delete.clone(), Answer::NotAsked).unwrap_err();
-    assert_eq!(question.text, "May the agent use `delete_file`?");
-    assert_eq!(question.nobody_to_ask().failure.unwrap().kind, ErrorKind::Denied);
+    assert_eq!(question.text, "May the agent use `delete_file` on `/free/x`?");
+    for answer in [Answer::Nobody, Answer::Refused] {
+        let denied = ask("delete_file", delete.clone(), answer).unwrap().failure.unwrap();
+        assert_eq!(denied.kind, ErrorKind::Denied);
+    }
     assert!(tools.vfs().exists("/free/x").unwrap());
-    assert_eq!(ask("delete_file", delete, Answer::Agreed).unwrap().failure, None);
+    assert_eq!(ask("delete_file", delete, question.agreed()).unwrap().failure, None);
 
     // A Workspace, also where a symlink leads there.
     let write = json!({ "path": "/asks/x", "content": "1" });
     let question = ask("write_file", write.clone(), Answer::NotAsked).unwrap_err();
     assert_eq!(question.text, "May the agent use `write_file` on `/asks/x`?");
-    assert_eq!(ask("write_file", write, Answer::Agreed).unwrap().failure, None);
+    assert_eq!(ask("write_file", write, question.agreed()).unwrap().failure, None);
     done(&tools, "read_file", json!({ "path": "/asks/x" }));
     tools.vfs().symlink("/free/link", "/asks/x").unwrap();
     ask("append_file", json!({ "path": "/free/link", "content": "2" }), Answer::NotAsked).unwrap_err();
@@ -232,6 +246,7 @@ fn a_person_is_asked_first_where_that_is_set() {
     tools.vfs().agreed().write("/secret/x", "needle").unwrap();
     ask("read_file", json!({ "path": "/secret/x" }), Answer::NotAsked).unwrap_err();
     assert_eq!(done(&tools, "grep", json!({ "pattern": "needle" })).0, "Nothing matches.\n");
-    let found = ask("grep", json!({ "pattern": "needle" }), Answer::Agreed).unwrap();
+    let everything = Answer::Agreed(Agreement::to_everything());
+    let found = ask("grep", json!({ "pattern": "needle" }), everything).unwrap();
     assert_eq!(found.words(), "/secret/x:1:needle\n");
 }

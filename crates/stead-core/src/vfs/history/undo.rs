@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, ErrorKind, Result, Sight};
 use crate::history::{Arrangement, Conflict, Fate, How, Steps, Survey, ordered, plan};
 use crate::identity::{Operation, OperationId};
 use crate::name::escaped;
@@ -320,7 +320,18 @@ impl Call<'_> {
             result.conflicts.extend(conflicts);
             planned.push(Planned { told, steps });
         }
+        if self.vfs.consent.is_strict() && result.changes.is_empty() {
+            // That it was taken back is written down also where nothing has to be changed for it.
+            for workspace in planned.iter().flat_map(|part| &part.told.ground.workspaces) {
+                self.enter(workspace.prefix(), Access::Restore)?;
+            }
+        }
         let refused = !result.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse;
+        let stays = result.conflicts.iter().filter_map(|conflict| VfsPath::parse(&conflict.path).ok());
+        self.names(result.changes.iter().map(|change| change.path.clone()).chain(stays).collect());
+        if refused && !options.dry_run {
+            self.was_refused(ErrorKind::Conflict);
+        }
         if options.dry_run || refused {
             return Ok(result);
         }
@@ -329,7 +340,6 @@ impl Call<'_> {
         let taken_back = result.undone.iter().map(|operation| operation.id).filter(|id| !stays.contains(id));
         let taken_back: Vec<OperationId> = taken_back.collect();
         let records: &[Record] = if taken_back.is_empty() { &[] } else { &[Record::Undoes(taken_back)] };
-        self.names(result.changes.iter().map(|change| change.path.clone()).collect());
         let wanted = |part: &Planned<'_>| !part.steps.steps.is_empty() || !records.is_empty();
         let last = planned.iter().rposition(wanted);
         for (index, part) in planned.into_iter().enumerate() {
@@ -367,7 +377,7 @@ impl Call<'_> {
         let store = &**ground.store;
         let failed = |cause| ground.failed(cause);
         let mut arrangement = plan(deeds, *how, &mut |past| read_past(store, past)).map_err(failed)?;
-        self.keep_to_ones_own(ground, deeds, &mut arrangement);
+        self.keep_to_ones_own(ground, deeds, &mut arrangement)?;
         let aside = ground.workspaces[0].mount().path();
         let steps = ordered(arrangement, deeds, aside, &mut Looking(store)).map_err(failed)?;
         let changes = self.judged(ground, &steps)?;
@@ -375,12 +385,25 @@ impl Call<'_> {
     }
 
     /// What is not the caller's to change stays as it is: others may have moved it there.
-    fn keep_to_ones_own(&self, ground: &Ground<'_>, deeds: &Deeds, arrangement: &mut Arrangement) {
-        let mut refused = Vec::new();
+    fn keep_to_ones_own(
+        &self,
+        ground: &Ground<'_>,
+        deeds: &Deeds,
+        arrangement: &mut Arrangement,
+    ) -> Result<()> {
+        let (mut refused, mut asks) = (Vec::new(), None);
         for &node in arrangement.targets.keys() {
             let Some(now) = deeds.now.get(&node) else { continue };
             let why = match self.logical(ground, &now.path) {
-                Some(path) => self.enter(&path, Access::Restore).err().map(|error| error.to_string()),
+                Some(path) => match self.enter(&path, Access::Restore) {
+                    Ok(_) => None,
+                    // That a person has to agree is no conflict; they are asked about all of it at once.
+                    Err(ask @ Error::Ask { .. }) => {
+                        asks = asks.or(Some(ask));
+                        continue;
+                    }
+                    Err(error) => Some(error.to_string()),
+                },
                 None => Some("it lies in none of the Workspaces that you may restore".to_owned()),
             };
             if let Some(why) = why {
@@ -391,22 +414,29 @@ impl Call<'_> {
             arrangement.targets.remove(&conflict.node);
             arrangement.conflicts.push(conflict);
         }
+        asks.map_or(Ok(()), Err)
     }
 
     /// The changes in logical paths, if all of them are the caller's to make.
     fn judged(&self, ground: &Ground<'_>, steps: &Steps) -> Result<Vec<PathChange>> {
-        let mut changes = Vec::with_capacity(steps.changes.len());
+        let (mut changes, mut asks) = (Vec::with_capacity(steps.changes.len()), None);
         for change in &steps.changes {
-            let logical = |path: &StorePath| -> Result<VfsPath> {
+            let mut logical = |path: &StorePath| -> Result<VfsPath> {
                 let logical = self.logical(ground, path).ok_or_else(|| {
                     Error::Invalid(format!("`{path}` lies in none of the Workspaces that you may restore"))
                 })?;
-                self.enter(&logical, Access::Restore)?;
+                match self.enter(&logical, Access::Restore) {
+                    Err(ask @ Error::Ask { .. }) => asks = asks.take().or(Some(ask)),
+                    judged => drop(judged?),
+                }
                 Ok(logical)
             };
             let path = logical(&change.path)?;
             let from = change.from.as_ref().map(logical).transpose()?;
             changes.push(PathChange { path, from, fate: change.fate });
+        }
+        if let Some(ask) = asks {
+            return Err(ask);
         }
         changes.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(changes)

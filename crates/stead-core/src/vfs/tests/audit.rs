@@ -56,7 +56,7 @@ const CALLS: &[(&str, Act, &str)] = &[
     ("exists", |vfs| vfs.exists("/rw/none").map(drop), "exists /rw/none ok"),
     ("is_file", |vfs| vfs.is_file("/rw/a").map(drop), "is_file /rw/a ok"),
     ("is_directory", |vfs| vfs.is_directory("/rw/a").map(drop), "is_directory /rw/a ok"),
-    ("read", |vfs| vfs.read("/rw/link").map(drop), "read /rw/link ok 8"),
+    ("read", |vfs| vfs.read("/rw/link").map(drop), "read /rw/link,/rw/a ok 8"),
     ("read_many", |vfs| vfs.read_many(["/rw/a"]).remove(0).map(drop), "read /rw/a ok 8"),
     (
         "read_range",
@@ -312,9 +312,10 @@ fn a_store_that_writes_nothing_down_is_spoken_for_before_and_after() {
     let expected = [
         "write /rw/new begun 1",
         "write /rw/new ok 1",
-        // Once, although a symlink makes it two attempts.
+        // Once more where a symlink has led elsewhere: that it changes something there has to be known before it does.
         "write /rw/link begun 1",
-        "write /rw/link ok 1",
+        "write /rw/link,/rw/a begun 1",
+        "write /rw/link,/rw/a ok 1",
         "remove /rw/none begun",
         "remove /rw/none failed:not_found",
     ];
@@ -448,4 +449,29 @@ fn a_record_tells_the_stead() {
     let records = notes.take();
     assert_eq!(records.len(), 4);
     assert!(records.iter().all(|record| record.stead.as_deref() == Some("tester/t")));
+}
+
+#[test]
+fn a_record_tells_where_a_symlink_led() {
+    for along in [true, false] {
+        let (vfs, notes) = audited(along);
+        vfs.symlink("/rw/far", "/far").unwrap();
+        vfs.symlink("/rw/closed", "/ro").unwrap();
+        notes.take();
+        vfs.write("/rw/far/x", "1").unwrap();
+        vfs.read("/rw/far/x").unwrap();
+        vfs.list("/rw/far", &ListPage::all()).unwrap();
+        vfs.copy("/rw/far/x", "/rw/far/y", Overwrite::Refuse).unwrap();
+        vfs.write("/rw/closed/x", "1").unwrap_err();
+        assert_eq!(
+            ended(&notes),
+            [
+                "write /rw/far/x,/far/x ok 1",
+                "read /rw/far/x,/far/x ok 1",
+                "list /rw/far,/far ok",
+                "copy /far/x,/far/y ok",
+                "write /rw/closed/x,/ro/x denied:denied 1",
+            ]
+        );
+    }
 }

@@ -48,3 +48,29 @@ fn what_does_not_fit_is_said_of_where_it_was_to_go() {
         assert!(error.starts_with(&format!("`{to}` was not written: it would take 12 bytes")), "{error}");
     }
 }
+
+#[test]
+fn an_edit_is_judged_by_the_quota_before_memory_is_taken() {
+    let store = Arc::new(ModelStore::new());
+    let new = "z".repeat(1 << 20);
+    let refused = |vfs: &Vfs| {
+        vfs.write("/w/a", vec![b'y'; 1 << 20]).unwrap();
+        vfs.edit("/w/a", "y", &new, Occurrences::All).unwrap_err()
+    };
+    for limits in [
+        QuotaLimits { file_bytes: Some(2 << 20), ..QuotaLimits::default() },
+        QuotaLimits { bytes: Some(4 << 20), ..QuotaLimits::default() },
+    ] {
+        let own = door([workspace("/w", ReadWrite, &store).with_quota(limits)]);
+        assert_eq!(refused(&own).kind(), ErrorKind::Quota);
+        let whole = Vfs::builder(Identity::agent("tester")).quota(limits);
+        let whole = whole.workspace(workspace("/w", ReadWrite, &store)).build().unwrap();
+        assert_eq!(refused(&whole).kind(), ErrorKind::Quota);
+    }
+    let blind = door([workspace("/w", WriteOnly, &store)]);
+    assert_eq!(refused(&blind).to_string(), "`/w/a` would be too large; at most 268435456 bytes are allowed");
+    let limits = Limits { file_size: 2 << 20, ..Limits::default() };
+    let narrow = Vfs::builder(Identity::agent("tester")).limits(limits);
+    let narrow = narrow.workspace(workspace("/w", ReadWrite, &store)).build().unwrap();
+    assert!(refused(&narrow).to_string().ends_with("at most 2097152 are allowed"));
+}

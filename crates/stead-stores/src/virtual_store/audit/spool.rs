@@ -123,7 +123,9 @@ impl Spool {
 
     fn bin(&self, index: usize) -> io::Result<Bin> {
         let path = self.directory.join(NAMES[index]);
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        // One may be there that could not be made whole, since the disk was full. Nothing was ever put into it: the
+        // directory is this instance's own.
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
         Ok(Bin { map: Map::new(&file, SIZE)?, used: 0, first: 0, count: 0 })
     }
 
@@ -312,6 +314,16 @@ mod tests {
         assert_eq!(left_in(dir.path()).unwrap().len(), 11);
         spool.give_back(bin, Emptied::Yes);
         assert_eq!(left_in(dir.path()).unwrap(), [(10, facts(10))]);
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_made_whole_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = spool(dir.path());
+        // What a full disk leaves of the first try.
+        fs::write(dir.path().join(NAMES[0]), "").unwrap();
+        spool.put(&facts(0)).unwrap();
+        assert_eq!(left_in(dir.path()).unwrap(), [(0, facts(0))]);
     }
 
     #[test]

@@ -2,15 +2,13 @@
 
 use rusqlite::Connection;
 use stead_core::store::{ChangeKind, Expect, Keep, Outcome, Parents, Place, Put, Side};
-use stead_core::{Edit, StoreError, Timestamp};
+use stead_core::{Edit, LARGEST_EDIT, StoreError, Timestamp};
 
 use super::super::content::{self, CHUNK, Prepared};
 use super::super::fault::Result;
 use super::super::row::{DIRECTORY_MODE, EntryKind, FILE_MODE, Row, SYMLINK_MODE};
 use super::{Changing, Spot, there};
 
-/// The largest file that is edited: it is held in memory twice.
-const LARGEST_EDIT: u64 = 256 << 20;
 /// What a mode can hold.
 const MODE_BITS: u32 = 0o7777;
 

@@ -1,0 +1,179 @@
+//! What a person has agreed to, where a Workspace or a tool asks first.
+//!
+//! A person agrees to what they were shown, and to nothing else: between the question and the answer a symlink may come
+//! to lead elsewhere. So an agreement is a list of paths, each with what is done there, and a call that enters any other
+//! place has to ask again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::vfs::Vfs;
+use crate::workspace::Workspace;
+
+/// A path that a call enters, and what for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Entry {
+    /// The path, as far as symlinks have been resolved.
+    pub path: VfsPath,
+    /// What is done there.
+    pub access: Access,
+}
+
+/// What a door may do where a person has to agree.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Consent {
+    /// Nothing: nobody is asked.
+    #[default]
+    None,
+    /// Whatever is asked for.
+    All,
+    /// What was shown to a person, or is to be.
+    Shown(Arc<Asking>),
+}
+
+/// Whether a refusal for want of an agreement is the end of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It is, and goes on record.
+    Final,
+    /// A person is about to be asked. What comes of that goes on record.
+    Asks,
+}
+
+/// One call that asks, or has asked.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    agreed: BTreeSet<Entry>,
+    /// Whether the person is asked about every path, since it is the tool that asks.
+    everywhere: bool,
+    refusal: Refusal,
+    entered: Mutex<Vec<Entry>>,
+}
+
+impl Asking {
+    /// A call that nobody has agreed to.
+    pub(crate) fn new(everywhere: bool, refusal: Refusal) -> Self {
+        Asking { agreed: BTreeSet::new(), everywhere, refusal, entered: Mutex::default() }
+    }
+
+    /// The same after a person was shown these, and agreed.
+    pub(crate) fn agreed(self, shown: &[Entry]) -> Self {
+        Asking { agreed: shown.iter().cloned().collect(), ..self }
+    }
+
+    /// All that the call has entered so far, or would have, in order and once.
+    pub(crate) fn entered(&self) -> Vec<Entry> {
+        let mut known = BTreeSet::new();
+        self.entered.lock().iter().filter(|entry| known.insert(*entry)).cloned().collect()
+    }
+
+    /// Whether it is what the person has agreed to, or, where a whole directory is restored, a part of it.
+    fn covers(&self, path: &VfsPath, access: Access) -> bool {
+        let agreed = |path: &VfsPath| self.agreed.contains(&Entry { path: path.clone(), access });
+        let above = |path: &VfsPath| path.parent();
+        match access {
+            Access::Restore => std::iter::successors(Some(path.clone()), above).any(|path| agreed(&path)),
+            Access::Read | Access::Write | Access::Take | Access::History => agreed(path),
+        }
+    }
+
+    /// Whether only what was shown may be entered, also in a Workspace that does not ask.
+    fn is_strict(&self) -> bool {
+        self.everywhere || !self.agreed.is_empty()
+    }
+}
+
+impl Consent {
+    /// Whether a person has to be asked before this is entered. That it is wanted is noted.
+    pub(super) fn asks(&self, path: &VfsPath, access: Access, workspace: Option<&Workspace>) -> bool {
+        let covered = || workspace.is_some_and(|workspace| workspace.ask().covers(access));
+        match self {
+            Consent::None => covered(),
+            Consent::All => false,
+            Consent::Shown(asking) => {
+                asking.entered.lock().push(Entry { path: path.clone(), access });
+                if asking.is_strict() { !asking.covers(path, access) } else { covered() }
+            }
+        }
+    }
+
+    /// Whether a Workspace is passed by that lies below what is looked through.
+    pub(super) fn passes_by(&self, workspace: &Workspace) -> bool {
+        let all = matches!(self, Consent::All);
+        workspace.ask().covers(Access::Read) && !all
+    }
+
+    /// Whether only what was shown may be entered.
+    pub(super) fn is_strict(&self) -> bool {
+        matches!(self, Consent::Shown(asking) if asking.is_strict())
+    }
+
+    /// Whether a person is about to be asked.
+    pub(super) fn is_asking(&self) -> bool {
+        matches!(self, Consent::Shown(asking) if asking.refusal == Refusal::Asks)
+    }
+}
+
+impl Vfs {
+    /// The same door after a person has agreed to whatever is to be done: Workspaces that ask first ask no more.
+    pub fn agreed(&self) -> Vfs {
+        Vfs { consent: Consent::All, ..self.clone() }
+    }
+
+    /// The same door for a call that asks a person first, unless one has agreed to everything already.
+    pub(crate) fn asking(&self, asking: &Arc<Asking>) -> Vfs {
+        match self.consent {
+            Consent::All => self.clone(),
+            Consent::None | Consent::Shown(_) => {
+                Vfs { consent: Consent::Shown(Arc::clone(asking)), ..self.clone() }
+            }
+        }
+    }
+
+    /// Asks about these paths at once, where a person has to be asked about some of them. What else may be wrong with
+    /// them shows when they are used.
+    pub(crate) fn ask_about(&self, paths: &[VfsPath], access: Access) -> Result<()> {
+        let asked = self.part("judge", [], |call, []| {
+            call.names(paths.to_vec());
+            let refusals = paths.iter().filter_map(|path| call.lead(path, access).err());
+            // All of them are judged, so that all of them are shown.
+            let asks = refusals.filter(|error| matches!(error, Error::Ask { .. })).collect::<Vec<_>>();
+            asks.into_iter().next().map_or(Ok(()), Err)
+        });
+        asked.map(drop)
+    }
+
+    /// Judges what is about to be done: at a path, or in every Workspace that allows it. No Store is touched.
+    pub fn judge(&self, path: Option<&VfsPath>, access: Access) -> Result<()> {
+        let paths: Vec<VfsPath> = match path {
+            Some(path) => vec![path.clone()],
+            None => {
+                let allowing = self.workspaces().filter(|workspace| workspace.scope().allows(access));
+                allowing.map(|workspace| workspace.prefix().clone()).collect()
+            }
+        };
+        self.judge_all(&paths, access)
+    }
+
+    /// Judges what is about to be done at these paths. A person is asked about all of them at once.
+    pub(crate) fn judge_all(&self, paths: &[VfsPath], access: Access) -> Result<()> {
+        let judged = self.part("judge", [], |call, []| {
+            call.names(paths.to_vec());
+            let refusals = paths.iter().filter_map(|path| call.lead(path, access).err()).collect::<Vec<_>>();
+            let (asks, others): (Vec<_>, Vec<_>) =
+                refusals.into_iter().partition(|error| matches!(error, Error::Ask { .. }));
+            others.into_iter().chain(asks).next().map_or(Ok(()), Err)
+        });
+        judged.map(drop)
+    }
+
+    /// Whether a refusal for want of an agreement makes a question.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.consent.is_asking()
+    }
+}

@@ -1,0 +1,132 @@
+//! The connections there are. When they become too many, those leave first that nobody has been let in by.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+/// All connections.
+#[derive(Debug)]
+pub(super) struct Guests {
+    places: Arc<Semaphore>,
+    next: AtomicU64,
+    /// Those that nobody has been let in by, oldest first.
+    strangers: Mutex<BTreeMap<u64, CancellationToken>>,
+}
+
+/// One connection, and its place.
+#[derive(Debug)]
+pub(super) struct Guest {
+    number: u64,
+    known: AtomicBool,
+    sent_away: CancellationToken,
+    among: Weak<Guests>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Guests {
+    /// Room for so many.
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        let places = Arc::new(Semaphore::new(most));
+        Arc::new(Guests { places, next: AtomicU64::new(0), strangers: Mutex::default() })
+    }
+
+    /// A place for a connection that is there. Where none is free, the oldest stranger makes room; where there are none
+    /// of them either, it waits.
+    pub(super) async fn admit(self: &Arc<Self>) -> Guest {
+        let place = match Arc::clone(&self.places).try_acquire_owned() {
+            Ok(place) => place,
+            Err(_) => {
+                if let Some((_, oldest)) = self.strangers.lock().pop_first() {
+                    oldest.cancel();
+                }
+                let place = Arc::clone(&self.places).acquire_owned().await;
+                place.expect("the places are never closed")
+            }
+        };
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let sent_away = CancellationToken::new();
+        self.strangers.lock().insert(number, sent_away.clone());
+        Guest { number, known: AtomicBool::new(false), sent_away, among: Arc::downgrade(self), _place: place }
+    }
+
+    /// Waits until all of them have left.
+    pub(super) async fn left(&self, most: usize) {
+        let all = u32::try_from(most).expect("so many are counted");
+        let _ = self.places.acquire_many(all).await;
+    }
+}
+
+impl Guest {
+    /// Somebody was let in by it, so it stays.
+    pub(super) fn is_known(&self) {
+        if !self.known.swap(true, Ordering::Relaxed) {
+            self.forget();
+        }
+    }
+
+    /// Ends when it has to make room.
+    pub(super) async fn sent_away(&self) {
+        self.sent_away.cancelled().await;
+    }
+
+    fn forget(&self) {
+        if let Some(among) = self.among.upgrade() {
+            among.strangers.lock().remove(&self.number);
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(test);
+    }
+
+    /// Stays until it is sent away.
+    fn silent(guest: Guest) {
+        tokio::spawn(async move { guest.sent_away().await });
+    }
+
+    #[test]
+    fn the_oldest_stranger_makes_room() {
+        run(async {
+            let guests = Guests::new(3);
+            let known = guests.admit().await;
+            known.is_known();
+            for _ in 0..10 {
+                let admitted = tokio::time::timeout(Duration::from_secs(5), guests.admit()).await;
+                silent(admitted.expect("there is room at once"));
+            }
+            assert!(!known.sent_away.is_cancelled());
+        });
+    }
+
+    #[test]
+    fn whoever_was_let_in_stays_and_others_wait() {
+        run(async {
+            let guests = Guests::new(1);
+            let known = guests.admit().await;
+            known.is_known();
+            let waits = tokio::time::timeout(Duration::from_millis(50), guests.admit()).await;
+            assert!(waits.is_err());
+            drop(known);
+            guests.admit().await;
+            guests.left(1).await;
+        });
+    }
+}

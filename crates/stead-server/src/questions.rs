@@ -1,0 +1,64 @@
+//! The questions to a person that are open: how many, and what a yes to one of them would allow.
+//!
+//! A client from 2026-07-28 on is handed a question, asks the person, and makes the call again with the answer. What the
+//! person was shown is kept here until then. A yes is spent by one call, and only by the very call that was asked about.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use stead_core::tools::Question;
+
+use crate::served::Among;
+
+/// How many questions one identity may have open: as many as a person might look at.
+const MOST: usize = 32;
+
+/// The open questions of one identity.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    /// Those that a call waits for.
+    waited_for: AtomicUsize,
+    /// Those that a client takes with it.
+    taken_along: Mutex<VecDeque<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    name: String,
+    /// The call that it is about: its tool and its arguments.
+    call: blake3::Hash,
+    question: Question,
+    until: Instant,
+}
+
+impl Questions {
+    /// A place among those that a call waits for, while there is one.
+    pub(crate) fn wait(&self) -> Option<Among<'_>> {
+        Among::of(&self.waited_for, MOST)
+    }
+
+    /// Keeps a question about a call, and names it. Nobody can make up a name.
+    pub(crate) fn keep(&self, question: Question, call: blake3::Hash, time: Duration) -> String {
+        let mut secret = [0; 16];
+        getrandom::fill(&mut secret).expect("the host has randomness");
+        let name = format!("agree-{:032x}", u128::from_ne_bytes(secret));
+        let mut open = self.taken_along.lock();
+        let now = Instant::now();
+        open.retain(|one| one.until > now);
+        while open.len() >= MOST {
+            open.pop_front();
+        }
+        open.push_back(Open { name: name.clone(), call, question, until: now + time });
+        name
+    }
+
+    /// The question of that name, if it is about this call. It is open no more.
+    pub(crate) fn take(&self, name: &str, call: blake3::Hash) -> Option<Question> {
+        let mut open = self.taken_along.lock();
+        let now = Instant::now();
+        let at = open.iter().position(|one| one.name == name && one.call == call && one.until > now)?;
+        open.remove(at).map(|one| one.question)
+    }
+}
