@@ -1,8 +1,8 @@
 //! Child processes: this very test program, started again to work on the mount.
 
-use std::io::{BufReader, Write};
+use std::io::{BufRead, Read, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::{killed, stress};
 
@@ -22,18 +22,16 @@ impl Task {
     }
 
     /// Starts a process for it.
-    pub(crate) fn start(&self) -> (Child, BufReader<ChildStdout>) {
+    pub(crate) fn start(&self) -> Child {
         let Task { what, number, directory } = self;
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "child::the_child_process", "--nocapture"])
             .env(TASK, format!("{what},{number},{}", directory.display()))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        (child, output)
+            .unwrap()
     }
 
     fn given() -> Option<Task> {
@@ -49,6 +47,12 @@ pub(crate) fn tell(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("\n>{line}\n").as_bytes()).unwrap();
     out.flush().unwrap();
+}
+
+/// What a child has told.
+pub(crate) fn told(output: impl Read) -> impl Iterator<Item = String> {
+    let lines = BufReader::new(output).lines().map_while(Result::ok);
+    lines.filter_map(|line| line.strip_prefix('>').map(str::to_owned))
 }
 
 #[test]

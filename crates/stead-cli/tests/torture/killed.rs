@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, Result, Write};
+use std::io::{Result, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::child::{Task, tell};
+use crate::child::{Task, tell, told};
 use crate::place::{Place, long_or};
 
 const THREADS: u64 = 3;
@@ -35,35 +35,35 @@ fn killed_again_and_again(workspace: &str) {
     for round in 0..rounds {
         let mount = place.mount();
         let top = mount.at.join(workspace);
-        if let Some((told, directory)) = before.take() {
-            check(&directory, round - 1, &told);
+        if let Some((synced, directory)) = before.take() {
+            check(&directory, round - 1, &synced);
         }
         let directory = top.join(round.to_string());
         for thread in 0..THREADS {
             fs::create_dir_all(directory.join(thread.to_string())).unwrap();
         }
         File::open(&directory).unwrap().sync_all().unwrap();
-        let (mut child, output) = Task::new("killed", round, &directory).start();
+        let mut child = Task::new("killed", round, &directory).start();
+        let output = child.stdout.take().unwrap();
         let reader = std::thread::spawn(move || {
-            let mut told = [0; THREADS as usize];
-            let lines = output.lines().map_while(Result::ok);
-            for line in lines.filter_map(|line| line.strip_prefix('>').map(str::to_owned)) {
+            let mut synced = [0; THREADS as usize];
+            for line in told(output) {
                 let (thread, step) = line.split_once(' ').unwrap();
-                told[thread.parse::<usize>().unwrap()] = step.parse().unwrap();
+                synced[thread.parse::<usize>().unwrap()] = step.parse().unwrap();
             }
-            told
+            synced
         });
         std::thread::sleep(Duration::from_millis(random.u64(60..500)));
         mount.kill();
         // It can't go on without the mount; what it says on the way is no news.
         child.wait().unwrap();
-        let told = reader.join().unwrap();
-        steps += told.iter().sum::<u64>();
-        before = Some((told, directory));
+        let synced = reader.join().unwrap();
+        steps += synced.iter().sum::<u64>();
+        before = Some((synced, directory));
     }
     let mount = place.mount();
-    let (told, directory) = before.unwrap();
-    check(&directory, rounds - 1, &told);
+    let (synced, directory) = before.unwrap();
+    check(&directory, rounds - 1, &synced);
     mount.end();
     place.stead(&["verify"]);
     println!("{steps} steps were synced in {rounds} rounds");
@@ -168,8 +168,8 @@ impl Script {
 }
 
 /// Compares what is there with what the scripts of a round have left.
-fn check(directory: &Path, round: u64, told: &[u64]) {
-    for (thread, &steps) in (0..).zip(told) {
+fn check(directory: &Path, round: u64, synced: &[u64]) {
+    for (thread, &steps) in (0..).zip(synced) {
         let mut script = Script::new(round, thread);
         for _ in 0..steps {
             script.next();
