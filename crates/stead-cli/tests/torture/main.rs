@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
+mod alone;
 mod child;
 mod killed;
 mod mapping;
