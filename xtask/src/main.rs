@@ -1,4 +1,4 @@
-//! What people and CI run on this repository: `cargo xtask check`, `test`, `clients`, `bench`.
+//! What people and CI run on this repository: `cargo xtask check`, `test`, `clients`, `torture`, `bench`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -9,6 +9,7 @@ mod boundary;
 mod check;
 mod clients;
 mod host;
+mod mounted;
 mod needs;
 mod peers;
 mod sections;
@@ -16,11 +17,13 @@ mod served;
 mod servers;
 mod steps;
 mod test;
+mod torture;
 
 const USAGE: &str = "\
 cargo xtask check                             formatting, lints, boundaries, documentation
 cargo xtask test [--long]                     all tests; --long repeats the loops more often
 cargo xtask clients                           the server against others' clients, part of the tests
+cargo xtask torture [--long]                  programs made to break file systems on a mount, part of the tests
 cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write puts the tables into docs/benchmarks.md";
 
 /// What an xtask answers: nothing, or a sentence on what went wrong.
@@ -44,6 +47,8 @@ fn dispatch(arguments: &[String]) -> Result {
         ["test"] => test::run(test::Length::Short),
         ["test", "--long"] => test::run(test::Length::Long),
         ["clients"] => clients::run(),
+        ["torture"] => torture::run(test::Length::Short),
+        ["torture", "--long"] => torture::run(test::Length::Long),
         ["bench", options @ ..] => bench::run(options),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -23,12 +23,23 @@ pub(crate) struct Peers {
 impl Peers {
     /// Fetches what is missing.
     pub(crate) fn provide() -> Result<Self> {
-        let peers = Peers { folder: host::target().join("peers") };
-        fs::create_dir_all(&peers.folder)?;
+        let peers = Peers::none()?;
         once(&peers.folder.join("node.txt"), &sources().join("package-lock.json"), || peers.fetch_node())?;
         let pinned = sources().join("python/requirements.txt");
         once(&peers.folder.join("python.txt"), &pinned, || peers.fetch_python(&pinned))?;
         Ok(peers)
+    }
+
+    /// Fetches nothing: for whoever has their own to fetch.
+    pub(crate) fn none() -> Result<Self> {
+        let peers = Peers { folder: host::target().join("peers") };
+        fs::create_dir_all(&peers.folder)?;
+        Ok(peers)
+    }
+
+    /// Where they are.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     fn fetch_node(&self) -> Result {
@@ -100,7 +111,7 @@ impl Peers {
 }
 
 /// Does something unless it was done for the same text before.
-fn once(done: &Path, pinned: &Path, act: impl FnOnce() -> Result) -> Result {
+pub(crate) fn once(done: &Path, pinned: &Path, act: impl FnOnce() -> Result) -> Result {
     let wanted = fs::read(pinned)?;
     if fs::read(done).is_ok_and(|done| done == wanted) {
         return Ok(());

@@ -31,10 +31,9 @@ pub(crate) fn file_attr(ino: u64, attr: &Attr, links: u32, (uid, gid): (u32, u32
     }
 }
 
-/// How many names something has: a directory is also called `.` in itself.
-pub(crate) fn links(kind: Kind) -> u32 {
-    if kind == Kind::Directory { 2 } else { 1 }
-}
+/// How many names whatever has a name has. For a directory, too: two would tell programs that walk a tree that no
+/// directory is in it, and one tells them that directories are not counted here.
+pub(crate) const LINKS: u32 = 1;
 
 pub(crate) fn file_type(kind: Kind) -> FileType {
     match kind {

@@ -20,7 +20,7 @@ use stead_core::vfs::{OpenFile, OpenOptions, Vfs};
 use stead_core::{AccessScope, Name, Timestamp};
 
 use crate::Options;
-use crate::attributes::{file_attr, file_type, links, timestamp};
+use crate::attributes::{LINKS, file_attr, file_type, timestamp};
 use crate::errno::{errno, of_store};
 use crate::handles::{Directory, File, Handles, Read, Users};
 use crate::inodes::Inodes;
@@ -100,7 +100,7 @@ impl Mounting {
     }
 
     fn attr(&self, ino: u64, looked: &Looked) -> FileAttr {
-        file_attr(ino, &looked.attr, links(looked.attr.kind), self.options.owner)
+        file_attr(ino, &looked.attr, LINKS, self.options.owner)
     }
 
     /// What `.` and `..` are: directories.
@@ -108,7 +108,7 @@ impl Mounting {
         let (node, modified, tag) = (NodeId::ROOT, Timestamp(0), VersionTag(0));
         let (kind, size, mode, created) = (Kind::Directory, 0, 0o755, None);
         let attr = Attr { node, kind, size, mode, created, modified, changed: modified, tag };
-        file_attr(ino, &attr, links(kind), self.options.owner)
+        file_attr(ino, &attr, LINKS, self.options.owner)
     }
 
     /// Something was found under a name, and the kernel is told.

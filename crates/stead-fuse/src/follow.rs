@@ -1,7 +1,8 @@
 //! Tells the kernel what others have changed, so that it can believe for long what it was told.
 //!
 //! A Store with a feed says what has changed since a cursor, whoever changed it. What this mount has changed itself the
-//! kernel knows already; that is seen by the names and states that it was told last.
+//! kernel knows already. Of the rest, names may have changed again by the time that this is heard, through this mount
+//! as well: so what it is told is what is there now.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +33,7 @@ pub(crate) struct Beginning(Vec<Followed>);
 
 impl Beginning {
     pub(crate) fn of(mounting: &Mounting) -> Self {
+        mounting.door.follow();
         let mut followed: Vec<Followed> = Vec::new();
         for workspace in 0..mounting.door.workspaces().len() {
             let store = mounting.door.store(workspace);
@@ -70,12 +72,16 @@ impl Followed {
             // What can't be told now is told later; until then the kernel believes it no longer than it may.
             let Ok(feed) = self.store.changes_since(self.cursor, MOST) else { return };
             self.cursor = Some(feed.cursor);
-            for changed in &feed.changes {
+            let more = feed.more;
+            if feed.changes.is_empty() {
+                return;
+            }
+            for changed in &mounting.door.others(&*self.store, feed) {
                 for &workspace in &self.workspaces {
                     self.tell(mounting, notifier, workspace, changed);
                 }
             }
-            if !feed.more {
+            if !more {
                 return;
             }
         }
@@ -97,18 +103,16 @@ impl Followed {
             ChangeKind::Created | ChangeKind::MovedTo | ChangeKind::Removed | ChangeKind::MovedFrom => {
                 let Some(parent) = inodes.number(workspace, changed.parent) else { return };
                 let Some(name) = Name::new(&*changed.name) else { return };
-                let arrives = matches!(changed.what, ChangeKind::Created | ChangeKind::MovedTo);
+                let there = self.store.stat(&Place::child(changed.parent, &name)).ok();
+                let there = there.and_then(|attr| inodes.number(workspace, attr.node));
                 let named = inodes.named(parent, &name);
-                let meant = inodes.number(workspace, changed.node);
-                if arrives == (named.is_some() && named == meant) && (arrives || named.is_none()) {
+                if there.is_some() && there == named {
                     return;
                 }
                 // Where something has gone the kernel finds out by itself. Until then it is nowhere: what is judged
                 // by the one path must not be done at the other, which is where the kernel still takes it to be.
-                if named.is_some() && (arrives || named == meant) {
-                    inodes.removed(parent, &name);
-                }
-                if let (ChangeKind::MovedTo, Some(ino)) = (changed.what, meant) {
+                inodes.removed(parent, &name);
+                if let Some(ino) = there {
                     inodes.gone(ino);
                 }
                 let _ = notifier.inval_entry(INodeNo(parent), OsStr::from_bytes(&changed.name));

@@ -35,9 +35,9 @@ mod unsupported;
 use std::path::PathBuf;
 
 #[cfg(target_os = "linux")]
-pub use session::{Mount, clear_stale, unmount_if_stale};
+pub use session::{Mount, clear_stale, end_killed};
 #[cfg(not(target_os = "linux"))]
-pub use unsupported::{Mount, clear_stale, unmount_if_stale};
+pub use unsupported::{Mount, clear_stale, end_killed};
 
 /// How a stead is mounted.
 #[derive(Debug, Clone)]

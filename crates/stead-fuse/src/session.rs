@@ -194,34 +194,42 @@ pub fn clear_stale(at: &Path) -> Result<(), MountError> {
     }
 }
 
-/// Clears a mount away if the process behind it is gone; for whoever waits for that process to end.
-pub fn unmount_if_stale(at: &Path) {
-    let until = Instant::now() + PATIENCE;
-    // The kernel needs a moment to notice.
-    while is_ours(at) && Instant::now() < until {
-        let gone =
-            fs::metadata(at).is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()));
-        if gone {
-            let _ = clear_stale(at);
-        } else {
-            std::thread::sleep(Duration::from_millis(20));
+/// Takes away a mount whose process was killed, for whoever watches that process.
+///
+/// Nothing on the mount is touched: a thread of the killed process may be stuck in the kernel, waiting for a program
+/// that waits for an answer of this very mount, and then whoever asks there waits with them. Ending the connection by
+/// force is what frees all of them.
+pub fn end_killed(at: &Path) {
+    let Some(device) = our_device(at) else { return };
+    match unmount(at, UnmountFlags::FORCE | UnmountFlags::DETACH) {
+        Err(Errno::PERM) => {
+            // As the user that mounted it; not every host has this.
+            if let Some((_, minor)) = device.split_once(':') {
+                let _ = fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
+            }
+            // Nobody is left to be told.
+            let _ = fusermount(at);
         }
+        Ok(()) | Err(_) => {}
     }
 }
 
 /// Whether the kernel says that a stead is mounted at a path.
 fn is_ours(at: &Path) -> bool {
-    let Ok(at) = std::path::absolute(at) else { return false };
-    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return false };
-    mounts.lines().any(|line| {
-        let (Some(place), Some((_, kind))) = (line.split(' ').nth(4), line.split_once(" - ")) else {
-            return false;
-        };
-        let mut kind = kind.split(' ');
+    our_device(at).is_some()
+}
+
+/// The device of the stead that is mounted at a path, if the kernel says that one is.
+fn our_device(at: &Path) -> Option<String> {
+    let at = std::path::absolute(at).ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mounts.lines().find_map(|line| {
+        let (about, kind) = line.split_once(" - ")?;
+        let (mut about, mut kind) = (about.split(' '), kind.split(' '));
+        let (device, place) = (about.nth(2)?, about.nth(1)?);
         let is_fuse = kind.next().is_some_and(|kind| kind == "fuse" || kind.starts_with("fuse."));
-        is_fuse
-            && kind.next().is_some_and(|source| source.starts_with(SOURCE))
-            && Path::new(&unescaped(place)) == at
+        let is_ours = is_fuse && kind.next()?.starts_with(SOURCE) && Path::new(&unescaped(place)) == at;
+        is_ours.then(|| device.to_owned())
     })
 }
 

@@ -38,4 +38,4 @@ pub fn clear_stale(_: &Path) -> Result<(), MountError> {
 }
 
 /// There is nothing to clear.
-pub fn unmount_if_stale(_: &Path) {}
+pub fn end_killed(_: &Path) {}

@@ -1,4 +1,4 @@
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -70,8 +70,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     signals.wait(&mount);
     let unmounted = mount.unmount().map_err(|error| told(&error));
     if let Some(keeper) = &mut keeper {
-        // It sees that nothing is left to do.
-        drop(keeper.stdin.take());
+        if let (Some(mut word), Ok(())) = (keeper.stdin.take(), &unmounted) {
+            // It means that nothing is left to do.
+            let _ = word.write_all(b"done");
+        }
         let _ = keeper.wait();
     }
     unmounted?;
@@ -168,10 +170,30 @@ fn keep(at: &Path) -> Option<Child> {
 }
 
 pub(super) fn keeper(args: &KeeperArgs) -> Ended {
-    // Nothing is ever written to it: it ends with the process that mounts.
-    let _ = io::stdin().lock().read_to_end(&mut Vec::new());
-    stead_fuse::unmount_if_stale(&args.at);
+    if !ends_in_order().map_err(|error| Failure::host("a mount can't be watched", error))? {
+        stead_fuse::end_killed(&args.at);
+    }
     Ok(Exit::OK)
+}
+
+/// Waits until the process that mounts has ended, and says whether in good order.
+///
+/// The kernel tells when its first thread is gone. The end of standard input alone would not do: that comes with the
+/// last thread, which the kernel may hold until the mount has ended.
+fn ends_in_order() -> io::Result<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut killed = signal(SignalKind::user_defined1())?;
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::USR1))?;
+        let (tell, told) = tokio::sync::oneshot::channel();
+        // Not by the runtime, which would wait for it.
+        std::thread::spawn(move || tell.send(io::stdin().lock().read(&mut [0]).is_ok_and(|count| count > 0)));
+        tokio::select! {
+            biased;
+            told = told => Ok(told.unwrap_or(false)),
+            _ = killed.recv() => Ok(false),
+        }
+    })
 }
 
 /// Does the same in a process of its own, and waits until that has mounted it.

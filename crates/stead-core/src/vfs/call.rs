@@ -258,7 +258,13 @@ impl<'v> Call<'v> {
                 self.announced.set(true);
             }
         }
+        let under_way = self.shared().own.begin();
         let applied = store.apply(change)?;
+        if let (Some(under_way), Some(version)) = (under_way, applied.version)
+            && store.about().feed
+        {
+            under_way.made(store, version);
+        }
         self.changed.set(true);
         if let Some(whole) = &self.vfs.whole {
             whole.has_changed();

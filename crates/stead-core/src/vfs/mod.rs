@@ -14,6 +14,7 @@ mod history;
 mod list;
 pub mod mounted;
 mod open;
+mod own;
 mod quota;
 mod read;
 mod resolve;
@@ -109,6 +110,7 @@ struct Shared {
     audit: Option<Arc<dyn AuditLog>>,
     seen: seen::Seen,
     open: open::OpenNodes,
+    own: own::Own,
 }
 
 /// Puts a [`Vfs`] together.
@@ -175,6 +177,7 @@ impl VfsBuilder {
             audit: self.audit,
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
+            own: own::Own::default(),
         };
         Ok(Vfs {
             shared: Arc::new(shared),
@@ -284,6 +287,7 @@ impl Vfs {
             audit: audit.clone(),
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
+            own: own::Own::default(),
         };
         Vfs { shared: Arc::new(shared), ..self.clone() }
     }

@@ -28,7 +28,9 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::path::{PathError, VfsPath};
-use crate::store::{NodeId, Parents, QuotaLimits, Store, StoreError, StorePath, Usage};
+use crate::store::{
+    Changed, Feed, NodeId, Parents, QuotaLimits, Store, StoreError, StorePath, Usage,
+};
 use crate::vfs::Vfs;
 use crate::vfs::call::{Asked, Call};
 use crate::vfs::resolve::Spot;
@@ -78,6 +80,22 @@ impl Mounted {
     /// Has whoever reads a node see what another has changed.
     pub fn refresh(&self, workspace: usize, node: NodeId) {
         self.vfs.shared.open.refresh(self.store(workspace), node);
+    }
+
+    /// Remembers from now on which versions are made through this door, for [`Mounted::others`].
+    pub fn follow(&self) {
+        self.vfs.shared.own.follow();
+    }
+
+    /// What others have changed, of all that a Store's feed tells. It has to be asked in the feed's order.
+    pub fn others(&self, store: &dyn Store, feed: Feed) -> Vec<Changed> {
+        let own = &self.vfs.shared.own;
+        // The feed may tell of a change before whoever makes it knows.
+        own.settle();
+        let mut changes = feed.changes;
+        changes.retain(|changed| !own.includes(store, changed.version));
+        own.forget(store, feed.cursor);
+        changes
     }
 
     /// The allowance that a path counts against and how much of it is used: the one of which least is left.

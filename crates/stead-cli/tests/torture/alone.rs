@@ -1,0 +1,110 @@
+//! Programs that nobody else interferes with: whatever they do, they are told nothing but the truth, and never refused.
+//!
+//! The mount hears of its own changes from the Store as well, a moment later. Taken for those of others, they would
+//! undo what it knows: a file renamed twice would not be found, and what is said of an open file would be lost.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{Read, Result, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use crate::place::{Place, long_or};
+
+const THREADS: u64 = 4;
+
+#[test]
+fn whoever_is_alone_in_a_directory_is_never_surprised() {
+    let place = Place::new();
+    for workspace in ["v", "p"] {
+        let mount = place.mount();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let directory = mount.at.join(workspace).join(thread.to_string());
+                scope.spawn(move || Alone::new(directory, thread).work(long_or(50_000, 1_500)));
+            }
+        });
+        mount.end();
+        place.stead(&["verify"]);
+    }
+}
+
+/// A program with a directory of its own, and what has to be in there.
+struct Alone {
+    directory: PathBuf,
+    random: fastrand::Rng,
+    files: BTreeMap<String, (u32, Vec<u8>)>,
+}
+
+impl Alone {
+    fn new(directory: PathBuf, seed: u64) -> Self {
+        fs::create_dir(&directory).unwrap();
+        Alone { directory, random: fastrand::Rng::with_seed(seed), files: BTreeMap::new() }
+    }
+
+    fn work(&mut self, acts: u32) {
+        for act in 0..acts {
+            // Few names, so that each is used again at once.
+            let (one, other) = (self.name(), self.name());
+            let done = match self.random.u8(..6) {
+                0 | 1 => self.write(&one),
+                2 => self.chmod(&one),
+                3 | 4 => self.rename(&one, &other),
+                _ => self.remove(&one),
+            };
+            done.unwrap_or_else(|error| panic!("act {act} on {one} and {other}: {error}"));
+            self.compare(&one).and_then(|()| self.compare(&other)).unwrap_or_else(|error| {
+                panic!("after act {act} on {one} and {other}: {error}");
+            });
+        }
+    }
+
+    fn name(&mut self) -> String {
+        format!("f{}", self.random.u8(..3))
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn write(&mut self, name: &str) -> Result<()> {
+        let content = vec![self.random.u8(..); self.random.usize(..5_000)];
+        let mut file = File::create(self.at(name))?;
+        file.write_all(&content)?;
+        self.files.entry(name.into()).or_insert((0o644, Vec::new())).1 = content;
+        Ok(())
+    }
+
+    /// By what is open, as a program does that has just made it.
+    fn chmod(&mut self, name: &str) -> Result<()> {
+        let mode = *self.random.choice(&[0o600, 0o640, 0o755]).expect("there are some");
+        let Some((known, _)) = self.files.get_mut(name) else { return Ok(()) };
+        *known = mode;
+        OpenOptions::new().write(true).open(self.at(name))?.set_permissions(Permissions::from_mode(mode))
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<()> {
+        let Some(file) = self.files.remove(from) else { return Ok(()) };
+        self.files.insert(to.into(), file);
+        fs::rename(self.at(from), self.at(to))
+    }
+
+    fn remove(&mut self, name: &str) -> Result<()> {
+        if self.files.remove(name).is_some() { fs::remove_file(self.at(name)) } else { Ok(()) }
+    }
+
+    fn compare(&self, name: &str) -> Result<()> {
+        let path = self.at(name);
+        let Some((mode, content)) = self.files.get(name) else {
+            assert!(!path.exists(), "{name} should not be there");
+            return Ok(());
+        };
+        let mut read = Vec::new();
+        File::open(&path)?.read_to_end(&mut read)?;
+        assert!(read == *content, "{name} has {} bytes, not the {} written", read.len(), content.len());
+        let is = fs::metadata(path)?.permissions().mode() & 0o7777;
+        assert_eq!(is, *mode, "the mode of {name}");
+        Ok(())
+    }
+}
+

@@ -1,0 +1,67 @@
+//! Child processes: this very test program, started again to work on the mount.
+
+use std::io::{BufRead, Read, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::{killed, stress};
+
+const TASK: &str = "STEAD_TORTURE_TASK";
+
+/// What a child is to do, and where.
+#[derive(Debug, Clone)]
+pub(crate) struct Task {
+    what: String,
+    pub(crate) number: u64,
+    pub(crate) directory: PathBuf,
+}
+
+impl Task {
+    pub(crate) fn new(what: &str, number: u64, directory: &Path) -> Self {
+        Task { what: what.into(), number, directory: directory.into() }
+    }
+
+    /// Starts a process for it.
+    pub(crate) fn start(&self) -> Child {
+        let Task { what, number, directory } = self;
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "child::the_child_process", "--nocapture"])
+            .env(TASK, format!("{what},{number},{}", directory.display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    fn given() -> Option<Task> {
+        let task = std::env::var(TASK).ok()?;
+        let mut parts = task.splitn(3, ',');
+        let (what, number) = (parts.next()?.to_owned(), parts.next()?.parse().ok()?);
+        Some(Task { what, number, directory: parts.next()?.into() })
+    }
+}
+
+/// Tells the parent something, in one piece.
+pub(crate) fn tell(line: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("\n>{line}\n").as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+/// What a child has told.
+pub(crate) fn told(output: impl Read) -> impl Iterator<Item = String> {
+    let lines = BufReader::new(output).lines().map_while(Result::ok);
+    lines.filter_map(|line| line.strip_prefix('>').map(str::to_owned))
+}
+
+#[test]
+#[ignore = "the other end of the tests here, which start it as a process of its own"]
+fn the_child_process() {
+    let task = Task::given().expect("started by one of the tests here");
+    match &*task.what {
+        "stress" => stress::child(&task),
+        "killed" => killed::child(&task),
+        other => panic!("no such task: {other}"),
+    }
+}

@@ -1,0 +1,206 @@
+//! A mount that is killed again and again while programs write: what they synced is there on the next one.
+//!
+//! Each thread of the child follows a script that depends on its seed alone, in a directory of its own, and tells each
+//! step that was synced. The parent kills the mount, follows the scripts as far as they were told, and compares: each
+//! directory is as its script left it, or one step further.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Result, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::child::{Task, tell, told};
+use crate::place::{Place, long_or};
+
+const THREADS: u64 = 3;
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+#[test]
+fn what_was_synced_survives_in_a_database() {
+    killed_again_and_again("v");
+}
+
+#[test]
+fn what_was_synced_survives_in_a_directory() {
+    killed_again_and_again("p");
+}
+
+fn killed_again_and_again(workspace: &str) {
+    let place = Place::new();
+    let rounds = long_or(500, 25);
+    let (mut random, mut steps) = (fastrand::Rng::with_seed(7), 0);
+    let mut before: Option<([u64; THREADS as usize], PathBuf)> = None;
+    for round in 0..rounds {
+        let mount = place.mount();
+        let top = mount.at.join(workspace);
+        if let Some((synced, directory)) = before.take() {
+            check(&directory, round - 1, &synced);
+        }
+        let directory = top.join(round.to_string());
+        for thread in 0..THREADS {
+            fs::create_dir_all(directory.join(thread.to_string())).unwrap();
+        }
+        File::open(&directory).unwrap().sync_all().unwrap();
+        let mut child = Task::new("killed", round, &directory).start();
+        let output = child.stdout.take().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut synced = [0; THREADS as usize];
+            for line in told(output) {
+                let (thread, step) = line.split_once(' ').unwrap();
+                synced[thread.parse::<usize>().unwrap()] = step.parse().unwrap();
+            }
+            synced
+        });
+        std::thread::sleep(Duration::from_millis(random.u64(60..500)));
+        mount.kill();
+        // It can't go on without the mount; what it says on the way is no news.
+        child.wait().unwrap();
+        let synced = reader.join().unwrap();
+        steps += synced.iter().sum::<u64>();
+        before = Some((synced, directory));
+    }
+    let mount = place.mount();
+    let (synced, directory) = before.unwrap();
+    check(&directory, rounds - 1, &synced);
+    mount.end();
+    place.stead(&["verify"]);
+    println!("{steps} steps were synced in {rounds} rounds");
+    assert!(steps > rounds, "the mounts were killed before anything was written");
+}
+
+/// The other process: follows a script in each thread until the mount is gone.
+pub(crate) fn child(task: &Task) {
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let directory = task.directory.join(thread.to_string());
+                let mut script = Script::new(task.number, thread);
+                for step in 1.. {
+                    if script.next().act(&directory).is_err() {
+                        return;
+                    }
+                    tell(&format!("{thread} {step}"));
+                }
+            });
+        }
+    });
+}
+
+/// How a file comes to its next content.
+#[derive(Debug, Clone, Copy)]
+enum Manner {
+    /// Written anew where it is.
+    InPlace,
+    /// Written beside it, and given its name.
+    Renamed,
+    /// Added to.
+    Appended,
+}
+
+#[derive(Debug)]
+struct Step {
+    name: String,
+    manner: Manner,
+    added: Vec<u8>,
+}
+
+impl Step {
+    /// Does it, and returns when it is synced.
+    fn act(&self, directory: &Path) -> Result<()> {
+        let path = directory.join(&self.name);
+        let mut options = OpenOptions::new();
+        let mut file = match self.manner {
+            Manner::InPlace => options.write(true).create(true).truncate(true).open(&path)?,
+            Manner::Renamed => options.write(true).create(true).truncate(true).open(beside(&path))?,
+            Manner::Appended => options.append(true).create(true).open(&path)?,
+        };
+        // In pieces, so that there is something to tear.
+        for piece in self.added.chunks(64 << 10) {
+            file.write_all(piece)?;
+        }
+        file.sync_all()?;
+        if let Manner::Renamed = self.manner {
+            fs::rename(beside(&path), &path)?;
+            File::open(directory)?.sync_all()?;
+        }
+        Ok(())
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("new")
+}
+
+/// A sequence of steps, and what they leave behind.
+struct Script {
+    random: fastrand::Rng,
+    files: Files,
+}
+
+impl Script {
+    fn new(round: u64, thread: u64) -> Self {
+        Script { random: fastrand::Rng::with_seed(round * 1_000 + thread), files: Files::new() }
+    }
+
+    /// The next step, which is taken here as well.
+    fn next(&mut self) -> Step {
+        let manner = match self.random.u8(..3) {
+            0 => Manner::InPlace,
+            1 => Manner::Renamed,
+            _ => Manner::Appended,
+        };
+        let size = match self.random.u8(..8) {
+            0 => self.random.usize(200_000..700_000),
+            _ => self.random.usize(1..6_000),
+        };
+        let piece = self.random.u64(..).to_le_bytes();
+        let added: Vec<u8> = piece.into_iter().cycle().take(size).collect();
+        let name = format!("f{}", self.random.u8(..5));
+        let file = self.files.entry(name.clone()).or_default();
+        if !matches!(manner, Manner::Appended) {
+            file.clear();
+        }
+        file.extend(&added);
+        Step { name, manner, added }
+    }
+}
+
+/// Compares what is there with what the scripts of a round have left.
+fn check(directory: &Path, round: u64, synced: &[u64]) {
+    for (thread, &steps) in (0..).zip(synced) {
+        let mut script = Script::new(round, thread);
+        for _ in 0..steps {
+            script.next();
+        }
+        let before = script.files.clone();
+        let step = script.next();
+        let mut found = files(&directory.join(thread.to_string()));
+        // What was written beside a file, and had not come to its name yet.
+        let halfway = found.remove(&format!("{}.new", step.name));
+        if let (Some(content), Manner::Renamed) = (&halfway, step.manner) {
+            assert!(content.is_empty() || *content == step.added, "a torn file beside {}", step.name);
+        }
+        let what = format!("round {round}, thread {thread}, after {steps} steps and before {step:?}");
+        let what = what.get(..200).unwrap_or(&what);
+        for name in before.keys().chain(found.keys()) {
+            let is = found.get(name);
+            let fresh = is.is_some_and(Vec::is_empty) && !before.contains_key(name) && *name == step.name;
+            let fits = is == before.get(name) || is == script.files.get(name) || fresh;
+            let size = |files: &Files| files.get(name).map(Vec::len);
+            assert!(
+                fits,
+                "{name} has {:?} bytes, not {:?} or {:?}: {what}",
+                size(&found),
+                size(&before),
+                size(&script.files)
+            );
+        }
+    }
+}
+
+fn files(directory: &Path) -> Files {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
+}

@@ -1,0 +1,232 @@
+//! Many processes that do at random what programs do, all on one tree.
+//!
+//! Each may be refused only for what another has done to the same names meanwhile. Afterwards the mount, with all that
+//! the kernel remembers, shows the same tree as the command line, and nothing that is stored is wrong.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Result, Write};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use crate::child::{Task, tell, told};
+use crate::mapping;
+use crate::place::{Place, long_or};
+use crate::tree::{assert_same, tree};
+
+const PROCESSES: u64 = 8;
+
+fn length() -> Duration {
+    Duration::from_secs(long_or(300, 8))
+}
+
+#[test]
+fn many_processes_on_a_tree_in_a_database() {
+    many_processes("v");
+}
+
+#[test]
+fn many_processes_on_a_tree_in_a_directory() {
+    many_processes("p");
+}
+
+fn many_processes(workspace: &str) {
+    let place = Place::new();
+    let mount = place.mount();
+    let shared = mount.at.join(workspace).join("shared");
+    fs::create_dir(&shared).unwrap();
+    let children = (0..PROCESSES).map(|number| Task::new("stress", number, &shared).start());
+    let mut done = 0;
+    for child in children.collect::<Vec<_>>() {
+        let ended = child.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        done += told(&*ended.stdout).map(|acts| acts.parse::<u64>().unwrap()).sum::<u64>();
+    }
+    println!("{done} acts succeeded");
+    let shown = tree(&shared);
+    assert!(shown.len() > 20, "too little is left to compare: {shown:?}");
+
+    let exported = place.path("exported");
+    place.stead(&["export", &format!("/{workspace}/shared"), exported.to_str().unwrap()]);
+    assert_same(&shown, &tree(&exported), "the mount and the command line differ");
+    mount.end();
+
+    let mount = place.mount();
+    assert_same(&shown, &tree(&shared), "the mount and the next one differ");
+    mount.end();
+    place.stead(&["verify"]);
+}
+
+/// One of the processes.
+pub(crate) fn child(task: &Task) {
+    let mut worker = Worker {
+        number: task.number,
+        top: task.directory.clone(),
+        random: fastrand::Rng::with_seed(task.number + 1),
+        done: 0,
+    };
+    let until = Instant::now() + length();
+    while Instant::now() < until {
+        worker.act();
+    }
+    tell(&worker.done.to_string());
+}
+
+struct Worker {
+    number: u64,
+    top: PathBuf,
+    random: fastrand::Rng,
+    done: u64,
+}
+
+impl Worker {
+    /// A path in the shared tree, up to three directories deep.
+    fn path(&mut self, kind: char, names: u32) -> PathBuf {
+        let mut path = self.top.clone();
+        for _ in 0..self.random.u32(..3) {
+            path.push(format!("d{}", self.random.u32(..4)));
+        }
+        path.join(format!("{kind}{}", self.random.u32(..names)))
+    }
+
+    fn file(&mut self) -> PathBuf {
+        self.path('f', 8)
+    }
+
+    fn directory(&mut self) -> PathBuf {
+        self.path('d', 4)
+    }
+
+    /// A symlink, a file or a directory.
+    fn any(&mut self) -> PathBuf {
+        match self.random.u32(..4) {
+            0 => self.directory(),
+            1 => self.path('l', 4),
+            _ => self.file(),
+        }
+    }
+
+    fn content(&mut self) -> Vec<u8> {
+        let size = match self.random.u32(..10) {
+            0 => self.random.usize(100_000..400_000),
+            _ => self.random.usize(..9_000),
+        };
+        let piece = self.random.u64(..).to_le_bytes();
+        piece.into_iter().cycle().take(size).collect()
+    }
+
+    fn act(&mut self) {
+        let what = self.random.u32(..17);
+        let acted = match what {
+            0 => File::create_new(self.file()).map(drop),
+            1 | 2 => {
+                let (path, content) = (self.file(), self.content());
+                fs::write(path, content)
+            }
+            3 => self.patch(),
+            4 => self.append(),
+            5 => {
+                let (path, size) = (self.file(), self.random.u64(..50_000));
+                OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(size))
+            }
+            6 => {
+                let (from, to) = (self.any(), self.any());
+                fs::rename(from, to)
+            }
+            7 => self.exchange(),
+            8 => fs::remove_file(self.any()),
+            9 | 10 => fs::create_dir(self.directory()),
+            11 => fs::remove_dir(self.directory()),
+            12 => {
+                let path = self.path('l', 4);
+                symlink(format!("f{}", self.random.u32(..8)), path)
+            }
+            13 => self.list(),
+            14 => fs::metadata(self.any()).map(drop),
+            15 => self.read(),
+            _ => self.open_and_unlink(),
+        };
+        match acted {
+            Ok(()) => self.done += 1,
+            Err(error) => assert!(is_a_race(&error), "process {}, act {what}: {error}", self.number),
+        }
+    }
+
+    fn patch(&mut self) -> Result<()> {
+        let (path, content) = (self.file(), self.content());
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        file.write_all_at(&content, self.random.u64(..20_000))?;
+        if self.random.bool() { file.sync_all() } else { Ok(()) }
+    }
+
+    fn append(&mut self) -> Result<()> {
+        let (path, content) = (self.file(), self.content());
+        let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+        // Else the file only ever grows.
+        if file.metadata()?.len() > 1 << 20 { file.set_len(0) } else { file.write_all(&content) }
+    }
+
+    fn exchange(&mut self) -> Result<()> {
+        let (one, other) = (self.any(), self.any());
+        Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
+    }
+
+    fn list(&mut self) -> Result<()> {
+        for entry in fs::read_dir(self.directory())? {
+            let entry = entry?;
+            entry.file_type()?;
+            // It may be gone by now.
+            let _ = entry.metadata();
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<()> {
+        let mut content = Vec::new();
+        File::open(self.file())?.read_to_end(&mut content).map(drop)
+    }
+
+    /// A file that nobody else sees keeps what is written, through memory as well, and after its name is gone.
+    fn open_and_unlink(&mut self) -> Result<()> {
+        let (path, mut content) = (self.path('u', 1), self.content());
+        let path = path.with_file_name(format!("u{}-{}", self.number, self.done));
+        let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        file.write_all(&content)?;
+        // Another may have moved a directory on the way: then the file keeps its name.
+        let _ = fs::remove_file(&path);
+        let more = self.content();
+        file.write_all(&more)?;
+        content.extend(more);
+        let size = file.metadata()?.len();
+        assert_eq!(size, content.len() as u64, "the size of a file of one's own");
+        let mut read = vec![0; content.len()];
+        file.read_exact_at(&mut read, 0)?;
+        assert!(read == content, "what was written is not what is read");
+        if !content.is_empty() {
+            assert!(mapping::read(&file) == content, "what was written is not what is mapped");
+        }
+        Ok(())
+    }
+}
+
+/// Whether others can have caused it by what they do to the same names.
+fn is_a_race(error: &std::io::Error) -> bool {
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        number,
+        Some(
+            Errno::NOENT
+                | Errno::EXIST
+                | Errno::NOTDIR
+                | Errno::ISDIR
+                | Errno::NOTEMPTY
+                // A directory into itself.
+                | Errno::INVAL
+                // A symlink under the name that it leads to.
+                | Errno::LOOP
+        )
+    )
+}

@@ -1,0 +1,104 @@
+//! `cargo xtask torture`: programs that are made to break file systems, on a mounted stead.
+//!
+//! fsx does at random what can be done to one file, and compares. pjdfstest holds the mount to POSIX, but for what
+//! `tests/mount/pjdfstest.toml` lists with the reason. What is stored is verified after each.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::Result;
+use crate::host::{self, capture, cargo, program};
+use crate::mounted::{Mounted, Setting};
+use crate::needs;
+use crate::peers::{self, Peers};
+use crate::steps::Steps;
+use crate::test::Length;
+
+/// The Workspaces that all of them run on.
+const WORKSPACES: [&str; 2] = ["virtual", "physical"];
+/// What fsx is told to do.
+const MANNERS: [(&str, &str); 2] = [("fsx", "fsx.toml"), ("fsx without mmap", "fsx-without-mmap.toml")];
+/// What pjdfstest has to say at its end.
+const VERDICT: &str = "0 failed, 14 skipped, 192 passed, 192 expected failures, 398 total";
+
+/// Runs all of them.
+pub(crate) fn run(length: Length) -> Result {
+    needs::provide(&[needs::FUSE])?;
+    let programs = Programs::provide()?;
+    // At full speed: races are found by how much is done.
+    capture(cargo().args(["build", "--release", "--package", "stead-cli"]))?;
+    let binary = host::target().join("release/stead");
+    let mut steps = Steps::default();
+    for workspace in WORKSPACES {
+        for (name, config) in MANNERS {
+            let setting = Setting::new(&binary, programs.peers.place("fsx")?)?;
+            let name = format!("{name}, {workspace}");
+            steps.step(&name, || programs.fsx(&setting, workspace, config, length))?;
+        }
+        let setting = Setting::new(&binary, programs.peers.place("pjdfstest")?)?;
+        steps.step(&format!("pjdfstest, {workspace}"), || programs.pjdfstest(&setting, workspace))?;
+    }
+    steps.end()
+}
+
+fn sources() -> PathBuf {
+    host::root().join("tests/mount")
+}
+
+/// The programs, in the versions that are written down.
+struct Programs {
+    peers: Peers,
+    place: PathBuf,
+}
+
+impl Programs {
+    /// Builds what is missing.
+    fn provide() -> Result<Self> {
+        let peers = Peers::none()?;
+        let programs = Programs { place: peers.folder().join("cargo"), peers };
+        let pinned = sources().join("programs.txt");
+        peers::once(&programs.place.join("programs.txt"), &pinned, || {
+            for line in fs::read_to_string(&pinned)?.lines() {
+                let (name, version) = line.split_once(' ').ok_or("a line is a name and a version")?;
+                eprintln!("building {name} {version}");
+                let mut install = cargo();
+                install.args(["install", "--locked", "--force", name, "--version", version, "--root"]);
+                capture(install.arg(&programs.place))?;
+            }
+            Ok(())
+        })?;
+        Ok(programs)
+    }
+
+    fn fsx(&self, setting: &Setting, workspace: &str, config: &str, length: Length) -> Result {
+        let operations = match length {
+            Length::Short => "100000",
+            Length::Long => "10000000",
+        };
+        let mounted = Mounted::new(setting)?;
+        let mut fsx = program(self.place.join("bin/fsx"));
+        fsx.args(["-S", "1", "-N", operations, "-P"]).arg(setting.place());
+        fsx.arg("-f").arg(sources().join(config)).arg(mounted.path(workspace).join("file"));
+        capture(&mut fsx)?;
+        mounted.end()?;
+        setting.verify()
+    }
+
+    /// Only root can be somebody else for a test.
+    fn pjdfstest(&self, setting: &Setting, workspace: &str) -> Result {
+        let mounted = Mounted::new(setting)?;
+        let second = setting.place().join("second");
+        fs::create_dir(&second)?;
+        let mut tests = program(self.place.join("bin/pjdfstest"));
+        tests.arg("--configuration-file").arg(sources().join("pjdfstest.toml"));
+        tests.arg("--path").arg(mounted.path(workspace)).arg("--secondary-fs").arg(second);
+        // A suite that ran nothing found nothing: that must not pass for a clean result.
+        let said = capture(tests.env("NO_COLOR", "1").env("RUST_BACKTRACE", "0"))?;
+        let summary = said.lines().last().unwrap_or_default();
+        if !summary.ends_with(VERDICT) {
+            return Err(format!("{summary}; it should be: {VERDICT}").into());
+        }
+        mounted.end()?;
+        setting.verify()
+    }
+}
