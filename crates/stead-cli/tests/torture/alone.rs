@@ -107,4 +107,3 @@ impl Alone {
         Ok(())
     }
 }
-

@@ -1,6 +1,6 @@
 //! Child processes: this very test program, started again to work on the mount.
 
-use std::io::{BufRead, Read, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 

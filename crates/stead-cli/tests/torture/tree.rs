@@ -32,7 +32,12 @@ pub(crate) fn tree(top: &Path) -> Tree {
                 Entry::Symlink { target: fs::read_link(&at).unwrap() }
             } else {
                 let content = fs::read(&at).unwrap();
-                assert_eq!(content.len() as u64, about.len(), "{}: its size is not its length", path.display());
+                assert_eq!(
+                    content.len() as u64,
+                    about.len(),
+                    "{}: its size is not its length",
+                    path.display()
+                );
                 Entry::File { mode, content: blake3::hash(&content), size: content.len() }
             };
             assert!(tree.insert(path.clone(), entry).is_none(), "{} is listed twice", path.display());
@@ -47,7 +52,8 @@ pub(crate) fn assert_same(one: &Tree, other: &Tree, what: &str) {
     let mut paths: Vec<_> = one.keys().chain(other.keys()).filter(differs).collect();
     paths.sort();
     paths.dedup();
-    let told = paths.iter().map(|path| format!("{}: {:?} / {:?}", path.display(), one.get(*path), other.get(*path)));
+    let told =
+        paths.iter().map(|path| format!("{}: {:?} / {:?}", path.display(), one.get(*path), other.get(*path)));
     let told: Vec<_> = told.collect();
     assert!(told.is_empty(), "{what}:\n{}", told.join("\n"));
 }

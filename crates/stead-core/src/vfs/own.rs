@@ -64,7 +64,9 @@ impl Own {
 
     /// The feed has told of all versions up to this one.
     pub(super) fn forget(&self, store: &dyn Store, told: Version) {
-        if let Some(versions) = self.state.lock().as_mut().and_then(|state| state.versions.get_mut(&key(store))) {
+        if let Some(versions) =
+            self.state.lock().as_mut().and_then(|state| state.versions.get_mut(&key(store)))
+        {
             *versions = versions.split_off(&Version(told.0 + 1));
         }
     }

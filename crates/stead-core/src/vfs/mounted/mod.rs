@@ -28,9 +28,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::path::{PathError, VfsPath};
-use crate::store::{
-    Changed, Feed, NodeId, Parents, QuotaLimits, Store, StoreError, StorePath, Usage,
-};
+use crate::store::{Changed, Feed, NodeId, Parents, QuotaLimits, Store, StoreError, StorePath, Usage};
 use crate::vfs::Vfs;
 use crate::vfs::call::{Asked, Call};
 use crate::vfs::resolve::Spot;
