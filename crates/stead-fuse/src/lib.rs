@@ -35,9 +35,9 @@ mod unsupported;
 use std::path::PathBuf;
 
 #[cfg(target_os = "linux")]
-pub use session::{Mount, clear_stale, end_killed};
+pub use session::{Mount, Watched, clear_stale};
 #[cfg(not(target_os = "linux"))]
-pub use unsupported::{Mount, clear_stale, end_killed};
+pub use unsupported::{Mount, Watched, clear_stale};
 
 /// How a stead is mounted.
 #[derive(Debug, Clone)]

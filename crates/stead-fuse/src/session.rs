@@ -194,23 +194,37 @@ pub fn clear_stale(at: &Path) -> Result<(), MountError> {
     }
 }
 
-/// Takes away a mount whose process was killed, for whoever watches that process.
-///
-/// Nothing on the mount is touched: a thread of the killed process may be stuck in the kernel, waiting for a program
-/// that waits for an answer of this very mount, and then whoever asks there waits with them. Ending the connection by
-/// force is what frees all of them.
-pub fn end_killed(at: &Path) {
-    let Some(device) = our_device(at) else { return };
-    match unmount(at, UnmountFlags::FORCE | UnmountFlags::DETACH) {
-        Err(Errno::PERM) => {
+/// A mount that is watched, by whoever outlives the process behind it.
+#[derive(Debug)]
+pub struct Watched {
+    at: PathBuf,
+    /// Tells it from another that is mounted there later.
+    device: String,
+}
+
+impl Watched {
+    /// The stead that is mounted there now.
+    pub fn new(at: &Path) -> Option<Self> {
+        Some(Watched { at: at.to_owned(), device: our_device(at)? })
+    }
+
+    /// Takes the mount away, if it is still there: the process behind it has ended.
+    ///
+    /// Nothing on the mount is touched: a thread of the killed process may be stuck in the kernel, waiting for a program
+    /// that waits for an answer of this very mount, and then whoever asks there waits with them. Ending the connection
+    /// by force is what frees all of them.
+    pub fn end(&self) {
+        if our_device(&self.at).as_ref() != Some(&self.device) {
+            return;
+        }
+        if let Err(Errno::PERM) = unmount(&self.at, UnmountFlags::FORCE | UnmountFlags::DETACH) {
             // As the user that mounted it; not every host has this.
-            if let Some((_, minor)) = device.split_once(':') {
+            if let Some((_, minor)) = self.device.split_once(':') {
                 let _ = fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
             }
             // Nobody is left to be told.
-            let _ = fusermount(at);
+            let _ = fusermount(&self.at);
         }
-        Ok(()) | Err(_) => {}
     }
 }
 

@@ -37,5 +37,18 @@ pub fn clear_stale(_: &Path) -> Result<(), MountError> {
     Ok(())
 }
 
-/// There is nothing to clear.
-pub fn end_killed(_: &Path) {}
+/// What can't be had here.
+#[derive(Debug)]
+pub struct Watched(std::convert::Infallible);
+
+impl Watched {
+    /// Nothing is mounted.
+    pub fn new(_: &Path) -> Option<Self> {
+        None
+    }
+
+    /// Takes it away.
+    pub fn end(&self) {
+        match self.0 {}
+    }
+}

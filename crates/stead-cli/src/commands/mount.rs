@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use stead::config::StoreConfig;
 use stead::{Config, ErrorKind, Stead};
-use stead_fuse::{Mount, MountError, Options};
+use stead_fuse::{Mount, MountError, Options, Watched};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -170,8 +170,10 @@ fn keep(at: &Path) -> Option<Child> {
 }
 
 pub(super) fn keeper(args: &KeeperArgs) -> Ended {
+    // It was ended already where nothing is mounted any more.
+    let Some(watched) = Watched::new(&args.at) else { return Ok(Exit::OK) };
     if !ends_in_order().map_err(|error| Failure::host("a mount can't be watched", error))? {
-        stead_fuse::end_killed(&args.at);
+        watched.end();
     }
     Ok(Exit::OK)
 }
