@@ -152,7 +152,7 @@ pub enum Error {
         path: VfsPath,
     },
     /// A level that exists only because Workspaces lie below it.
-    #[error("`{path}` only leads to Workspaces below it; nothing can be changed there")]
+    #[error("`{path}` only leads to Workspaces below it and has nothing of its own; name one of them")]
     OnlyLeadsThere {
         /// The path.
         path: VfsPath,

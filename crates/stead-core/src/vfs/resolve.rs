@@ -152,9 +152,6 @@ impl<'v> Call<'v> {
                 let cause = StoreError::IsADirectory;
                 Err(Error::Store { path: path.clone(), sight: Sight::Sees, cause })
             }
-            Lead::Synthetic if access == Access::History => Err(Error::Invalid(format!(
-                "`{path}` only leads to Workspaces below it and has no history of its own; name one of them"
-            ))),
             Lead::Synthetic => Err(Error::OnlyLeadsThere { path: path.clone() }),
         }
     }
