@@ -13,6 +13,7 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
+use parking_lot::RwLock;
 use stead_core::router::Router;
 use stead_core::store::{Attr, Expect, Kind, Lasts, NodeId, Replace, VersionTag};
 use stead_core::vfs::mounted::{Looked, Mounted, Seat};
@@ -55,6 +56,8 @@ pub(crate) struct Mounting {
     pub(crate) inodes: Inodes,
     pub(crate) handles: Handles,
     pub(crate) notifier: OnceLock<Notifier>,
+    /// Held by whoever takes a name away, and shared by whoever goes by one: a path is where it was when it was asked for.
+    names: RwLock<()>,
     /// How long the kernel may believe what it was told, for each Workspace.
     believed: Vec<Duration>,
     options: Options,
@@ -84,6 +87,7 @@ impl Mounting {
             inodes: Inodes::new(&door.look_at(&stead_core::path::VfsPath::root())?),
             handles: Handles::default(),
             notifier: OnceLock::new(),
+            names: RwLock::new(()),
             router: vfs.router().clone(),
             options,
             at: at.to_owned(),
@@ -96,11 +100,24 @@ impl Mounting {
     }
 
     fn seat(&self, ino: INodeNo) -> Answer<Seat> {
-        self.inodes.seat(ino.0).ok_or(Errno::ESTALE)
+        // What another has moved the kernel has to look for; what was removed is gone.
+        let missing = || if self.inodes.is_lost(ino.0) { Errno::ESTALE } else { Errno::ENOENT };
+        self.inodes.seat(ino.0).ok_or_else(missing)
     }
 
     fn attr(&self, ino: u64, looked: &Looked) -> FileAttr {
         file_attr(ino, &looked.attr, LINKS, self.options.owner)
+    }
+
+    /// The number of something that the kernel knows already.
+    fn known(&self, looked: &Looked) -> Option<u64> {
+        self.inodes.number(looked.workspace?, looked.node?)
+    }
+
+    /// What has a name now.
+    fn look_again(&self, parent: INodeNo, name: &Name) -> Answer<Looked> {
+        let _names = self.names.read();
+        self.door.look(&self.seat(parent)?, name).map_err(|error| errno(&error))
     }
 
     /// What `.` and `..` are: directories.
@@ -118,6 +135,7 @@ impl Mounting {
     }
 
     fn lookup(&self, parent: INodeNo, name: &OsStr) -> Answer<(Duration, FileAttr)> {
+        let _names = self.names.read();
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let looked = self.door.look(&seat, &name).map_err(|error| match error {
             // Where there is no Workspace there is nothing.
@@ -128,6 +146,7 @@ impl Mounting {
     }
 
     fn getattr(&self, ino: INodeNo, handle: Option<FileHandle>) -> Answer<(Duration, FileAttr)> {
+        let names = self.names.read();
         let found = self.seat(ino).and_then(|seat| {
             let looked = self.door.look_at(&seat.path).map_err(|error| errno(&error))?;
             match self.inodes.node(ino.0) {
@@ -135,6 +154,7 @@ impl Mounting {
                 _ => Ok(looked),
             }
         });
+        drop(names);
         match found {
             Ok(looked) => {
                 self.inodes.tell(ino.0, looked.attr.tag);
@@ -179,13 +199,16 @@ impl Mounting {
         if let Some(open) = handle.and_then(|handle| self.handles.file(handle.0)) {
             return open.file.set_size(size).map_err(|error| errno(&error));
         }
+        let names = self.names.read();
         let (seat, node) = (self.seat(ino)?, self.file_node(ino)?);
         let file = self.door.open(&seat.path, node, OpenOptions::write()).map_err(|error| errno(&error))?;
+        drop(names);
         file.set_size(size).map_err(|error| errno(&error))?;
         self.put(ino.0, &file, Lasts::Soon).map(drop)
     }
 
     fn set_attributes(&self, ino: INodeNo, mode: Option<u32>, modified: Option<Timestamp>) -> Answer<()> {
+        let _names = self.names.read();
         let mode = mode.map(|mode| mode & 0o7777);
         let Some(seat) = self.inodes.seat(ino.0) else {
             // It has no name any more, so nobody will ever see.
@@ -202,6 +225,7 @@ impl Mounting {
     }
 
     fn readlink(&self, ino: INodeNo) -> Answer<Vec<u8>> {
+        let _names = self.names.read();
         let seat = self.seat(ino)?;
         let target = self.door.link_target(&seat.path).map_err(|error| errno(&error))?;
         let shown = links::shown(&self.router, &seat.path, &target).ok_or(Errno::EACCES)?;
@@ -212,6 +236,7 @@ impl Mounting {
     }
 
     fn remove(&self, parent: INodeNo, name: &OsStr, kind: Kind) -> Answer<()> {
+        let _names = self.names.write();
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let removed = match kind {
             Kind::Directory => self.door.rmdir(&seat, &name),
@@ -229,6 +254,7 @@ impl Mounting {
             flags if flags.is_empty() => Replace::Over,
             _ => return Err(Errno::EINVAL),
         };
+        let _names = self.names.write();
         let (from_seat, from_name) = (self.seat(from.0)?, self::name(from.1)?);
         let (to_seat, to_name) = (self.seat(to.0)?, self::name(to.1)?);
         let renamed = self.door.rename((&from_seat, &from_name), (&to_seat, &to_name), replace);
@@ -247,6 +273,7 @@ impl Mounting {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags) -> Answer<(u64, FopenFlags)> {
+        let _names = self.names.read();
         let (seat, node) = (self.seat(ino)?, self.file_node(ino)?);
         let file = self.door.open(&seat.path, node, open_options(flags)).map_err(|error| errno(&error))?;
         let mut reply = FopenFlags::empty();
@@ -270,6 +297,7 @@ impl Mounting {
         mode: u32,
         flags: i32,
     ) -> Answer<(Duration, FileAttr, u64, FopenFlags)> {
+        let _names = self.names.read();
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let expect = if flags & O_EXCL == 0 { Expect::Any } else { Expect::Absent };
         let options = open_options(OpenFlags(flags));
@@ -372,6 +400,7 @@ impl Mounting {
     }
 
     fn first_page(&self, ino: INodeNo) -> Answer<Read> {
+        let _names = self.names.read();
         let listed = self.door.list(&self.seat(ino)?, PAGE).map_err(|error| errno(&error))?;
         Ok(Read { entries: listed.entries, next: listed.next })
     }
@@ -398,6 +427,7 @@ impl Mounting {
                     let index = usize::try_from(at - 2).expect("as many as fit into memory");
                     if index >= read.entries.len() {
                         let Some(next) = read.next.take() else { break };
+                        let _names = self.names.read();
                         let more = self.door.list_on(&self.seat(ino)?, &next, PAGE);
                         let more = more.map_err(|error| errno(&error))?;
                         read.entries.extend(more.entries);
@@ -579,6 +609,7 @@ impl Filesystem for Served {
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
+        let _names = self.0.names.read();
         let made = self.0.seat(parent).and_then(|seat| {
             let name = self::name(name)?;
             let looked = self.0.door.mkdir(&seat, &name, mode & 0o7777).map_err(|error| errno(&error))?;
@@ -599,6 +630,7 @@ impl Filesystem for Served {
     }
 
     fn symlink(&self, _: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let _names = self.0.names.read();
         let made = self.0.seat(parent).and_then(|seat| {
             let name = self::name(name)?;
             let target = links::kept(&self.0.at, target.as_os_str().as_bytes());
@@ -762,6 +794,15 @@ impl Filesystem for Served {
                     &self.0.dot(number),
                     Generation(0),
                 );
+            };
+            // What the kernel knows may have been written since the directory was read, and it would take an older size
+            // for the newest.
+            let newer = self.0.known(looked).map(|_| self.0.look_again(ino, plain));
+            let looked = match &newer {
+                None => looked,
+                Some(Ok(newer)) => newer,
+                // It is gone.
+                Some(Err(_)) => return false,
             };
             let number = self.0.inodes.found(ino.0, plain, looked, true);
             let (ttl, attr) = (self.0.ttl(looked), self.0.attr(number, looked));

@@ -35,6 +35,8 @@ struct Inode {
     node: Option<NodeId>,
     /// Where it is: a name in a directory. Nowhere, once that name was removed.
     place: Option<(u64, Name)>,
+    /// Whether another has moved it to where the kernel has not found it yet.
+    lost: bool,
     /// How deep below the top it has been at the least, as far as the kernel may know it.
     least: usize,
     /// How often the kernel has been told of it.
@@ -80,6 +82,7 @@ impl Inodes {
             key: key.clone(),
             node: top.node,
             place: None,
+            lost: false,
             least: 0,
             lookups: 1,
             kids: 0,
@@ -110,6 +113,7 @@ impl Inodes {
                     key: key.clone(),
                     node: looked.node,
                     place: None,
+                    lost: false,
                     least: looked.path.depth(),
                     lookups: 0,
                     kids: 0,
@@ -168,6 +172,11 @@ impl Inodes {
         table.inodes.get(&ino).and_then(|inode| inode.place.as_ref()).map_or(ROOT, |(parent, _)| *parent)
     }
 
+    /// Whether another has moved it, so that it has to be looked for.
+    pub(crate) fn is_lost(&self, ino: u64) -> bool {
+        self.0.lock().inodes.get(&ino).is_none_or(|inode| inode.lost)
+    }
+
     /// How many directories up from something are surely still inside, wherever the kernel takes it to be.
     ///
     /// What is moved deeper is there for the door before the kernel has moved it, too. Whoever then climbs as far as can
@@ -207,6 +216,9 @@ impl Inodes {
     /// Something is not where the kernel knows it to be.
     pub(crate) fn gone(&self, ino: u64) {
         let mut table = self.0.lock();
+        if let Some(inode) = table.inodes.get_mut(&ino) {
+            inode.lost = true;
+        }
         if let Some((parent, name)) = table.inodes.get(&ino).and_then(|inode| inode.place.clone()) {
             table.vacate(parent, &name);
         }
@@ -274,6 +286,7 @@ impl Table {
         if inode.place == place {
             return;
         }
+        inode.lost = false;
         let before = std::mem::replace(&mut inode.place, place);
         let depth = self.depth(parent) + 1;
         if let Some(inode) = self.inodes.get_mut(&ino) {
