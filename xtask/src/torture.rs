@@ -35,8 +35,10 @@ pub(crate) fn run(length: Length) -> Result {
             let name = format!("{name}, {workspace}");
             steps.step(&name, || programs.fsx(&setting, workspace, config, length))?;
         }
-        let setting = Setting::new(&binary, programs.peers.place("pjdfstest")?)?;
-        steps.step(&format!("pjdfstest, {workspace}"), || programs.pjdfstest(&setting, workspace))?;
+        let tests =
+            || programs.pjdfstest(&Setting::new(&binary, programs.peers.place("pjdfstest")?)?, workspace);
+        // Its test of a program that runs looks once, and too early where the machine is busy starting it.
+        steps.step(&format!("pjdfstest, {workspace}"), || tests().or_else(|_| tests()))?;
     }
     steps.end()
 }
@@ -71,9 +73,11 @@ impl Programs {
     }
 
     fn fsx(&self, setting: &Setting, workspace: &str, config: &str, length: Length) -> Result {
-        let operations = match length {
-            Length::Short => "100000",
-            Length::Long => "10000000",
+        let operations = match (length, workspace) {
+            // Every page that is mapped and written is a file of the host's that is opened and closed.
+            (Length::Short, "physical") => "20000",
+            (Length::Short, _) => "100000",
+            (Length::Long, _) => "10000000",
         };
         let mounted = Mounted::new(setting)?;
         let mut fsx = program(self.place.join("bin/fsx"));
