@@ -109,11 +109,6 @@ impl Mounting {
         file_attr(ino, &looked.attr, LINKS, self.options.owner)
     }
 
-    /// The number of something that the kernel knows already.
-    fn known(&self, looked: &Looked) -> Option<u64> {
-        self.inodes.number(looked.workspace?, looked.node?)
-    }
-
     /// What has a name now.
     fn look_again(&self, parent: INodeNo, name: &Name) -> Answer<Looked> {
         let _names = self.names.read();
@@ -243,7 +238,7 @@ impl Mounting {
             _ => self.door.unlink(&seat, &name),
         };
         removed.map_err(|error| errno(&error))?;
-        self.inodes.removed(parent.0, &name);
+        self.inodes.ended(parent.0, &name);
         Ok(())
     }
 
@@ -784,7 +779,7 @@ impl Filesystem for Served {
         mut reply: ReplyDirectoryPlus,
     ) {
         let read = self.0.read_directory(ino, handle, offset, |number, next, name, found| {
-            let Some((plain, looked)) = found else {
+            let Some((plain, _)) = found else {
                 // The kernel takes these two for names alone, and reads no more than the kind.
                 return reply.add(
                     INodeNo(number),
@@ -795,15 +790,9 @@ impl Filesystem for Served {
                     Generation(0),
                 );
             };
-            // What the kernel knows may have been written since the directory was read, and it would take an older size
-            // for the newest.
-            let newer = self.0.known(looked).map(|_| self.0.look_again(ino, plain));
-            let looked = match &newer {
-                None => looked,
-                Some(Ok(newer)) => newer,
-                // It is gone.
-                Some(Err(_)) => return false,
-            };
+            // Much may have happened since the directory was read, and the kernel would take an older size for the
+            // newest, and a name that is gone for one that is there.
+            let Ok(looked) = &self.0.look_again(ino, plain) else { return false };
             let number = self.0.inodes.found(ino.0, plain, looked, true);
             let (ttl, attr) = (self.0.ttl(looked), self.0.attr(number, looked));
             let full = reply.add(INodeNo(number), next, name, &ttl, &attr, Generation(0));

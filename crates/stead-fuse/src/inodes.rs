@@ -37,6 +37,9 @@ struct Inode {
     place: Option<(u64, Name)>,
     /// Whether another has moved it to where the kernel has not found it yet.
     lost: bool,
+    /// Whether it was removed through this mount. A host gives its node to something else then, while the kernel may
+    /// still know this.
+    ended: bool,
     /// How deep below the top it has been at the least, as far as the kernel may know it.
     least: usize,
     /// How often the kernel has been told of it.
@@ -83,6 +86,7 @@ impl Inodes {
             node: top.node,
             place: None,
             lost: false,
+            ended: false,
             least: 0,
             lookups: 1,
             kids: 0,
@@ -102,18 +106,23 @@ impl Inodes {
             (false, Some(workspace), Some(node)) => Key::Node(workspace, node),
             _ => Key::Level(looked.path.clone()),
         };
-        let ino = match table.by_key.get(&key) {
-            Some(&ino) => ino,
-            None => {
+        let known = table.by_key.get(&key).copied();
+        let has_ended = known.is_some_and(|ino| table.inodes.get(&ino).is_some_and(|inode| inode.ended));
+        let ino = match known {
+            // A listing may be older than what is known of it.
+            Some(ino) if !told => return ino,
+            Some(ino) if !has_ended => ino,
+            _ => {
                 if !told && let Key::Node(..) = key {
                     return table.fresh(&key);
                 }
-                let ino = table.fresh(&key);
+                let ino = if has_ended { table.in_turn() } else { table.fresh(&key) };
                 let inode = Inode {
                     key: key.clone(),
                     node: looked.node,
                     place: None,
                     lost: false,
+                    ended: false,
                     least: looked.path.depth(),
                     lookups: 0,
                     kids: 0,
@@ -198,6 +207,11 @@ impl Inodes {
         self.0.lock().names.get(&(parent, name.clone())).copied()
     }
 
+    /// A name was removed through this mount, and what had it with it.
+    pub(crate) fn ended(&self, parent: u64, name: &Name) {
+        self.0.lock().end(parent, name);
+    }
+
     /// A name was removed.
     pub(crate) fn removed(&self, parent: u64, name: &Name) {
         self.0.lock().vacate(parent, name);
@@ -207,7 +221,7 @@ impl Inodes {
     pub(crate) fn moved(&self, from: (u64, &Name), to: (u64, &Name)) {
         let mut table = self.0.lock();
         let moving = table.vacate(from.0, from.1);
-        table.vacate(to.0, to.1);
+        table.end(to.0, to.1);
         if let Some(ino) = moving {
             table.put(ino, to.0, to.1);
         }
@@ -270,10 +284,14 @@ impl Table {
                 if fits {
                     return (workspace as u64 + 1) << NODE_BITS | node.0;
                 }
-                self.in_turn += 1;
-                IN_TURN | self.in_turn
+                self.in_turn()
             }
         }
+    }
+
+    fn in_turn(&mut self) -> u64 {
+        self.in_turn += 1;
+        IN_TURN | self.in_turn
     }
 
     /// Gives something a place.
@@ -317,6 +335,15 @@ impl Table {
         Some(ino)
     }
 
+    /// Takes its name from what was removed.
+    fn end(&mut self, parent: u64, name: &Name) {
+        if let Some(ino) = self.vacate(parent, name)
+            && let Some(inode) = self.inodes.get_mut(&ino)
+        {
+            inode.ended = true;
+        }
+    }
+
     /// One less has its name in a directory.
     fn leave(&mut self, parent: u64) {
         if let Some(inode) = self.inodes.get_mut(&parent) {
@@ -332,14 +359,17 @@ impl Table {
             return None;
         }
         let inode = self.inodes.remove(&ino).expect("found above");
-        self.by_key.remove(&inode.key);
+        let has_node = self.by_key.get(&inode.key) == Some(&ino);
+        if has_node {
+            self.by_key.remove(&inode.key);
+        }
         if let Some((parent, name)) = inode.place {
             self.names.remove(&(parent, name));
             self.leave(parent);
         }
         match inode.key {
-            Key::Node(workspace, node) => Some((workspace, node)),
-            Key::Level(_) => None,
+            Key::Node(workspace, node) if has_node => Some((workspace, node)),
+            _ => None,
         }
     }
 
@@ -458,6 +488,34 @@ mod tests {
         assert_eq!(inodes.climbs(fresh), 2);
         inodes.gone(b);
         assert_eq!(inodes.climbs(fresh), 2);
+    }
+
+    #[test]
+    fn what_comes_after_something_that_was_removed_is_another() {
+        let inodes = top();
+        let first = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        inodes.ended(ROOT, &name("a"));
+        let second = inodes.found(ROOT, &name("b"), &node("/b", 10), true);
+        assert_ne!(first, second);
+        assert_eq!((path(&inodes, first), path(&inodes, second)), (None, Some("/b".to_owned())));
+        assert_eq!(inodes.forget(first, 1), None, "the node belongs to the second");
+        assert_eq!(inodes.number(0, NodeId(10)), Some(second));
+        inodes.removed(ROOT, &name("b"));
+        assert_eq!(
+            inodes.found(ROOT, &name("c"), &node("/c", 10), true),
+            second,
+            "another has only moved it"
+        );
+        assert_eq!(inodes.forget(second, 2), Some((0, NodeId(10))));
+    }
+
+    #[test]
+    fn a_listing_moves_nothing() {
+        let inodes = top();
+        let ino = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        inodes.moved((ROOT, &name("a")), (ROOT, &name("b")));
+        assert_eq!(inodes.found(ROOT, &name("a"), &node("/a", 10), false), ino);
+        assert_eq!(path(&inodes, ino).as_deref(), Some("/b"));
     }
 
     #[test]

@@ -208,3 +208,29 @@ fn a_file_is_opened_anew_only_where_that_is_asked_for() {
         assert_eq!(fs::read_to_string(&path).unwrap(), "2");
     }
 }
+
+/// What a listing tells of a file is what the kernel believes of it from then on.
+#[test]
+fn a_listing_that_began_before_a_change_does_not_undo_it() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        let at = mount.path(workspace).join("listed");
+        fs::create_dir(&at).unwrap();
+        for name in ["grows", "moves", "goes"] {
+            fs::write(at.join(name), "short").unwrap();
+        }
+        let listing = fs::read_dir(&at).unwrap();
+        let mut grows = OpenOptions::new().read(true).append(true).open(at.join("grows")).unwrap();
+        grows.write_all(b", and longer").unwrap();
+        fs::rename(at.join("moves"), at.join("moved")).unwrap();
+        fs::remove_file(at.join("goes")).unwrap();
+        listing.for_each(|entry| drop(entry.unwrap()));
+        let mut content = String::new();
+        grows.seek(SeekFrom::Start(0)).unwrap();
+        grows.read_to_string(&mut content).unwrap();
+        assert_eq!(content, "short, and longer", "{workspace}");
+        assert_eq!(fs::read_to_string(at.join("moved")).unwrap(), "short", "{workspace}");
+        assert!(!at.join("moves").exists() && !at.join("goes").exists(), "{workspace}");
+    }
+}
