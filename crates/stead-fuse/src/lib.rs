@@ -3,39 +3,16 @@
 //! Everything goes through the same door as a tool's calls ([`stead_core::vfs::mounted::Mounted`]): scopes, protected
 //! names, quotas, history and the audit are decided there. What is here translates between the kernel's requests and
 //! the door, and keeps what the kernel remembers true.
-//!
-//! ```text
-//! filesystem   the kernel's requests, one method each
-//! inodes       which number the kernel has for what, and where that is
-//! handles      files and directories that are open
-//! links        what a symlink's target means on the mount
-//! follow       tells the kernel what others have changed
-//! session      mounting, unmounting, and what a killed process has left
-//! ```
 
 #[cfg(target_os = "linux")]
-mod attributes;
-#[cfg(target_os = "linux")]
-mod errno;
-#[cfg(target_os = "linux")]
-mod filesystem;
-#[cfg(target_os = "linux")]
-mod follow;
-#[cfg(target_os = "linux")]
-mod handles;
-#[cfg(target_os = "linux")]
-mod inodes;
-#[cfg(target_os = "linux")]
-mod links;
-#[cfg(target_os = "linux")]
-mod session;
+mod linux;
 #[cfg(not(target_os = "linux"))]
 mod unsupported;
 
 use std::path::PathBuf;
 
 #[cfg(target_os = "linux")]
-pub use session::{Mount, Watched, clear_stale};
+pub use linux::{Mount, Watched, clear_stale};
 #[cfg(not(target_os = "linux"))]
 pub use unsupported::{Mount, Watched, clear_stale};
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use stead_core::Name;
@@ -68,6 +69,9 @@ pub(crate) struct Read {
     pub(crate) entries: Vec<(Name, Looked)>,
     /// Where to go on, if there is more.
     pub(crate) next: Option<Name>,
+    /// How much had changed when it was read, and when that was.
+    pub(crate) changes: u64,
+    pub(crate) since: Option<Instant>,
 }
 
 /// All that is open.

@@ -14,7 +14,7 @@ use fuser::{INodeNo, Notifier};
 use stead_core::Name;
 use stead_core::store::{ChangeKind, Changed, Place, Store, Version};
 
-use crate::filesystem::Mounting;
+use crate::linux::mounting::Mounting;
 
 /// How often a Store is asked.
 const PACE: Duration = Duration::from_millis(10);
@@ -26,6 +26,26 @@ struct Followed {
     store: Arc<dyn Store>,
     workspaces: Vec<usize>,
     cursor: Option<Version>,
+    /// What the kernel did not know when it was told: an answer that tells it may have been on the way.
+    missed: Vec<Told>,
+}
+
+/// What the kernel is told.
+enum Told {
+    /// A file is different.
+    Inode(INodeNo),
+    /// A name in a directory leads to something else.
+    Name(INodeNo, Vec<u8>),
+}
+
+impl Told {
+    /// Whether the kernel knew it.
+    fn to(&self, notifier: &Notifier) -> bool {
+        match self {
+            Told::Inode(ino) => notifier.inval_inode(*ino, 0, 0).is_ok(),
+            Told::Name(parent, name) => notifier.inval_entry(*parent, OsStr::from_bytes(name)).is_ok(),
+        }
+    }
 }
 
 /// Where each Store is now: all that happens from here on is told by [`follow`].
@@ -43,6 +63,7 @@ impl Beginning {
                     store: Arc::clone(store),
                     workspaces: vec![workspace],
                     cursor: store.changes_since(None, 1).ok().map(|feed| feed.cursor),
+                    missed: Vec::new(),
                 }),
                 None => {}
             }
@@ -68,6 +89,10 @@ pub(crate) fn follow(mounting: &Mounting, notifier: &Notifier, beginning: Beginn
 
 impl Followed {
     fn ask(&mut self, mounting: &Mounting, notifier: &Notifier) {
+        // By now it has come, or never will.
+        for told in std::mem::take(&mut self.missed) {
+            told.to(notifier);
+        }
         loop {
             // What can't be told now is told later; until then the kernel believes it no longer than it may.
             let Ok(feed) = self.store.changes_since(self.cursor, MOST) else { return };
@@ -76,9 +101,13 @@ impl Followed {
             if feed.changes.is_empty() {
                 return;
             }
-            for changed in &mounting.door.others(&*self.store, feed) {
-                for &workspace in &self.workspaces {
-                    self.tell(mounting, notifier, workspace, changed);
+            let others = mounting.door.others(&*self.store, feed);
+            if !others.is_empty() {
+                mounting.was_changed();
+            }
+            for changed in &others {
+                for place in 0..self.workspaces.len() {
+                    self.tell(mounting, notifier, self.workspaces[place], changed);
                 }
             }
             if !more {
@@ -87,7 +116,7 @@ impl Followed {
         }
     }
 
-    fn tell(&self, mounting: &Mounting, notifier: &Notifier, workspace: usize, changed: &Changed) {
+    fn tell(&mut self, mounting: &Mounting, notifier: &Notifier, workspace: usize, changed: &Changed) {
         let inodes = &mounting.inodes;
         match changed.what {
             ChangeKind::Written | ChangeKind::Attributes => {
@@ -97,8 +126,7 @@ impl Followed {
                     return;
                 }
                 mounting.door.refresh(workspace, changed.node);
-                // The kernel has its reasons where it refuses: it knows the file no longer.
-                let _ = notifier.inval_inode(INodeNo(ino), 0, 0);
+                self.say(notifier, Told::Inode(INodeNo(ino)));
             }
             ChangeKind::Created | ChangeKind::MovedTo | ChangeKind::Removed | ChangeKind::MovedFrom => {
                 let Some(parent) = inodes.number(workspace, changed.parent) else { return };
@@ -115,9 +143,15 @@ impl Followed {
                 if let Some(ino) = there {
                     inodes.gone(ino);
                 }
-                let _ = notifier.inval_entry(INodeNo(parent), OsStr::from_bytes(&changed.name));
+                self.say(notifier, Told::Name(INodeNo(parent), changed.name.clone()));
                 let _ = notifier.inval_inode(INodeNo(parent), -1, 0);
             }
+        }
+    }
+
+    fn say(&mut self, notifier: &Notifier, told: Told) {
+        if !told.to(notifier) {
+            self.missed.push(told);
         }
     }
 }

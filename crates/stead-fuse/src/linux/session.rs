@@ -14,8 +14,9 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use stead_core::Vfs;
 
-use crate::filesystem::{Mounting, Served};
-use crate::follow::{Beginning, follow};
+use crate::linux::follow::{Beginning, follow};
+use crate::linux::mounting::Mounting;
+use crate::linux::requests::Served;
 use crate::{MountError, Options};
 
 /// What `mount` shows as the type, after `fuse.`, where the host tells it.

@@ -1,0 +1,23 @@
+//! The mount on Linux, by FUSE.
+//!
+//! ```text
+//! requests     the kernel's requests, one method each
+//! mounting     what they come to at the door
+//! inodes       which number the kernel has for what, and where that is
+//! handles      files and directories that are open
+//! links        what a symlink's target means on the mount
+//! follow       tells the kernel what others have changed
+//! session      mounting, unmounting, and what a killed process has left
+//! ```
+
+mod attributes;
+mod errno;
+mod follow;
+mod handles;
+mod inodes;
+mod links;
+mod mounting;
+mod requests;
+mod session;
+
+pub use session::{Mount, Watched, clear_stale};

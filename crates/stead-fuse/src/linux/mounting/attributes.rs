@@ -1,0 +1,79 @@
+//! Sizes, modes and times that a program sets.
+
+use std::time::Duration;
+
+use fuser::{Errno, FileAttr, FileHandle, INodeNo, TimeOrNow};
+use stead_core::Timestamp;
+use stead_core::store::{Kind, Lasts};
+use stead_core::vfs::OpenOptions;
+
+use super::{Answer, Mounting};
+use crate::linux::attributes::timestamp;
+use crate::linux::errno::errno;
+
+impl Mounting {
+    pub(crate) fn setattr(
+        &self,
+        ino: INodeNo,
+        wanted: Wanted,
+        handle: Option<FileHandle>,
+    ) -> Answer<(Duration, FileAttr)> {
+        let (uid, gid) = self.options.owner;
+        if wanted.uid.is_some_and(|wanted| wanted != uid) || wanted.gid.is_some_and(|wanted| wanted != gid) {
+            return Err(Errno::EPERM);
+        }
+        let changing = self.changing();
+        if let Some(size) = wanted.size {
+            self.set_size(ino, size, handle)?;
+        }
+        let mut modified = wanted.modified.map(timestamp);
+        if let Some(at) = modified
+            && self.handles.files_of(ino.0).iter().any(|open| open.file.set_modified(at))
+        {
+            modified = None;
+        }
+        if wanted.mode.is_some() || modified.is_some() {
+            self.set_attributes(ino, wanted.mode, modified)?;
+        }
+        drop(changing);
+        self.getattr(ino, handle)
+    }
+
+    fn set_size(&self, ino: INodeNo, size: u64, handle: Option<FileHandle>) -> Answer<()> {
+        if let Some(open) = handle.and_then(|handle| self.handles.file(handle.0)) {
+            return open.file.set_size(size).map_err(|error| errno(&error));
+        }
+        let names = self.names.read();
+        let (seat, node) = (self.seat(ino)?, self.file_node(ino)?);
+        let file = self.door.open(&seat.path, node, OpenOptions::write()).map_err(|error| errno(&error))?;
+        drop(names);
+        file.set_size(size).map_err(|error| errno(&error))?;
+        self.put(ino.0, &file, Lasts::Soon).map(drop)
+    }
+
+    fn set_attributes(&self, ino: INodeNo, mode: Option<u32>, modified: Option<Timestamp>) -> Answer<()> {
+        let _names = self.names.read();
+        let mode = mode.map(|mode| mode & 0o7777);
+        let Some(seat) = self.inodes.seat(ino.0) else {
+            // It has no name any more, so nobody will ever see.
+            return self.handles.file_of(ino.0).map(drop).ok_or(Errno::ESTALE);
+        };
+        let node = seat.node.ok_or(Errno::EPERM)?;
+        let looked =
+            self.door.set_attributes((&seat.path, node), mode, modified).map_err(|error| errno(&error))?;
+        // The content is what it was.
+        if self.inodes.caches(ino.0, looked.attr.tag) || looked.attr.kind != Kind::File {
+            self.inodes.tell(ino.0, looked.attr.tag);
+        }
+        Ok(())
+    }
+}
+
+/// Attributes that a program wants to be different.
+pub(crate) struct Wanted {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) modified: Option<TimeOrNow>,
+}

@@ -1,0 +1,183 @@
+//! A stead that is mounted: what the kernel asks, and what keeps what it knows true.
+//!
+//! ```text
+//! attributes    sizes, modes and times that a program sets
+//! directories   listings
+//! files         open files: what is read, written and put down
+//! names         names that come, go and move; where symlinks lead
+//! space         how much room there is
+//! ```
+
+mod attributes;
+mod directories;
+mod files;
+mod names;
+mod space;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fuser::{Errno, FileAttr, FileHandle, INodeNo, Notifier};
+use parking_lot::RwLock;
+use stead_core::path::{MAX_COMPONENT, VfsPath};
+use stead_core::router::Router;
+use stead_core::store::NodeId;
+use stead_core::vfs::Vfs;
+use stead_core::vfs::mounted::{Looked, Mounted, Seat};
+use stead_core::{AccessScope, Name};
+
+pub(super) use self::attributes::Wanted;
+pub(super) use self::files::CREATE_NEW;
+pub(super) use self::space::Space;
+use crate::Options;
+use crate::linux::attributes::{LINKS, file_attr};
+use crate::linux::errno::errno;
+use crate::linux::handles::Handles;
+use crate::linux::inodes::Inodes;
+
+/// How long the kernel may believe what it was told: for good, where nothing changes any more.
+const FOR_GOOD: Duration = Duration::from_secs(1 << 30);
+/// Where it is told of what others change.
+const LONG: Duration = Duration::from_secs(60);
+/// Where it can't be told.
+const SHORT: Duration = Duration::from_secs(1);
+
+pub(super) type Answer<T> = Result<T, Errno>;
+
+/// A stead that is mounted.
+#[derive(Debug)]
+pub(super) struct Mounting {
+    pub(super) door: Mounted,
+    router: Router,
+    pub(super) inodes: Inodes,
+    pub(super) handles: Handles,
+    pub(super) notifier: OnceLock<Notifier>,
+    /// Held by whoever takes a name away, and shared by whoever goes by one: a path is where it was when it was asked for.
+    names: RwLock<()>,
+    /// How often something has changed, through this mount or as it was told.
+    changes: AtomicU64,
+    /// How long the kernel may believe what it was told, for each Workspace.
+    believed: Vec<Duration>,
+    options: Options,
+    at: PathBuf,
+}
+
+/// Something is being changed. Counted when that is over, and before the kernel hears of it.
+struct Changing<'a>(&'a AtomicU64);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Mounting {
+    pub(super) fn new(vfs: &Vfs, at: &Path, options: Options) -> Result<Self, stead_core::Error> {
+        let door = Mounted::new(vfs);
+        let believed =
+            (0..door.workspaces().len()).map(|workspace| match door.store(workspace).about().feed {
+                _ if options.past => FOR_GOOD,
+                true => LONG,
+                false => SHORT,
+            });
+        Ok(Mounting {
+            believed: believed.collect(),
+            inodes: Inodes::new(&door.look_at(&VfsPath::root())?),
+            handles: Handles::default(),
+            notifier: OnceLock::new(),
+            names: RwLock::new(()),
+            changes: AtomicU64::new(0),
+            router: vfs.router().clone(),
+            options,
+            at: at.to_owned(),
+            door,
+        })
+    }
+
+    /// To be held while something is changed.
+    fn changing(&self) -> Changing<'_> {
+        Changing(&self.changes)
+    }
+
+    /// Another has changed something: what was read before may be old.
+    pub(super) fn was_changed(&self) {
+        drop(self.changing());
+    }
+
+    fn ttl(&self, looked: &Looked) -> Duration {
+        looked.workspace.map_or(LONG, |workspace| self.believed[workspace])
+    }
+
+    fn seat(&self, ino: INodeNo) -> Answer<Seat> {
+        // What another has moved the kernel has to look for; what was removed is gone.
+        let missing = || if self.inodes.is_lost(ino.0) { Errno::ESTALE } else { Errno::ENOENT };
+        self.inodes.seat(ino.0).ok_or_else(missing)
+    }
+
+    fn attr(&self, ino: u64, looked: &Looked) -> FileAttr {
+        file_attr(ino, &looked.attr, LINKS, self.options.owner)
+    }
+
+    /// Something was found under a name, and the kernel is told.
+    fn entry(&self, parent: u64, name: &Name, looked: &Looked) -> (Duration, FileAttr) {
+        let ino = self.inodes.found(parent, name, looked, true);
+        (self.ttl(looked), self.attr(ino, looked))
+    }
+
+    pub(super) fn lookup(&self, parent: INodeNo, name: &OsStr) -> Answer<(Duration, FileAttr)> {
+        let _names = self.names.read();
+        let (seat, name) = (self.seat(parent)?, self::name(name)?);
+        let looked = self.door.look(&seat, &name).map_err(|error| match error {
+            // Where there is no Workspace there is nothing.
+            stead_core::Error::Outside { .. } => Errno::ENOENT,
+            error => errno(&error),
+        })?;
+        Ok(self.entry(parent.0, &name, &looked))
+    }
+
+    pub(super) fn getattr(&self, ino: INodeNo, handle: Option<FileHandle>) -> Answer<(Duration, FileAttr)> {
+        let names = self.names.read();
+        let found = self.seat(ino).and_then(|seat| {
+            let looked = self.door.look_at(&seat.path).map_err(|error| errno(&error))?;
+            match self.inodes.node(ino.0) {
+                Some((_, node)) if looked.node != Some(node) => Err(Errno::ESTALE),
+                _ => Ok(looked),
+            }
+        });
+        drop(names);
+        match found {
+            Ok(looked) => {
+                self.inodes.tell(ino.0, looked.attr.tag);
+                Ok((self.ttl(&looked), self.attr(ino.0, &looked)))
+            }
+            // Its name is gone, and someone has it open.
+            Err(error) => {
+                let open = handle.and_then(|handle| self.handles.file(handle.0));
+                let open = open.or_else(|| self.handles.file_of(ino.0)).ok_or(error)?;
+                let attr = file_attr(ino.0, &open.file.attr(), 0, self.options.owner);
+                Ok((Duration::ZERO, attr))
+            }
+        }
+    }
+
+    fn file_node(&self, ino: INodeNo) -> Answer<NodeId> {
+        self.inodes.node(ino.0).map(|(_, node)| node).ok_or(Errno::EISDIR)
+    }
+
+    /// Whether a file lies where nothing may be looked at: then the kernel keeps nothing of it.
+    fn is_blind(&self, ino: INodeNo) -> bool {
+        let scope = |workspace: usize| self.door.workspaces()[workspace].scope();
+        self.inodes.node(ino.0).is_some_and(|(workspace, _)| scope(workspace) == AccessScope::WriteOnly)
+    }
+}
+
+fn name(name: &OsStr) -> Answer<Name> {
+    if name.len() > MAX_COMPONENT {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    Name::new(name.as_bytes()).ok_or(Errno::EINVAL)
+}

@@ -1,0 +1,84 @@
+//! Names that come, go and move, and where symlinks lead.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use fuser::{Errno, FileAttr, INodeNo, RenameFlags};
+use stead_core::store::{Kind, Replace};
+
+use super::{Answer, Mounting, name};
+use crate::linux::errno::errno;
+use crate::linux::links;
+
+impl Mounting {
+    pub(crate) fn readlink(&self, ino: INodeNo) -> Answer<Vec<u8>> {
+        let _names = self.names.read();
+        let seat = self.seat(ino)?;
+        let target = self.door.link_target(&seat.path).map_err(|error| errno(&error))?;
+        let shown = links::shown(&self.router, &seat.path, &target).ok_or(Errno::EACCES)?;
+        if links::climb(&shown) > self.inodes.climbs(ino.0) {
+            return Err(Errno::EACCES);
+        }
+        Ok(shown)
+    }
+
+    pub(crate) fn mkdir(&self, parent: INodeNo, name: &OsStr, mode: u32) -> Answer<(Duration, FileAttr)> {
+        let (_names, _changing) = (self.names.read(), self.changing());
+        let (seat, name) = (self.seat(parent)?, self::name(name)?);
+        let looked = self.door.mkdir(&seat, &name, mode & 0o7777).map_err(|error| errno(&error))?;
+        Ok(self.entry(parent.0, &name, &looked))
+    }
+
+    pub(crate) fn symlink(
+        &self,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+    ) -> Answer<(Duration, FileAttr)> {
+        let (_names, _changing) = (self.names.read(), self.changing());
+        let (seat, name) = (self.seat(parent)?, self::name(name)?);
+        let target = links::kept(&self.at, target.as_os_str().as_bytes());
+        let looked = self.door.symlink(&seat, &name, &target).map_err(|error| errno(&error))?;
+        Ok(self.entry(parent.0, &name, &looked))
+    }
+
+    pub(crate) fn remove(&self, parent: INodeNo, name: &OsStr, kind: Kind) -> Answer<()> {
+        let (_names, _changing) = (self.names.write(), self.changing());
+        let (seat, name) = (self.seat(parent)?, self::name(name)?);
+        let removed = match kind {
+            Kind::Directory => self.door.rmdir(&seat, &name),
+            _ => self.door.unlink(&seat, &name),
+        };
+        removed.map_err(|error| errno(&error))?;
+        self.inodes.ended(parent.0, &name);
+        Ok(())
+    }
+
+    pub(crate) fn rename(
+        &self,
+        from: (INodeNo, &OsStr),
+        to: (INodeNo, &OsStr),
+        flags: RenameFlags,
+    ) -> Answer<()> {
+        let replace = match flags {
+            RenameFlags::RENAME_EXCHANGE => Replace::Exchange,
+            RenameFlags::RENAME_NOREPLACE => Replace::Refuse,
+            flags if flags.is_empty() => Replace::Over,
+            _ => return Err(Errno::EINVAL),
+        };
+        let (_names, _changing) = (self.names.write(), self.changing());
+        let (from_seat, from_name) = (self.seat(from.0)?, self::name(from.1)?);
+        let (to_seat, to_name) = (self.seat(to.0)?, self::name(to.1)?);
+        let renamed = self.door.rename((&from_seat, &from_name), (&to_seat, &to_name), replace);
+        renamed.map_err(|error| errno(&error))?;
+        let (from, to) = ((from.0.0, &from_name), (to.0.0, &to_name));
+        if replace == Replace::Exchange {
+            self.inodes.exchanged(from, to);
+        } else if from != to {
+            self.inodes.moved(from, to);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,357 @@
+//! The kernel's requests, one method each: a translation, and nothing else.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
+};
+use stead_core::path::MAX_COMPONENT;
+use stead_core::store::Kind;
+
+use crate::linux::attributes::file_type;
+use crate::linux::errno::errno;
+use crate::linux::mounting::{Answer, CREATE_NEW, Mounting, Space, Wanted};
+
+/// The most that is read or written at once.
+const MOST: u32 = 1 << 20;
+
+// As in <sys/stat.h>, which are the kernel's own for all programs.
+const TYPE: u32 = 0o170_000;
+const REGULAR: u32 = 0o100_000;
+
+/// What is handed to the kernel's side.
+#[derive(Debug, Clone)]
+pub(crate) struct Served(pub(crate) Arc<Mounting>);
+
+thread_local! {
+    /// What was read last, on its way to the kernel.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Filesystem for Served {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        let wanted = [
+            // One change where a file is opened to be written anew, not two.
+            InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_ASYNC_DIO,
+        ];
+        for flag in wanted {
+            // A kernel that does not know one does without.
+            let _ = config.add_capabilities(flag);
+        }
+        let _ = config.set_max_write(MOST);
+        if let Err(most) = config.set_max_readahead(MOST) {
+            let _ = config.set_max_readahead(most);
+        }
+        let _ = config.set_max_background(64);
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        self.0.close_all();
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        answer_entry(self.0.lookup(parent, name), reply);
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, times: u64) {
+        if let Some((workspace, node)) = self.0.inodes.forget(ino.0, times) {
+            self.0.door.store(workspace).forget(node);
+        }
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+        answer_attr(self.0.getattr(ino, handle), reply);
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _: Option<TimeOrNow>,
+        modified: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        handle: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        answer_attr(self.0.setattr(ino, Wanted { mode, uid, gid, size, modified }, handle), reply);
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.0.readlink(ino) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
+        if !matches!(mode & TYPE, REGULAR | 0) {
+            return reply.error(Errno::EPERM);
+        }
+        let made = self.0.create(request, (parent, name), mode, CREATE_NEW).map(|(ttl, attr, handle, _)| {
+            self.0.handles.remove_file(handle);
+            (ttl, attr)
+        });
+        answer_entry(made, reply);
+    }
+
+    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
+        answer_entry(self.0.mkdir(parent, name, mode), reply);
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer(self.0.remove(parent, name, Kind::File), reply);
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer(self.0.remove(parent, name, Kind::Directory), reply);
+    }
+
+    fn symlink(&self, _: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        answer_entry(self.0.symlink(parent, name, target), reply);
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        answer(self.0.rename((parent, name), (new_parent, new_name), flags), reply);
+    }
+
+    fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
+        reply.error(Errno::EOPNOTSUPP);
+    }
+
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.0.open(request, ino, flags) {
+            Ok((handle, flags)) => reply.opened(FileHandle(handle), flags),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        match self.0.create(request, (parent, name), mode, flags) {
+            Ok((ttl, attr, handle, flags)) => {
+                reply.created(&ttl, &attr, Generation(0), FileHandle(handle), flags);
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let Some(open) = self.0.handles.file(handle.0) else { return reply.error(Errno::EBADF) };
+        BUFFER.with_borrow_mut(|buffer| {
+            let size = size as usize;
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            match open.file.read_at(offset, &mut buffer[..size]) {
+                Ok(count) => reply.data(&buffer[..count]),
+                Err(error) => reply.error(errno(&error)),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.0.write(request, handle, offset, data) {
+            Ok(written) => reply.written(written),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn flush(&self, request: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        answer(self.0.flush(request, handle), reply);
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.0.release(handle);
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        answer(self.0.fsync(handle), reply);
+    }
+
+    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.0.opendir(ino) {
+            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let read = self.0.read_directory(ino, handle, offset, |entry| {
+            let (number, kind) = self.0.told_of(ino, entry);
+            reply.add(INodeNo(number), entry.next, file_type(kind), entry.name)
+        });
+        match read {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let read = self.0.read_directory(ino, handle, offset, |entry| {
+            let Some((ttl, attr)) = self.0.told_all_of(ino, entry) else { return false };
+            let full = reply.add(attr.ino, entry.next, entry.name, &ttl, &attr, Generation(0));
+            if full {
+                self.0.told_in_vain(entry, &attr);
+            }
+            full
+        });
+        match read {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.0.handles.remove_directory(handle.0);
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        answer(self.0.fsync_directory(ino), reply);
+    }
+
+    fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        match self.0.statfs(ino) {
+            Ok(Space { blocks, free, files, files_free }) => {
+                let longest = MAX_COMPONENT as u32;
+                reply.statfs(blocks, free, free, files, files_free, 4096, longest, 4096);
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn setxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: &[u8], _: i32, _: u32, reply: ReplyEmpty) {
+        // To the kernel this means that it need not ask again.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn listxattr(&self, _: &Request, _: INodeNo, _: u32, reply: ReplyXattr) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn removexattr(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        answer(self.0.fallocate(handle, offset, length, mode), reply);
+    }
+}
+
+fn answer(result: Answer<()>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(error),
+    }
+}
+
+fn answer_entry(result: Answer<(Duration, FileAttr)>, reply: ReplyEntry) {
+    match result {
+        Ok((ttl, attr)) => reply.entry(&ttl, &attr, Generation(0)),
+        Err(error) => reply.error(error),
+    }
+}
+
+fn answer_attr(result: Answer<(Duration, FileAttr)>, reply: ReplyAttr) {
+    match result {
+        Ok((ttl, attr)) => reply.attr(&ttl, &attr),
+        Err(error) => reply.error(error),
+    }
+}
