@@ -232,7 +232,9 @@ fn large(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
 fn programs(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
     let git = |seat: &Seat, arguments: &[&str]| {
         let mut git = Command::new("git");
-        git.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(arguments);
+        git.args(["-c", "user.name=a", "-c", "user.email=a@b"]);
+        // It would go on in the background.
+        git.args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]).args(arguments);
         run_program(git.current_dir(seat.at.join("repository")))
     };
     for seat in seats {

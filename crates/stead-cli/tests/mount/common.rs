@@ -136,6 +136,20 @@ impl OnMount {
         self.signal(signal);
         self.child.wait().unwrap()
     }
+
+    /// Ends it, which has to go well, and to leave nothing.
+    pub(crate) fn end_well(self) {
+        let at = self.at.clone();
+        assert!(self.end(Signal::TERM).success());
+        assert!(!is_mounted(&at), "a mount is left behind");
+    }
+
+    /// Ends it as nobody should, and waits until nothing of it is left.
+    pub(crate) fn kill(self) {
+        let at = self.at.clone();
+        self.end(Signal::KILL);
+        assert!(eventually(|| !is_mounted(&at)), "its keeper should have cleared the mount away");
+    }
 }
 
 impl Drop for OnMount {
@@ -171,4 +185,9 @@ pub(crate) fn succeeded(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr));
     text(&output.stdout)
+}
+
+/// How long something goes on, in CI and otherwise.
+pub(crate) fn long_or<T>(long: T, short: T) -> T {
+    if std::env::var_os("STEAD_TEST_LONG").is_some() { long } else { short }
 }

@@ -9,3 +9,4 @@ mod past;
 mod posix;
 mod programs;
 mod together;
+mod torture;

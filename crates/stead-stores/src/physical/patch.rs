@@ -171,7 +171,7 @@ impl Plan<'_> {
                         &bytes[start..start + count]
                     }
                     Source::File(file) => {
-                        buffer.resize(PIECE, 0);
+                        buffer.resize(count.max(buffer.len()), 0);
                         file.read_exact_at(&mut buffer[..count], from).map_err(failed)?;
                         &buffer[..count]
                     }

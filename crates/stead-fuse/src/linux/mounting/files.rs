@@ -40,6 +40,10 @@ impl Mounting {
             // The kernel drops what it has of the content; the size that it knows may be of another state as well.
             let _ = notifier.inval_inode(ino, -1, 0);
         }
+        if flags.acc_mode() == OpenAccMode::O_RDONLY {
+            // There is nothing to put down when it is closed, so the kernel need not wait for that.
+            reply |= FopenFlags::FOPEN_NOFLUSH;
+        }
         let appends = flags.0 & O_APPEND != 0;
         let users = Users::new(request.pid());
         Ok((self.handles.add_file(File { ino: ino.0, file, appends, users }), reply))

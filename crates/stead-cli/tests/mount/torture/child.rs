@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::{killed, stress};
+use super::{killed, stress};
 
 const TASK: &str = "STEAD_TORTURE_TASK";
 
@@ -25,7 +25,7 @@ impl Task {
     pub(crate) fn start(&self) -> Child {
         let Task { what, number, directory } = self;
         Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "child::the_child_process", "--nocapture"])
+            .args(["--ignored", "--exact", "torture::child::the_child_process", "--nocapture"])
             .env(TASK, format!("{what},{number},{}", directory.display()))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::child::{Task, tell, told};
-use crate::mapping;
-use crate::place::{Place, long_or};
-use crate::tree::{assert_same, tree};
+use super::child::{Task, tell, told};
+use super::mapping;
+use super::tree::{assert_same, tree};
+use crate::common::{Place, long_or};
 
 const PROCESSES: u64 = 8;
 
@@ -50,14 +50,14 @@ fn many_processes(workspace: &str) {
     assert!(shown.len() > 20, "too little is left to compare: {shown:?}");
 
     let exported = place.path("exported");
-    place.stead(&["export", &format!("/{workspace}/shared"), exported.to_str().unwrap()]);
+    place.stead(["export", &format!("/{workspace}/shared"), exported.to_str().unwrap()]);
     assert_same(&shown, &tree(&exported), "the mount and the command line differ");
-    mount.end();
+    mount.end_well();
 
     let mount = place.mount();
     assert_same(&shown, &tree(&shared), "the mount and the next one differ");
-    mount.end();
-    place.stead(&["verify"]);
+    mount.end_well();
+    place.stead(["verify"]);
 }
 
 /// One of the processes.

@@ -9,7 +9,7 @@ use std::io::{Read, Result, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use crate::place::{Place, long_or};
+use crate::common::{Place, long_or};
 
 const THREADS: u64 = 4;
 
@@ -24,8 +24,8 @@ fn whoever_is_alone_in_a_directory_is_never_surprised() {
                 scope.spawn(move || Alone::new(directory, thread).work(long_or(50_000, 1_500)));
             }
         });
-        mount.end();
-        place.stead(&["verify"]);
+        mount.end_well();
+        place.stead(["verify"]);
     }
 }
 

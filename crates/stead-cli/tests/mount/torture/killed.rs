@@ -10,8 +10,8 @@ use std::io::{Result, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::child::{Task, tell, told};
-use crate::place::{Place, long_or};
+use super::child::{Task, tell, told};
+use crate::common::{Place, long_or};
 
 const THREADS: u64 = 3;
 
@@ -64,8 +64,8 @@ fn killed_again_and_again(workspace: &str) {
     let mount = place.mount();
     let (synced, directory) = before.unwrap();
     check(&directory, rounds - 1, &synced);
-    mount.end();
-    place.stead(&["verify"]);
+    mount.end_well();
+    place.stead(["verify"]);
     println!("{steps} steps were synced in {rounds} rounds");
     assert!(steps > rounds, "the mounts were killed before anything was written");
 }
