@@ -4,6 +4,7 @@
 //! Usage: `stead-bench [NAME…] [--quick]`. Tables go to stdout, as Markdown, what is being done to stderr. The data
 //! lies in `STEAD_BENCH_DIR`, or in the target directory, and is gone afterwards.
 
+mod agentfs_mount;
 mod case;
 mod contender;
 mod content;

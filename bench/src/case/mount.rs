@@ -1,4 +1,4 @@
-//! A mounted stead beside the disk it stands on: plain system calls, and programs that people wait for.
+//! A mounted stead beside the disk it stands on and a mounted AgentFS: plain system calls, and programs that people wait for.
 //!
 //! The programs run as their users run them. What the kernel has in its cache is read again as well as anew: a page
 //! that it has is as fast on any file system.
@@ -13,6 +13,7 @@ use std::time::Instant;
 use rustix::fs::{Advice, fadvise};
 
 use crate::Result;
+use crate::agentfs_mount;
 use crate::case::Effort;
 use crate::content::{SMALL, text};
 use crate::measure::{Sample, in_turns, timed};
@@ -63,7 +64,7 @@ fn mount(data: &Path) -> Result<Mounted> {
     let stead = std::env::var_os("STEAD_BENCH_STEAD").map(PathBuf::from).filter(|path| path.is_file());
     let stead = stead.ok_or("STEAD_BENCH_STEAD names no file; `cargo xtask bench mount` sets it")?;
     fs::write(data.join("stead.toml"), CONFIG)?;
-    for directory in ["files", "mnt", "plain"] {
+    for directory in ["files", "mnt", "plain", "agentfs", "agentfs-mnt"] {
         fs::create_dir_all(data.join(directory))?;
     }
     let mut mount = Command::new(stead);
@@ -81,9 +82,16 @@ fn mount(data: &Path) -> Result<Mounted> {
 pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
     let _mounted = mount(data)?;
     let seat = |label, at: &str| Seat { label, at: data.join(at) };
-    let seats = [seat("Virtual", "mnt/virtual"), seat("Physical", "mnt/physical"), seat("disk", "plain")];
+    let _agentfs = agentfs_mount::mount(&data.join("agentfs"), &data.join("agentfs-mnt"))?;
+    let seats = [
+        seat("Virtual", "mnt/virtual"),
+        seat("Physical", "mnt/physical"),
+        seat("disk", "plain"),
+        seat("AgentFS", "agentfs-mnt"),
+    ];
     let labels = seats.each_ref().map(|seat| seat.label);
-    let mut table = Table::new("on a mount", &labels, &[("Virtual", "disk"), ("Physical", "disk")]);
+    let ratios = [("Virtual", "disk"), ("Physical", "disk"), ("Virtual", "AgentFS")];
+    let mut table = Table::new("on a mount", &labels, &ratios);
     let rounds = effort.rounds();
     let fewer = if effort == Effort::Full { 5 } else { 1 };
 
@@ -112,14 +120,9 @@ pub fn run(data: &Path, effort: Effort) -> Result<Vec<Table>> {
         let directory = seat.at.join(format!("new{round}"));
         fs::create_dir(&directory)?;
         let contents: Vec<_> = (0..FEW).map(|number| text(round * FEW + number, SMALL)).collect();
-        Ok(Some(timed(FEW, || {
-            contents
-                .iter()
-                .enumerate()
-                .try_for_each(|(number, content)| Ok(fs::write(directory.join(number.to_string()), content)?))
-        })?))
+        Ok(Some(median(FEW, |number| Ok(fs::write(directory.join(number.to_string()), &contents[number])?))?))
     })?;
-    table.row("create, write 4 KiB, close", &writes, Unit::Time);
+    table.row("create, write 4 KiB, close, p50", &writes, Unit::Time);
 
     many(&seats, fewer, &mut table)?;
     large(&seats, rounds.min(5), &mut table)?;

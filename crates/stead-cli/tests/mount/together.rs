@@ -1,7 +1,10 @@
 //! A mount and a tool, and two mounts: each sees what the other does.
 
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::common::{BOTH, Place, eventually};
 
@@ -53,17 +56,89 @@ fn two_mounts_see_each_others_changes() {
     }
 }
 
+/// The kernel must not show what it has of an older state in the size of a newer one.
 #[test]
 fn a_reader_follows_a_file_that_a_tool_appends_to() {
     let place = Place::new();
     let mount = place.mount();
-    fs::write(mount.path("v/log"), "one\n").unwrap();
-    let mut open = fs::File::open(mount.path("v/log")).unwrap();
-    let mut text = String::new();
-    open.read_to_string(&mut text).unwrap();
-    place.fed(["append", "/v/log"], "two\n");
-    assert!(eventually(|| {
+    for (workspace, lines) in [("v", 20), ("p", 3)] {
+        let path = mount.path(workspace).join("log");
+        fs::write(&path, "line 0\n").unwrap();
+        let mut open = fs::File::open(&path).unwrap();
+        let (mut text, mut expected) = (String::new(), "line 0\n".to_owned());
         open.read_to_string(&mut text).unwrap();
-        text == "one\ntwo\n"
-    }));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // Someone looks at its size all the time.
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    fs::metadata(&path).unwrap();
+                }
+            });
+            let _done = Done(&done);
+            for line in 1..lines {
+                let line = format!("line {line}\n");
+                place.fed(["append", &format!("/{workspace}/log")], &line);
+                expected.push_str(&line);
+                let follows = eventually(|| {
+                    open.read_to_string(&mut text).unwrap();
+                    assert!(expected.starts_with(&text), "{workspace}: {text:?}");
+                    text == expected
+                });
+                assert!(follows, "{workspace}: {text:?}");
+            }
+        });
+    }
+}
+
+/// Tells others to end, however this ends.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The kernel may keep the names in a directory, but whoever begins to list it sees what is there.
+#[test]
+fn a_listing_is_what_is_there_whoever_has_changed_it() {
+    let place = Place::new();
+    let (mount, other) = (place.mount(), place.mount_at("mnt2", &[]));
+    for workspace in BOTH {
+        let at = mount.path(workspace).join("d");
+        let shown = |expected: &BTreeSet<OsString>, when: &str| {
+            let entries = fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().file_name());
+            let shown: BTreeSet<_> = entries.collect();
+            let wrong: Vec<_> = shown.symmetric_difference(expected).collect();
+            assert!(wrong.is_empty(), "{workspace}, {when}: {wrong:?}");
+        };
+        let mut expected = BTreeSet::new();
+        fs::create_dir(&at).unwrap();
+        for number in 0..300 {
+            fs::write(at.join(number.to_string()), "x").unwrap();
+            expected.insert(OsString::from(number.to_string()));
+        }
+        for round in 0..5 {
+            shown(&expected, "at first");
+            shown(&expected, "again, as the kernel knows it");
+            // One begins, and does not come to the end.
+            let mut begun = fs::read_dir(&at).unwrap();
+            begun.by_ref().take(10).for_each(|entry| drop(entry.unwrap()));
+            fs::write(at.join(format!("own{round}")), "x").unwrap();
+            expected.insert(format!("own{round}").into());
+            shown(&expected, "own");
+            drop(begun);
+            place.fed(["write", &format!("/{workspace}/d/tool{round}")], "x");
+            expected.insert(format!("tool{round}").into());
+            shown(&expected, "by a tool");
+            let there = other.path(workspace).join("d");
+            assert!(eventually(|| fs::rename(there.join("7"), there.join("moved")).is_ok()));
+            (expected.remove(OsStr::new("7")), expected.insert("moved".into()));
+            shown(&expected, "by another mount");
+            fs::rename(at.join("moved"), at.join("7")).unwrap();
+            (expected.remove(OsStr::new("moved")), expected.insert("7".into()));
+            shown(&expected, "moved back");
+        }
+    }
 }

@@ -122,11 +122,13 @@ impl Followed {
             ChangeKind::Written | ChangeKind::Attributes => {
                 let Some(ino) = inodes.number(workspace, changed.node) else { return };
                 let now = self.store.stat(&Place::node(changed.node)).ok().map(|attr| attr.tag);
-                if now.is_some() && now == inodes.told(ino) {
-                    return;
+                let outdated = now.filter(|now| inodes.is_outdated(ino, *now));
+                if let Some(now) = outdated {
+                    mounting.drop_content(INodeNo(ino), now);
+                } else if now.is_none() || now != inodes.told(ino) {
+                    mounting.door.refresh(workspace, changed.node);
+                    self.say(notifier, Told::Inode(INodeNo(ino)));
                 }
-                mounting.door.refresh(workspace, changed.node);
-                self.say(notifier, Told::Inode(INodeNo(ino)));
             }
             ChangeKind::Created | ChangeKind::MovedTo | ChangeKind::Removed | ChangeKind::MovedFrom => {
                 let Some(parent) = inodes.number(workspace, changed.parent) else { return };

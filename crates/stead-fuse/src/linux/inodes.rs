@@ -4,12 +4,13 @@
 //! Where it is is remembered as a name in a directory, so that the rename of a directory moves all that is below it.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use parking_lot::Mutex;
-use stead_core::Name;
 use stead_core::path::VfsPath;
 use stead_core::store::{NodeId, VersionTag};
 use stead_core::vfs::mounted::{Looked, Seat};
+use stead_core::{Name, Timestamp};
 
 /// The top of the mount.
 pub(crate) const ROOT: u64 = 1;
@@ -50,6 +51,16 @@ struct Inode {
     told: Option<VersionTag>,
     /// The state whose content the kernel may have.
     cached: Option<VersionTag>,
+    /// What a directory was when the kernel was last told all its names, and when that was.
+    listed: Option<(Listed, Instant)>,
+}
+
+/// A directory, told from the same one with other names in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) node: NodeId,
+    pub(crate) modified: Timestamp,
+    pub(crate) changed: Timestamp,
 }
 
 /// All that the kernel knows by number.
@@ -92,6 +103,7 @@ impl Inodes {
             kids: 0,
             told: None,
             cached: None,
+            listed: None,
         };
         table.inodes.insert(ROOT, inode);
         table.by_key.insert(key, ROOT);
@@ -128,6 +140,7 @@ impl Inodes {
                     kids: 0,
                     told: None,
                     cached: None,
+                    listed: None,
                 };
                 table.inodes.insert(ino, inode);
                 table.by_key.insert(key, ino);
@@ -259,6 +272,24 @@ impl Inodes {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
             inode.told = Some(tag);
         }
+    }
+
+    /// Whether the kernel may have content of another state than this one.
+    pub(crate) fn is_outdated(&self, ino: u64, now: VersionTag) -> bool {
+        let table = self.0.lock();
+        table.inodes.get(&ino).is_some_and(|inode| inode.cached.is_some_and(|cached| cached != now))
+    }
+
+    /// The kernel is about to be told all names in a directory.
+    pub(crate) fn list(&self, ino: u64, listed: Option<Listed>) {
+        if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
+            inode.listed = listed.map(|listed| (listed, Instant::now()));
+        }
+    }
+
+    /// What a directory was when the kernel was last told its names, and when that was.
+    pub(crate) fn listed(&self, ino: u64) -> Option<(Listed, Instant)> {
+        self.0.lock().inodes.get(&ino)?.listed
     }
 
     /// The kernel may have the content of this state from now on. Says whether that was so before.
@@ -526,6 +557,8 @@ mod tests {
         assert!(inodes.caches(a, VersionTag(1)));
         inodes.tell(a, VersionTag(2));
         assert_eq!(inodes.told(a), Some(VersionTag(2)));
+        assert!(!inodes.is_outdated(a, VersionTag(1)) && inodes.is_outdated(a, VersionTag(2)));
         assert!(!inodes.caches(a, VersionTag(2)));
+        assert!(!inodes.is_outdated(a, VersionTag(2)));
     }
 }

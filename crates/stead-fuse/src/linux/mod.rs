@@ -5,6 +5,7 @@
 //! mounting     what they come to at the door
 //! inodes       which number the kernel has for what, and where that is
 //! handles      files and directories that are open
+//! later        what has to wait for the kernel, in a thread of its own
 //! links        what a symlink's target means on the mount
 //! follow       tells the kernel what others have changed
 //! session      mounting, unmounting, and what a killed process has left
@@ -15,6 +16,7 @@ mod errno;
 mod follow;
 mod handles;
 mod inodes;
+mod later;
 mod links;
 mod mounting;
 mod requests;

@@ -4,20 +4,19 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, Filesystem, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use stead_core::path::MAX_COMPONENT;
-use stead_core::store::Kind;
+use stead_core::store::{Kind, VersionTag};
 
 use crate::linux::attributes::file_type;
 use crate::linux::errno::errno;
-use crate::linux::mounting::{Answer, CREATE_NEW, Mounting, Space, Wanted};
+use crate::linux::mounting::{Answer, CREATE_NEW, Mounting, Space, Told, Wanted};
 
 /// The most that is read or written at once.
 const MOST: u32 = 1 << 20;
@@ -33,6 +32,38 @@ pub(crate) struct Served(pub(crate) Arc<Mounting>);
 thread_local! {
     /// What was read last, on its way to the kernel.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Served {
+    fn answer_entry(&self, result: Answer<Told>, reply: ReplyEntry) {
+        match result {
+            Ok(told) => self.once_dropped(told.stale(), move || {
+                reply.entry(&told.ttl, &told.attr, Generation(0));
+            }),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn answer_attr(&self, result: Answer<Told>, reply: ReplyAttr) {
+        match result {
+            Ok(told) => self.once_dropped(told.stale(), move || reply.attr(&told.ttl, &told.attr)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    /// Answers once the kernel has dropped what it must not have any more.
+    fn once_dropped(&self, stale: Vec<(INodeNo, VersionTag)>, answer: impl FnOnce() + Send + 'static) {
+        if stale.is_empty() {
+            return answer();
+        }
+        let mounting = Arc::clone(&self.0);
+        self.0.later.run(Box::new(move || {
+            for (ino, now) in stale {
+                mounting.drop_content(ino, now);
+            }
+            answer();
+        }));
+    }
 }
 
 impl Filesystem for Served {
@@ -62,7 +93,7 @@ impl Filesystem for Served {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer_entry(self.0.lookup(parent, name), reply);
+        self.answer_entry(self.0.lookup(parent, name), reply);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, times: u64) {
@@ -72,7 +103,7 @@ impl Filesystem for Served {
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        answer_attr(self.0.getattr(ino, handle), reply);
+        self.answer_attr(self.0.getattr(ino, handle), reply);
     }
 
     fn setattr(
@@ -93,7 +124,7 @@ impl Filesystem for Served {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        answer_attr(self.0.setattr(ino, Wanted { mode, uid, gid, size, modified }, handle), reply);
+        self.answer_attr(self.0.setattr(ino, Wanted { mode, uid, gid, size, modified }, handle), reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -116,15 +147,15 @@ impl Filesystem for Served {
         if !matches!(mode & TYPE, REGULAR | 0) {
             return reply.error(Errno::EPERM);
         }
-        let made = self.0.create(request, (parent, name), mode, CREATE_NEW).map(|(ttl, attr, handle, _)| {
-            self.0.handles.remove_file(handle);
-            (ttl, attr)
+        let made = self.0.create(request, (parent, name), mode, CREATE_NEW).map(|(told, handle, _)| {
+            self.0.release(handle);
+            told
         });
-        answer_entry(made, reply);
+        self.answer_entry(made, reply);
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
-        answer_entry(self.0.mkdir(parent, name, mode), reply);
+        self.answer_entry(self.0.mkdir(parent, name, mode), reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -136,7 +167,7 @@ impl Filesystem for Served {
     }
 
     fn symlink(&self, _: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        answer_entry(self.0.symlink(parent, name, target), reply);
+        self.answer_entry(self.0.symlink(parent, name, target), reply);
     }
 
     fn rename(
@@ -174,8 +205,8 @@ impl Filesystem for Served {
         reply: ReplyCreate,
     ) {
         match self.0.create(request, (parent, name), mode, flags) {
-            Ok((ttl, attr, handle, flags)) => {
-                reply.created(&ttl, &attr, Generation(0), FileHandle(handle), flags);
+            Ok((told, handle, flags)) => {
+                reply.created(&told.ttl, &told.attr, Generation(0), handle, flags);
             }
             Err(error) => reply.error(error),
         }
@@ -247,7 +278,7 @@ impl Filesystem for Served {
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.0.opendir(ino) {
-            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+            Ok((handle, flags)) => reply.opened(FileHandle(handle), flags),
             Err(error) => reply.error(error),
         }
     }
@@ -271,16 +302,20 @@ impl Filesystem for Served {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        let mut stale = Vec::new();
         let read = self.0.read_directory(ino, handle, offset, |entry| {
-            let Some((ttl, attr)) = self.0.told_all_of(ino, entry) else { return false };
-            let full = reply.add(attr.ino, entry.next, entry.name, &ttl, &attr, Generation(0));
+            let Some(told) = self.0.told_all_of(ino, entry) else { return false };
+            let Told { ttl, attr, outdated } = &told;
+            let full = reply.add(attr.ino, entry.next, entry.name, ttl, attr, Generation(0));
             if full {
-                self.0.told_in_vain(entry, &attr);
+                self.0.told_in_vain(entry, &told);
+            } else {
+                stale.extend(outdated.map(|now| (attr.ino, now)));
             }
             full
         });
         match read {
-            Ok(()) => reply.ok(),
+            Ok(()) => self.once_dropped(stale, || reply.ok()),
             Err(error) => reply.error(error),
         }
     }
@@ -338,20 +373,6 @@ impl Filesystem for Served {
 fn answer(result: Answer<()>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
-        Err(error) => reply.error(error),
-    }
-}
-
-fn answer_entry(result: Answer<(Duration, FileAttr)>, reply: ReplyEntry) {
-    match result {
-        Ok((ttl, attr)) => reply.entry(&ttl, &attr, Generation(0)),
-        Err(error) => reply.error(error),
-    }
-}
-
-fn answer_attr(result: Answer<(Duration, FileAttr)>, reply: ReplyAttr) {
-    match result {
-        Ok((ttl, attr)) => reply.attr(&ttl, &attr),
         Err(error) => reply.error(error),
     }
 }

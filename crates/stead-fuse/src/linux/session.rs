@@ -37,6 +37,7 @@ pub struct Mount {
     /// Dropped to stop whoever follows the Stores.
     stop: Option<Sender<()>>,
     follower: Option<JoinHandle<()>>,
+    later: Option<JoinHandle<()>>,
 }
 
 impl Mount {
@@ -56,13 +57,20 @@ impl Mount {
         let mounting = Arc::new(mounting);
         // From before the first answer on, so that nothing is missed.
         let beginning = Beginning::of(&mounting);
+        let later = mounting.later.start().map_err(|error| refused(&error))?;
         let session =
             Session::new(Served(Arc::clone(&mounting)), &at, &config).map_err(|error| refused(&error))?;
         let session = session.spawn().map_err(|error| refused(&error))?;
         let notifier = session.notifier();
         mounting.notifier.set(notifier.clone()).expect("it is set here alone");
-        let mut mount =
-            Mount { at, mounting: Arc::clone(&mounting), session: Some(session), stop: None, follower: None };
+        let mut mount = Mount {
+            at,
+            mounting: Arc::clone(&mounting),
+            session: Some(session),
+            stop: None,
+            follower: None,
+            later: Some(later),
+        };
         if !beginning.is_empty() {
             let (stop, stopped) = channel();
             let run = move || follow(&mounting, &notifier, beginning, &stopped);
@@ -98,6 +106,10 @@ impl Mount {
         let Some(session) = self.session.take() else { return Ok(()) };
         if !session.guard.is_finished() {
             self.leave(&session)?;
+        }
+        self.mounting.later.end();
+        if let Some(later) = self.later.take() {
+            let _ = later.join();
         }
         // What nobody has closed is closed now: the kernel will not ask for it any more.
         self.mounting.close_all();

@@ -1,13 +1,13 @@
 //! Making, listing and walking directories.
 
 use std::ops::ControlFlow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::subject::*;
 use crate::glob::{Anchor, PathGlobs};
 use crate::name::Name;
 use crate::search::Walk;
-use crate::store::{Kind, Page, Parents, Place, Step, StoreError, StorePath};
+use crate::store::{Kind, Page, Parents, Place, Replace, Step, StoreError, StorePath};
 
 pub fn the_root_is_a_directory(t: &Subject) {
     let root = t.store.stat(&Place::root()).unwrap();
@@ -32,6 +32,37 @@ pub fn a_directory_is_made_once(t: &Subject) {
 
     assert!(matches!(t.refused(mkdir("dir/file")), StoreError::AlreadyExists));
     assert!(matches!(t.refused(mkdir_with(at("dir/file"), Parents::Required)), StoreError::AlreadyExists));
+}
+
+/// Whoever has listed a directory knows by its times whether it still holds the same names.
+pub fn the_times_of_a_directory_follow_its_names(t: &Subject) {
+    t.one(mkdir("dir"));
+    t.one(mkdir("other"));
+    t.write("other/beside", "1");
+    let acts: [(&str, &dyn Fn()); 6] = [
+        ("made", &|| {
+            t.write("dir/a", "1");
+        }),
+        ("a directory made", &|| {
+            t.one(mkdir("dir/sub"));
+        }),
+        ("renamed", &|| t.rename("dir/a", "dir/b", Replace::Refuse)),
+        ("moved away", &|| t.rename("dir/b", "other/b", Replace::Refuse)),
+        ("moved there", &|| t.rename("other/b", "dir/c", Replace::Refuse)),
+        ("removed", &|| t.remove("dir/c")),
+    ];
+    for (what, act) in acts {
+        let before = t.stat("dir");
+        // A host counts time in steps.
+        std::thread::sleep(Duration::from_millis(20));
+        act();
+        let after = t.stat("dir");
+        assert!(after.modified > before.modified && after.changed > before.changed, "{what}");
+    }
+    let before = t.stat("dir");
+    std::thread::sleep(Duration::from_millis(20));
+    t.write("other/beside", "2");
+    assert_eq!(t.stat("dir"), before);
 }
 
 pub fn a_directory_can_be_made_with_a_mode(t: &Subject) {

@@ -71,6 +71,7 @@ macro_rules! store_suite {
                 directories:
                     the_root_is_a_directory
                     a_directory_is_made_once
+                    the_times_of_a_directory_follow_its_names
                     a_directory_can_be_made_with_a_mode
                     a_listing_is_sorted_by_bytes
                     a_listing_comes_in_pages

@@ -18,9 +18,18 @@ pub struct Listed {
 }
 
 impl Mounted {
-    /// Begins to list a directory. That is written down.
+    /// Someone is about to list a directory. That is written down, and tells what it is now: as long as its times stay
+    /// the same, it holds the same names.
+    pub fn begin_list(&self, seat: &Seat) -> Result<Looked> {
+        self.vfs.call("list", [Ok(seat.path.clone())], |call, [path]| {
+            call.lead(path, Access::Read)?;
+            self.looked(call, path)
+        })
+    }
+
+    /// The first page of a directory.
     pub fn list(&self, seat: &Seat, limit: usize) -> Result<Listed> {
-        self.vfs.call("list", [Ok(seat.path.clone())], |call, _| {
+        self.vfs.unrecorded("list", [Ok(seat.path.clone())], |call, _| {
             let mut listed = self.page(call, seat, None, limit)?;
             let mut levels = Vec::new();
             for name in call.shared().router.names_below(&seat.path) {
@@ -32,7 +41,7 @@ impl Mounted {
         })
     }
 
-    /// Goes on with a directory that someone has begun to list.
+    /// The next page.
     pub fn list_on(&self, seat: &Seat, after: &Name, limit: usize) -> Result<Listed> {
         let path = [Ok(seat.path.clone())];
         self.vfs.unrecorded("list", path, |call, _| self.page(call, seat, Some(after.clone()), limit))

@@ -48,7 +48,7 @@ impl Mounted {
         })
     }
 
-    fn looked(&self, call: &Call<'_>, path: &VfsPath) -> Result<Looked> {
+    pub(super) fn looked(&self, call: &Call<'_>, path: &VfsPath) -> Result<Looked> {
         let router = &call.shared().router;
         let Some(route) = router.route(path) else {
             call.lead(path, Access::Read)?;

@@ -10,7 +10,7 @@ use crate::identity::Identity;
 use crate::scope::AccessScope;
 use crate::store::{Expect, Kind, Replace};
 use crate::testkit::{ModelStore, Notes};
-use crate::vfs::OpenOptions;
+use crate::vfs::{OpenOptions, RemoveOptions};
 use crate::workspace::Mount;
 
 struct Subject {
@@ -69,7 +69,9 @@ impl Subject {
     }
 
     fn names(&self, at: &str) -> Vec<String> {
-        let listed = self.door.list(&self.seat(at), 100).unwrap();
+        let seat = self.seat(at);
+        self.door.begin_list(&seat).unwrap();
+        let listed = self.door.list(&seat, 100).unwrap();
         listed.entries.iter().map(|(name, _)| name.to_string()).collect()
     }
 }
@@ -170,6 +172,7 @@ fn a_write_only_workspace_shows_the_kind_of_what_was_made_here() {
     let t = subject();
     let wo = t.seat("/wo");
     assert_eq!(kind(t.door.look(&wo, &name("old"))), ErrorKind::NotFound);
+    assert_eq!(kind(t.door.begin_list(&wo)), ErrorKind::Denied);
     assert_eq!(kind(t.door.list(&wo, 10)), ErrorKind::Denied);
     let options = OpenOptions::write();
     let (file, looked) = t.door.create(&wo, &name("new"), 0o644, Expect::Any, options).unwrap();
@@ -246,6 +249,7 @@ fn a_directory_is_listed_page_by_page() {
     }
     t.notes.take();
     let dir = t.seat("/rw/dir");
+    let begun = t.door.begin_list(&dir).unwrap();
     let mut page = t.door.list(&dir, 10).unwrap();
     let mut names: Vec<_> = page.entries.iter().map(|(name, _)| name.to_string()).collect();
     while let Some(next) = page.next {
@@ -255,6 +259,9 @@ fn a_directory_is_listed_page_by_page() {
     assert_eq!(names.len(), 26);
     assert!(names.is_sorted());
     assert_eq!(t.records(), ["list /rw/dir ok"]);
+    assert_eq!(t.door.begin_list(&dir).unwrap().attr, begun.attr);
+    t.vfs.remove_file("/rw/dir/f00", RemoveOptions::default()).unwrap();
+    assert_ne!(t.door.begin_list(&dir).unwrap().attr.changed, begun.attr.changed);
 }
 
 #[test]

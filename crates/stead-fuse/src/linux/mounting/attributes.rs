@@ -1,23 +1,16 @@
 //! Sizes, modes and times that a program sets.
 
-use std::time::Duration;
-
-use fuser::{Errno, FileAttr, FileHandle, INodeNo, TimeOrNow};
+use fuser::{Errno, FileHandle, INodeNo, TimeOrNow};
 use stead_core::Timestamp;
 use stead_core::store::{Kind, Lasts};
 use stead_core::vfs::OpenOptions;
 
-use super::{Answer, Mounting};
+use super::{Answer, Mounting, Told};
 use crate::linux::attributes::timestamp;
 use crate::linux::errno::errno;
 
 impl Mounting {
-    pub(crate) fn setattr(
-        &self,
-        ino: INodeNo,
-        wanted: Wanted,
-        handle: Option<FileHandle>,
-    ) -> Answer<(Duration, FileAttr)> {
+    pub(crate) fn setattr(&self, ino: INodeNo, wanted: Wanted, handle: Option<FileHandle>) -> Answer<Told> {
         let (uid, gid) = self.options.owner;
         if wanted.uid.is_some_and(|wanted| wanted != uid) || wanted.gid.is_some_and(|wanted| wanted != gid) {
             return Err(Errno::EPERM);

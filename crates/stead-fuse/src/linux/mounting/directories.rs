@@ -5,18 +5,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fuser::{Errno, FileAttr, FileHandle, INodeNo};
+use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo};
 use stead_core::store::{Attr, Kind, NodeId, VersionTag};
 use stead_core::vfs::mounted::Looked;
 use stead_core::{Name, Timestamp};
 
-use super::{Answer, Mounting, SHORT};
+use super::{Answer, Mounting, SHORT, Told};
 use crate::linux::attributes::{LINKS, file_attr};
 use crate::linux::errno::{errno, of_store};
 use crate::linux::handles::{Directory, Read};
+use crate::linux::inodes::Listed;
 
 /// How many entries are read of a directory at once.
 const PAGE: usize = 4096;
+/// How long the kernel may answer from the names that it has. It asks for each name again that it was told longer ago,
+/// and a listing tells it all of them at once.
+const LISTED: Duration = Duration::from_secs(30);
 
 /// What a listing tells of one name.
 pub(crate) struct Entry<'a> {
@@ -34,15 +38,34 @@ enum Found<'a> {
 }
 
 impl Mounting {
-    pub(crate) fn opendir(&self, ino: INodeNo) -> Answer<u64> {
-        let read = self.first_page(ino)?;
-        Ok(self.handles.add_directory(Directory { read: read.into() }))
+    pub(crate) fn opendir(&self, ino: INodeNo) -> Answer<(u64, FopenFlags)> {
+        let _names = self.names.read();
+        let begun = self.door.begin_list(&self.seat(ino)?).map_err(|error| errno(&error))?;
+        let mut reply = FopenFlags::empty();
+        if let Some(now) = self.lasting(&begun) {
+            reply |= FopenFlags::FOPEN_CACHE_DIR;
+            if self.inodes.listed(ino.0).is_some_and(|(listed, at)| listed == now && at.elapsed() < LISTED) {
+                reply |= FopenFlags::FOPEN_KEEP_CACHE;
+            }
+        }
+        Ok((self.handles.add_directory(Directory::default()), reply))
+    }
+
+    /// What a directory is, where the kernel may keep its names. Where the kernel can't be told what others change, it
+    /// would have to ask for each of them again soon, and one listing tells all.
+    fn lasting(&self, directory: &Looked) -> Option<Listed> {
+        let Attr { modified, changed, .. } = directory.attr;
+        let node = directory.node.filter(|_| self.ttl(directory) > SHORT)?;
+        Some(Listed { node, modified, changed })
     }
 
     fn first_page(&self, ino: INodeNo) -> Answer<Read> {
         let (changes, since) = (self.changes.load(Ordering::SeqCst), Some(Instant::now()));
         let _names = self.names.read();
-        let listed = self.door.list(&self.seat(ino)?, PAGE).map_err(|error| errno(&error))?;
+        let seat = self.seat(ino)?;
+        let before = self.door.look_at(&seat.path).map_err(|error| errno(&error))?;
+        let listed = self.door.list(&seat, PAGE).map_err(|error| errno(&error))?;
+        self.inodes.list(ino.0, self.lasting(&before));
         Ok(Read { entries: listed.entries, next: listed.next, changes, since })
     }
 
@@ -56,8 +79,9 @@ impl Mounting {
     ) -> Answer<()> {
         let directory = self.handles.directory(handle.0).ok_or(Errno::EBADF)?;
         let mut read = directory.read.lock();
-        // Whoever begins again sees what is there now.
-        if offset == 0 && read.entries.is_empty() && read.next.is_none() {
+        // Read only now, while the kernel lets nobody change it: it may keep the names until somebody does. Whoever
+        // begins again sees what is there then.
+        if offset == 0 {
             *read = self.first_page(ino)?;
         }
         // The kernel heeds what changes from here on: it takes the answer for no newer than its question.
@@ -105,10 +129,10 @@ impl Mounting {
     }
 
     /// All that is to be known of an entry: the kernel remembers it. Nothing, if it is gone meanwhile.
-    pub(crate) fn told_all_of(&self, directory: INodeNo, entry: &Entry<'_>) -> Option<(Duration, FileAttr)> {
+    pub(crate) fn told_all_of(&self, directory: INodeNo, entry: &Entry<'_>) -> Option<Told> {
         match entry.found {
             // The kernel takes these two for names alone, and reads no more than the kind.
-            Found::Dot(number) => Some((Duration::ZERO, self.dot(number))),
+            Found::Dot(number) => Some(Told { ttl: Duration::ZERO, attr: self.dot(number), outdated: None }),
             Found::Named { name, looked, old: false } => Some(self.entry(directory.0, name, looked)),
             // The kernel would take an older size for the newest, and a name that is gone for one that is there.
             Found::Named { name, old: true, .. } => {
@@ -128,9 +152,9 @@ impl Mounting {
     }
 
     /// The kernel was told of an entry, and had no room for it.
-    pub(crate) fn told_in_vain(&self, entry: &Entry<'_>, attr: &FileAttr) {
+    pub(crate) fn told_in_vain(&self, entry: &Entry<'_>, told: &Told) {
         if let Found::Named { .. } = entry.found {
-            self.inodes.forget(attr.ino.0, 1);
+            self.inodes.forget(told.attr.ino.0, 1);
         }
     }
 

@@ -1,13 +1,12 @@
 //! Open files: what is read, written and put down.
 
 use std::ffi::OsStr;
-use std::time::Duration;
 
-use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, Request};
+use fuser::{Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, Request};
 use stead_core::store::{Expect, Lasts};
 use stead_core::vfs::{OpenFile, OpenOptions};
 
-use super::{Answer, Mounting, name};
+use super::{Answer, Mounting, Told, name};
 use crate::linux::errno::errno;
 use crate::linux::handles::{File, Users};
 
@@ -55,24 +54,25 @@ impl Mounting {
         (parent, name): (INodeNo, &OsStr),
         mode: u32,
         flags: i32,
-    ) -> Answer<(Duration, FileAttr, u64, FopenFlags)> {
+    ) -> Answer<(Told, FileHandle, FopenFlags)> {
         let (_names, _changing) = (self.names.read(), self.changing());
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let expect = if flags & O_EXCL == 0 { Expect::Any } else { Expect::Absent };
         let options = open_options(OpenFlags(flags));
         let made = self.door.create(&seat, &name, mode & 0o7777, expect, options);
         let (file, looked) = made.map_err(|error| errno(&error))?;
-        let (ttl, attr) = self.entry(parent.0, &name, &looked);
+        let told = self.entry(parent.0, &name, &looked);
+        let ino = told.attr.ino;
         let mut reply = FopenFlags::empty();
-        if self.is_blind(attr.ino) {
+        if self.is_blind(ino) {
             reply |= FopenFlags::FOPEN_DIRECT_IO;
         } else {
-            self.inodes.caches(attr.ino.0, file.tag());
+            self.inodes.caches(ino.0, file.tag());
         }
         let appends = flags & O_APPEND != 0;
         let users = Users::new(request.pid());
-        let handle = self.handles.add_file(File { ino: attr.ino.0, file, appends, users });
-        Ok((ttl, attr, handle, reply))
+        let handle = self.handles.add_file(File { ino: ino.0, file, appends, users });
+        Ok((told, FileHandle(handle), reply))
     }
 
     pub(crate) fn write(

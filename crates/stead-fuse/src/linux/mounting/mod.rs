@@ -25,7 +25,7 @@ use fuser::{Errno, FileAttr, FileHandle, INodeNo, Notifier};
 use parking_lot::RwLock;
 use stead_core::path::{MAX_COMPONENT, VfsPath};
 use stead_core::router::Router;
-use stead_core::store::NodeId;
+use stead_core::store::{NodeId, VersionTag};
 use stead_core::vfs::Vfs;
 use stead_core::vfs::mounted::{Looked, Mounted, Seat};
 use stead_core::{AccessScope, Name};
@@ -38,6 +38,7 @@ use crate::linux::attributes::{LINKS, file_attr};
 use crate::linux::errno::errno;
 use crate::linux::handles::Handles;
 use crate::linux::inodes::Inodes;
+use crate::linux::later::Later;
 
 /// How long the kernel may believe what it was told: for good, where nothing changes any more.
 const FOR_GOOD: Duration = Duration::from_secs(1 << 30);
@@ -56,6 +57,7 @@ pub(super) struct Mounting {
     pub(super) inodes: Inodes,
     pub(super) handles: Handles,
     pub(super) notifier: OnceLock<Notifier>,
+    pub(super) later: Later,
     /// Held by whoever takes a name away, and shared by whoever goes by one: a path is where it was when it was asked for.
     names: RwLock<()>,
     /// How often something has changed, through this mount or as it was told.
@@ -64,6 +66,22 @@ pub(super) struct Mounting {
     believed: Vec<Duration>,
     options: Options,
     at: PathBuf,
+}
+
+/// What the kernel is told of something.
+pub(super) struct Told {
+    pub(super) ttl: Duration,
+    pub(super) attr: FileAttr,
+    /// The state that is told, where the kernel may have content of another and has to drop that first: it would show it
+    /// in a size that is not its.
+    pub(super) outdated: Option<VersionTag>,
+}
+
+impl Told {
+    /// What the kernel has to drop, if anything.
+    pub(super) fn stale(&self) -> Vec<(INodeNo, VersionTag)> {
+        self.outdated.map(|now| (self.attr.ino, now)).into_iter().collect()
+    }
 }
 
 /// Something is being changed. Counted when that is over, and before the kernel hears of it.
@@ -89,6 +107,7 @@ impl Mounting {
             inodes: Inodes::new(&door.look_at(&VfsPath::root())?),
             handles: Handles::default(),
             notifier: OnceLock::new(),
+            later: Later::default(),
             names: RwLock::new(()),
             changes: AtomicU64::new(0),
             router: vfs.router().clone(),
@@ -118,17 +137,35 @@ impl Mounting {
         self.inodes.seat(ino.0).ok_or_else(missing)
     }
 
-    fn attr(&self, ino: u64, looked: &Looked) -> FileAttr {
-        file_attr(ino, &looked.attr, LINKS, self.options.owner)
+    fn told(&self, ino: u64, looked: &Looked) -> Told {
+        Told {
+            ttl: self.ttl(looked),
+            attr: file_attr(ino, &looked.attr, LINKS, self.options.owner),
+            outdated: Some(looked.attr.tag).filter(|now| self.inodes.is_outdated(ino, *now)),
+        }
     }
 
     /// Something was found under a name, and the kernel is told.
-    fn entry(&self, parent: u64, name: &Name, looked: &Looked) -> (Duration, FileAttr) {
+    fn entry(&self, parent: u64, name: &Name, looked: &Looked) -> Told {
         let ino = self.inodes.found(parent, name, looked, true);
-        (self.ttl(looked), self.attr(ino, looked))
+        self.told(ino, looked)
     }
 
-    pub(super) fn lookup(&self, parent: INodeNo, name: &OsStr) -> Answer<(Duration, FileAttr)> {
+    /// Makes the kernel drop what it has of a file's content: it is of another state than this one.
+    ///
+    /// It waits for reads that are under way, so this must not be asked by who has to answer those.
+    pub(super) fn drop_content(&self, ino: INodeNo, now: VersionTag) {
+        if let Some((workspace, node)) = self.inodes.node(ino.0) {
+            self.door.refresh(workspace, node);
+        }
+        if let Some(notifier) = self.notifier.get() {
+            // Where it refuses, it knows the file no longer.
+            let _ = notifier.inval_inode(ino, 0, 0);
+        }
+        self.inodes.caches(ino.0, now);
+    }
+
+    pub(super) fn lookup(&self, parent: INodeNo, name: &OsStr) -> Answer<Told> {
         let _names = self.names.read();
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let looked = self.door.look(&seat, &name).map_err(|error| match error {
@@ -139,7 +176,7 @@ impl Mounting {
         Ok(self.entry(parent.0, &name, &looked))
     }
 
-    pub(super) fn getattr(&self, ino: INodeNo, handle: Option<FileHandle>) -> Answer<(Duration, FileAttr)> {
+    pub(super) fn getattr(&self, ino: INodeNo, handle: Option<FileHandle>) -> Answer<Told> {
         let names = self.names.read();
         let found = self.seat(ino).and_then(|seat| {
             let looked = self.door.look_at(&seat.path).map_err(|error| errno(&error))?;
@@ -152,14 +189,14 @@ impl Mounting {
         match found {
             Ok(looked) => {
                 self.inodes.tell(ino.0, looked.attr.tag);
-                Ok((self.ttl(&looked), self.attr(ino.0, &looked)))
+                Ok(self.told(ino.0, &looked))
             }
             // Its name is gone, and someone has it open.
             Err(error) => {
                 let open = handle.and_then(|handle| self.handles.file(handle.0));
                 let open = open.or_else(|| self.handles.file_of(ino.0)).ok_or(error)?;
                 let attr = file_attr(ino.0, &open.file.attr(), 0, self.options.owner);
-                Ok((Duration::ZERO, attr))
+                Ok(Told { ttl: Duration::ZERO, attr, outdated: None })
             }
         }
     }

@@ -3,12 +3,11 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
 
-use fuser::{Errno, FileAttr, INodeNo, RenameFlags};
+use fuser::{Errno, INodeNo, RenameFlags};
 use stead_core::store::{Kind, Replace};
 
-use super::{Answer, Mounting, name};
+use super::{Answer, Mounting, Told, name};
 use crate::linux::errno::errno;
 use crate::linux::links;
 
@@ -24,19 +23,14 @@ impl Mounting {
         Ok(shown)
     }
 
-    pub(crate) fn mkdir(&self, parent: INodeNo, name: &OsStr, mode: u32) -> Answer<(Duration, FileAttr)> {
+    pub(crate) fn mkdir(&self, parent: INodeNo, name: &OsStr, mode: u32) -> Answer<Told> {
         let (_names, _changing) = (self.names.read(), self.changing());
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let looked = self.door.mkdir(&seat, &name, mode & 0o7777).map_err(|error| errno(&error))?;
         Ok(self.entry(parent.0, &name, &looked))
     }
 
-    pub(crate) fn symlink(
-        &self,
-        parent: INodeNo,
-        name: &OsStr,
-        target: &Path,
-    ) -> Answer<(Duration, FileAttr)> {
+    pub(crate) fn symlink(&self, parent: INodeNo, name: &OsStr, target: &Path) -> Answer<Told> {
         let (_names, _changing) = (self.names.read(), self.changing());
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let target = links::kept(&self.at, target.as_os_str().as_bytes());

@@ -1,0 +1,39 @@
+//! What has to wait for the kernel, and so must not be done where the kernel is answered.
+
+use std::sync::OnceLock;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{Builder, JoinHandle};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread that does one thing after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Later(OnceLock<Sender<Option<Job>>>);
+
+impl Later {
+    /// Starts the thread. It ends with [`Later::end`].
+    pub(crate) fn start(&self) -> std::io::Result<JoinHandle<()>> {
+        let (sender, jobs) = channel::<Option<Job>>();
+        self.0.set(sender).expect("it is started once");
+        Builder::new().name("stead-later".into()).spawn(move || {
+            while let Ok(Some(job)) = jobs.recv() {
+                job();
+            }
+        })
+    }
+
+    /// Has something done.
+    pub(crate) fn run(&self, job: Job) {
+        // Before the start and after the end there is no kernel that would wait, and nobody who asks.
+        if let Some(jobs) = self.0.get() {
+            let _ = jobs.send(Some(job));
+        }
+    }
+
+    /// Ends the thread, once all is done that was asked for by now.
+    pub(crate) fn end(&self) {
+        if let Some(jobs) = self.0.get() {
+            let _ = jobs.send(None);
+        }
+    }
+}
