@@ -117,6 +117,11 @@ impl Adapter {
         self.runtime.block_on(answer).map_err(|error| errno(&error))
     }
 
+    /// As the kernel needs it: by number, not by path.
+    fn fs(&self) -> &dyn FileSystem {
+        &self.agent.fs
+    }
+
     fn with_open<T>(&self, use_it: impl FnOnce(&mut Open) -> T) -> T {
         use_it(&mut self.open.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -134,11 +139,11 @@ impl Adapter {
     }
 
     fn stats(&self, ino: INodeNo) -> Answer<Stats> {
-        self.wait(self.agent.fs.getattr(number(ino)))?.ok_or(Errno::ENOENT)
+        self.wait(self.fs().getattr(number(ino)))?.ok_or(Errno::ENOENT)
     }
 
     fn opened(&self, ino: INodeNo, flags: i32) -> Answer<FileHandle> {
-        let file = self.wait(FileSystem::open(&self.agent.fs, number(ino), flags))?;
+        let file = self.wait(self.fs().open(number(ino), flags))?;
         if flags & O_TRUNC != 0 {
             self.wait(file.truncate(0))?;
         }
@@ -154,12 +159,12 @@ impl Adapter {
         handle: Option<FileHandle>,
     ) -> Answer<Stats> {
         if let Some(mode) = mode {
-            self.wait(FileSystem::chmod(&self.agent.fs, number(ino), mode))?;
+            self.wait(self.fs().chmod(number(ino), mode))?;
         }
         if let Some(size) = size {
             let file = match handle {
                 Some(handle) => self.file(handle)?,
-                None => self.wait(FileSystem::open(&self.agent.fs, number(ino), 2))?,
+                None => self.wait(self.fs().open(number(ino), 2))?,
             };
             self.wait(file.truncate(size))?;
         }
@@ -171,13 +176,13 @@ impl Adapter {
                     TimeChange::Set(since.as_secs().cast_signed(), since.subsec_nanos())
                 }
             };
-            self.wait(self.agent.fs.utimens(number(ino), TimeChange::Omit, modified))?;
+            self.wait(self.fs().utimens(number(ino), TimeChange::Omit, modified))?;
         }
         self.stats(ino)
     }
 
     fn listed(&self, ino: INodeNo) -> Answer<FileHandle> {
-        let entries = self.wait(self.agent.fs.readdir_plus(number(ino)))?.ok_or(Errno::ENOENT)?;
+        let entries = self.wait(self.fs().readdir_plus(number(ino)))?.ok_or(Errno::ENOENT)?;
         Ok(self.with_open(|open| {
             open.last += 1;
             open.directories.insert(open.last, Arc::new(entries));
@@ -229,7 +234,7 @@ impl Filesystem for Adapter {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = text(name)
-            .and_then(|name| self.wait(self.agent.fs.lookup(number(parent), name))?.ok_or(Errno::ENOENT));
+            .and_then(|name| self.wait(self.fs().lookup(number(parent), name))?.ok_or(Errno::ENOENT));
         answer_entry(found, reply);
     }
 
@@ -259,7 +264,7 @@ impl Filesystem for Adapter {
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.wait(FileSystem::readlink(&self.agent.fs, number(ino))) {
+        match self.wait(self.fs().readlink(number(ino))) {
             Ok(Some(target)) => reply.data(target.as_bytes()),
             Ok(None) => reply.error(Errno::EINVAL),
             Err(error) => reply.error(error),
@@ -267,32 +272,30 @@ impl Filesystem for Adapter {
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
-        let made = text(name)
-            .and_then(|name| self.wait(FileSystem::mkdir(&self.agent.fs, number(parent), name, mode, 0, 0)));
+        let made = text(name).and_then(|name| self.wait(self.fs().mkdir(number(parent), name, mode, 0, 0)));
         answer_entry(made, reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = text(name).and_then(|name| self.wait(self.agent.fs.unlink(number(parent), name)));
+        let removed = text(name).and_then(|name| self.wait(self.fs().unlink(number(parent), name)));
         answer(removed, reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = text(name).and_then(|name| self.wait(self.agent.fs.rmdir(number(parent), name)));
+        let removed = text(name).and_then(|name| self.wait(self.fs().rmdir(number(parent), name)));
         answer(removed, reply);
     }
 
     fn symlink(&self, _: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let made = text(name).and_then(|name| {
             let target = text(target.as_os_str())?;
-            self.wait(FileSystem::symlink(&self.agent.fs, number(parent), name, target, 0, 0))
+            self.wait(self.fs().symlink(number(parent), name, target, 0, 0))
         });
         answer_entry(made, reply);
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let made =
-            text(name).and_then(|name| self.wait(self.agent.fs.link(number(ino), number(parent), name)));
+        let made = text(name).and_then(|name| self.wait(self.fs().link(number(ino), number(parent), name)));
         answer_entry(made, reply);
     }
 
@@ -308,7 +311,7 @@ impl Filesystem for Adapter {
     ) {
         let renamed = text(name).and_then(|name| {
             let (from, to) = (number(parent), number(new_parent));
-            self.wait(FileSystem::rename(&self.agent.fs, from, name, to, text(new_name)?))
+            self.wait(self.fs().rename(from, name, to, text(new_name)?))
         });
         answer(renamed, reply);
     }
@@ -331,7 +334,7 @@ impl Filesystem for Adapter {
         reply: ReplyCreate,
     ) {
         let made = text(name).and_then(|name| {
-            self.wait(self.agent.fs.create_file(number(parent), name, S_IFREG | mode & 0o7777, 0, 0))
+            self.wait(self.fs().create_file(number(parent), name, S_IFREG | mode & 0o7777, 0, 0))
         });
         match made {
             Ok((stats, file)) => {
