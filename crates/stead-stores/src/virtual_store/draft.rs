@@ -12,10 +12,13 @@ use super::VirtualStore;
 use super::content::{self, CHUNK, Chunk, Prepared};
 use super::database::Shared;
 use super::fault::Result;
+use super::patches::Patches;
 use super::queue::Weight;
 
 /// How many chunks a draft keeps in memory. They are staged together, so that a long write needs few transactions.
 const MOST_OPEN: usize = 4;
+/// How many chunks are made anew at once.
+const MOST_STAGED: usize = 16;
 /// The largest file: the list of its chunks still fits into memory with ease.
 const LARGEST: u64 = 1 << 38;
 
@@ -45,6 +48,8 @@ pub(super) struct VirtualDraft {
     chunks: Vec<Slot>,
     /// The chunks at hand, the one used last at the end.
     open: VecDeque<(usize, Vec<u8>)>,
+    /// What was written into chunks that are stored, and is in none yet.
+    patches: Patches,
     pins: Option<Pins>,
     /// Whether something that was written could not be staged, and is lost.
     broken: bool,
@@ -70,7 +75,8 @@ impl VirtualStore {
                 Ok((row.size.cast_unsigned(), chunks.into_iter().map(Slot::Stored).collect()))
             })?,
         };
-        Ok(VirtualDraft { shared, size, chunks, open: VecDeque::new(), pins: None, broken: false })
+        let (open, patches) = (VecDeque::new(), Patches::default());
+        Ok(VirtualDraft { shared, size, chunks, open, patches, pins: None, broken: false })
     }
 
     /// Bytes of any size as content that is ready to be put somewhere; what exceeds a chunk is staged.
@@ -120,6 +126,11 @@ impl Draft for VirtualDraft {
             let piece = &bytes[range];
             if piece.len() == self.length(index) {
                 self.replace(index, piece.to_vec())?;
+            } else if self.patches.takes(piece) && self.is_away(index) {
+                self.patches.add(index, skip, piece);
+                if self.patches.are_many() {
+                    self.stage_patches()?;
+                }
             } else {
                 self.chunk_mut(index)?[skip..skip + piece.len()].copy_from_slice(piece);
             }
@@ -134,6 +145,7 @@ impl Draft for VirtualDraft {
         }
         let count = size.div_ceil(CHUNK as u64) as usize;
         self.open.retain(|(index, _)| *index < count);
+        self.patches.cut(count);
         // Where the end falls into a chunk, before or after, that chunk gets another length.
         let edge = (size.min(self.size) / CHUNK as u64) as usize;
         if let Some(Slot::Stored(_) | Slot::Open) = self.chunks.get(edge).filter(|_| edge < count) {
@@ -173,13 +185,25 @@ impl VirtualDraft {
     fn chunk(&mut self, index: usize) -> Result<&[u8]> {
         // Reading needs no place of its own among those that are written: what is stored stays stored.
         if let Slot::Stored(chunk) = self.chunks[index]
-            && !self.open.iter().any(|(at, _)| *at == index)
+            && self.is_away(index)
         {
-            let bytes = content::with_bytes(&*self.shared.reader()?, chunk.id, <[u8]>::to_vec)?;
+            let mut bytes = self.stored(chunk)?;
             self.make_room()?;
+            if self.patches.apply(index, &mut bytes) {
+                self.chunks[index] = Slot::Open;
+            }
             self.open.push_back((index, bytes));
         }
         Ok(self.touched(index))
+    }
+
+    fn stored(&self, chunk: Chunk) -> Result<Vec<u8>> {
+        content::with_bytes(&*self.shared.reader()?, chunk.id, <[u8]>::to_vec)
+    }
+
+    /// Whether a chunk is in the database and not at hand.
+    fn is_away(&self, index: usize) -> bool {
+        matches!(self.chunks[index], Slot::Stored(_)) && !self.open.iter().any(|(at, _)| *at == index)
     }
 
     /// A chunk's bytes, to be changed.
@@ -197,6 +221,7 @@ impl VirtualDraft {
     /// Puts bytes in a chunk's place.
     fn replace(&mut self, index: usize, bytes: Vec<u8>) -> Result<()> {
         self.open.retain(|(at, _)| *at != index);
+        self.patches.forget(index);
         self.make_room()?;
         self.open.push_back((index, bytes));
         self.chunks[index] = Slot::Open;
@@ -220,6 +245,32 @@ impl VirtualDraft {
         let changed = open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], Slot::Open));
         let (indices, chunks): (Vec<_>, Vec<_>) = changed.unzip();
         self.stage_at(&indices, chunks)
+    }
+
+    /// Makes the chunks anew that something small was written into.
+    fn stage_patches(&mut self) -> Result<()> {
+        let staged = self.try_to_stage_patches();
+        self.broken |= staged.is_err();
+        staged
+    }
+
+    fn try_to_stage_patches(&mut self) -> Result<()> {
+        while self.patches.first().is_some() {
+            let (mut indices, mut chunks) = (Vec::new(), Vec::new());
+            while let Some(index) = self.patches.first()
+                && chunks.len() < MOST_STAGED
+            {
+                let Slot::Stored(chunk) = self.chunks[index] else {
+                    unreachable!("it would have been written into the chunk at hand")
+                };
+                let mut bytes = self.stored(chunk)?;
+                self.patches.apply(index, &mut bytes);
+                indices.push(index);
+                chunks.push(bytes);
+            }
+            self.stage_at(&indices, chunks)?;
+        }
+        Ok(())
     }
 
     /// Stages chunks, and remembers where they are.
@@ -262,7 +313,9 @@ impl VirtualDraft {
     fn prepare(mut self) -> Result<Prepared> {
         match self.size {
             0 => return Ok(Prepared::Empty),
-            size if size <= CHUNK as u64 && !matches!(self.chunks[0], Slot::Stored(_)) => {
+            size if size <= CHUNK as u64
+                && (self.patches.include(0) || !matches!(self.chunks[0], Slot::Stored(_))) =>
+            {
                 self.chunk_mut(0)?;
                 let (_, bytes) = self.open.pop_back().expect("the only chunk is at hand");
                 return Ok(Prepared::plain(bytes));
@@ -273,6 +326,7 @@ impl VirtualDraft {
         let changed = open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], Slot::Open));
         let (indices, chunks): (Vec<_>, Vec<_>) = changed.unzip();
         self.stage_at(&indices, chunks)?;
+        self.stage_patches()?;
         self.store_zeros()?;
         let stored = |slot: &Slot| match slot {
             Slot::Stored(chunk) => *chunk,

@@ -30,6 +30,7 @@ mod history;
 mod layers;
 mod memory;
 mod open;
+mod patches;
 mod queue;
 mod read;
 mod row;

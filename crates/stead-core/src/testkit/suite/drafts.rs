@@ -62,6 +62,44 @@ pub fn a_draft_can_be_written_in_any_order(t: &Subject) {
     assert!(t.read("file") == expected);
 }
 
+pub fn a_draft_takes_small_writes_anywhere(t: &Subject) {
+    const SIZE: usize = 3 << 20;
+    let mut expected: Vec<u8> = (0..SIZE).map(|at| (at / 7) as u8).collect();
+    t.write("file", &expected);
+    let mut draft = t.draft_of(&at("file"));
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut buffer = vec![0; 9_000];
+    for round in 0..4_000 {
+        let offset = random.usize(..expected.len());
+        match round % 200 {
+            199 => {
+                let size = random.usize(SIZE / 2..SIZE);
+                draft.set_size(size as u64).unwrap();
+                expected.resize(size, 0);
+            }
+            50 | 51 => {
+                let count = draft.read_at(offset as u64, &mut buffer).unwrap();
+                assert!(buffer[..count] == expected[offset..][..count], "{round}");
+            }
+            100 => {
+                let bytes = vec![random.u8(..); 300_000];
+                draft.write_at(offset as u64, &bytes).unwrap();
+                expected.resize(expected.len().max(offset + bytes.len()), 0);
+                expected[offset..offset + bytes.len()].copy_from_slice(&bytes);
+            }
+            _ => {
+                let bytes = vec![random.u8(..); random.usize(1..6_000)];
+                draft.write_at(offset as u64, &bytes).unwrap();
+                expected.resize(expected.len().max(offset + bytes.len()), 0);
+                expected[offset..offset + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
+    }
+    assert_eq!(draft.size(), expected.len() as u64);
+    put(t, at("file"), draft);
+    assert!(t.read("file") == expected);
+}
+
 pub fn a_gap_reads_as_zeros(t: &Subject) {
     let mut draft = t.draft();
     draft.write_at(5, b"x").unwrap();

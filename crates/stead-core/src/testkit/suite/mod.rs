@@ -147,6 +147,7 @@ macro_rules! store_suite {
                     a_draft_becomes_a_file
                     a_large_draft_is_kept_whole
                     a_draft_can_be_written_in_any_order
+                    a_draft_takes_small_writes_anywhere
                     a_gap_reads_as_zeros
                     a_draft_is_cut_and_lengthened
                     a_draft_is_read_while_it_is_written

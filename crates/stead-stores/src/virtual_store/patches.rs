@@ -1,0 +1,101 @@
+//! Small writes into chunks that are stored: kept as they came, until so many have come that the chunks are worth making
+//! anew.
+//!
+//! A chunk is made anew whole. Whoever writes a little here and a little there would make one for every write.
+
+use std::collections::BTreeMap;
+
+/// The largest write that is kept as it came.
+const LARGEST: usize = 32 << 10;
+/// How many bytes are kept.
+const MOST: usize = 8 << 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Patches {
+    /// For every chunk what was written into it, in order.
+    of: BTreeMap<usize, Vec<(usize, Box<[u8]>)>>,
+    bytes: usize,
+}
+
+impl Patches {
+    /// Whether a write is small enough.
+    pub(super) fn takes(&self, bytes: &[u8]) -> bool {
+        bytes.len() <= LARGEST
+    }
+
+    /// Keeps what was written into a chunk.
+    pub(super) fn add(&mut self, chunk: usize, at: usize, bytes: &[u8]) {
+        self.bytes += bytes.len();
+        self.of.entry(chunk).or_default().push((at, bytes.into()));
+    }
+
+    /// Whether it is time to make the chunks anew.
+    pub(super) fn are_many(&self) -> bool {
+        self.bytes > MOST
+    }
+
+    pub(super) fn include(&self, chunk: usize) -> bool {
+        self.of.contains_key(&chunk)
+    }
+
+    /// The first chunk that something was written into.
+    pub(super) fn first(&self) -> Option<usize> {
+        self.of.keys().next().copied()
+    }
+
+    /// Puts what was written into a chunk where it belongs. Whether there was anything.
+    pub(super) fn apply(&mut self, chunk: usize, to: &mut [u8]) -> bool {
+        let Some(patches) = self.of.remove(&chunk) else { return false };
+        for (at, bytes) in patches {
+            self.bytes -= bytes.len();
+            to[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        true
+    }
+
+    /// Forgets what was written into a chunk that is replaced.
+    pub(super) fn forget(&mut self, chunk: usize) {
+        let patches = self.of.remove(&chunk).unwrap_or_default();
+        self.bytes -= patches.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+    }
+
+    /// Forgets what was written into chunks that are no longer there.
+    pub(super) fn cut(&mut self, chunks: usize) {
+        for (_, patches) in self.of.split_off(&chunks) {
+            self.bytes -= patches.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_write_wins() {
+        let mut patches = Patches::default();
+        patches.add(3, 1, b"abc");
+        patches.add(3, 2, b"X");
+        patches.add(5, 0, b"gone");
+        patches.cut(5);
+        assert!(patches.include(3) && !patches.include(5));
+        assert_eq!((patches.first(), patches.bytes), (Some(3), 4));
+        let mut chunk = *b"......";
+        assert!(patches.apply(3, &mut chunk));
+        assert_eq!(&chunk, b".aXc..");
+        assert!(!patches.apply(3, &mut chunk));
+        assert_eq!((patches.first(), patches.bytes), (None, 0));
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_is_kept() {
+        let mut patches = Patches::default();
+        let piece = vec![0; LARGEST];
+        assert!(patches.takes(&piece) && !patches.takes(&vec![0; LARGEST + 1]));
+        let count = (0..).take_while(|chunk| {
+            patches.add(*chunk, 0, &piece);
+            !patches.are_many()
+        });
+        assert_eq!(count.count(), MOST / LARGEST);
+    }
+}
