@@ -3,9 +3,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 
 use super::common::{BOTH, Place};
 
@@ -232,5 +233,26 @@ fn a_listing_that_began_before_a_change_does_not_undo_it() {
         assert_eq!(content, "short, and longer", "{workspace}");
         assert_eq!(fs::read_to_string(at.join("moved")).unwrap(), "short", "{workspace}");
         assert!(!at.join("moves").exists() && !at.join("goes").exists(), "{workspace}");
+    }
+}
+
+#[test]
+fn a_program_that_runs_is_not_written_to_and_goes_on() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        let program = mount.path(workspace).join("sleep");
+        mount.sh(workspace, "cp \"$(command -v sleep)\" sleep && chmod 755 sleep");
+        for _ in 0..10 {
+            let mut running = Command::new(&program).arg("1000").spawn().unwrap();
+            let cut = OFlags::RDONLY | OFlags::TRUNC;
+            for flags in [OFlags::WRONLY, OFlags::RDWR, cut, OFlags::WRONLY | OFlags::TRUNC] {
+                let refused = rustix::fs::open(&program, flags, Mode::empty()).unwrap_err();
+                assert_eq!(refused, rustix::io::Errno::TXTBSY, "{workspace}, {flags:?}");
+            }
+            assert!(running.try_wait().unwrap().is_none(), "{workspace}: it was ended");
+            running.kill().unwrap();
+            running.wait().unwrap();
+        }
     }
 }

@@ -15,6 +15,8 @@ use stead_core::vfs::mounted::Looked;
 pub(crate) struct File {
     pub(crate) ino: u64,
     pub(crate) file: OpenFile,
+    /// Whether it was opened for writing.
+    pub(crate) writes: bool,
     /// Whether everything is written at the end.
     pub(crate) appends: bool,
     pub(crate) users: Users,
@@ -102,7 +104,7 @@ impl Handles {
         self.files.read().values().find(|file| file.ino == ino).cloned()
     }
 
-    /// Files are few and looked through seldom: only where a name is gone, or a time is set.
+    /// Files are few and looked through seldom: only where a name is gone, or a size or a time is set.
     pub(crate) fn files_of(&self, ino: u64) -> Vec<Arc<File>> {
         self.files.read().values().filter(|file| file.ino == ino).cloned().collect()
     }

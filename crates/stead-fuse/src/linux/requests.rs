@@ -68,9 +68,9 @@ impl Served {
 
 impl Filesystem for Served {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // Not that it cuts a file when it is opened: it would take a program that runs for cut before it finds that it
+        // must not be, and end it so.
         let wanted = [
-            // One change where a file is opened to be written anew, not two.
-            InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,

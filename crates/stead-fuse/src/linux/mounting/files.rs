@@ -39,13 +39,14 @@ impl Mounting {
             // The kernel drops what it has of the content; the size that it knows may be of another state as well.
             let _ = notifier.inval_inode(ino, -1, 0);
         }
-        if flags.acc_mode() == OpenAccMode::O_RDONLY {
+        let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
+        if !writes {
             // There is nothing to put down when it is closed, so the kernel need not wait for that.
             reply |= FopenFlags::FOPEN_NOFLUSH;
         }
         let appends = flags.0 & O_APPEND != 0;
         let users = Users::new(request.pid());
-        Ok((self.handles.add_file(File { ino: ino.0, file, appends, users }), reply))
+        Ok((self.handles.add_file(File { ino: ino.0, file, writes, appends, users }), reply))
     }
 
     pub(crate) fn create(
@@ -71,7 +72,7 @@ impl Mounting {
         }
         let appends = flags & O_APPEND != 0;
         let users = Users::new(request.pid());
-        let handle = self.handles.add_file(File { ino: ino.0, file, appends, users });
+        let handle = self.handles.add_file(File { ino: ino.0, file, writes: options.write, appends, users });
         Ok((told, FileHandle(handle), reply))
     }
 
