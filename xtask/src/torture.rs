@@ -72,11 +72,9 @@ impl Programs {
     }
 
     fn fsx(&self, setting: &Setting, workspace: &str, config: &str, length: Length) -> Result {
-        let operations = match (length, workspace) {
-            // Every page that is mapped and written is a file of the host's that is opened and closed.
-            (Length::Short, "physical") => "20000",
-            (Length::Short, _) => "100000",
-            (Length::Long, _) => "10000000",
+        let operations = match length {
+            Length::Short => "100000",
+            Length::Long => "10000000",
         };
         let mounted = Mounted::new(setting)?;
         let mut fsx = program(self.place.join("bin/fsx"));

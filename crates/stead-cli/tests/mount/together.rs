@@ -134,10 +134,12 @@ fn a_listing_is_what_is_there_whoever_has_changed_it() {
             shown(&expected, "by a tool");
             let there = other.path(workspace).join("d");
             assert!(eventually(|| fs::rename(there.join("7"), there.join("moved")).is_ok()));
-            (expected.remove(OsStr::new("7")), expected.insert("moved".into()));
+            expected.remove(OsStr::new("7"));
+            expected.insert("moved".into());
             shown(&expected, "by another mount");
             fs::rename(at.join("moved"), at.join("7")).unwrap();
-            (expected.remove(OsStr::new("moved")), expected.insert("7".into()));
+            expected.remove(OsStr::new("moved"));
+            expected.insert("7".into());
             shown(&expected, "moved back");
         }
     }

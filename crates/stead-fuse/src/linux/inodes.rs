@@ -55,6 +55,25 @@ struct Inode {
     listed: Option<(Listed, Instant)>,
 }
 
+impl Inode {
+    /// What the kernel has not been told of yet.
+    fn new(key: &Key, looked: &Looked) -> Self {
+        Inode {
+            key: key.clone(),
+            node: looked.node,
+            place: None,
+            lost: false,
+            ended: false,
+            least: looked.path.depth(),
+            lookups: 0,
+            kids: 0,
+            told: None,
+            cached: None,
+            listed: None,
+        }
+    }
+}
+
 /// A directory, told from the same one with other names in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Listed {
@@ -92,19 +111,7 @@ impl Inodes {
             levels: vec![ROOT],
         };
         let key = Key::Level(top.path.clone());
-        let inode = Inode {
-            key: key.clone(),
-            node: top.node,
-            place: None,
-            lost: false,
-            ended: false,
-            least: 0,
-            lookups: 1,
-            kids: 0,
-            told: None,
-            cached: None,
-            listed: None,
-        };
+        let inode = Inode { lookups: 1, ..Inode::new(&key, top) };
         table.inodes.insert(ROOT, inode);
         table.by_key.insert(key, ROOT);
         Inodes(Mutex::new(table))
@@ -129,20 +136,7 @@ impl Inodes {
                     return table.fresh(&key);
                 }
                 let ino = if has_ended { table.in_turn() } else { table.fresh(&key) };
-                let inode = Inode {
-                    key: key.clone(),
-                    node: looked.node,
-                    place: None,
-                    lost: false,
-                    ended: false,
-                    least: looked.path.depth(),
-                    lookups: 0,
-                    kids: 0,
-                    told: None,
-                    cached: None,
-                    listed: None,
-                };
-                table.inodes.insert(ino, inode);
+                table.inodes.insert(ino, Inode::new(&key, looked));
                 table.by_key.insert(key, ino);
                 ino
             }

@@ -10,10 +10,13 @@ const LARGEST: usize = 32 << 10;
 /// How many bytes are kept.
 const MOST: usize = 8 << 20;
 
+/// Bytes, and where in a chunk they belong.
+type Patch = (usize, Box<[u8]>);
+
 #[derive(Debug, Default)]
 pub(super) struct Patches {
     /// For every chunk what was written into it, in order.
-    of: BTreeMap<usize, Vec<(usize, Box<[u8]>)>>,
+    of: BTreeMap<usize, Vec<Patch>>,
     bytes: usize,
 }
 
