@@ -256,3 +256,24 @@ fn a_program_that_runs_is_not_written_to_and_goes_on() {
         }
     }
 }
+
+/// A reader's close makes a change of what a writer has written so far, while the writer goes on.
+#[test]
+fn a_file_has_the_size_that_was_written_while_another_closes_it() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        let path = mount.path(workspace).join("f");
+        for _ in 0..200 {
+            let mut new = OpenOptions::new();
+            let writer = new.read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+            let reader = File::open(&path).unwrap();
+            writer.write_all_at(&[b'x'; 9000], 0).unwrap();
+            drop(reader);
+            assert_eq!(writer.metadata().unwrap().len(), 9000, "{workspace}");
+            OpenOptions::new().append(true).open(&path).unwrap().write_all(b"tail").unwrap();
+            assert_eq!(writer.metadata().unwrap().len(), 9004, "{workspace}");
+            assert_eq!(fs::read(&path).unwrap().len(), 9004, "{workspace}");
+        }
+    }
+}

@@ -144,3 +144,23 @@ fn a_listing_is_what_is_there_whoever_has_changed_it() {
         }
     }
 }
+
+/// What is known here says that the one holds the other; by now it is the other way round.
+#[test]
+fn a_directory_that_another_has_put_into_its_own_child_is_found_there() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        let at = mount.path(workspace);
+        fs::create_dir_all(at.join("a/b")).unwrap();
+        fs::write(at.join("a/b/old"), "old").unwrap();
+        mount.sh(workspace, "ls -R");
+        place.stead(["mv", &format!("/{workspace}/a"), &format!("/{workspace}/x")]);
+        place.fed(["write", &format!("/{workspace}/a/b/new")], "new");
+        place.stead(["mv", &format!("/{workspace}/x"), &format!("/{workspace}/a/b/c")]);
+        let found = || fs::read_to_string(at.join("a/b/c/b/old")).is_ok_and(|text| text == "old");
+        assert!(eventually(found), "{workspace}");
+        assert!(eventually(|| at.join("a/b/new").exists() && !at.join("a/b/old").exists()), "{workspace}");
+        assert_eq!(mount.sh(workspace, "find a -type f | sort"), "a/b/c/b/old\na/b/new\n");
+    }
+}

@@ -4,7 +4,7 @@
 //! not at every write. All who have a node open through one door share its draft and see each other's writes at once;
 //! callers by path see them with the change.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -69,6 +69,38 @@ pub(super) struct OpenNodes {
     nodes: Mutex<HashMap<(usize, NodeId), Weak<OpenNode>>>,
     /// How often it was told that others have changed something.
     told: AtomicU64,
+    commits: Mutex<Commits>,
+}
+
+/// A moment, told from others by what had become a change by then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment(u64);
+
+/// Which nodes have become a change last.
+#[derive(Debug, Default)]
+struct Commits {
+    count: u64,
+    /// The last ones, in order.
+    last: VecDeque<(usize, NodeId)>,
+}
+
+impl Commits {
+    /// As many as happen while something is read.
+    const REMEMBERED: usize = 1024;
+
+    fn add(&mut self, key: (usize, NodeId)) {
+        self.count += 1;
+        if self.last.len() == Self::REMEMBERED {
+            self.last.pop_front();
+        }
+        self.last.push_back(key);
+    }
+
+    /// Whether a node may have become a change since a moment.
+    fn include(&self, key: (usize, NodeId), since: Moment) -> bool {
+        let count = usize::try_from(self.count - since.0).unwrap_or(usize::MAX);
+        count > self.last.len() || self.last.iter().rev().take(count).any(|last| *last == key)
+    }
 }
 
 /// One node that someone has open.
@@ -207,10 +239,28 @@ fn key(store: &Arc<dyn Store>, node: NodeId) -> (usize, NodeId) {
 }
 
 impl OpenNodes {
-    /// Attributes of a node, as they are with what was written through this door and is no change yet.
-    pub(super) fn over(&self, store: &Arc<dyn Store>, attr: Attr) -> Attr {
-        let open = self.nodes.lock().get(&key(store, attr.node)).and_then(Weak::upgrade);
-        open.map_or(attr, |open| open.state.read().over(attr))
+    /// Now, for [`OpenNodes::over`].
+    pub(super) fn moment(&self) -> Moment {
+        Moment(self.commits.lock().count)
+    }
+
+    /// Attributes of a node, as they are with what was written through this door and is no change yet. They were read
+    /// after that moment; what was written may have become a change in between, and is in them or not.
+    pub(super) fn over(&self, store: &Arc<dyn Store>, mut attr: Attr, mut since: Moment) -> Attr {
+        let key = key(store, attr.node);
+        loop {
+            let open = self.nodes.lock().get(&key).and_then(Weak::upgrade);
+            let over = open.map_or(attr, |open| open.state.read().over(attr));
+            if !self.commits.lock().include(key, since) {
+                return over;
+            }
+            since = self.moment();
+            match store.stat(&Place::node(attr.node)) {
+                Ok(newer) => attr = newer,
+                // It is gone meanwhile; whoever comes back for it will find out.
+                Err(_) => return over,
+            }
+        }
     }
 
     /// Has whoever reads a node see what another has changed.
@@ -418,7 +468,9 @@ impl OpenFile {
         call.moves(content.size());
         let put = Put { modified: Some(state.modified), ..self.put.clone() };
         let step = Step::Write { at: at.clone(), content, put };
-        call.apply_with(store, vec![step], Stage::Last, |change| change.lasts = lasts)?;
+        let applied = call.apply_with(store, vec![step], Stage::Last, |change| change.lasts = lasts);
+        self.vfs.shared.open.commits.lock().add(key(&self.node.store, self.node.node));
+        applied?;
         state.content = store.open(&at)?;
         self.vfs.shared.seen.forget(&self.path);
         Ok(())

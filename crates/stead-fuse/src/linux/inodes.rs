@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use stead_core::path::VfsPath;
-use stead_core::store::{NodeId, VersionTag};
+use stead_core::store::{Kind, NodeId, VersionTag};
 use stead_core::vfs::mounted::{Looked, Seat};
 use stead_core::{Name, Timestamp};
 
@@ -34,6 +34,7 @@ struct Inode {
     key: Key,
     /// The node behind a level, where there is one.
     node: Option<NodeId>,
+    is_directory: bool,
     /// Where it is: a name in a directory. Nowhere, once that name was removed.
     place: Option<(u64, Name)>,
     /// Whether another has moved it to where the kernel has not found it yet.
@@ -61,6 +62,7 @@ impl Inode {
         Inode {
             key: key.clone(),
             node: looked.node,
+            is_directory: looked.attr.kind == Kind::Directory,
             place: None,
             lost: false,
             ended: false,
@@ -188,9 +190,10 @@ impl Inodes {
         table.inodes.get(&ino).and_then(|inode| inode.place.as_ref()).map_or(ROOT, |(parent, _)| *parent)
     }
 
-    /// Whether another has moved it, so that it has to be looked for.
-    pub(crate) fn is_lost(&self, ino: u64) -> bool {
-        self.0.lock().inodes.get(&ino).is_none_or(|inode| inode.lost)
+    /// Whether whoever wants something that is nowhere should look again: another has moved it, or its name belongs to
+    /// something else by now. A directory that was removed is gone.
+    pub(crate) fn is_elsewhere(&self, ino: u64) -> bool {
+        self.0.lock().inodes.get(&ino).is_none_or(|inode| inode.lost || !inode.is_directory)
     }
 
     /// How many directories up from something are surely still inside, wherever the kernel takes it to be.
@@ -329,7 +332,16 @@ impl Table {
         if inode.place == place {
             return;
         }
-        inode.lost = false;
+        inode.lost = parent == ino;
+        if inode.lost {
+            // Whoever said so had it from two moments.
+            if let Some((parent, name)) = inode.place.clone() {
+                self.vacate(parent, &name);
+            }
+            return;
+        }
+        self.part(parent, ino);
+        let Some(inode) = self.inodes.get_mut(&ino) else { return };
         let before = std::mem::replace(&mut inode.place, place);
         let depth = self.depth(parent) + 1;
         if let Some(inode) = self.inodes.get_mut(&ino) {
@@ -347,6 +359,21 @@ impl Table {
                 other.place = None;
             }
             self.leave(parent);
+        }
+    }
+
+    /// What goes into a directory can't hold that directory: where it is known to, another has moved what is in between.
+    fn part(&mut self, directory: u64, from: u64) {
+        let mut at = directory;
+        while let Some((parent, name)) = self.inodes.get(&at).and_then(|inode| inode.place.clone()) {
+            if parent == from {
+                if let Some(inode) = self.inodes.get_mut(&at) {
+                    inode.lost = true;
+                }
+                self.vacate(parent, &name);
+                return;
+            }
+            at = parent;
         }
     }
 
@@ -532,6 +559,28 @@ mod tests {
             "another has only moved it"
         );
         assert_eq!(inodes.forget(second, 2), Some((0, NodeId(10))));
+    }
+
+    #[test]
+    fn nothing_is_below_itself() {
+        let inodes = top();
+        let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        let b = inodes.found(a, &name("b"), &node("/a/b", 11), true);
+        let c = inodes.found(b, &name("c"), &node("/a/b/c", 12), true);
+        // Another has put the first below the last.
+        assert_eq!(inodes.found(c, &name("d"), &node("/a/b/c/d", 10), true), a);
+        assert_eq!(path(&inodes, a), None);
+        assert!(inodes.is_elsewhere(b));
+        assert_eq!(inodes.climbs(c), 2);
+        assert_eq!(inodes.found(ROOT, &name("b"), &node("/b", 11), true), b);
+        assert_eq!(path(&inodes, a).as_deref(), Some("/b/c/d"));
+        // It is its own child, as far as anybody can tell.
+        inodes.found(a, &name("a"), &node("/b/c/d/a", 10), true);
+        assert_eq!(path(&inodes, a), None);
+        for (ino, times) in [(a, 3), (c, 1), (b, 2)] {
+            inodes.forget(ino, times);
+        }
+        assert_eq!(inodes.number(0, NodeId(11)), None, "nothing is held for good");
     }
 
     #[test]

@@ -23,7 +23,9 @@ impl Mounted {
     pub fn begin_list(&self, seat: &Seat) -> Result<Looked> {
         self.vfs.call("list", [Ok(seat.path.clone())], |call, [path]| {
             call.lead(path, Access::Read)?;
-            self.looked(call, path)
+            let looked = self.looked(call, path);
+            call.check_seat(seat)?;
+            looked
         })
     }
 
@@ -52,12 +54,14 @@ impl Mounted {
             return Ok(Listed { entries: Vec::new(), next: None });
         };
         let page = Page { after, limit: limit.max(1) };
+        let since = self.vfs.shared.open.moment();
         let listing = match spot.store().list(&spot.place, &page) {
             Err(StoreError::NotFound) if call.is_level(&spot) => {
                 Listing { entries: Vec::new(), total: 0, more: false }
             }
             listing => listing.map_err(|cause| spot.failed(stale(cause)))?,
         };
+        call.check_seat(seat)?;
         let next = listing.entries.last().filter(|_| listing.more).map(|entry| entry.name.clone());
         let levels = call.shared().router.names_below(&seat.path);
         let mut entries = Vec::with_capacity(listing.entries.len());
@@ -67,7 +71,7 @@ impl Mounted {
             if entry.name.as_plain().is_some_and(|name| levels.contains(name)) {
                 continue;
             }
-            entries.push((entry.name, Looked { path, ..self.shown(&spot, entry.attr) }));
+            entries.push((entry.name, Looked { path, ..self.shown(&spot, entry.attr, since) }));
         }
         Ok(Listed { entries, next })
     }

@@ -7,6 +7,7 @@ use crate::scope::{Access, AccessScope};
 use crate::store::{Attr, Kind, NodeId, StoreError, VersionTag};
 use crate::vfs::call::Call;
 use crate::vfs::mounted::{Mounted, Seat, path_in, stale};
+use crate::vfs::open::Moment;
 use crate::vfs::resolve::{Lead, Spot};
 use crate::workspace::Workspace;
 
@@ -32,7 +33,11 @@ impl Mounted {
         let missing =
             |_| Error::Store { path: seat.path.clone(), sight: Sight::Sees, cause: StoreError::NotFound };
         let path = path_in(seat, name).map_err(missing)?;
-        self.look_at(&path)
+        self.vfs.unrecorded("look", [Ok(path)], |call, [path]| {
+            let looked = self.looked(call, path);
+            call.check_seat(seat)?;
+            looked
+        })
     }
 
     /// What is at a path.
@@ -74,13 +79,14 @@ impl Mounted {
         let Lead::Spot(spot) = call.lead(path, Access::Read)? else {
             unreachable!("the path was routed into a Workspace")
         };
+        let since = self.vfs.shared.open.moment();
         let attr = spot.store().stat(&spot.place).map_err(|cause| spot.failed(stale(cause)))?;
-        Ok(self.shown(&spot, attr))
+        Ok(self.shown(&spot, attr, since))
     }
 
-    /// What is at a spot that the caller may look at.
-    pub(super) fn shown(&self, spot: &Spot<'_>, attr: Attr) -> Looked {
-        let attr = self.vfs.shared.open.over(spot.workspace.mount().store(), attr);
+    /// What is at a spot that the caller may look at, read after that moment.
+    pub(super) fn shown(&self, spot: &Spot<'_>, attr: Attr, since: Moment) -> Looked {
+        let attr = self.vfs.shared.open.over(spot.workspace.mount().store(), attr, since);
         Looked {
             path: spot.path.clone(),
             workspace: Some(self.number(spot.workspace)),
@@ -105,7 +111,7 @@ impl Mounted {
     /// What was made where the caller may not look.
     pub(super) fn made(&self, spot: &Spot<'_>, attr: Attr) -> Looked {
         if spot.sight() == Sight::Sees {
-            return self.shown(spot, attr);
+            return self.shown(spot, attr, self.vfs.shared.open.moment());
         }
         let number = self.number(spot.workspace);
         self.made.lock().insert((number, attr.node));

@@ -145,6 +145,20 @@ impl Call<'_> {
         Error::Store { path: path.clone(), sight: crate::error::Sight::of(workspace.scope()), cause }
     }
 
+    /// Makes sure that a directory is still where the caller takes it to be. What was found by its path is in it then.
+    fn check_seat(&self, seat: &Seat) -> Result<()> {
+        let Some(route) = self.shared().router.route(&seat.path) else { return Ok(()) };
+        let Some(node) = seat.node.filter(|_| !route.below.is_empty()) else { return Ok(()) };
+        let mount = route.workspace.mount();
+        match mount.store().stat(&mount.place(route.below)) {
+            Ok(attr) if attr.node == node => Ok(()),
+            Ok(_) | Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => {
+                Err(self.about(&seat.path, route.workspace, StoreError::Conflict))
+            }
+            Err(cause) => Err(self.about(&seat.path, route.workspace, cause)),
+        }
+    }
+
     /// Whether missing parents of a spot are made: only those that are shown although they are not there.
     fn parents_of(&self, seat: &Seat) -> Parents {
         if seat.node.is_none() { Parents::Create } else { Parents::Required }

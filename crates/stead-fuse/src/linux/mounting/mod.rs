@@ -132,8 +132,8 @@ impl Mounting {
     }
 
     fn seat(&self, ino: INodeNo) -> Answer<Seat> {
-        // What another has moved the kernel has to look for; what was removed is gone.
-        let missing = || if self.inodes.is_lost(ino.0) { Errno::ESTALE } else { Errno::ENOENT };
+        // On the first the kernel looks for it again, and asks again.
+        let missing = || if self.inodes.is_elsewhere(ino.0) { Errno::ESTALE } else { Errno::ENOENT };
         self.inodes.seat(ino.0).ok_or_else(missing)
     }
 
