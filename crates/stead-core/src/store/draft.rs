@@ -12,6 +12,12 @@ pub trait OpenContent: Send + Sync {
 
     /// Reads at an offset, and returns how many bytes it got: fewer than asked for only at the end.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize>;
+
+    /// Whether it has been removed, where the Store does not find its node any more. A Store that does not find what
+    /// others have moved says so here.
+    fn is_removed(&self) -> bool {
+        true
+    }
 }
 
 /// What a draft starts from.

@@ -460,7 +460,9 @@ impl OpenFile {
     ) -> Result<(), StoreError> {
         let (store, at) = (&*self.node.store, Place::node(self.node.node));
         match store.stat(&at) {
-            Err(StoreError::NotFound) => return Ok(()),
+            Err(StoreError::NotFound) if state.content.is_removed() => return Ok(()),
+            // Another has moved it to where the Store can't follow.
+            Err(StoreError::NotFound) => return Err(StoreError::Conflict),
             stat => stat?,
         };
         let Some(draft) = state.draft.take() else { return Ok(()) };

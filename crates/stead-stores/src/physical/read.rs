@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 
 use stead_core::Name;
 use stead_core::store::{
@@ -140,6 +141,10 @@ impl OpenContent for OpenFile {
         let left = usize::try_from(self.attr.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = left.min(buffer.len());
         fill(&self.file, offset, &mut buffer[..wanted])
+    }
+
+    fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 }
 

@@ -109,7 +109,9 @@ impl Mounting {
 
     /// Nobody has it open any more.
     pub(crate) fn release(&self, handle: FileHandle) {
-        if let Some(open) = self.handles.remove_file(handle.0) {
+        let Some(open) = self.handles.remove_file(handle.0) else { return };
+        // Who reads does not decide when another's work is done.
+        if open.writes || !self.handles.files_of(open.ino).iter().any(|other| other.writes) {
             // What a mapping wrote after the last close comes to its change here.
             let _ = self.put(open.ino, &open.file, Lasts::Soon);
         }
@@ -119,6 +121,11 @@ impl Mounting {
     pub(crate) fn flush(&self, request: &Request, handle: FileHandle) -> Answer<()> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
         if !open.file.is_written() || !open.users.include(request.pid()) {
+            return Ok(());
+        }
+        // A shell opens a file anew, passes it on and closes its own before anything is written. A file that stays
+        // empty is a change when nobody has it open any more.
+        if open.file.size() == 0 {
             return Ok(());
         }
         self.put(open.ino, &open.file, Lasts::Soon).map(drop)
