@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::common::{OnMount, Place, eventually, is_mounted};
+use super::common::{OnMount, Place, eventually, is_mounted, succeeded};
 
 #[test]
 fn a_signal_unmounts_it_and_loses_nothing() {
@@ -194,4 +194,18 @@ fn somebody_who_is_not_root_mounts_it_with_fusermount() {
     let mount = OnMount { child, at: place.path("mnt") };
     mount.signal(Signal::KILL);
     drop(mount);
+}
+
+#[test]
+fn a_mount_that_was_unmounted_takes_no_other_away() {
+    let place = Place::new();
+    for _ in 0..3 {
+        let mut first = place.mount();
+        succeeded(&Command::new("umount").arg(&first.at).output().unwrap());
+        let second = place.mount();
+        assert!(first.child.wait().unwrap().success());
+        fs::write(second.path("v/f"), "x").unwrap();
+        assert_eq!(place.stead(["cat", "/v/f"]), "x");
+        second.end_well();
+    }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::Value;
 
-use super::common::{BOTH, OnMount, Place};
+use super::common::{BOTH, OnMount, Place, eventually};
 
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -112,4 +112,23 @@ fn the_past_is_mounted_read_only() {
     let earlier = place.mount_at("mnt2", &["--at", &first]);
     assert!(!earlier.path("v/d/g").exists());
     fs::read_dir(earlier.path("")).unwrap().for_each(drop);
+}
+
+#[test]
+fn a_shell_that_writes_a_file_anew_makes_one_version_of_it() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        mount.sh(workspace, "echo one > f; echo two > f");
+        place.stead(["undo"]);
+        assert!(eventually(|| fs::read_to_string(mount.path(workspace).join("f")).unwrap() == "one\n"));
+        // Nobody who reads it, and no shell that opens it, makes a version of what is half written.
+        mount.sh(workspace, "exec 7> f; echo half >&7; cat f > /dev/null");
+        let seen = place.stead(["cat", &format!("/{workspace}/f")]);
+        assert_eq!(seen, "half\n", "the shell has ended");
+        let mut open = fs::File::create(mount.path(workspace).join("f")).unwrap();
+        open.write_all(b"more").unwrap();
+        assert_eq!(fs::read_to_string(mount.path(workspace).join("f")).unwrap(), "more");
+        assert_eq!(place.stead(["cat", &format!("/{workspace}/f")]), "half\n");
+    }
 }

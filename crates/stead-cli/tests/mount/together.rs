@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::common::{BOTH, Place, eventually};
@@ -162,5 +163,68 @@ fn a_directory_that_another_has_put_into_its_own_child_is_found_there() {
         assert!(eventually(found), "{workspace}");
         assert!(eventually(|| at.join("a/b/new").exists() && !at.join("a/b/old").exists()), "{workspace}");
         assert_eq!(mount.sh(workspace, "find a -type f | sort"), "a/b/c/b/old\na/b/new\n");
+    }
+}
+
+/// Whoever appends, appends: what a tool has said is there stays there.
+#[test]
+fn nobodys_lines_are_lost() {
+    let place = Place::new();
+    let (mount, other) = (place.mount(), place.mount_at("mnt2", &[]));
+    for workspace in BOTH {
+        let path = mount.path(workspace).join("log");
+        fs::write(&path, "one\n").unwrap();
+        // A program has written, and not closed yet, when a tool appends.
+        let mut open = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        open.write_all(b"program\n").unwrap();
+        place.fed(["append", &format!("/{workspace}/log")], "tool\n");
+        drop(open);
+        assert!(eventually(|| fs::read_to_string(&path).unwrap() == "one\ntool\nprogram\n"), "{workspace}");
+
+        let append = |directory: &Path, who: &str| {
+            for line in 0..60 {
+                let file = fs::OpenOptions::new().append(true).open(directory.join("log"));
+                file.unwrap().write_all(format!("{who}{line}\n").as_bytes()).unwrap();
+            }
+        };
+        let (here, there) = (mount.path(workspace), other.path(workspace));
+        assert!(eventually(|| there.join("log").exists()));
+        std::thread::scope(|scope| {
+            scope.spawn(|| append(&here, "a"));
+            scope.spawn(|| append(&here, "b"));
+            scope.spawn(|| append(&there, "c"));
+        });
+        let text = place.stead(["cat", &format!("/{workspace}/log")]);
+        for who in ["a", "b", "c"] {
+            let lines: Vec<_> = text.lines().filter(|line| line.starts_with(who)).collect();
+            let expected: Vec<_> = (0..60).map(|line| format!("{who}{line}")).collect();
+            assert_eq!(lines, expected, "{workspace}");
+        }
+    }
+}
+
+/// A Physical Store can't follow what others have moved; whoever has written to it is told.
+#[test]
+fn what_was_written_to_a_file_that_another_has_moved_is_there_or_refused() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        let path = mount.path(workspace).join("f");
+        fs::write(&path, "old").unwrap();
+        let mut open = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        open.write_all(b"new").unwrap();
+        place.stead(["mv", &format!("/{workspace}/f"), &format!("/{workspace}/g")]);
+        let synced = open.sync_all();
+        let there = place.stead(["cat", &format!("/{workspace}/g")]);
+        assert_eq!(there, if synced.is_ok() { "new" } else { "old" }, "{workspace}");
+        // What was removed or replaced is nobody's business any more.
+        for take_away in ["rm gone", "echo other > next; mv next gone"] {
+            mount.sh(workspace, "echo old > gone");
+            let mut open =
+                fs::OpenOptions::new().write(true).open(mount.path(workspace).join("gone")).unwrap();
+            open.write_all(b"new").unwrap();
+            mount.sh(workspace, take_away);
+            open.sync_all().unwrap();
+        }
     }
 }

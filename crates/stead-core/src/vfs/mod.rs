@@ -8,6 +8,7 @@ mod batch;
 mod call;
 mod consent;
 mod copy;
+mod edits;
 mod follow;
 mod fork;
 mod history;

@@ -20,8 +20,16 @@ use crate::store::{
     StoreError, VersionTag,
 };
 use crate::vfs::call::{Begins, Call, Lasting, Stage};
+use crate::vfs::edits::Edits;
 use crate::vfs::resolve::{Spot, Stop};
 use crate::vfs::{IntoPath, Vfs};
+
+/// How often whoever has written into what others write into as well tries to be the last.
+const ATTEMPTS: usize = 200;
+/// The most that is kept in memory for another attempt.
+const KEPT: u64 = 1 << 20;
+/// The most that is written again over what another has made of a file.
+const MERGED: u64 = 256 << 20;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -113,6 +121,10 @@ pub(super) struct OpenNode {
 struct State {
     content: Box<dyn OpenContent>,
     draft: Option<Box<dyn Draft>>,
+    /// What was done to the draft.
+    edits: Edits,
+    /// How often what was written was put into what another had made of it.
+    merges: u64,
     /// When the draft was last written to, or is said to have been.
     modified: Timestamp,
 }
@@ -221,7 +233,13 @@ impl Call<'_> {
             return Ok(shared);
         }
         open.retain(|_, node| node.strong_count() > 0);
-        let state = RwLock::new(State { content, draft: None, modified: Timestamp(0) });
+        let state = RwLock::new(State {
+            content,
+            draft: None,
+            edits: Edits::default(),
+            merges: 0,
+            modified: Timestamp(0),
+        });
         let shared = Arc::new(OpenNode { store: Arc::clone(store), node, state });
         open.insert(key, Arc::downgrade(&shared));
         drop(open);
@@ -259,6 +277,17 @@ impl OpenNodes {
                 Ok(newer) => attr = newer,
                 // It is gone meanwhile; whoever comes back for it will find out.
                 Err(_) => return over,
+            }
+        }
+    }
+
+    /// What was written into a node belongs to another state now: only its attributes have changed.
+    pub(super) fn follow(&self, store: &Arc<dyn Store>, node: NodeId, from: VersionTag, to: VersionTag) {
+        let open = self.nodes.lock().get(&key(store, node)).and_then(Weak::upgrade);
+        if let Some(open) = open {
+            let mut state = open.state.write();
+            if state.edits.base == Some(from) {
+                state.edits.base = Some(to);
             }
         }
     }
@@ -348,25 +377,28 @@ impl OpenFile {
 
     /// Writes at an offset; a gap before it reads as zeros.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.drafting(|draft, limit| {
+        self.drafting(|draft, edits, limit| {
             within(offset.saturating_add(bytes.len() as u64), limit)?;
+            edits.write(offset, bytes.len());
             draft.write_at(offset, bytes)
         })
     }
 
     /// Writes at the end, wherever that is by now.
     pub fn append(&self, bytes: &[u8]) -> Result<()> {
-        self.drafting(|draft, limit| {
+        self.drafting(|draft, edits, limit| {
             let end = draft.size();
             within(end.saturating_add(bytes.len() as u64), limit)?;
+            edits.append(end);
             draft.write_at(end, bytes)
         })
     }
 
     /// Cuts it, or lengthens it with zeros.
     pub fn set_size(&self, size: u64) -> Result<()> {
-        self.drafting(|draft, limit| {
+        self.drafting(|draft, edits, limit| {
             within(size, limit)?;
+            edits.resize(draft.size(), size);
             if draft.size() == size { Ok(()) } else { draft.set_size(size) }
         })
     }
@@ -385,18 +417,33 @@ impl OpenFile {
         state.draft.is_some()
     }
 
-    fn drafting(&self, write: impl FnOnce(&mut dyn Draft, u64) -> Result<(), StoreError>) -> Result<()> {
+    /// How often what was written here was put into what another had made of the file: then it holds more than whoever
+    /// wrote it knows.
+    pub fn merges(&self) -> u64 {
+        self.node.state.read().merges
+    }
+
+    fn drafting(
+        &self,
+        write: impl FnOnce(&mut dyn Draft, &mut Edits, u64) -> Result<(), StoreError>,
+    ) -> Result<()> {
         if !self.options.write {
             return Err(Error::Invalid(format!("`{}` was not opened for writing", self.path)));
         }
         let limit = self.vfs.shared.limits.file_size;
         let mut state = self.node.state.write();
+        let state = &mut *state;
         let begin = || -> Result<(), StoreError> {
             let draft = match state.draft.take() {
                 Some(draft) => draft,
-                None => self.begin(&*state.content)?,
+                None => {
+                    // From before the draft: a state that is newer than this only counts as another's.
+                    let before = self.node.store.stat(&Place::node(self.node.node));
+                    state.edits = Edits::of(before.ok().map(|attr| attr.tag));
+                    self.begin(&*state.content)?
+                }
             };
-            write(&mut **state.draft.insert(draft), limit)?;
+            write(&mut **state.draft.insert(draft), &mut state.edits, limit)?;
             state.modified = self.vfs.shared.clock.now();
             Ok(())
         };
@@ -459,23 +506,54 @@ impl OpenFile {
         lasts: Lasts,
     ) -> Result<(), StoreError> {
         let (store, at) = (&*self.node.store, Place::node(self.node.node));
-        match store.stat(&at) {
-            Err(StoreError::NotFound) if state.content.is_removed() => return Ok(()),
-            // Another has moved it to where the Store can't follow.
-            Err(StoreError::NotFound) => return Err(StoreError::Conflict),
-            stat => stat?,
-        };
-        let Some(draft) = state.draft.take() else { return Ok(()) };
-        let content = Content::Sealed(draft.seal()?);
-        call.moves(content.size());
-        let put = Put { modified: Some(state.modified), ..self.put.clone() };
-        let step = Step::Write { at: at.clone(), content, put };
-        let applied = call.apply_with(store, vec![step], Stage::Last, |change| change.lasts = lasts);
-        self.vfs.shared.open.commits.lock().add(key(&self.node.store, self.node.node));
-        applied?;
-        state.content = store.open(&at)?;
-        self.vfs.shared.seen.forget(&self.path);
-        Ok(())
+        for attempt in 0.. {
+            let now = match store.stat(&at) {
+                Err(StoreError::NotFound) if state.content.is_removed() => return Ok(()),
+                // Another has moved it to where the Store can't follow.
+                Err(StoreError::NotFound) => return Err(StoreError::Conflict),
+                stat => stat?.tag,
+            };
+            let State { draft, edits, merges, modified, .. } = &mut **state;
+            let Some(mut ours) = draft.take() else { return Ok(()) };
+            let written = edits.bytes(ours.size());
+            let gives_way = !edits.is_whole() && written <= MERGED;
+            if gives_way && edits.base.is_some_and(|base| base != now) {
+                let mut theirs = store.draft(DraftOf::File(&at))?;
+                edits.copy(&mut *ours, &mut *theirs)?;
+                (ours, edits.base) = (theirs, Some(now));
+                *merges += 1;
+            }
+            // Kept, in case that another is faster now.
+            let kept = match edits.base {
+                Some(base) if gives_way && written <= KEPT && attempt < ATTEMPTS => {
+                    Some((base, edits.taken(&mut *ours)?))
+                }
+                _ => None,
+            };
+            let content = Content::Sealed(ours.seal()?);
+            call.moves(content.size());
+            let expect = kept.as_ref().map_or(Expect::Any, |(base, _)| Expect::Tag(*base));
+            let put = Put { modified: Some(*modified), expect, ..self.put.clone() };
+            let step = Step::Write { at: at.clone(), content, put };
+            let applied = call.apply_with(store, vec![step], Stage::Last, |change| change.lasts = lasts);
+            self.vfs.shared.open.commits.lock().add(key(&self.node.store, self.node.node));
+            match (applied, kept) {
+                (Err(StoreError::Conflict), Some((_, pieces))) => {
+                    let before = store.stat(&at).ok().map(|attr| attr.tag);
+                    let mut theirs = store.draft(DraftOf::File(&at))?;
+                    edits.put(&pieces, &mut *theirs)?;
+                    (*draft, edits.base) = (Some(theirs), before);
+                    *merges += 1;
+                }
+                (applied, _) => {
+                    applied?;
+                    state.content = store.open(&at)?;
+                    self.vfs.shared.seen.forget(&self.path);
+                    return Ok(());
+                }
+            }
+        }
+        unreachable!("the last attempt takes nobody else into account")
     }
 
     /// Closes it; the last one to close a node makes what was written a change.

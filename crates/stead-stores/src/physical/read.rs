@@ -1,8 +1,8 @@
 //! Reading: files, directories, symlinks.
 
 use std::fs::File;
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use stead_core::Name;
 use stead_core::store::{
@@ -11,8 +11,10 @@ use stead_core::store::{
 
 use super::PhysicalStore;
 use super::draft::fill;
+use super::host::How;
 use super::host::{self, Errno, Stat, refused};
 use super::mask::join;
+use super::root::Dir;
 use super::spot::{Intent, Located};
 use super::tree;
 
@@ -54,7 +56,7 @@ impl PhysicalStore {
     pub(super) fn open_content(&self, at: &Place) -> StoreResult<OpenFile> {
         let located = self.locate(at, Intent::Find)?;
         let (file, stat) = self.open_file(&located)?;
-        Ok(OpenFile { attr: self.attr(&located, &stat), file })
+        Ok(OpenFile { attr: self.attr(&located, &stat), file, root: self.root.dir.clone() })
     }
 
     pub(super) fn link_target(&self, at: &Place) -> StoreResult<Vec<u8>> {
@@ -129,6 +131,18 @@ pub(super) fn read_all(file: &File, stat: &Stat, limit: u64) -> StoreResult<Vec<
 pub(super) struct OpenFile {
     attr: Attr,
     file: File,
+    root: Dir,
+}
+
+impl OpenFile {
+    /// Whether it has a name below the root, wherever others have moved it. What was removed may have one elsewhere,
+    /// where it is kept.
+    fn has_a_name(&self) -> Option<bool> {
+        let path = |fd: BorrowedFd<'_>| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok();
+        let (root, path) = (path(self.root.as_fd())?, path(self.file.as_fd())?);
+        let named = self.root.open(path.strip_prefix(root).ok()?.as_os_str().as_bytes(), How::Handle).ok()?;
+        Some(host::stat(&named).ok()?.ino == host::stat(&self.file).ok()?.ino)
+    }
 }
 
 impl OpenContent for OpenFile {
@@ -144,7 +158,7 @@ impl OpenContent for OpenFile {
     }
 
     fn is_removed(&self) -> bool {
-        self.file.metadata().is_ok_and(|file| file.nlink() == 0)
+        self.has_a_name() != Some(true)
     }
 }
 

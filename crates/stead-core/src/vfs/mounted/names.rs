@@ -111,9 +111,11 @@ impl Mounted {
     ) -> Result<Looked> {
         self.vfs.call("set_attributes", [Ok(path.clone())], |call, [path]| {
             let spot = call.enter(path, Access::Write)?;
-            call.check_is(&spot, node)?;
+            let before = call.check_is(&spot, node)?;
             let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
             let attr = call.change_at(&spot, vec![step], Vec::new())?;
+            let store = spot.workspace.mount().store();
+            self.vfs.shared.open.follow(store, node, before.tag, attr.tag);
             Ok(self.made(&spot, attr))
         })
     }
@@ -160,9 +162,9 @@ impl Call<'_> {
     }
 
     /// Makes sure that the node is at the spot that the caller means.
-    pub(super) fn check_is(&self, spot: &Spot<'_>, node: NodeId) -> Result<()> {
+    pub(super) fn check_is(&self, spot: &Spot<'_>, node: NodeId) -> Result<Attr> {
         match spot.store().stat(&spot.place) {
-            Ok(attr) if attr.node == node => Ok(()),
+            Ok(attr) if attr.node == node => Ok(attr),
             Ok(_) => Err(spot.failed(StoreError::Conflict)),
             Err(cause) => Err(spot.failed(stale(cause))),
         }

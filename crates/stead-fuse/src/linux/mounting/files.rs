@@ -94,14 +94,19 @@ impl Mounting {
     /// Makes what was written a change. The kernel has the content of that already. Whether there was something.
     pub(super) fn put(&self, ino: u64, file: &OpenFile, lasts: Lasts) -> Answer<bool> {
         let _changing = self.changing();
-        let before = file.tag();
+        let (before, merges) = (file.tag(), file.merges());
         let put = match lasts {
             Lasts::Now => file.sync(),
             Lasts::Soon => file.flush(),
         };
         put.map_err(|error| errno(&error))?;
         let changed = file.tag() != before;
-        if changed {
+        if file.merges() != merges {
+            // It holds what others wrote as well, and the kernel does not have that.
+            if let Some(notifier) = self.notifier.get() {
+                let _ = notifier.inval_inode(INodeNo(ino), -1, 0);
+            }
+        } else if changed {
             self.inodes.caches(ino, file.tag());
         }
         Ok(changed)

@@ -1,0 +1,237 @@
+//! What was written into a draft: kept apart from what was there, so that it can be written over what another has made of
+//! the file meanwhile.
+
+use std::ops::Range;
+
+use crate::store::{Draft, StoreResult, VersionTag};
+
+/// How much is copied at once.
+const PIECE: usize = 256 << 10;
+
+/// What was done to a draft since it was begun.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Edits {
+    /// The state that the draft was begun from, where there was one.
+    pub(super) base: Option<VersionTag>,
+    /// The least size that it was cut to.
+    cut: Option<u64>,
+    /// The least size that it was lengthened to.
+    length: u64,
+    /// What was written at places that were named, in order and apart.
+    written: Vec<Range<u64>>,
+    /// Where that begins which was written at the end, wherever the end was.
+    tail: Option<u64>,
+}
+
+/// Bytes of a draft, and where in it they are.
+type Pieces = Vec<(u64, Vec<u8>)>;
+
+impl Edits {
+    pub(super) fn of(base: Option<VersionTag>) -> Self {
+        Edits { base, ..Edits::default() }
+    }
+
+    /// Something is written at a place.
+    pub(super) fn write(&mut self, at: u64, count: usize) {
+        let mut new = at..at.saturating_add(count as u64).min(self.tail.unwrap_or(u64::MAX));
+        if new.is_empty() {
+            return;
+        }
+        self.written.retain(|old| {
+            let apart = old.end < new.start || new.end < old.start;
+            if !apart {
+                new = old.start.min(new.start)..old.end.max(new.end);
+            }
+            apart
+        });
+        let place = self.written.partition_point(|old| old.start < new.start);
+        self.written.insert(place, new);
+    }
+
+    /// Something is written at the end, which is there.
+    pub(super) fn append(&mut self, end: u64) {
+        self.tail.get_or_insert(end);
+    }
+
+    /// It gets another size.
+    pub(super) fn resize(&mut self, before: u64, size: u64) {
+        if size > before {
+            self.length = self.length.max(size);
+            return;
+        }
+        self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
+        self.length = self.length.min(size);
+        self.tail = self.tail.filter(|tail| *tail < size);
+        self.written.retain_mut(|old| {
+            old.end = old.end.min(size);
+            !old.is_empty()
+        });
+    }
+
+    /// Whether nothing is left of what was there before.
+    pub(super) fn is_whole(&self) -> bool {
+        self.cut == Some(0)
+    }
+
+    /// All that was written, of a draft of that size.
+    fn ranges(&self, size: u64) -> impl Iterator<Item = Range<u64>> {
+        let tail = self.tail.map(|tail| tail..size);
+        self.written.iter().cloned().chain(tail)
+    }
+
+    /// How many bytes were written, of a draft of that size.
+    pub(super) fn bytes(&self, size: u64) -> u64 {
+        self.ranges(size).map(|range| range.end.saturating_sub(range.start)).sum()
+    }
+
+    /// Takes what was written out of a draft.
+    pub(super) fn taken(&self, from: &mut dyn Draft) -> StoreResult<Pieces> {
+        let mut pieces = Vec::new();
+        for range in self.ranges(from.size()) {
+            let mut bytes = vec![0; usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(0)];
+            let count = from.read_at(range.start, &mut bytes)?;
+            bytes.truncate(count);
+            pieces.push((range.start, bytes));
+        }
+        Ok(pieces)
+    }
+
+    /// Does to a draft what was done to the one that it was taken from.
+    pub(super) fn put(&mut self, pieces: &Pieces, to: &mut dyn Draft) -> StoreResult<()> {
+        self.begin(to)?;
+        let old = self.tail;
+        for (at, bytes) in pieces {
+            let at = if old == Some(*at) { self.end(to) } else { *at };
+            to.write_at(at, bytes)?;
+        }
+        self.finish(to)
+    }
+
+    /// Does to a draft what was done to another, however much that is.
+    pub(super) fn copy(&mut self, from: &mut dyn Draft, to: &mut dyn Draft) -> StoreResult<()> {
+        self.begin(to)?;
+        let (old, mut buffer) = (self.tail, vec![0; PIECE]);
+        for range in self.ranges(from.size()).collect::<Vec<_>>() {
+            let start = if old == Some(range.start) { self.end(to) } else { range.start };
+            let mut done = 0;
+            while range.start + done < range.end {
+                let wanted = usize::try_from(range.end - range.start - done).unwrap_or(PIECE).min(PIECE);
+                match from.read_at(range.start + done, &mut buffer[..wanted])? {
+                    0 => break,
+                    count => {
+                        to.write_at(start + done, &buffer[..count])?;
+                        done += count as u64;
+                    }
+                }
+            }
+        }
+        self.finish(to)
+    }
+
+    fn begin(&self, to: &mut dyn Draft) -> StoreResult<()> {
+        match self.cut {
+            Some(cut) if cut < to.size() => to.set_size(cut),
+            _ => Ok(()),
+        }
+    }
+
+    /// The end of a draft is where the tail goes.
+    fn end(&mut self, to: &dyn Draft) -> u64 {
+        self.tail = Some(to.size());
+        to.size()
+    }
+
+    fn finish(&self, to: &mut dyn Draft) -> StoreResult<()> {
+        if self.length > to.size() { to.set_size(self.length) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{DraftOf, Store};
+    use crate::testkit::ModelStore;
+
+    fn draft(text: &str) -> Box<dyn Draft> {
+        let mut draft = ModelStore::default().draft(DraftOf::Nothing).unwrap();
+        draft.write_at(0, text.as_bytes()).unwrap();
+        draft
+    }
+
+    fn text(draft: &mut dyn Draft) -> String {
+        let mut bytes = vec![0; usize::try_from(draft.size()).unwrap()];
+        draft.read_at(0, &mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// What becomes of `newer` when what was done to `old` is done to it, in both ways.
+    fn moved(old: &str, newer: &str, act: impl Fn(&mut Edits, &mut dyn Draft)) -> String {
+        let (mut edits, mut from, mut to) = (Edits::default(), draft(old), draft(newer));
+        act(&mut edits, &mut *from);
+        let mut again = draft(newer);
+        let pieces = edits.taken(&mut *from).unwrap();
+        edits.clone().put(&pieces, &mut *again).unwrap();
+        edits.copy(&mut *from, &mut *to).unwrap();
+        let (once, twice) = (text(&mut *to), text(&mut *again));
+        assert_eq!(once, twice);
+        once
+    }
+
+    fn write(edits: &mut Edits, draft: &mut dyn Draft, at: u64, text: &str) {
+        edits.write(at, text.len());
+        draft.write_at(at, text.as_bytes()).unwrap();
+    }
+
+    fn append(edits: &mut Edits, draft: &mut dyn Draft, text: &str) {
+        edits.append(draft.size());
+        draft.write_at(draft.size(), text.as_bytes()).unwrap();
+    }
+
+    fn resize(edits: &mut Edits, draft: &mut dyn Draft, size: u64) {
+        edits.resize(draft.size(), size);
+        draft.set_size(size).unwrap();
+    }
+
+    #[test]
+    fn what_is_appended_goes_to_the_end_as_it_is_then() {
+        let appended = moved("one\n", "one\ntool\n", |edits, draft| {
+            append(edits, draft, "two\n");
+            append(edits, draft, "three\n");
+            write(edits, draft, 4, "TWO");
+        });
+        assert_eq!(appended, "one\ntool\nTWO\nthree\n");
+    }
+
+    #[test]
+    fn what_is_written_stays_where_it_is() {
+        let written = moved("aaaaaaaa", "bbbbbbbbbb", |edits, draft| {
+            write(edits, draft, 1, "XX");
+            write(edits, draft, 3, "Y");
+            write(edits, draft, 6, "Z");
+        });
+        assert_eq!(written, "bXXYbbZbbb");
+        let both = moved("aaaa", "aaaabbbb", |edits, draft| {
+            append(edits, draft, "cc");
+            write(edits, draft, 2, "XXXX");
+        });
+        assert_eq!(both, "aaXXbbbbXX");
+    }
+
+    #[test]
+    fn what_is_cut_is_cut() {
+        assert_eq!(moved("abcdef", "ABCDEFGH", |edits, draft| resize(edits, draft, 3)), "ABC");
+        let rewritten = moved("abcdef", "ABCDEFGH", |edits, draft| {
+            write(edits, draft, 4, "late");
+            resize(edits, draft, 0);
+            write(edits, draft, 0, "new");
+            assert!(edits.is_whole() && edits.bytes(3) == 3);
+        });
+        assert_eq!(rewritten, "new");
+        let longer = moved("ab", "AB", |edits, draft| {
+            append(edits, draft, "c");
+            resize(edits, draft, 2);
+            resize(edits, draft, 4);
+        });
+        assert_eq!(longer, "AB\0\0");
+    }
+}
