@@ -55,6 +55,10 @@ impl Edits {
 
     /// It gets another size.
     pub(super) fn resize(&mut self, before: u64, size: u64) {
+        // What has that size already is not cut: what another adds to it stays.
+        if size == before {
+            return;
+        }
         if size > before {
             self.length = self.length.max(size);
             return;
@@ -227,6 +231,7 @@ mod tests {
             assert!(edits.is_whole() && edits.bytes(3) == 3);
         });
         assert_eq!(rewritten, "new");
+        assert_eq!(moved("ab", "abc", |edits, draft| resize(edits, draft, 2)), "abc", "it has that size");
         let longer = moved("ab", "AB", |edits, draft| {
             append(edits, draft, "c");
             resize(edits, draft, 2);
