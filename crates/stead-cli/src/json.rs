@@ -5,8 +5,8 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Value, json};
 use stead::history::diff::ContentDiff;
 use stead::vfs::{
-    Blamed, Copied, Difference, DirEntry, LogChange, LogEntry, PathChange, Stat, Undone, Unreadable, Walked,
-    Written,
+    Blamed, Copied, Difference, DirEntry, LogChange, LogEntry, PathChange, PathConflict, Stat, Undone,
+    Unreadable, Walked, Written,
 };
 use stead::{Fork, Operation, Snapshot, Timestamp, VersionTag};
 
@@ -184,13 +184,17 @@ pub(crate) fn undone(undone: &Undone, dry_run: bool) -> Value {
             "fate": format!("{:?}", change.fate).to_lowercase(),
         })
     };
+    let stays = |stays: &[PathConflict]| -> Vec<Value> {
+        stays.iter().map(|one| json!({ "path": one.path.to_string(), "why": one.why })).collect()
+    };
     json!({
         "done": undone.done,
         "dry_run": dry_run,
         "operation": undone.operation.map(|id| id.to_string()),
         "undone": undone.undone.iter().map(operation).collect::<Vec<_>>(),
         "changes": undone.changes.iter().map(change).collect::<Vec<_>>(),
-        "conflicts": undone.conflicts.iter().map(|one| json!({ "path": one.path, "why": one.why })).collect::<Vec<_>>(),
+        "conflicts": stays(&undone.conflicts),
+        "left_out": stays(&undone.left_out),
     })
 }
 

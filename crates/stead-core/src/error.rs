@@ -68,7 +68,8 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Why an operation did not happen. Nothing has changed. Only logical paths stand in it.
+/// Why an operation did not happen. Nothing has changed, except where [`Error::Partly`] says so. Only logical paths stand
+/// in it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The text is no path.
@@ -216,6 +217,17 @@ pub enum Error {
     /// It was asked to stop, and did before anything had happened.
     #[error("{0}")]
     Stopped(Stop),
+    /// An undo or a restore of several Stores was made in some of them before another one failed.
+    #[error("it is done in `{done}`, but not in `{left}`: {cause}. Do the same again for the rest")]
+    Partly {
+        /// A Workspace on the Stores where it was made.
+        done: VfsPath,
+        /// A Workspace on the Store that failed.
+        left: VfsPath,
+        /// Why that Store failed.
+        #[source]
+        cause: Box<Error>,
+    },
     /// What a Store said of a path.
     #[error("{}", about(path, *sight, cause))]
     Store {
@@ -254,6 +266,7 @@ impl Error {
             Error::Binary { .. } | Error::OtherWorkspace { .. } => ErrorKind::Unsupported,
             Error::Garbled { .. } => ErrorKind::Corrupt,
             Error::Unrecorded(_) | Error::Stopped(_) => ErrorKind::Unavailable,
+            Error::Partly { cause, .. } => cause.kind(),
             Error::Store { cause, .. } => cause.kind(),
         }
     }

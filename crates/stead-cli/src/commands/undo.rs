@@ -34,8 +34,15 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     };
     let on_conflict = if args.skip_conflicts { OnConflict::Skip } else { OnConflict::Refuse };
     let undone = session.vfs("undo")?.undo(what, UndoOptions { dry_run: args.dry_run, on_conflict })?;
-    if undone.undone.is_empty() {
-        session.say("There is nothing to take back.");
+    if undone.undone.is_empty() && undone.conflicts.is_empty() {
+        session.say(match what {
+            Undo::Operation(_) => "There is nothing to undo: what that operation did has no effect any more.",
+            Undo::Last(_) | Undo::Since(_) => "There is nothing to take back.",
+        });
+        if session.wants_json() {
+            session.json(&json::undone(&undone, args.dry_run))?;
+        }
+        return Ok(Exit::OK);
     }
     report(&undone, args.dry_run, "Took back", session)
 }
@@ -69,13 +76,11 @@ pub(super) fn report(undone: &Undone, dry_run: bool, did: &str, session: &mut Se
             change.path
         ))?;
     }
-    for conflict in &undone.conflicts {
-        session.line(format_args!(
-            "{} {}: {}",
-            session.paint(Colour::Yellow, format_args!("{:10}", "conflict")),
-            conflict.path,
-            conflict.why
-        ))?;
+    for (word, stays) in [("conflict", &undone.conflicts), ("left out", &undone.left_out)] {
+        for one in stays {
+            let word = session.paint(Colour::Yellow, format_args!("{word:10}"));
+            session.line(format_args!("{word} {}: {}", one.path, one.why))?;
+        }
     }
     if refused {
         let count = human::count(undone.conflicts.len() as u64, "conflict", "conflicts");
@@ -88,6 +93,10 @@ pub(super) fn report(undone: &Undone, dry_run: bool, did: &str, session: &mut Se
     } else if undone.done && did == "Restored" {
         let count = human::count(undone.changes.len() as u64, "change", "changes");
         session.say(format_args!("Restored with {count}; `stead undo` takes it back."));
+    }
+    if !undone.left_out.is_empty() {
+        let count = human::count(undone.left_out.len() as u64, "path stays", "paths stay");
+        session.say(format_args!("{count} as before: the agent may not change what is listed as left out."));
     }
     Ok(exit)
 }

@@ -3,9 +3,10 @@
 //! First files go that are to go; then what moves steps aside, if it could be in the way of something; then directories
 //! go; then directories come back and what moves arrives, from the top downwards; at last content is put into place.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::history::undo::{Arrangement, Conflict, Desired, Substance, Target};
+use crate::identity::OperationId;
 use crate::store::{
     Attr, Content, Deeds, Expect, Keep, Kind, Missing, NodeId, Now, Parents, Past, Place, Put, Replace, Step,
     StorePath, StoreResult, Subtree,
@@ -41,6 +42,7 @@ pub enum Fate {
 /// One path that a plan changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
+    pub(crate) node: NodeId,
     pub(crate) path: StorePath,
     pub(crate) from: Option<StorePath>,
     pub(crate) fate: Fate,
@@ -54,6 +56,8 @@ pub(crate) struct Steps {
     pub(crate) returning: BTreeMap<usize, NodeId>,
     pub(crate) changes: Vec<Change>,
     pub(crate) conflicts: Vec<Conflict>,
+    /// The operations of which something is undone by this.
+    pub(crate) effective: BTreeSet<OperationId>,
 }
 
 /// Brings an arrangement into order. What moves may step aside into `aside`, a directory that is there.
@@ -63,10 +67,14 @@ pub(crate) fn ordered(
     aside: &StorePath,
     sight: &mut dyn Survey,
 ) -> StoreResult<Steps> {
-    let Arrangement { targets, conflicts } = arrangement;
-    let mut ordering = Ordering { targets, conflicts, deeds, stand_ins: HashMap::new(), movers: Vec::new() };
+    let Arrangement { targets, conflicts, mut effects } = arrangement;
+    let (stand_ins, movers, staying) = (HashMap::new(), Vec::new(), Vec::new());
+    let mut ordering = Ordering { targets, conflicts, deeds, stand_ins, movers, staying };
     while ordering.settle(sight)? {}
-    ordering.steps(aside, sight)
+    for node in ordering.conflicts.iter().map(|conflict| &conflict.node).chain(&ordering.staying) {
+        effects.remove(node);
+    }
+    Ok(Steps { effective: effects.into_values().flatten().collect(), ..ordering.steps(aside, sight)? })
 }
 
 struct Ordering<'d> {
@@ -77,6 +85,8 @@ struct Ordering<'d> {
     stand_ins: HashMap<NodeId, StorePath>,
     /// Directories that move, by where they are.
     movers: Vec<(StorePath, NodeId)>,
+    /// Directories that were to go and stay, because something else is in them.
+    staying: Vec<NodeId>,
 }
 
 impl Ordering<'_> {
@@ -96,11 +106,12 @@ impl Ordering<'_> {
         match self.targets.get(&node) {
             // Directories that would lie in each other are nowhere.
             Some(_) if depth > crate::path::MAX_DEPTH => None,
-            Some(Target { to: Some(to), .. }) => {
+            Some(Target { to: None, .. }) => None,
+            Some(Target { to: Some(to), .. }) if self.returns(node) || self.moves(node) => {
                 Some(self.path_within(to.parent, depth + 1)?.child(&to.name))
             }
-            Some(Target { to: None, .. }) => None,
-            None => self.unmoved(node, depth),
+            // Another agent may have put it into a directory that none of the operations names.
+            Some(_) | None => self.unmoved(node, depth),
         }
     }
 
@@ -172,6 +183,7 @@ impl Ordering<'_> {
             if self.goes(node) && self.is_directory_now(node) && self.others_are_in(node, &leaving, sight)? {
                 // Others have put something into it: it stays for them.
                 self.targets.remove(&node);
+                self.staying.push(node);
                 settled = false;
             }
         }
@@ -195,6 +207,16 @@ impl Ordering<'_> {
                         settled &= self.place(node, &spot, leaving.get(&spot).copied(), sight)?;
                     }
                     taken.insert(path, node);
+                }
+            }
+        }
+        if settled {
+            // What stays at its place has none only where a directory above it has none.
+            for &node in &nodes {
+                let stays = self.targets.get(&node).is_some_and(|target| target.to.is_some());
+                if stays && self.path(node).is_none() {
+                    self.refuse(node, "the directory it is in is gone");
+                    settled = false;
                 }
             }
         }
@@ -268,7 +290,7 @@ impl Ordering<'_> {
         for node in files {
             let now = &self.deeds.now[&node];
             steps.steps.push(removal(&now.path, Subtree::File, Expect::Tag(now.tag)));
-            steps.changes.push(Change { path: now.path.clone(), from: None, fate: Fate::Removed });
+            steps.changes.push(Change { node, path: now.path.clone(), from: None, fate: Fate::Removed });
         }
 
         let mut moving: Vec<NodeId> = nodes.iter().copied().filter(|&node| self.moves(node)).collect();
@@ -289,7 +311,7 @@ impl Ordering<'_> {
         for node in directories {
             let now = &self.deeds.now[&node];
             steps.steps.push(removal(&now.path, Subtree::EmptyDirectory, Expect::Any));
-            steps.changes.push(Change { path: now.path.clone(), from: None, fate: Fate::Removed });
+            steps.changes.push(Change { node, path: now.path.clone(), from: None, fate: Fate::Removed });
         }
 
         let arriving = |node: NodeId| {
@@ -315,12 +337,12 @@ impl Ordering<'_> {
                     None => (now.path.clone(), self.expected(node)),
                 };
                 steps.steps.push(renaming(&from, &path, expect));
-                steps.changes.push(Change { path, from: Some(now.path.clone()), fate: Fate::Moved });
+                steps.changes.push(Change { node, path, from: Some(now.path.clone()), fate: Fate::Moved });
             } else {
                 let at = Place::path(path.clone());
                 steps.returning.insert(steps.steps.len(), node);
                 steps.steps.push(Step::Mkdir { at, parents: Parents::Required, mode: Some(to.mode) });
-                steps.changes.push(Change { path, from: None, fate: Fate::Restored });
+                steps.changes.push(Change { node, path, from: None, fate: Fate::Restored });
             }
         }
 
@@ -377,14 +399,14 @@ impl Ordering<'_> {
             (Kind::Directory, _) => {
                 if mode_before.is_some_and(|mode| mode != to.mode) {
                     steps.steps.push(Step::SetAttr { at, mode: Some(to.mode), modified: None });
-                    steps.changes.push(Change { path, from: None, fate: Fate::Attributes });
+                    steps.changes.push(Change { node, path, from: None, fate: Fate::Attributes });
                 }
                 return Ok(());
             }
             _ if !rewrites => {
                 if mode_before.is_some_and(|mode| mode != to.mode) {
                     steps.steps.push(Step::SetAttr { at, mode: Some(to.mode), modified: None });
-                    steps.changes.push(Change { path, from: None, fate: Fate::Attributes });
+                    steps.changes.push(Change { node, path, from: None, fate: Fate::Attributes });
                 }
                 return Ok(());
             }
@@ -410,7 +432,7 @@ impl Ordering<'_> {
                 steps.steps.push(Step::Write { at, content, put });
             }
         }
-        steps.changes.push(Change { path, from: None, fate });
+        steps.changes.push(Change { node, path, from: None, fate });
         Ok(())
     }
 }

@@ -5,11 +5,12 @@
 //! What others have changed since stays; where they changed the same thing, it is a conflict, and the node stays as it
 //! is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::history::merge::{merge, pick};
+use crate::identity::OperationId;
 use crate::store::{Deeds, Kind, Line, NodeId, Past, State, StoreResult};
 
 /// How deeds are taken back.
@@ -76,6 +77,9 @@ pub struct Arrangement {
     pub targets: BTreeMap<NodeId, Target>,
     /// Those that stay as they are though they were to change.
     pub conflicts: Vec<Conflict>,
+    /// For each node, the operations whose inverse changes it. An operation that stands at no node has no effect any
+    /// more: what it did is gone already.
+    pub effects: BTreeMap<NodeId, BTreeSet<OperationId>>,
 }
 
 /// Makes out what taking back `deeds` comes to. `read` gives kept content.
@@ -86,16 +90,22 @@ pub fn plan(
 ) -> StoreResult<Arrangement> {
     let mut arrangement = Arrangement::default();
     // Newest first: each inverse is applied to what the ones before it made.
-    let mut lines: BTreeMap<NodeId, Vec<&Line>> = BTreeMap::new();
-    for line in deeds.deeds.iter().flat_map(|deed| &deed.lines) {
-        lines.entry(line.node).or_default().push(line);
+    let mut lines: BTreeMap<NodeId, Vec<(OperationId, &Line)>> = BTreeMap::new();
+    for deed in &deeds.deeds {
+        for line in &deed.lines {
+            lines.entry(line.node).or_default().push((deed.operation.id, line));
+        }
     }
     for (node, lines) in lines {
         let now = deeds.now.get(&node).and_then(|now| now.state.as_ref());
+        let mut effects = BTreeSet::new();
         let taken = match how {
-            How::Merged => take_back(now, &lines, read)?,
-            How::Exactly => exactly(lines.last().expect("a node is there for its lines")),
+            How::Merged => take_back(now, &lines, &mut effects, read)?,
+            How::Exactly => exactly(lines.last().expect("a node is there for its lines").1),
         };
+        if !effects.is_empty() {
+            arrangement.effects.insert(node, effects);
+        }
         match taken {
             Err(why) => {
                 let path = deeds.now.get(&node).map(|now| now.path.as_bytes().to_vec());
@@ -114,8 +124,8 @@ pub fn plan(
 }
 
 /// Where something that is gone was last.
-fn last_known(deeds: &Deeds, lines: &[&Line]) -> Vec<u8> {
-    let Some(state) = lines.iter().find_map(|line| line.after.as_ref().or(line.before.as_ref())) else {
+fn last_known(deeds: &Deeds, lines: &[(OperationId, &Line)]) -> Vec<u8> {
+    let Some(state) = lines.iter().find_map(|(_, line)| line.after.as_ref().or(line.before.as_ref())) else {
         return Vec::new();
     };
     let mut path = deeds.now.get(&state.parent).map(|now| now.path.as_bytes().to_vec()).unwrap_or_default();
@@ -175,10 +185,12 @@ fn not_kept() -> String {
     "what was there before was not kept".to_owned()
 }
 
-/// The inverse of each line, newest first, merged with what the node is.
+/// The inverse of each line, newest first, merged with what the node is. Adds the operations whose inverse changed
+/// something to `effects`.
 fn take_back(
     now: Option<&State>,
-    lines: &[&Line],
+    lines: &[(OperationId, &Line)],
+    effects: &mut BTreeSet<OperationId>,
     read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
 ) -> StoreResult<Result<Option<Desired>, String>> {
     // What is there now is only named where it is kept: nothing can be said of it otherwise.
@@ -189,13 +201,37 @@ fn take_back(
         },
         None => None,
     };
-    for line in lines {
-        current = match inverse(current, line, read)? {
-            Ok(current) => current,
+    for (operation, line) in lines {
+        let next = match inverse(current.clone(), line, read)? {
+            Ok(next) => next,
             Err(why) => return Ok(Err(why)),
         };
+        if !effects.contains(operation) && differs(current.as_ref(), next.as_ref(), read)? {
+            effects.insert(*operation);
+        }
+        current = next;
     }
     Ok(Ok(current))
+}
+
+/// Whether a node differs between two points of a plan.
+fn differs(
+    one: Option<&Desired>,
+    other: Option<&Desired>,
+    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
+) -> StoreResult<bool> {
+    let (Some(one), Some(other)) = (one, other) else { return Ok(one.is_some() != other.is_some()) };
+    if (one.parent, &one.name, one.mode, one.kind) != (other.parent, &other.name, other.mode, other.kind) {
+        return Ok(true);
+    }
+    Ok(match (&one.content, &other.content) {
+        (Substance::None, Substance::None) => false,
+        (Substance::Merged(one), Substance::Merged(other)) => one != other,
+        (content, Substance::Past(past)) | (Substance::Past(past), content) => {
+            holds(content, Some(past), read)? != Some(true)
+        }
+        (Substance::None, Substance::Merged(_)) | (Substance::Merged(_), Substance::None) => true,
+    })
 }
 
 /// One line's inverse, merged with what the node is at that point.

@@ -32,6 +32,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         | Error::Glob(_)
         | Error::PastTheEnd { .. }
         | Error::Invalid(_) => Errno::EINVAL,
+        Error::Partly { cause, .. } => errno(cause),
         Error::Store { cause, .. } => of_store(cause),
     }
 }

@@ -114,9 +114,10 @@ impl Writing<'_> {
         Ok(version)
     }
 
-    /// Writes down what belongs to a change of this operation, which makes that version.
+    /// Writes the records that belong to a change of a volume by this operation, which makes that version.
     pub(super) fn write_down(
         &mut self,
+        volume: i64,
         records: &[Record],
         operation: &Operation,
         version: Option<i64>,
@@ -129,8 +130,10 @@ impl Writing<'_> {
                 Record::Undoes(operations) => {
                     for undone in operations {
                         self.conn
-                            .prepare_cached("INSERT OR IGNORE INTO undone(operation, by) VALUES (?1, ?2)")?
-                            .execute([undone.as_bytes(), operation.id.as_bytes()])?;
+                            .prepare_cached(
+                                "INSERT OR IGNORE INTO undone(vol, operation, by) VALUES (?1, ?2, ?3)",
+                            )?
+                            .execute(params![volume, undone.as_bytes(), operation.id.as_bytes()])?;
                     }
                 }
             }

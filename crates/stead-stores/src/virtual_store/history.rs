@@ -70,7 +70,7 @@ impl VirtualStore {
         let after = self.volume.forked_at().unwrap_or(0);
         let upto = self.as_of.unwrap_or(i64::MAX);
         let did = "SELECT 1 FROM change WHERE vol = ?1 AND ver = ?2 LIMIT 1";
-        standing(&*self.shared().reader()?, agent, since, limit, |conn, version| {
+        standing(&*self.shared().reader()?, self.volume.id, agent, since, limit, |conn, version| {
             let here = version > after && version <= upto;
             Ok(here && conn.prepare_cached(did)?.exists([self.volume.id, version])?)
         })
@@ -118,18 +118,23 @@ pub(super) fn operation_of(conn: &Connection, version: i64) -> Result<Option<Ope
     Ok(operation)
 }
 
-/// What an operation took back, and whether it has been taken back itself.
-pub(super) fn taken_back(conn: &Connection, operation: &Operation) -> Result<(Vec<OperationId>, bool)> {
-    let mut statement = conn.prepare_cached("SELECT operation FROM undone WHERE by = ?1")?;
-    let undoes =
-        statement.query_map([operation.id.as_bytes()], |row| row.get(0).map(OperationId::from_bytes))?;
+/// What an operation undid in a volume, and whether it has been undone there itself.
+pub(super) fn taken_back(
+    conn: &Connection,
+    volume: i64,
+    operation: &Operation,
+) -> Result<(Vec<OperationId>, bool)> {
+    let mut statement = conn.prepare_cached("SELECT operation FROM undone WHERE vol = ?1 AND by = ?2")?;
+    let undoes = statement
+        .query_map(params![volume, operation.id.as_bytes()], |row| row.get(0).map(OperationId::from_bytes))?;
     let undoes = undoes.collect::<rusqlite::Result<_>>()?;
-    Ok((undoes, is_undone(conn, operation.id.as_bytes(), 0)?))
+    Ok((undoes, is_undone(conn, volume, operation.id.as_bytes(), 0)?))
 }
 
 /// The operations of an agent that stand and have a version which `did` something, newest first.
 pub(super) fn standing(
     conn: &Connection,
+    volume: i64,
     agent: &str,
     since: Timestamp,
     limit: usize,
@@ -147,7 +152,7 @@ pub(super) fn standing(
         }
         seen.insert(id);
         let Some(operation) = operation_of(conn, version)? else { continue };
-        let (undoes, undone) = taken_back(conn, &operation)?;
+        let (undoes, undone) = taken_back(conn, volume, &operation)?;
         if undoes.is_empty() && !undone {
             operations.push(operation);
         }
@@ -261,7 +266,7 @@ impl Looking<'_> {
         if lines.is_empty() {
             return Ok(None);
         }
-        let (undoes, undone) = taken_back(self.tree.conn, &operation)?;
+        let (undoes, undone) = taken_back(self.tree.conn, self.tree.vol, &operation)?;
         Ok(Some(Deed { version: Version(version), operation, lines, undoes, undone }))
     }
 
@@ -436,15 +441,15 @@ impl Looking<'_> {
     }
 }
 
-/// Whether an operation has been taken back, and that has not been taken back itself.
-pub(super) fn is_undone(conn: &Connection, operation: &[u8; 16], depth: usize) -> Result<bool> {
+/// Whether an operation has been undone in a volume, and that has not been undone itself.
+pub(super) fn is_undone(conn: &Connection, volume: i64, operation: &[u8; 16], depth: usize) -> Result<bool> {
     let by: Vec<[u8; 16]> = conn
-        .prepare_cached("SELECT by FROM undone WHERE operation = ?1")?
-        .query_map([operation], |row| row.get(0))?
+        .prepare_cached("SELECT by FROM undone WHERE vol = ?1 AND operation = ?2")?
+        .query_map(params![volume, operation], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
     for by in by {
         // Nobody takes back an undo of an undo so often.
-        if depth > MOST_UNDONE || !is_undone(conn, &by, depth + 1)? {
+        if depth > MOST_UNDONE || !is_undone(conn, volume, &by, depth + 1)? {
             return Ok(true);
         }
     }

@@ -5,6 +5,8 @@
 mod beside;
 mod comparing;
 mod random;
+mod several;
+mod sight;
 mod undoing;
 
 use std::sync::Arc;

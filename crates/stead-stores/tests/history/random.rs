@@ -31,7 +31,7 @@ fn act(door: &Vfs, random: &mut fastrand::Rng, top: &str) -> Option<OperationId>
     let content =
         |random: &mut fastrand::Rng| (0..random.usize(..8)).map(|_| line(random)).collect::<String>();
     let overwrite = if random.bool() { Overwrite::Replace } else { Overwrite::Refuse };
-    let before = door.workspaces().next()?.mount().store().version().unwrap();
+    let before = snapshot_of(&**door.workspaces().next()?.mount().store());
     let operation = match random.u8(..10) {
         0..=2 => door.write(&*one, content(random)).ok()?.operation,
         3 => door.append(&*one, line(random)).ok()?.operation,
@@ -52,8 +52,8 @@ fn act(door: &Vfs, random: &mut fastrand::Rng, top: &str) -> Option<OperationId>
         _ if random.bool() => door.symlink(&*one, "a").ok()?.operation,
         _ => door.set_attributes(&*one, Some(0o600 + random.u32(..0o100)), None).ok()?.operation,
     };
-    let after = door.workspaces().next()?.mount().store().version().unwrap();
-    (after > before).then_some(operation)
+    let after = snapshot_of(&**door.workspaces().next()?.mount().store());
+    (after != before).then_some(operation)
 }
 
 fn history(store: &Arc<dyn Store>, seed: u64, acts: usize) -> (Vec<Vfs>, Vec<(usize, OperationId)>) {

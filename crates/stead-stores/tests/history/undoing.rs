@@ -17,6 +17,9 @@ crate::on_every_store! {
     different_lines_are_merged_and_the_same_line_is_a_conflict
     a_conflict_changes_nothing_unless_told_to_skip
     a_file_is_taken_back_where_it_is_now
+    a_file_that_moved_to_another_directory_is_taken_back_there
+    an_undo_that_changes_nothing_does_not_use_its_operation_up
+    operations_that_cancel_each_other_out_are_undone_together
     a_directory_that_others_use_stays
     names_that_changed_places_change_back
     a_name_that_is_taken_is_a_conflict
@@ -119,7 +122,7 @@ fn different_lines_are_merged_and_the_same_line_is_a_conflict(store: &Subject) {
     b.edit("/w/f", "four", "vier", Occurrences::One).unwrap();
     let refused = a.undo(Undo::Last(1), UndoOptions::default()).unwrap();
     assert!(!refused.done && refused.operation.is_none());
-    assert_eq!(refused.conflicts[0].path, "/w/f");
+    assert_eq!(refused.conflicts[0].path.as_str(), "/w/f");
     assert_eq!(refused.conflicts[0].why, "the same lines have been changed since");
     assert_eq!(text(&a, "/w/f"), "1\n2\n3\nvier\n5\nsix\n7\n");
 }
@@ -148,6 +151,59 @@ fn a_file_is_taken_back_where_it_is_now(store: &Subject) {
     b.rename("/w/moved/f", "/w/moved/g", Overwrite::Refuse).unwrap();
     undo(&a, Undo::Last(1));
     assert_eq!(text(&a, "/w/moved/g"), "before");
+}
+
+/// The directory that it moved to is named by none of the operations that are taken back.
+fn a_file_that_moved_to_another_directory_is_taken_back_there(store: &Subject) {
+    let (a, b) = (door(store, "a"), door(store, "b"));
+    b.write("/w/elsewhere/other", "").unwrap();
+    for (number, change) in ["edit", "append", "write"].into_iter().enumerate() {
+        let (here, there) = (format!("/w/{number}"), format!("/w/elsewhere/{number}"));
+        b.write(&*here, "first\n").unwrap();
+        match change {
+            "edit" => drop(a.edit(&*here, "first", "second", Occurrences::One).unwrap()),
+            "append" => drop(a.append(&*here, "second\n").unwrap()),
+            _ => drop(a.write(&*here, "second\n").unwrap()),
+        }
+        b.rename(&*here, &*there, Overwrite::Refuse).unwrap();
+        let undone = undo(&a, Undo::Last(1));
+        assert_eq!(text(&a, &there), "first\n", "{change}");
+        let changed: Vec<_> = undone.changes.iter().map(|change| change.path.as_str()).collect();
+        assert_eq!(changed, [&*there], "{change}");
+    }
+}
+
+/// What an operation did may be gone already, because another agent put back what was there before.
+fn an_undo_that_changes_nothing_does_not_use_its_operation_up(store: &Subject) {
+    let (a, b) = (door(store, "a"), door(store, "b"));
+    a.write("/w/first", "1").unwrap();
+    b.write("/w/f", "old").unwrap();
+    let idle = a.write("/w/f", "new").unwrap().operation;
+    b.write("/w/f", "old").unwrap();
+    let nothing = a.undo(Undo::Operation(idle), UndoOptions::default()).unwrap();
+    assert!(!nothing.done && nothing.undone.is_empty() && nothing.operation.is_none(), "{nothing:?}");
+    // It can still be undone once there is something to undo.
+    b.write("/w/f", "new").unwrap();
+    undo(&a, Undo::Operation(idle));
+    assert_eq!(text(&a, "/w/f"), "old");
+
+    let idle = a.write("/w/f", "newer").unwrap().operation;
+    b.write("/w/f", "old").unwrap();
+    // The last operation is the last one that has an effect: nobody is stuck at one that has none.
+    let last = undo(&a, Undo::Last(1));
+    assert!(last.undone.iter().all(|operation| operation.id != idle), "{last:?}");
+    assert!(!a.exists("/w/first").unwrap());
+}
+
+fn operations_that_cancel_each_other_out_are_undone_together(store: &Subject) {
+    let a = door(store, "a");
+    a.write("/w/before", "1").unwrap();
+    a.write("/w/f", "1").unwrap();
+    a.remove_file("/w/f", RemoveOptions::default()).unwrap();
+    let both = undo(&a, Undo::Last(2));
+    assert_eq!((both.undone.len(), both.changes.len()), (2, 0));
+    undo(&a, Undo::Last(1));
+    assert!(!a.exists("/w/before").unwrap() && !a.exists("/w/f").unwrap());
 }
 
 fn a_directory_that_others_use_stays(store: &Subject) {

@@ -70,7 +70,7 @@ const DRY_RUN: Field =
     Field::optional("dry_run", Takes::Flag, "Only say what would be done; nothing is changed.");
 
 /// What taking back answers with.
-const TAKEN_BACK: [Field; 6] = [
+const TAKEN_BACK: [Field; 7] = [
     Field::needed("done", Takes::Flag, "Whether it was really done."),
     Field::needed("operations", Takes::from(0), "How many operations were taken back, or would be."),
     Field::needed("changes", Takes::from(0), "How many paths were changed, or would be."),
@@ -80,7 +80,12 @@ const TAKEN_BACK: [Field; 6] = [
             Field::needed("path", Takes::Path, "The path."),
             Field::needed("why", Takes::Text, "Why it stays as it is."),
         ]),
-        "What others have changed since; nothing was changed because of it.",
+        "What was changed since, or may not be undone; nothing was changed because of it.",
+    ),
+    Field::needed(
+        "left_out",
+        Takes::from(0),
+        "How many paths stay as they are since you may not change them.",
     ),
     Field::optional("operation", Takes::Text, "The operation that took it back; undo takes it in turn."),
     Field::needed("truncated", Takes::Flag, "Whether the text leaves paths out."),
@@ -91,13 +96,16 @@ const SHOWN: usize = 200;
 
 /// What was taken back, or would be, or could not be.
 fn taken_back(undone: &Undone, put_back: &str) -> Reply {
-    let Undone { operation, undone: operations, changes, conflicts, done } = undone;
+    let Undone { operation, undone: operations, changes, conflicts, left_out, done } = undone;
     let mut lines = vec![match (done, conflicts.is_empty()) {
         (true, true) if changes.is_empty() => format!("{put_back}: nothing had to be changed."),
         (true, true) => format!("{put_back}."),
-        (true, false) => format!("{put_back}, but for what others have changed since."),
+        (true, false) => format!("{put_back}, except for the conflicts below, which stay as they are."),
+        (false, true) if operations.is_empty() && changes.is_empty() && left_out.is_empty() => {
+            "There is nothing to undo: what was asked for has no effect any more.".to_owned()
+        }
         (false, true) => "This is what would be done:".to_owned(),
-        (false, false) => "Nothing was changed, since others have changed the same since:".to_owned(),
+        (false, false) => "Nothing was changed, because of these conflicts:".to_owned(),
     }];
     for operation in operations.iter().take(SHOWN) {
         lines.push(format!("operation {}: {} at {}", operation.id, operation.tool, operation.at));
@@ -106,20 +114,31 @@ fn taken_back(undone: &Undone, put_back: &str) -> Reply {
     lines.extend(
         conflicts.iter().take(SHOWN).map(|PathConflict { path, why }| format!("conflict {path}: {why}")),
     );
-    let most = operations.len().max(changes.len()).max(conflicts.len());
+    if !left_out.is_empty() {
+        let (count, stays) = (
+            left_out.len(),
+            if left_out.len() == 1 { "path stays as it is" } else { "paths stay as they are" },
+        );
+        lines.push(format!("{count} {stays}, since you may not change them:"));
+    }
+    lines.extend(
+        left_out.iter().take(SHOWN).map(|PathConflict { path, why }| format!("left out {path}: {why}")),
+    );
+    let most = operations.len().max(changes.len()).max(conflicts.len()).max(left_out.len());
     if most > SHOWN {
         lines.push(format!("[and {} more]", most - SHOWN));
     }
     let told: Vec<Value> = conflicts
         .iter()
         .take(SHOWN)
-        .map(|PathConflict { path, why }| json!({ "path": path, "why": why }))
+        .map(|PathConflict { path, why }| json!({ "path": path.as_str(), "why": why }))
         .collect();
     let reply = Reply::text(lines.join("\n"))
         .fact("done", *done)
         .fact("operations", operations.len())
         .fact("changes", changes.len())
         .fact("conflicts", told)
+        .fact("left_out", left_out.len())
         .fact("truncated", most > SHOWN)
         .maybe("operation", operation.as_ref().map(OperationId::to_string));
     if *done || conflicts.is_empty() {

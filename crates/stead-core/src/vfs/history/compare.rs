@@ -10,7 +10,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{DeedQuery, Kind, NodeId, Past, State, Store, StoreError, Version};
 use crate::vfs::call::Call;
-use crate::vfs::history::undo::still_kept;
+use crate::vfs::history::restore::still_kept;
 use crate::vfs::history::{Ground, read_past};
 use crate::vfs::{IntoPath, Vfs};
 

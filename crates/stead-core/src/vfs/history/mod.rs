@@ -4,12 +4,15 @@
 //! looking needs [`Access::History`], taking back [`Access::Restore`].
 
 mod compare;
+mod execute;
 mod log;
+mod restore;
 mod undo;
 
 pub use compare::{Blamed, DiffOptions, Difference, Differs};
 pub use log::{Did, LogChange, LogEntry, LogQuery};
-pub use undo::{OnConflict, PathChange, PathConflict, Restore, Undo, UndoOptions, Undone};
+pub use restore::Restore;
+pub use undo::{OnConflict, PathChange, PathConflict, Undo, UndoOptions, Undone};
 
 use std::sync::Arc;
 
@@ -25,6 +28,7 @@ use crate::workspace::Workspace;
 const LARGEST: u64 = 256 << 20;
 
 /// A Store, and the Workspaces that stand on it.
+#[derive(Clone)]
 struct Ground<'a> {
     store: &'a Arc<dyn Store>,
     workspaces: Vec<&'a Workspace>,

@@ -211,6 +211,7 @@ fn no_public_call_is_left_out_of_that_test() {
         include_str!("../whole.rs"),
         include_str!("../history/log.rs"),
         include_str!("../history/compare.rs"),
+        include_str!("../history/restore.rs"),
         include_str!("../history/undo.rs"),
     ];
     // What answers without looking anywhere.

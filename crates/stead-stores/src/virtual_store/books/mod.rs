@@ -248,7 +248,7 @@ impl Books {
         self.shared.write(Weight::Change, {
             let vol = self.vol;
             move |writing| {
-                for table in ["kept", "intent", "counted"] {
+                for table in ["kept", "intent", "counted", "undone"] {
                     writing.conn.execute(&format!("DELETE FROM {table} WHERE vol = ?1"), [vol])?;
                 }
                 let shadow = writing
@@ -283,7 +283,7 @@ impl Settled {
                 count(writing, vol, &delta.path, -delta.bytes, -delta.files)?;
             }
             for record in records {
-                take_back(writing, record, operation, *outcome)?;
+                take_back(writing, vol, record, operation, *outcome)?;
             }
         }
         Ok(())
@@ -324,13 +324,14 @@ fn enter(writing: &mut Writing<'_>, vol: i64, entry: &Entry) -> Result<Option<i6
     for quota in &entry.quotas {
         judge(writing, vol, quota, &entry.deltas)?;
     }
-    writing.write_down(&entry.records, &entry.operation, version)?;
+    writing.write_down(vol, &entry.records, &entry.operation, version)?;
     Ok(version)
 }
 
 /// Writes down that what was written down has not happened.
 fn take_back(
     writing: &mut Writing<'_>,
+    vol: i64,
     record: &Record,
     operation: &OperationId,
     outcome: AuditOutcome,
@@ -344,8 +345,8 @@ fn take_back(
             for undone in operations {
                 writing
                     .conn
-                    .prepare_cached("DELETE FROM undone WHERE operation = ?1 AND by = ?2")?
-                    .execute([undone.as_bytes(), operation.as_bytes()])?;
+                    .prepare_cached("DELETE FROM undone WHERE vol = ?1 AND operation = ?2 AND by = ?3")?
+                    .execute(params![vol, undone.as_bytes(), operation.as_bytes()])?;
             }
         }
     }

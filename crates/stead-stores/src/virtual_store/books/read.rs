@@ -120,7 +120,7 @@ impl Books {
     ) -> StoreResult<Vec<Operation>> {
         let did = "SELECT 1 FROM kept WHERE vol = ?1 AND ver = ?2 LIMIT 1";
         let reader = self.shared.reader()?;
-        let found = standing(&reader, agent, since, limit, |conn, version| {
+        let found = standing(&reader, self.vol, agent, since, limit, |conn, version| {
             Ok(conn.prepare_cached(did)?.exists([self.vol, version])?)
         });
         Ok(found?)
@@ -128,7 +128,7 @@ impl Books {
 
     /// What an operation took back, and whether it has been taken back itself.
     pub(crate) fn taken_back(&self, operation: &Operation) -> StoreResult<(Vec<OperationId>, bool)> {
-        Ok(taken_back(&*self.shared.reader()?, operation)?)
+        Ok(taken_back(&*self.shared.reader()?, self.vol, operation)?)
     }
 
     /// All intents, of whatever room.

@@ -35,7 +35,8 @@ const CARRIED_OVER: &str = "
     INSERT INTO attached SELECT * FROM live.attached;
     UPDATE shadow SET turn = 1 + max(turn, ifnull((SELECT max(turn) FROM live.shadow), 0));
     INSERT OR IGNORE INTO version SELECT * FROM live.version WHERE id IN (SELECT ver FROM live.kept);
-    INSERT OR IGNORE INTO undone SELECT * FROM live.undone;
+    INSERT OR IGNORE INTO undone SELECT * FROM live.undone
+      WHERE vol IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
     DELETE FROM main.kept;
     INSERT INTO kept SELECT * FROM live.kept;
     DELETE FROM main.intent;

@@ -177,7 +177,7 @@ impl<'a, 'c> Changing<'a, 'c> {
 
     /// Has what is to be written down along with the change written down.
     fn record(&mut self, records: Vec<Record>) -> Result<()> {
-        self.writing.write_down(&records, self.operation, self.version)
+        self.writing.write_down(self.volume.id, &records, self.operation, self.version)
     }
 
     fn finish(self, outcomes: Vec<Outcome>) -> Applied {

@@ -1,0 +1,425 @@
+//! Carrying out an undo or a restore: one plan per Store, all of them checked before the first change is made.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::history::{Arrangement, Conflict, How, Steps, Survey, ordered, plan};
+use crate::identity::{Operation, OperationId};
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{
+    Attr, Deed, DeedQuery, Deeds, NodeId, Page, Past, Place, Record, Store, StoreError, StorePath,
+    StoreResult, Version,
+};
+use crate::vfs::call::{Call, Stage};
+use crate::vfs::history::restore::since;
+use crate::vfs::history::undo::{OnConflict, PathChange, PathConflict, UndoOptions, Undone};
+use crate::vfs::history::{Ground, read_past};
+
+/// How often a plan is made anew because something changed while it was made.
+const TRIES: usize = 8;
+/// How many operations are asked for by their names; beyond, by the versions that they lie between.
+const MOST_BY_NAME: usize = 1_000;
+
+/// What is to be undone or restored on one Store.
+pub(super) struct Part<'a> {
+    pub(super) ground: Ground<'a>,
+    pub(super) deeds: Deeds,
+    pub(super) how: How,
+    pub(super) asked: Asked,
+}
+
+/// What was asked for, to ask again if something has changed meanwhile.
+pub(super) enum Asked {
+    /// These very deeds.
+    Deeds,
+    /// All that has happened since a version at these places or below.
+    Since(Version, Vec<StorePath>),
+}
+
+/// A part, and what has to be done for it.
+pub(super) struct Planned<'a> {
+    part: Part<'a>,
+    pub(super) steps: Steps,
+    changes: Vec<PathChange>,
+    /// The nodes that the caller may not change.
+    refused: BTreeMap<NodeId, String>,
+}
+
+/// What the whole comes to, beside what each part does.
+pub(super) struct Outcome {
+    /// The operations that are undone; `None` for a restore.
+    undone: Option<Vec<Operation>>,
+    left_out: Vec<PathConflict>,
+}
+
+impl Outcome {
+    /// An undo of these operations.
+    pub(super) fn undo(operations: Vec<Operation>) -> Self {
+        Outcome { undone: Some(operations), left_out: Vec::new() }
+    }
+
+    /// A restore that leaves these paths out.
+    pub(super) fn restore(left_out: Vec<PathConflict>) -> Self {
+        Outcome { undone: None, left_out }
+    }
+}
+
+impl Part<'_> {
+    /// Asks for the same once more: what has become by now of what was done.
+    fn renew(&mut self) -> Result<()> {
+        let deeds = match &self.asked {
+            Asked::Since(version, below) => since(&self.ground, *version, below),
+            Asked::Deeds => self.those_again(),
+        };
+        self.deeds = match deeds {
+            Err(cause) if is_race(&cause) => return Err(self.ground.failed(StoreError::Conflict)),
+            deeds => deeds.map_err(|cause| self.ground.failed(cause))?,
+        };
+        // Where someone else was quicker, it is not to be undone twice.
+        if self.how == How::Merged && self.deeds.deeds.iter().any(|deed| deed.undone) {
+            return Err(self.ground.failed(StoreError::Conflict));
+        }
+        Ok(())
+    }
+
+    /// These very deeds, asked for with few others.
+    fn those_again(&self) -> StoreResult<Deeds> {
+        let known: HashSet<Version> = self.deeds.deeds.iter().map(|deed| deed.version).collect();
+        let (Some(first), Some(last)) = (known.iter().min(), known.iter().max()) else {
+            return Ok(Deeds::default());
+        };
+        let operations: HashSet<OperationId> =
+            self.deeds.deeds.iter().map(|deed| deed.operation.id).collect();
+        let few = operations.len() <= MOST_BY_NAME;
+        let mut deeds = self.ground.store.deeds(&DeedQuery {
+            operations: few.then(|| operations.into_iter().collect()),
+            ..DeedQuery::between(Version(first.0 - 1), *last)
+        })?;
+        deeds.deeds.retain(|deed| known.contains(&deed.version));
+        Ok(deeds)
+    }
+
+    /// The newest paths that a node had, in the Store: where it is now, then where it was.
+    fn paths_of(&self, node: NodeId) -> impl Iterator<Item = &StorePath> {
+        let now = self.deeds.now.get(&node).map(|now| &now.path);
+        let lines =
+            self.deeds.deeds.iter().flat_map(|deed| &deed.lines).filter(move |line| line.node == node);
+        let then = lines.flat_map(|line| [&line.after, &line.before]).flatten().map(|state| &state.path);
+        now.into_iter().chain(then)
+    }
+}
+
+impl Planned<'_> {
+    /// The operations of which something stays as it is.
+    pub(super) fn unfinished(&self) -> Vec<OperationId> {
+        let stays = |node: &NodeId| {
+            self.refused.contains_key(node) || self.steps.conflicts.iter().any(|one| one.node == *node)
+        };
+        if self.refused.is_empty() && self.steps.conflicts.is_empty() {
+            return Vec::new();
+        }
+        let touches = |deed: &&Deed| deed.lines.iter().any(|line| stays(&line.node));
+        self.part.deeds.deeds.iter().filter(touches).map(|deed| deed.operation.id).collect()
+    }
+}
+
+impl Call<'_> {
+    /// Carries out plans if nothing stands against them: one change per Store.
+    pub(super) fn carry_out(
+        &self,
+        planned: Vec<Planned<'_>>,
+        outcome: Outcome,
+        options: UndoOptions,
+    ) -> Result<Undone> {
+        let (restores, undone) = (outcome.undone.is_none(), outcome.undone.unwrap_or_default());
+        let mut result = Undone {
+            operation: None,
+            undone,
+            changes: Vec::new(),
+            conflicts: Vec::new(),
+            left_out: outcome.left_out,
+            done: false,
+        };
+        for part in &planned {
+            result.changes.extend(part.changes.iter().cloned());
+            let refused = self.refusals(part);
+            if restores {
+                result.left_out.extend(refused)
+            } else {
+                result.conflicts.extend(refused)
+            }
+            result.conflicts.extend(self.conflicts(part));
+        }
+        if !restores && result.undone.is_empty() && result.conflicts.is_empty() {
+            return Ok(result);
+        }
+        if self.vfs.consent.is_strict() && result.changes.is_empty() {
+            // That it was undone is written down also where nothing has to be changed for it.
+            for workspace in planned.iter().flat_map(|part| &part.part.ground.workspaces) {
+                self.enter(workspace.prefix(), Access::Restore)?;
+            }
+        }
+        let refused = !result.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse;
+        let stays = result.conflicts.iter().map(|conflict| conflict.path.clone());
+        self.names(result.changes.iter().map(|change| change.path.clone()).chain(stays).collect());
+        if refused && !options.dry_run {
+            self.was_refused(ErrorKind::Conflict);
+        }
+        if options.dry_run || refused {
+            return Ok(result);
+        }
+        // An operation of which something stays as it is has not been undone.
+        let stays: HashSet<OperationId> = planned.iter().flat_map(Planned::unfinished).collect();
+        let complete = result.undone.iter().map(|operation| operation.id).filter(|id| !stays.contains(id));
+        let complete: Vec<OperationId> = complete.collect();
+        let records: &[Record] = if complete.is_empty() { &[] } else { &[Record::Undoes(complete)] };
+        if self.apply_plans(planned, records, options)? {
+            result.operation = Some(self.operation());
+        }
+        for change in &result.changes {
+            self.shared().seen.forget(&change.path);
+        }
+        result.done = true;
+        Ok(result)
+    }
+
+    /// Makes one change per Store; whether a file was changed. Each Store remembers for itself what was undone there,
+    /// so where a later one fails, the same call finishes the rest.
+    fn apply_plans(
+        &self,
+        planned: Vec<Planned<'_>>,
+        records: &[Record],
+        options: UndoOptions,
+    ) -> Result<bool> {
+        // Also where nothing is left to do, it is written down that it was undone.
+        let wanted = |part: &Planned<'_>| !part.steps.steps.is_empty() || !records.is_empty();
+        let last = planned.iter().rposition(wanted);
+        let (mut changed, mut done) = (false, None);
+        for (index, part) in planned.into_iter().enumerate() {
+            if !wanted(&part) {
+                continue;
+            }
+            let prefix = part.part.ground.workspaces[0].prefix().clone();
+            let changes = !part.steps.steps.is_empty();
+            let stage = if Some(index) == last { Stage::Last } else { Stage::Early };
+            match (self.apply_plan(part, options, records, stage), &done) {
+                (Err(cause), Some(done)) => {
+                    let (done, cause) = (VfsPath::clone(done), Box::new(cause));
+                    return Err(Error::Partly { done, left: prefix, cause });
+                }
+                (applied, _) => applied?,
+            }
+            changed |= changes;
+            done = done.or(Some(prefix));
+        }
+        Ok(changed)
+    }
+
+    /// Plans a part, and again where what the plan looked at has changed meanwhile.
+    pub(super) fn plan_part<'a>(&self, mut part: Part<'a>) -> Result<Planned<'a>> {
+        for _ in 0..TRIES {
+            match self.plan_once(&part) {
+                Err(Error::Store { cause, .. }) if is_race(&cause) => part.renew()?,
+                Err(error) => return Err(error),
+                Ok((steps, changes, refused)) => return Ok(Planned { part, steps, changes, refused }),
+            }
+        }
+        Err(part.ground.failed(StoreError::Conflict))
+    }
+
+    /// What has to be done, in steps and in logical paths. What the caller may not change is taken out of the plan.
+    fn plan_once(&self, part: &Part<'_>) -> Result<(Steps, Vec<PathChange>, BTreeMap<NodeId, String>)> {
+        let Part { ground, deeds, how, .. } = part;
+        let store = &**ground.store;
+        let failed = |cause| ground.failed(cause);
+        let mut arrangement = plan(deeds, *how, &mut |past| read_past(store, past)).map_err(failed)?;
+        let mut refused = self.refused_places(part, &arrangement)?;
+        loop {
+            for node in refused.keys() {
+                arrangement.targets.remove(node);
+                arrangement.effects.remove(node);
+            }
+            let aside = ground.workspaces[0].mount().path();
+            let steps = ordered(arrangement.clone(), deeds, aside, &mut Looking(store)).map_err(failed)?;
+            let (changes, more) = self.authorized(ground, &steps)?;
+            if more.is_empty() {
+                return Ok((steps, changes, refused));
+            }
+            refused.extend(more);
+        }
+    }
+
+    /// The nodes that are, or are to go, where the caller may not restore: others may have moved them.
+    fn refused_places(&self, part: &Part<'_>, arrangement: &Arrangement) -> Result<BTreeMap<NodeId, String>> {
+        let (mut refused, mut asks) = (BTreeMap::new(), None);
+        for (&node, target) in &arrangement.targets {
+            let now = part.deeds.now.get(&node).map(|now| now.path.clone());
+            let to = target
+                .to
+                .as_ref()
+                .and_then(|to| part.deeds.now.get(&to.parent).map(|parent| parent.path.child(&to.name)));
+            for path in now.iter().chain(&to) {
+                if let Err(why) = self.may_restore(&part.ground, path, &mut asks) {
+                    refused.entry(node).or_insert(why);
+                }
+            }
+        }
+        asks.map_or(Ok(refused), Err)
+    }
+
+    /// The changes in logical paths, and the nodes whose change the caller may not make.
+    fn authorized(
+        &self,
+        ground: &Ground<'_>,
+        steps: &Steps,
+    ) -> Result<(Vec<PathChange>, BTreeMap<NodeId, String>)> {
+        let (mut changes, mut refused) = (Vec::with_capacity(steps.changes.len()), BTreeMap::new());
+        let mut asks = None;
+        for change in &steps.changes {
+            let path = self.may_restore(ground, &change.path, &mut asks);
+            let from = change.from.as_ref().map(|from| self.may_restore(ground, from, &mut asks)).transpose();
+            match (path, from) {
+                (Ok(path), Ok(from)) => changes.push(PathChange { path, from, fate: change.fate }),
+                (Err(why), _) | (_, Err(why)) => drop(refused.insert(change.node, why)),
+            }
+        }
+        if let Some(ask) = asks {
+            return Err(ask);
+        }
+        changes.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok((changes, refused))
+    }
+
+    /// The logical path of a place in a Store, if the caller may restore it; else why not. That a person has to be asked
+    /// first is no refusal: it is put into `asks`, so that they are asked about everything at once.
+    fn may_restore(
+        &self,
+        ground: &Ground<'_>,
+        path: &StorePath,
+        asks: &mut Option<Error>,
+    ) -> Result<VfsPath, String> {
+        let Some(logical) = self.logical(ground, path) else {
+            return Err("it is not in a Workspace that you may restore".to_owned());
+        };
+        match self.enter(&logical, Access::Restore) {
+            Ok(_) => Ok(logical),
+            Err(ask @ Error::Ask { .. }) => {
+                asks.get_or_insert(ask);
+                Ok(logical)
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// What the caller may not change, by paths that it may see. A node that never had such a path is not spoken of by a
+    /// restore; an undo, which is about the caller's own operations, names the Workspace instead.
+    fn refusals(&self, planned: &Planned<'_>) -> Vec<PathConflict> {
+        let refused = planned.refused.iter();
+        let named = refused.filter_map(|(&node, why)| self.named(&planned.part, node, None, why));
+        merged(named)
+    }
+
+    /// What stays as it is because something else changed, by paths that the caller may see.
+    fn conflicts(&self, planned: &Planned<'_>) -> Vec<PathConflict> {
+        let named = planned.steps.conflicts.iter().filter_map(|Conflict { node, path, why }| {
+            let path = StorePath::from_checked(path.clone());
+            self.named(&planned.part, *node, Some(&path), why)
+        });
+        merged(named)
+    }
+
+    fn named(
+        &self,
+        part: &Part<'_>,
+        node: NodeId,
+        path: Option<&StorePath>,
+        why: &str,
+    ) -> Option<PathConflict> {
+        let visible =
+            path.into_iter().chain(part.paths_of(node)).find_map(|path| self.logical(&part.ground, path));
+        let path = match (visible, part.how) {
+            (Some(path), _) => path,
+            (None, How::Exactly) => return None,
+            (None, How::Merged) => {
+                let why = "a part of it is not in a Workspace that you may restore".to_owned();
+                return Some(PathConflict { path: part.ground.workspaces[0].prefix().clone(), why });
+            }
+        };
+        Some(PathConflict { path, why: why.to_owned() })
+    }
+
+    /// Makes the change; where something has changed since it was planned, it is planned again.
+    fn apply_plan(
+        &self,
+        planned: Planned<'_>,
+        options: UndoOptions,
+        records: &[Record],
+        stage: Stage,
+    ) -> Result<()> {
+        let Planned { mut part, mut steps, .. } = planned;
+        for _ in 0..TRIES {
+            let Steps { steps: made, returning, .. } = steps;
+            let applied = self.apply_with(&**part.ground.store, made, stage, |change| {
+                change.records.extend_from_slice(records);
+                change.returning = returning;
+            });
+            match applied {
+                Err(cause) if is_race(&cause) => {}
+                Err(cause) => return Err(part.ground.failed(cause)),
+                Ok(_) => return Ok(()),
+            }
+            part.renew()?;
+            if part.deeds.deeds.is_empty() {
+                return Ok(());
+            }
+            let again = self.plan_part(part)?;
+            if !again.steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
+                return Err(again.part.ground.failed(StoreError::Conflict));
+            }
+            (part, steps) = (again.part, again.steps);
+        }
+        Err(part.ground.failed(StoreError::Conflict))
+    }
+}
+
+/// One entry per path, sorted.
+fn merged(conflicts: impl Iterator<Item = PathConflict>) -> Vec<PathConflict> {
+    let by_path: BTreeMap<VfsPath, String> = conflicts.map(|one| (one.path, one.why)).collect();
+    by_path.into_iter().map(|(path, why)| PathConflict { path, why }).collect()
+}
+
+/// Whether a Store fails because something is not as it was a moment ago.
+fn is_race(cause: &StoreError) -> bool {
+    matches!(
+        cause,
+        StoreError::Conflict
+            | StoreError::NotFound
+            | StoreError::AlreadyExists
+            | StoreError::NotEmpty
+            | StoreError::NotADirectory
+            | StoreError::IsADirectory
+    )
+}
+
+/// A Store as a plan looks at it.
+struct Looking<'s>(&'s dyn Store);
+
+impl Survey for Looking<'_> {
+    fn at(&mut self, path: &StorePath) -> StoreResult<Option<Attr>> {
+        match self.0.stat(&Place::path(path.clone())) {
+            Ok(attr) => Ok(Some(attr)),
+            Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
+            Err(cause) => Err(cause),
+        }
+    }
+
+    fn names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>> {
+        let listing = self.0.list(&Place::path(path.clone()), &Page::ALL)?;
+        Ok(listing.entries.into_iter().map(|entry| entry.name.as_bytes().to_vec()).collect())
+    }
+
+    fn read(&mut self, past: &Past) -> StoreResult<Vec<u8>> {
+        read_past(self.0, past)
+    }
+}

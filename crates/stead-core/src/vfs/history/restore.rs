@@ -1,0 +1,194 @@
+//! Restore: files put back to what they were at a version.
+
+use std::collections::HashSet;
+
+use crate::error::{Error, Result, Sight};
+use crate::history::How;
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{Deeds, Kind, Line, State, Store, StoreError, StorePath, StoreResult, Version};
+use crate::vfs::call::Call;
+use crate::vfs::history::execute::{Asked, Outcome, Part};
+use crate::vfs::history::undo::{OnConflict, PathConflict, UndoOptions, Undone};
+use crate::vfs::history::{Ground, unknown};
+use crate::vfs::resolve::Lead;
+use crate::vfs::write::same_store;
+use crate::vfs::{IntoPath, Vfs};
+use crate::workspace::Workspace;
+
+/// What is put back as it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Restore {
+    /// Only these, and what lies below them; everything where it is empty.
+    pub paths: Vec<VfsPath>,
+    /// Only says what would be done.
+    pub dry_run: bool,
+}
+
+/// One place that is restored: a Workspace, and what of it.
+struct Place<'a> {
+    workspace: &'a Workspace,
+    below: StorePath,
+}
+
+impl Vfs {
+    /// Puts what lies at a path and below it, or only some paths there, back to what it was at a version.
+    ///
+    /// The path may be a Workspace, something in one, or a level above several, such as `/`. Workspaces nested below it
+    /// are restored along with it, each under its own scope. What the caller may not change stays as it is and is listed
+    /// in [`Undone::left_out`].
+    pub fn restore(&self, prefix: impl IntoPath, version: Version, what: &Restore) -> Result<Undone> {
+        self.call("restore", [prefix.into_path()], |call, [prefix]| call.restore(prefix, version, what))
+    }
+}
+
+impl<'v> Call<'v> {
+    fn restore(&self, prefix: &VfsPath, version: Version, what: &Restore) -> Result<Undone> {
+        let (mut places, mut left_out) = (Vec::new(), Vec::new());
+        let main = self.add_places(prefix, &mut places, &mut left_out)?;
+        if !what.paths.is_empty() {
+            places.clear();
+            left_out.clear();
+            for path in &what.paths {
+                let inside = path.below(prefix).is_some()
+                    || main.is_some_and(|workspace| path.below(workspace.prefix()).is_some());
+                if !inside {
+                    return Err(Error::Invalid(format!("`{path}` is not in the Workspace of `{prefix}`")));
+                }
+                self.add_places(path, &mut places, &mut left_out)?;
+            }
+        }
+        let mut parts: Vec<(Ground<'v>, Vec<StorePath>)> = Vec::new();
+        for Place { workspace, below } in places {
+            let store = workspace.mount().store();
+            match parts.iter_mut().find(|(ground, _)| same_store(&**ground.store, &**store)) {
+                Some((ground, paths)) => {
+                    if !ground.workspaces.iter().any(|known| known.prefix() == workspace.prefix()) {
+                        ground.workspaces.push(workspace);
+                    }
+                    paths.push(below);
+                }
+                None => parts.push((Ground { store, workspaces: vec![workspace] }, vec![below])),
+            }
+        }
+        let mut planned = Vec::new();
+        for (ground, below) in parts {
+            let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
+            if version != Version::NOW && version > ground.store.version().map_err(failed)? {
+                return Err(unknown(format!("version {version}")));
+            }
+            still_kept(&**ground.store, version).map_err(failed)?;
+            let deeds = since(&ground, version, &below).map_err(failed)?;
+            let asked = Asked::Since(version, below);
+            planned.push(self.plan_part(Part { ground, deeds, how: How::Exactly, asked })?);
+        }
+        let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
+        self.carry_out(planned, Outcome::restore(left_out), options)
+    }
+
+    /// Adds what a restore of this path is about: the Workspace that it lies in, and those nested below it. A nested one
+    /// that the caller may not restore is left out. Returns the Workspace that the path lies in.
+    fn add_places(
+        &self,
+        path: &VfsPath,
+        places: &mut Vec<Place<'v>>,
+        left_out: &mut Vec<PathConflict>,
+    ) -> Result<Option<&'v Workspace>> {
+        let mut main = None;
+        match self.lead(path, Access::Restore)? {
+            Lead::Spot(spot) => {
+                main = Some(spot.workspace);
+                let (workspace, below) = (spot.workspace, spot.place.path);
+                self.check_restorable(workspace)?;
+                places.push(Place { workspace, below });
+            }
+            Lead::Synthetic => {}
+        }
+        let mut nested = 0;
+        for workspace in self.shared().router.nested(path) {
+            let judged = self
+                .enter(workspace.prefix(), Access::Restore)
+                .and_then(|_| self.check_restorable(workspace));
+            match judged {
+                Ok(()) => {
+                    nested += 1;
+                    places.push(Place { workspace, below: workspace.mount().path().clone() });
+                }
+                // A person is asked about everything at once.
+                Err(ask @ Error::Ask { .. }) => return Err(ask),
+                Err(error) => {
+                    left_out.push(PathConflict { path: workspace.prefix().clone(), why: error.to_string() });
+                }
+            }
+        }
+        if main.is_none() && nested == 0 {
+            return Err(super::no_ground(Access::Restore));
+        }
+        Ok(main)
+    }
+
+    fn check_restorable(&self, workspace: &Workspace) -> Result<()> {
+        if workspace.mount().store().about().history {
+            return Ok(());
+        }
+        let cause = StoreError::Unsupported("this Store keeps no history");
+        Err(Error::Store { path: workspace.prefix().clone(), sight: Sight::Sees, cause })
+    }
+}
+
+/// What has happened since a version at these places or below.
+pub(super) fn since(ground: &Ground<'_>, version: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+    let mut deeds = ground.store.between(version, Version::NOW, below)?;
+    keep_below(&mut deeds, below);
+    leave_scratch(&mut deeds, &ground.workspaces);
+    Ok(deeds)
+}
+
+/// Refuses a version that is no longer kept. A Store that can't be looked at as of a version tells what it has.
+pub(super) fn still_kept(store: &dyn Store, version: Version) -> StoreResult<()> {
+    match store.as_of(version) {
+        Err(cause @ StoreError::Expired(_)) => Err(cause),
+        // A fork was not there before it was made, and then what it tells is all that it did.
+        _ => Ok(()),
+    }
+}
+
+/// Leaves only what is at one of these paths or below, now or then, and the directories that it needs to come back.
+fn keep_below(deeds: &mut Deeds, below: &[StorePath]) {
+    let inside = |path: &StorePath| below.iter().any(|top| path.is_at_or_below(top));
+    let leads = |state: &State| {
+        state.kind == Kind::Directory && below.iter().any(|top| top.is_at_or_below(&state.path))
+    };
+    let now = &deeds.now;
+    let mut wanted = HashSet::new();
+    for line in deeds.deeds.iter().flat_map(|deed| &deed.lines) {
+        let states = [&line.before, &line.after];
+        let is_inside = states.into_iter().flatten().any(|state| inside(&state.path))
+            || now.get(&line.node).is_some_and(|now| inside(&now.path));
+        let is_missing = !now.contains_key(&line.node) && line.before.as_ref().is_some_and(leads);
+        if is_inside || is_missing {
+            wanted.insert(line.node);
+        }
+    }
+    let keep = |line: &Line| wanted.contains(&line.node);
+    for deed in &mut deeds.deeds {
+        deed.lines.retain(keep);
+    }
+}
+
+/// What has no history stays as it is.
+fn leave_scratch(deeds: &mut Deeds, workspaces: &[&Workspace]) {
+    let is_scratch = |state: &State| {
+        workspaces.iter().any(|workspace| {
+            let below = state.path.below(workspace.mount().path());
+            below.is_some_and(|below| workspace.scratch().matches_bytes(below))
+        })
+    };
+    if workspaces.iter().all(|workspace| workspace.scratch().is_empty()) {
+        return;
+    }
+    for deed in &mut deeds.deeds {
+        deed.lines
+            .retain(|line| [&line.before, &line.after].into_iter().flatten().any(|state| !is_scratch(state)));
+    }
+}

@@ -1,0 +1,71 @@
+//! Undo and restore over several Stores.
+
+use std::sync::Arc;
+
+use stead_core::testkit::{Fault, Faulty};
+use stead_core::vfs::{LostUpdates, Restore, Undo, UndoOptions};
+use stead_core::{AccessScope, Error, ErrorKind, Identity, Mount, Store, Vfs, VfsPath, Workspace};
+use stead_stores::Database;
+
+use crate::{text, undo};
+
+fn agent(stores: [(&str, &Arc<dyn Store>); 2]) -> Vfs {
+    let mut builder = Vfs::builder(Identity::agent("a")).lost_updates(LostUpdates::Allow);
+    for (prefix, store) in stores {
+        let prefix = VfsPath::parse(prefix).unwrap();
+        builder = builder.workspace(Workspace::new(prefix, AccessScope::ReadWrite, Mount::from(store)));
+    }
+    builder.build().unwrap()
+}
+
+fn two_stores() -> [Arc<dyn Store>; 2] {
+    let database = Database::in_memory();
+    [Arc::new(database.store(["one"]).unwrap()), Arc::new(database.store(["two"]).unwrap())]
+}
+
+#[test]
+fn an_undo_that_fails_in_the_second_store_is_finished_by_the_next_one() {
+    let [one, two] = two_stores();
+    let a = agent([("/one", &one), ("/two", &two)]);
+    let both = a.operation("both");
+    both.write("/one/f", "1").unwrap();
+    both.write("/two/f", "2").unwrap();
+
+    let dry = UndoOptions { dry_run: true, ..UndoOptions::default() };
+    let counted = Arc::new(Faulty::new(Arc::clone(&two), Fault::Never));
+    agent([("/one", &one), ("/two", &(Arc::clone(&counted) as _))]).undo(Undo::Last(1), dry).unwrap();
+    // The call after all of the planning is the change itself.
+    let broken: Arc<dyn Store> = Arc::new(Faulty::new(Arc::clone(&two), Fault::Before(counted.calls() + 1)));
+    let error = agent([("/one", &one), ("/two", &broken)]).undo(Undo::Last(1), UndoOptions::default());
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::Partly { .. }), "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().starts_with("it is done in `/one`, but not in `/two`: "), "{error}");
+    assert!(!a.exists("/one/f").unwrap());
+    assert_eq!(text(&a, "/two/f"), "2");
+
+    let rest = undo(&a, Undo::Last(1));
+    assert_eq!((rest.undone.len(), rest.changes.len()), (1, 1), "{rest:?}");
+    assert!(!a.exists("/two/f").unwrap());
+    assert!(!a.undo(Undo::Last(1), UndoOptions::default()).unwrap().done);
+}
+
+#[test]
+fn a_level_above_several_workspaces_is_restored_as_a_whole() {
+    let [one, two] = two_stores();
+    let a = agent([("/one", &one), ("/two", &two)]);
+    a.write("/one/f", "1").unwrap();
+    a.write("/two/f", "1").unwrap();
+    let version = one.version().unwrap();
+    a.write("/one/f", "2").unwrap();
+    a.write("/two/g", "2").unwrap();
+    let restored = a.restore("/", version, &Restore::default()).unwrap();
+    assert!(restored.done && restored.left_out.is_empty(), "{restored:?}");
+    assert_eq!(text(&a, "/one/f"), "1");
+    assert!(!a.exists("/two/g").unwrap());
+    let only = Restore { paths: vec![VfsPath::parse("/two").unwrap()], ..Restore::default() };
+    undo(&a, Undo::Operation(restored.operation.unwrap()));
+    a.restore("/", version, &only).unwrap();
+    assert_eq!(text(&a, "/one/f"), "2");
+    assert!(!a.exists("/two/g").unwrap());
+}

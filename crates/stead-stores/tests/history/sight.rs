@@ -1,0 +1,131 @@
+//! Undo and restore keep to what the agent may see and change, and say what they left out.
+
+use std::sync::Arc;
+
+use stead_core::store::Parents;
+use stead_core::vfs::{LostUpdates, Overwrite, Restore, Undo, UndoOptions, Undone};
+use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
+
+use crate::{door, text};
+
+crate::on_every_store! {
+    a_restore_names_nothing_that_a_nested_workspace_withholds
+    a_restore_leaves_out_what_the_agent_may_not_change_and_says_so
+    a_file_that_was_moved_out_of_sight_is_left_out_under_the_name_it_had
+    an_undo_names_no_path_of_the_store
+}
+
+type Subject = Arc<dyn Store>;
+
+/// The agent's directory in the Store, which the agent must not learn of.
+const INSIDE: &str = "tenants/acme-internal/home";
+
+fn path(text: &str) -> VfsPath {
+    VfsPath::parse(text).unwrap()
+}
+
+fn workspace(store: &Subject, prefix: &str, scope: AccessScope, inside: &str) -> Workspace {
+    Workspace::new(path(prefix), scope, Mount::at(Arc::clone(store), &path(&format!("/{inside}"))))
+}
+
+/// An agent with `/home`, and in it a WRITE_ONLY and a READ_ONLY Workspace on the same Store.
+fn agent(store: &Subject) -> Vfs {
+    let builder = Vfs::builder(Identity::agent("a")).lost_updates(LostUpdates::Allow);
+    let builder = builder
+        .workspace(workspace(store, "/home", AccessScope::ReadWrite, INSIDE))
+        .workspace(workspace(store, "/home/wo", AccessScope::WriteOnly, &format!("{INSIDE}/wo")))
+        .workspace(workspace(store, "/home/ro", AccessScope::ReadOnly, &format!("{INSIDE}/ro")));
+    builder.build().unwrap()
+}
+
+/// A door to the whole Store, with the agent's directories made.
+fn owner(store: &Subject) -> Vfs {
+    let owner = door(store, "owner");
+    for directory in ["wo", "ro", ".git"] {
+        owner.mkdir(&*format!("/w/{INSIDE}/{directory}"), Parents::Create).unwrap();
+    }
+    owner
+}
+
+fn left_out(undone: &Undone) -> Vec<&str> {
+    undone.left_out.iter().map(|one| one.path.as_str()).collect()
+}
+
+/// Everything that an answer says, to look for what it must not.
+#[track_caller]
+fn says_nothing_of(undone: &Undone, canaries: &[&str]) {
+    let said = format!("{:?} {:?} {:?}", undone.changes, undone.conflicts, undone.left_out);
+    for canary in canaries {
+        assert!(!said.contains(canary), "{canary}: {said}");
+    }
+}
+
+fn a_restore_names_nothing_that_a_nested_workspace_withholds(store: &Subject) {
+    let (a, owner) = (agent(store), owner(store));
+    a.write("/home/f", "one").unwrap();
+    owner.write(&*format!("/w/{INSIDE}/wo/hidname"), "secret").unwrap();
+    let version = store.version().unwrap();
+    a.write("/home/f", "two").unwrap();
+    owner.write(&*format!("/w/{INSIDE}/wo/hidname"), "another secret").unwrap();
+    owner.write(&*format!("/w/{INSIDE}/wo/hidname-2"), "secret").unwrap();
+    for dry_run in [true, false] {
+        let restored = a.restore("/home", version, &Restore { dry_run, ..Restore::default() }).unwrap();
+        assert_eq!(restored.done, !dry_run);
+        assert_eq!(restored.changes.len(), 1, "{restored:?}");
+        // The Workspaces are known to the agent; what happened in them is not.
+        assert_eq!(left_out(&restored), ["/home/ro", "/home/wo"]);
+        says_nothing_of(&restored, &["hidname", "acme-internal", "tenants"]);
+    }
+    assert_eq!(text(&a, "/home/f"), "one");
+    assert_eq!(text(&owner, &format!("/w/{INSIDE}/wo/hidname")), "another secret");
+}
+
+fn a_restore_leaves_out_what_the_agent_may_not_change_and_says_so(store: &Subject) {
+    let (a, owner) = (agent(store), owner(store));
+    a.write("/home/f", "one").unwrap();
+    let version = store.version().unwrap();
+    a.write("/home/f", "two").unwrap();
+    owner.write(&*format!("/w/{INSIDE}/ro/f"), "the owner's").unwrap();
+    let whole = Workspace::new(path("/w"), AccessScope::ReadWrite, Mount::from(store));
+    let unprotected =
+        Vfs::builder(Identity::agent("owner")).workspace(whole.with_protect::<&str>([]).unwrap());
+    unprotected.build().unwrap().write(&*format!("/w/{INSIDE}/.git/config"), "[core]").unwrap();
+    let restored = a.restore("/home", version, &Restore::default()).unwrap();
+    assert!(restored.done && restored.conflicts.is_empty(), "{restored:?}");
+    assert_eq!(text(&a, "/home/f"), "one");
+    assert_eq!(left_out(&restored), ["/home/ro", "/home/wo", "/home/.git/config"]);
+    assert!(restored.left_out[2].why.contains("protected"), "{restored:?}");
+    assert!(restored.left_out[0].why.contains("READ_ONLY"), "{restored:?}");
+    assert_eq!(text(&a, "/home/ro/f"), "the owner's");
+    says_nothing_of(&restored, &["acme-internal"]);
+}
+
+fn a_file_that_was_moved_out_of_sight_is_left_out_under_the_name_it_had(store: &Subject) {
+    let (a, owner) = (agent(store), owner(store));
+    a.write("/home/mine", "1").unwrap();
+    owner.write("/w/elsewhere/theirs", "2").unwrap();
+    let version = store.version().unwrap();
+    owner.rename(&*format!("/w/{INSIDE}/mine"), "/w/elsewhere/hidden", Overwrite::Refuse).unwrap();
+    owner.rename("/w/elsewhere/theirs", &*format!("/w/{INSIDE}/arrived"), Overwrite::Refuse).unwrap();
+    // Something else has taken the name: that is not the agent's to know either.
+    owner.write("/w/elsewhere/theirs", "3").unwrap();
+    let restored = a.restore("/home", version, &Restore::default()).unwrap();
+    assert!(restored.done && restored.conflicts.is_empty(), "{restored:?}");
+    assert_eq!(left_out(&restored), ["/home/ro", "/home/wo", "/home/arrived", "/home/mine"]);
+    says_nothing_of(&restored, &["acme-internal", "elsewhere", "hidden", "theirs"]);
+    assert_eq!(text(&owner, "/w/elsewhere/hidden"), "1");
+}
+
+fn an_undo_names_no_path_of_the_store(store: &Subject) {
+    let (a, owner) = (agent(store), owner(store));
+    let both = a.operation("both");
+    both.write("/home/f", "one").unwrap();
+    both.write("/home/wo/f", "one").unwrap();
+    owner.rename(&*format!("/w/{INSIDE}/wo/f"), "/w/elsewhere", Overwrite::Refuse).unwrap();
+    let undone = a.undo(Undo::Last(1), UndoOptions::default()).unwrap();
+    assert!(!undone.done && undone.conflicts.len() == 1, "{undone:?}");
+    assert_eq!(undone.conflicts[0].path.as_str(), "/home");
+    assert!(undone.conflicts[0].why.contains("may restore"), "{undone:?}");
+    says_nothing_of(&undone, &["acme-internal", "elsewhere"]);
+    assert_eq!(text(&a, "/home/f"), "one");
+}
