@@ -98,6 +98,7 @@ pub(crate) fn fork(fork: &Fork) -> Value {
         "owner": fork.owner,
         "maker": fork.maker,
         "of": fork.of.to_string(),
+        "left_out": fork.left_out.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "made": time(Some(fork.made)),
     })
 }

@@ -11,6 +11,7 @@ use crate::scope::{Access, AccessScope};
 use crate::search::PatternError;
 use crate::store::{QuotaOn, StoreError};
 use crate::watch::Stop;
+use crate::workspace::Barrier;
 
 /// The result of an operation at the door.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -107,6 +108,28 @@ pub enum Error {
     )]
     Protected {
         /// The path.
+        path: VfsPath,
+        /// The Workspace it is in.
+        workspace: VfsPath,
+    },
+    /// The Workspace is a barrier: it can't be looked at as it was, or is not part of a fork.
+    #[error("{}", withheld(path, workspace, *barrier))]
+    Withheld {
+        /// The path.
+        path: VfsPath,
+        /// The Workspace it is in.
+        workspace: VfsPath,
+        /// What stands in the way.
+        barrier: Barrier,
+    },
+    /// An edit or a move, in a WRITE_ONLY Workspace, of anything but a file that the caller itself has written. Whether
+    /// anything exists there is not said.
+    #[error(
+        "`{path}` is in the Workspace `{workspace}`, which is WRITE_ONLY: only a file whose newest version you wrote \
+         yourself can be edited or moved there"
+    )]
+    NotYourOwn {
+        /// The path, as the caller wrote it.
         path: VfsPath,
         /// The Workspace it is in.
         workspace: VfsPath,
@@ -255,6 +278,8 @@ impl Error {
             Error::Outside { .. }
             | Error::Scope { .. }
             | Error::Protected { .. }
+            | Error::Withheld { .. }
+            | Error::NotYourOwn { .. }
             | Error::Ask { .. }
             | Error::NotOffered(_)
             | Error::LeadsOutside { .. }
@@ -267,6 +292,9 @@ impl Error {
             Error::Garbled { .. } => ErrorKind::Corrupt,
             Error::Unrecorded(_) | Error::Stopped(_) => ErrorKind::Unavailable,
             Error::Partly { cause, .. } => cause.kind(),
+            Error::Store { sight: Sight::Blind, cause, .. } if tells_what_is_there(cause) => {
+                ErrorKind::Denied
+            }
             Error::Store { cause, .. } => cause.kind(),
         }
     }
@@ -293,6 +321,19 @@ impl Sight {
     /// What a scope allows.
     pub fn of(scope: AccessScope) -> Self {
         if scope.allows(Access::Read) { Sight::Sees } else { Sight::Blind }
+    }
+}
+
+/// Why nothing can be done in a Workspace that is a barrier.
+fn withheld(path: &VfsPath, workspace: &VfsPath, barrier: Barrier) -> String {
+    match barrier {
+        Barrier::NotThen(why) => {
+            format!("`{path}` is in the Workspace `{workspace}`, which can't be looked at as it was: {why}")
+        }
+        Barrier::LeftOut => format!(
+            "`{path}` is not part of the fork: `{workspace}` was a Workspace of its own where the fork was made, and was \
+             left out"
+        ),
     }
 }
 
@@ -324,11 +365,24 @@ fn about(path: &VfsPath, sight: Sight, cause: &StoreError) -> String {
     }
 }
 
+/// Whether a Store's answer tells what is there, so that a caller who may not look is told less.
+fn tells_what_is_there(cause: &StoreError) -> bool {
+    matches!(
+        cause,
+        StoreError::NotFound
+            | StoreError::NotADirectory
+            | StoreError::IsADirectory
+            | StoreError::NotEmpty
+            | StoreError::Special(_)
+            | StoreError::Link(_)
+            | StoreError::HostDenied
+    )
+}
+
 /// The answers that would advise to look, or tell what is there, in other words.
 fn unseen(path: &VfsPath, cause: &StoreError) -> String {
     match cause {
-        StoreError::NotFound => format!("`{path}` does not exist"),
-        StoreError::IsADirectory => format!("`{path}` is a directory; name a file in it"),
+        cause if tells_what_is_there(cause) => format!("`{path}` can't be changed; choose another name"),
         StoreError::Conflict => {
             format!("`{path}` is not in the state that was expected, so nothing was changed")
         }
@@ -336,10 +390,12 @@ fn unseen(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::Ambiguous(_) => format!(
             "`{path}` holds the text to be replaced more than once; give more of the text around it, or replace all"
         ),
-        StoreError::Special(_) => format!("`{path}` can't be written"),
         StoreError::TooLarge { limit, .. }
         | StoreError::OverQuota { on: QuotaOn::FileBytes, allowed: limit, .. } => {
             format!("`{path}` would be too large; at most {limit} bytes are allowed")
+        }
+        StoreError::OverQuota { on, allowed, .. } => {
+            format!("`{path}` was not written: {}", StoreError::AtLimit { on: *on, allowed: *allowed })
         }
         other => seen(path, other),
     }
@@ -378,7 +434,9 @@ fn seen(path: &VfsPath, cause: &StoreError) -> String {
             format!("the host does not let Stead reach `{path}`; its owner has to allow it")
         }
         StoreError::NoSpace => format!("`{path}` was not written: no space is left where it is stored"),
-        StoreError::OverQuota { .. } => format!("`{path}` was not written: {cause}"),
+        StoreError::OverQuota { .. } | StoreError::AtLimit { .. } => {
+            format!("`{path}` was not written: {cause}")
+        }
         StoreError::Corrupt(what) => {
             format!("what is stored for `{path}` is damaged: {what}; run `stead verify`")
         }

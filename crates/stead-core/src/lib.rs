@@ -39,4 +39,4 @@ pub use store::{Store, StoreError, StoreResult};
 pub use tools::{Reply, Tool, Toolbox};
 pub use vfs::Vfs;
 pub use watch::Watch;
-pub use workspace::{Ask, Mount, Workspace};
+pub use workspace::{Ask, Barrier, Mount, Workspace};

@@ -49,8 +49,13 @@ impl Router {
         Ok(router)
     }
 
-    /// All Workspaces, sorted by prefix.
+    /// The Workspaces that something can be done in, sorted by prefix.
     pub fn workspaces(&self) -> impl Iterator<Item = &Workspace> {
+        self.all().filter(|workspace| workspace.barrier().is_none())
+    }
+
+    /// All Workspaces, those included that are barriers, sorted by prefix.
+    pub fn all(&self) -> impl Iterator<Item = &Workspace> {
         self.sorted.values().map(|&index| &self.workspaces[index])
     }
 

@@ -98,6 +98,16 @@ pub struct Workspace {
     scratch: Arc<PathGlobs>,
     quota: QuotaLimits,
     ask: Ask,
+    barrier: Option<Barrier>,
+}
+
+/// Why nothing can be done in a Workspace that is there only so that what lies around it does not show through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Barrier {
+    /// It can't be looked at as it was then, and this is why.
+    NotThen(&'static str),
+    /// It is a place that was a Workspace of its own where a fork was made, and was left out of the fork.
+    LeftOut,
 }
 
 /// Whether a person is asked before something is done in a Workspace.
@@ -150,6 +160,7 @@ impl Workspace {
             scratch,
             quota: QuotaLimits::default(),
             ask: Ask::Never,
+            barrier: None,
         }
     }
 
@@ -190,6 +201,17 @@ impl Workspace {
     pub(crate) fn looking_back(self, past: Arc<dyn Store>) -> Self {
         let mount = Mount { store: past, path: self.mount.path.clone() };
         Workspace { mount, scope: AccessScope::ReadOnly, ..self }
+    }
+
+    /// The same Workspace as a barrier: it keeps its prefix, and nothing can be done in it.
+    pub fn as_barrier(self, barrier: Barrier) -> Self {
+        let scope = if self.scope.allows(Access::Read) { AccessScope::ReadOnly } else { self.scope };
+        Workspace { scope, barrier: Some(barrier), ..self }
+    }
+
+    /// Why nothing can be done in it, where it is a barrier.
+    pub fn barrier(&self) -> Option<Barrier> {
+        self.barrier
     }
 
     /// Its logical path.

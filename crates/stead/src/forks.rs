@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stead_core::store::{Fork, ForkName, Store, StoreError, Version};
 use stead_core::vfs::{DiffOptions, Difference, IntoPath};
-use stead_core::{AccessScope, Mount, VfsPath, Workspace};
+use stead_core::{AccessScope, Barrier, Mount, VfsPath, Workspace};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -35,8 +35,16 @@ impl Forks {
     pub(crate) fn mounted(&self, mut builder: SteadBuilder) -> Result<SteadBuilder> {
         for (fork, store) in &self.known {
             let prefix = prefix_of(&fork.name);
-            if !builder.workspaces.iter().any(|workspace| *workspace.prefix() == prefix) {
-                builder = builder.mount(workspace(fork, Arc::clone(store))?);
+            let is_taken = |builder: &SteadBuilder, prefix: &VfsPath| {
+                builder.workspaces.iter().any(|workspace| workspace.prefix() == prefix)
+            };
+            if is_taken(&builder, &prefix) {
+                continue;
+            }
+            for workspace in workspaces(fork, store)? {
+                if !is_taken(&builder, workspace.prefix()) {
+                    builder = builder.mount(workspace);
+                }
             }
         }
         Ok(builder)
@@ -46,6 +54,23 @@ impl Forks {
 /// Where a fork appears.
 fn prefix_of(name: &ForkName) -> VfsPath {
     VfsPath::parse(&format!("/forks/{name}")).expect("the name of a fork is a component")
+}
+
+/// A fork as Workspaces: its own, and a barrier for every place that was left out of it.
+fn workspaces(fork: &Fork, store: &Arc<dyn Store>) -> Result<Vec<Workspace>> {
+    let mut workspaces = vec![workspace(fork, Arc::clone(store))?];
+    for prefix in left_out(fork) {
+        let mount = Mount::at(Arc::clone(store), &fork.path);
+        let nested = Workspace::new(prefix, AccessScope::ReadOnly, mount);
+        workspaces.push(nested.as_barrier(Barrier::LeftOut));
+    }
+    Ok(workspaces)
+}
+
+/// The places that were left out of a fork, as its owner sees them.
+fn left_out(fork: &Fork) -> impl Iterator<Item = VfsPath> {
+    let prefix = prefix_of(&fork.name);
+    fork.left_out.iter().filter_map(move |place| prefix.join(&place.as_str()[1..]).ok())
 }
 
 /// A fork as a Workspace, under the rules of the one that it was made of.
@@ -64,7 +89,8 @@ impl Stead {
     /// Makes a fork of a Workspace, and returns this stead with it: READ_WRITE, at `/forks/NAME`.
     ///
     /// A fork begins with what the Workspace holds and goes its own way: it never changes its base, and never sees what
-    /// happens there. It costs one write, whatever the size of the tree.
+    /// happens there. It costs one write, whatever the size of the tree. Workspaces inside the one that is forked are
+    /// left out of it: [`Fork::left_out`] names them, and nothing of what lies there shows in the fork.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -81,12 +107,12 @@ impl Stead {
     pub fn fork(&self, of: impl IntoPath, name: &str) -> Result<Stead> {
         let owner = self.vfs.identity().agent.clone();
         let (fork, store) = self.make_fork(of, name, &owner)?;
-        let mut workspaces: Vec<_> = self.vfs.workspaces().cloned().collect();
-        workspaces.push(workspace(&fork, Arc::clone(&store))?);
+        let mut all: Vec<_> = self.vfs.router().all().cloned().collect();
+        all.extend(workspaces(&fork, &store)?);
         let mut forks = self.forks.clone();
         forks.known.push((fork, store));
         forks.known.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
-        self.with_forks(workspaces, forks)
+        self.with_forks(all, forks)
     }
 
     /// Makes a fork of a Workspace for another agent, who finds it when its stead is next opened.
@@ -143,8 +169,13 @@ impl Stead {
             },
             _ => error,
         })?;
-        let kept = |workspace: &&Workspace| *workspace.prefix() != prefix_of(name);
-        let workspaces = self.vfs.workspaces().filter(kept).cloned().collect();
+        let places: Vec<VfsPath> = left_out(fork).chain([prefix_of(name)]).collect();
+        let kept = |workspace: &&Workspace| {
+            // A Workspace that is configured there is no part of the fork.
+            let is_fork = workspace.barrier().is_some() || *workspace.prefix() == prefix_of(name);
+            !(is_fork && places.contains(workspace.prefix()))
+        };
+        let workspaces = self.vfs.router().all().filter(kept).cloned().collect();
         let mut forks = self.forks.clone();
         forks.known.retain(|(known, _)| known.name != *name);
         self.with_forks(workspaces, forks)

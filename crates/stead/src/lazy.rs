@@ -9,7 +9,7 @@ use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
     NodeId, OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, TakenIn, Usage,
-    Verified, Version, Whole,
+    Verified, Version, VersionCount, Whole,
 };
 use stead_core::{Operation, Timestamp};
 
@@ -179,6 +179,10 @@ impl Store for Lazy {
         if let Some(store) = self.at_hand() {
             store.forget(node);
         }
+    }
+
+    fn version_count(&self) -> Option<VersionCount> {
+        self.store().ok()?.version_count()
     }
 
     fn version(&self) -> StoreResult<Version> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stead_core::store::{Extent, Extents, StoreError, Version};
-use stead_core::vfs::IntoPath;
+use stead_core::vfs::{IntoPath, PointInTime};
 use stead_core::{Access, Clock, Operation, OperationId, Store, SystemClock, VfsPath};
 use stead_stores::Database;
 use stead_stores::virtual_store::{NewSnapshot, Snapshot};
@@ -171,6 +171,14 @@ impl Stead {
             return Ok(Version::NOW);
         }
         if let Some(snapshot) = self.find_snapshot(Some(&path), text)? {
+            let counted = Some(self.database()?.version_count());
+            // Its version is the database's; another Store has another version of that number, or none.
+            if route.is_some() && store.version_count().is_some_and(|count| Some(count) != counted) {
+                return Err(Error::Invalid(format!(
+                    "the snapshot `{}` does not hold `{path}`, whose Store counts its versions apart; name a time",
+                    text.escape_debug()
+                )));
+            }
             return Ok(snapshot.version);
         }
         if let Ok(number) = text.strip_prefix('v').unwrap_or(text).parse::<i64>() {
@@ -193,12 +201,41 @@ impl Stead {
     pub fn looking_back(&self, path: impl IntoPath, text: &str) -> Result<Stead> {
         let path = path.into_path()?;
         let version = self.moment(&path, text)?;
+        let point = self.point_in_time(&path, text, version)?;
         if let Some(route) = self.vfs().router().route(&path) {
             let past = route.workspace.mount().store().as_of(version);
             let sight = stead_core::Sight::Sees;
             past.map_err(|cause| stead_core::Error::Store { path, sight, cause })?;
         }
-        self.as_of(version)
+        self.as_of(point)
+    }
+
+    /// What a text means to all Stores, where it names this version for a path.
+    fn point_in_time(&self, path: &VfsPath, text: &str, version: Version) -> Result<PointInTime> {
+        let snapshot = self.find_snapshot(Some(path), text)?;
+        let is_number = text.strip_prefix('v').unwrap_or(text).parse::<i64>().is_ok();
+        if version == Version::NOW {
+            return Ok(version.into());
+        }
+        if snapshot.is_none()
+            && !is_number
+            && let Ok(time) = when::time(text, SystemClock.now())
+        {
+            return Ok(time.into());
+        }
+        if self.vfs().router().route(path).is_some() {
+            return Ok(PointInTime::VersionAt(version, path.clone()));
+        }
+        let counted = match snapshot {
+            Some(_) => Some(self.database()?.version_count()),
+            None => return Ok(version.into()),
+        };
+        let in_snapshot =
+            self.vfs().workspaces().find(|workspace| workspace.mount().store().version_count() == counted);
+        Ok(match in_snapshot {
+            Some(workspace) => PointInTime::VersionAt(version, workspace.prefix().clone()),
+            None => version.into(),
+        })
     }
 
     fn find_snapshot(&self, path: Option<&VfsPath>, name: &str) -> Result<Option<Snapshot>> {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use stead_core::store::{QuotaLimits, Version};
+use stead_core::store::QuotaLimits;
 use stead_core::tools::ToolChoice;
-use stead_core::vfs::{IntoPath, Limits, LostUpdates};
+use stead_core::vfs::{IntoPath, Limits, LostUpdates, PointInTime};
 use stead_core::{AccessScope, AuditLog, Clock, ErrorKind, Identity, Mount, Vfs, Workspace};
 use stead_stores::Database;
 
@@ -110,9 +110,9 @@ impl Stead {
         Stead { vfs: self.vfs.agreed(), ..self.clone() }
     }
 
-    /// This stead as it was at a version: read-only, and without what has no history.
-    pub fn as_of(&self, version: Version) -> Result<Stead> {
-        Ok(Stead { vfs: self.vfs.as_of(version)?, ..self.clone() })
+    /// This stead as it was at a version or a time: read-only, see [`Vfs::as_of`].
+    pub fn as_of(&self, point: impl Into<PointInTime>) -> Result<Stead> {
+        Ok(Stead { vfs: self.vfs.as_of(point)?, ..self.clone() })
     }
 
     /// Does with many calls what is one act to whoever asked for it: see [`Vfs::as_one`].

@@ -78,8 +78,9 @@ fn a_fork_is_there_at_once_and_at_the_next_opening() {
     }
     assert_eq!(prefixes(&Stead::open(&config, "other").unwrap()), ["/notes"]);
 
-    // As of a version from before the fork, the rest is there.
-    let past = again.as_of(earlier).unwrap();
+    // As of a version from before the fork, the rest is there, but for what counts its versions apart.
+    assert_eq!(again.as_of(earlier).unwrap_err().kind(), ErrorKind::Invalid);
+    let past = again.looking_back("/notes", &earlier.to_string()).unwrap();
     assert_eq!(
         (text(&past, "/notes/g"), prefixes(&past)),
         ("1".into(), vec!["/all".into(), "/notes".to_owned()])

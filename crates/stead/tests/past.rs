@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::json;
 use stead::tools::{Answer, ToolChoice};
 use stead::{
-    AccessScope, Ask, ErrorKind, MemoryStore, Mount, PhysicalOptions, PhysicalStore, Stead, VfsPath,
-    Workspace,
+    AccessScope, Ask, Clock, ErrorKind, MemoryStore, Mount, PhysicalOptions, PhysicalStore, Stead,
+    SystemClock, VfsPath, Workspace,
 };
 
 #[test]
@@ -71,4 +71,50 @@ fn an_undo_asks_and_is_denied_where_nobody_can_be_asked() {
 fn a_snapshot_of_everything_asks_about_what_asks() {
     let question = asking().ask("snapshot", json!({}), Answer::NotAsked).unwrap_err();
     assert_eq!(question.text, "May the agent use `snapshot` on `/notes`, `/vault`?");
+}
+
+#[test]
+fn a_version_number_means_nothing_in_a_store_that_counts_apart() {
+    let (notes, scratch) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
+    let stead = Stead::builder("coder")
+        .workspace("/notes", AccessScope::ReadWrite, &notes)
+        .workspace("/scratch", AccessScope::ReadWrite, &scratch)
+        .tools(ToolChoice { history: true, ..ToolChoice::default() })
+        .build()
+        .unwrap();
+    let vfs = stead.vfs();
+    vfs.symlink("/notes/beside", "/scratch").unwrap();
+    vfs.write("/scratch/a", "unrelated").unwrap();
+    let version = vfs.write("/notes/a", "then").unwrap().version.unwrap();
+    vfs.write("/scratch/a", "then").unwrap();
+    let between = SystemClock.now();
+    while SystemClock.now() == between {
+        std::hint::spin_loop();
+    }
+    for path in ["/notes/a", "/scratch/a"] {
+        vfs.write(path, "now").unwrap();
+    }
+
+    // The number alone, and a path above both, could mean either.
+    for refused in
+        [stead.as_of(version).unwrap_err(), stead.looking_back("/", &version.to_string()).unwrap_err()]
+    {
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(refused.to_string().contains("name a time"), "{refused}");
+    }
+    // With a path it is that Store's; the other one is not shown as of some other moment.
+    let past = stead.looking_back("/notes", &version.to_string()).unwrap();
+    assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"then");
+    for path in ["/scratch/a", "/notes/beside/a"] {
+        let refused = past.vfs().read(path).unwrap_err();
+        assert!(refused.to_string().contains("counts its versions apart"), "{refused}");
+        let told =
+            stead.call("read_version", json!({ "path": "/notes/beside/a", "version": version.to_string() }));
+        assert_eq!(told.failure.unwrap().kind, ErrorKind::Denied);
+    }
+    // A time means the same to both.
+    let past = stead.as_of(between).unwrap();
+    for path in ["/notes/a", "/scratch/a"] {
+        assert_eq!(past.vfs().read(path).unwrap().bytes, b"then", "{path}");
+    }
 }

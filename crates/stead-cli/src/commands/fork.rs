@@ -1,3 +1,4 @@
+use super::forks;
 use crate::failure::{Ended, Exit};
 use crate::json;
 use crate::session::Session;
@@ -27,6 +28,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     } else {
         let whose = args.to.map(|agent| format!(" of {agent}")).unwrap_or_default();
         session.say(format_args!("Forked {} as /forks/{}{whose}", fork.of, fork.name));
+        if !fork.left_out.is_empty() {
+            let places = forks::left_out(&fork);
+            session.say(format_args!("Left out, since they are Workspaces of their own: {places}"));
+        }
     }
     Ok(Exit::OK)
 }

@@ -1,3 +1,5 @@
+use stead::Fork;
+
 use crate::failure::{Ended, Exit};
 use crate::json;
 use crate::session::Session;
@@ -13,8 +15,21 @@ pub(super) fn run(_: Args, session: &mut Session) -> Ended {
             session.json(&json::fork(fork))?;
         } else {
             let by = if fork.maker == fork.owner { String::new() } else { format!(" by {}", fork.maker) };
-            session.line(format_args!("/forks/{}  of {}, made {}{by}", fork.name, fork.of, fork.made))?;
+            let without = match fork.left_out.is_empty() {
+                true => String::new(),
+                false => format!(", without {}", left_out(fork)),
+            };
+            session.line(format_args!(
+                "/forks/{}  of {}, made {}{by}{without}",
+                fork.name, fork.of, fork.made
+            ))?;
         }
     }
     Ok(Exit::OK)
+}
+
+/// The places that a fork was made without, counted from its top.
+pub(super) fn left_out(fork: &Fork) -> String {
+    let places: Vec<_> = fork.left_out.iter().map(|place| place.as_str()[1..].to_owned()).collect();
+    places.join(", ")
 }

@@ -75,6 +75,14 @@ pub enum StoreError {
         /// How much may be.
         allowed: u64,
     },
+    /// A quota does not allow it, and how much is in use is not for the caller to know.
+    #[error("at most {allowed} {on} are allowed. Remove something, or ask for more")]
+    AtLimit {
+        /// What there would be too much of.
+        on: QuotaOn,
+        /// How much may be.
+        allowed: u64,
+    },
     /// The Store can't hold that name.
     #[error("this Store can't hold such a name: {0}")]
     Name(&'static str),
@@ -130,7 +138,9 @@ impl StoreError {
             StoreError::Special(_) | StoreError::Unsupported(_) => ErrorKind::Unsupported,
             StoreError::Spared { .. } | StoreError::HostDenied => ErrorKind::Denied,
             StoreError::TooLarge { .. } => ErrorKind::TooLarge,
-            StoreError::NoSpace | StoreError::OverQuota { .. } => ErrorKind::Quota,
+            StoreError::NoSpace | StoreError::OverQuota { .. } | StoreError::AtLimit { .. } => {
+                ErrorKind::Quota
+            }
             StoreError::Unavailable { .. } => ErrorKind::Unavailable,
             StoreError::Expired(_) => ErrorKind::Expired,
             StoreError::Corrupt(_) => ErrorKind::Corrupt,

@@ -89,6 +89,8 @@ pub struct Fork {
     pub quota: QuotaLimits,
     /// Whether a person is asked before something is done in it.
     pub ask: Ask,
+    /// The places in it that were Workspaces of their own for its maker, counted from its top: they are no part of it.
+    pub left_out: Vec<VfsPath>,
     /// When it was made.
     pub made: Timestamp,
 }

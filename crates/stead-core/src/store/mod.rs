@@ -128,6 +128,12 @@ pub trait Store: Debug + Send + Sync {
         Err(StoreError::Unsupported("this Store keeps no history"))
     }
 
+    /// Who counts the versions. A number names the same moment in all Stores that are counted together; `None` where
+    /// this one counts for itself.
+    fn version_count(&self) -> Option<VersionCount> {
+        None
+    }
+
     /// What has been done to this Store, newest first, with what was there before and after.
     fn deeds(&self, _query: &DeedQuery) -> StoreResult<Deeds> {
         Err(StoreError::Unsupported("this Store keeps no history"))
@@ -234,6 +240,22 @@ impl About {
     /// Whether what the Store holds is still there when the process has ended.
     pub fn outlives_the_process(&self) -> bool {
         self.kind != "memory"
+    }
+}
+
+/// Tells who counts versions, for as long as the Store is open: those of one database are counted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct VersionCount(usize);
+
+impl VersionCount {
+    /// Counted by something that Stores share.
+    pub fn shared<T>(by: &Arc<T>) -> Self {
+        VersionCount(Arc::as_ptr(by).cast::<()>() as usize)
+    }
+
+    /// Counted by one Store for itself.
+    pub(crate) fn alone(store: &dyn Store) -> Self {
+        VersionCount(std::ptr::from_ref(store).cast::<()>() as usize)
     }
 }
 

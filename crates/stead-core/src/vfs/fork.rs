@@ -13,7 +13,8 @@ impl Vfs {
     /// Makes a fork of a Workspace, for this agent or for another one.
     ///
     /// It needs the access that looking into the Workspace's history needs. The Store that comes back holds what the
-    /// Workspace's Store does; the fork says which part of it is to be seen, and under which rules.
+    /// Workspace's Store does; the fork says which part of it is to be seen, which places in it are left out because
+    /// they are Workspaces of their own, and under which rules.
     pub fn fork(
         &self,
         prefix: impl IntoPath,
@@ -25,6 +26,20 @@ impl Vfs {
 }
 
 impl Call<'_> {
+    /// The Workspaces inside a Workspace, barriers included, counted from its prefix. One inside another is covered by
+    /// that.
+    fn nested_in(&self, prefix: &VfsPath) -> Result<Vec<VfsPath>> {
+        let mut places: Vec<VfsPath> = Vec::new();
+        for nested in self.shared().router.nested(prefix) {
+            let below = nested.prefix().below(prefix).expect("it lies below the prefix");
+            let place = VfsPath::root().join(below)?;
+            if !places.iter().any(|outer| place.below(outer).is_some()) {
+                places.push(place);
+            }
+        }
+        Ok(places)
+    }
+
     fn fork(&self, prefix: &VfsPath, name: ForkName, owner: String) -> Result<(Fork, Arc<dyn Store>)> {
         let spot = self.enter(prefix, Access::History)?;
         if !spot.is_workspace() {
@@ -45,6 +60,7 @@ impl Call<'_> {
             scratch: workspace.scratch().patterns().to_vec(),
             quota: workspace.quota(),
             ask: workspace.ask(),
+            left_out: self.nested_in(prefix)?,
             made: self.shared().clock.now(),
         };
         let made = mount.store().fork(&fork);

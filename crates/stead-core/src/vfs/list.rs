@@ -15,7 +15,7 @@ use crate::store::{Attr, Entry, Kind, Listing, Page, StoreError, StorePath, Stor
 use crate::vfs::call::Call;
 use crate::vfs::resolve::{Lead, Links, Spot, link_at};
 use crate::vfs::{IntoPath, Vfs};
-use crate::workspace::Workspace;
+use crate::workspace::{Barrier, Workspace};
 
 /// Which part of a directory is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -252,9 +252,10 @@ impl<'v> Call<'v> {
             let name = Name::new(name.as_bytes()).expect("a component of a path is a name");
             match workspace {
                 Some(route) => {
-                    let scope = route.workspace.scope();
+                    let barrier = route.workspace.barrier();
+                    let scope = Some(route.workspace.scope()).filter(|_| barrier != Some(Barrier::LeftOut));
                     levels.hidden += u64::from(there);
-                    levels.entries.insert(name.clone(), DirEntry::level(name, Some(scope)));
+                    levels.entries.insert(name.clone(), DirEntry::level(name, scope));
                 }
                 // A directory of the parent's own on the way to a nested Workspace is shown as what it is.
                 None if there => {}
@@ -378,8 +379,10 @@ impl<'v> Call<'v> {
             }
         };
         // A search from above passes by what a person would have to be asked about, like what may not be read.
-        let open =
-            |nested: &&Workspace| nested.scope().allows(Access::Read) && !self.vfs.consent.passes_by(nested);
+        let open = |nested: &&Workspace| {
+            let may_look = nested.scope().allows(Access::Read) && nested.barrier().is_none();
+            may_look && !self.vfs.consent.passes_by(nested)
+        };
         for nested in router.nested(&path).filter(open) {
             let prefix = nested.prefix();
             let spot = self.nested(nested);

@@ -13,6 +13,7 @@ mod follow;
 mod fork;
 mod history;
 mod list;
+mod looking_back;
 pub mod mounted;
 mod open;
 mod own;
@@ -38,6 +39,7 @@ pub use history::{
     PathConflict, Restore, Undo, UndoOptions, Undone,
 };
 pub use list::{DirEntry, Directory, ListPage, Unreadable, WalkQuery, WalkResult, Walked};
+pub use looking_back::PointInTime;
 pub use open::{OpenFile, OpenOptions};
 pub use read::{FileReader, Range, Stat, TextRead, WholeRead, media_type};
 pub use resolve::IntoPath;
@@ -49,12 +51,10 @@ use std::sync::Arc;
 
 use crate::audit::AuditLog;
 use crate::clock::{Clock, SystemClock};
-use crate::error::{Error, Result, Sight};
+use crate::error::Result;
 use crate::identity::{Identity, OperationId};
 use crate::router::{DuplicatePrefix, Router};
-use crate::scope::Access;
-use crate::store::{QuotaLimits, StoreError, Version};
-use crate::vfs::call::Call;
+use crate::store::QuotaLimits;
 use crate::vfs::consent::Consent;
 use crate::vfs::whole::Whole;
 use crate::watch::Watch;
@@ -234,37 +234,6 @@ impl Vfs {
     /// The same door for a call that someone waits for.
     pub fn watched(&self, watch: Arc<dyn Watch>) -> Vfs {
         Vfs { watch: Some(watch), ..self.clone() }
-    }
-
-    /// The Workspaces as they were at a version: read-only, and only those whose history may be looked into.
-    ///
-    /// What stands on a Store without history, or on one that was not there yet, is not among them.
-    pub fn as_of(&self, version: Version) -> Result<Vfs> {
-        self.call("as_of", [], |call, []| call.looking_back(version))
-    }
-}
-
-impl Call<'_> {
-    fn looking_back(&self, version: Version) -> Result<Vfs> {
-        let router = &self.shared().router;
-        let (mut workspaces, mut unknown) = (Vec::new(), None);
-        for workspace in router.workspaces().filter(|workspace| workspace.scope().allows(Access::History)) {
-            let failed = |cause| {
-                let sight = Sight::of(workspace.scope());
-                Error::Store { path: workspace.prefix().clone(), sight, cause }
-            };
-            match workspace.mount().store().as_of(version) {
-                Ok(past) => workspaces.push(workspace.clone().looking_back(past)),
-                Err(StoreError::Unsupported(_)) => {}
-                // A fork has no version from before it was made. One that none of them has is no version.
-                Err(cause @ StoreError::NotFound) => unknown = unknown.or(Some(failed(cause))),
-                Err(cause) => return Err(failed(cause)),
-            }
-        }
-        if let (true, Some(unknown)) = (workspaces.is_empty(), unknown) {
-            return Err(unknown);
-        }
-        Ok(self.vfs.behind(Router::new(workspaces).expect("prefixes that differ go on to differ")))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::router::Route;
 use crate::scope::Access;
 use crate::store::{Attr, Kind, LinkHit, Place, Store, StoreError, StoreResult};
 use crate::vfs::call::Call;
-use crate::workspace::Workspace;
+use crate::workspace::{Barrier, Workspace};
 
 /// How many symlinks one path may lead through.
 const MAX_LINKS: usize = 40;
@@ -111,6 +111,13 @@ impl<'v> Call<'v> {
         if self.scope.get().is_none() {
             self.scope.set(Some(workspace.scope()));
         }
+        let withheld = |barrier| {
+            let workspace = workspace.prefix().clone();
+            Error::Withheld { path: path.clone(), workspace, barrier }
+        };
+        if let Some(barrier @ Barrier::LeftOut) = workspace.barrier() {
+            return Err(withheld(barrier));
+        }
         if !workspace.scope().allows(access) {
             return Err(Error::Scope {
                 path: path.clone(),
@@ -119,6 +126,9 @@ impl<'v> Call<'v> {
                 access,
                 allowed: router.allowing(access),
             });
+        }
+        if let Some(barrier) = workspace.barrier() {
+            return Err(withheld(barrier));
         }
         let spot = Spot {
             workspace,

@@ -16,6 +16,8 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::Outside { .. }
         | Error::Scope { .. }
         | Error::Ask { .. }
+        | Error::Withheld { .. }
+        | Error::NotYourOwn { .. }
         | Error::LeadsOutside { .. }
         | Error::OnlyLeadsThere { .. } => Errno::EACCES,
         Error::TooManyLinks { .. } => Errno::ELOOP,
@@ -50,7 +52,7 @@ pub(crate) fn of_store(cause: &StoreError) -> Errno {
         StoreError::Special(_) => Errno::ENXIO,
         StoreError::Spared { .. } => Errno::EPERM,
         StoreError::TooLarge { .. } => Errno::EFBIG,
-        StoreError::OverQuota { .. } => Errno::EDQUOT,
+        StoreError::OverQuota { .. } | StoreError::AtLimit { .. } => Errno::EDQUOT,
         StoreError::NoSpace => Errno::ENOSPC,
         StoreError::HostDenied => Errno::EACCES,
         StoreError::Unsupported(_) => Errno::EOPNOTSUPP,

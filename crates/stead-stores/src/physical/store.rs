@@ -9,7 +9,7 @@ use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Found, Listing, NodeId,
     OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, TakenIn, Usage, Verified,
-    Version, Whole,
+    Version, VersionCount, Whole,
 };
 use stead_core::{Operation, Timestamp};
 
@@ -191,6 +191,10 @@ impl Store for PhysicalStore {
     fn version(&self) -> StoreResult<Version> {
         let books = self.books()?;
         books.map_or(Ok(Version(0)), |books| books.version())
+    }
+
+    fn version_count(&self) -> Option<VersionCount> {
+        self.books().ok().flatten().map(|books| books.version_count())
     }
 
     fn version_at(&self, time: Timestamp) -> StoreResult<Version> {

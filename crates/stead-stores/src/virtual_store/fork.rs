@@ -203,8 +203,8 @@ fn note(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
     let QuotaLimits { bytes, files, file_bytes } = fork.quota;
     let quota = serde_json::to_string(&[bytes, files, file_bytes]).expect("numbers can be written as JSON");
     conn.prepare_cached(
-        "INSERT INTO fork(owner, name, vol, maker, prefix, path, protect, scratch, quota, at, ask)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        "INSERT INTO fork(owner, name, vol, maker, prefix, path, protect, scratch, quota, at, ask, left_out)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?
     .execute(params![
         fork.owner,
@@ -217,14 +217,16 @@ fn note(conn: &Connection, vol: i64, fork: &Fork) -> Result<()> {
         json(&fork.scratch),
         quota,
         fork.made.0,
-        fork.ask.word()
+        fork.ask.word(),
+        json(&fork.left_out.iter().map(VfsPath::to_string).collect::<Vec<_>>())
     ])?;
     Ok(())
 }
 
 fn noted(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
     let mut statement = conn.prepare_cached(
-        "SELECT name, maker, prefix, path, protect, scratch, quota, at, ask FROM fork WHERE owner = ?1 ORDER BY name",
+        "SELECT name, maker, prefix, path, protect, scratch, quota, at, ask, left_out FROM fork
+         WHERE owner = ?1 ORDER BY name",
     )?;
     let mut rows = statement.query([owner])?;
     let mut forks = Vec::new();
@@ -233,6 +235,8 @@ fn noted(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
         let text = |column: usize| row.get_ref(column)?.as_str().map_err(|_| broken());
         let path = |column| VfsPath::parse(text(column)?).map_err(|_| broken());
         let texts = |column| serde_json::from_str(text(column)?).map_err(|_| broken());
+        let left_out: Vec<String> = texts(9)?;
+        let left_out = left_out.iter().map(|path| VfsPath::parse(path).map_err(|_| broken()));
         let [bytes, files, file_bytes] = serde_json::from_str(text(6)?).map_err(|_| broken())?;
         forks.push(Fork {
             owner: owner.to_owned(),
@@ -244,6 +248,7 @@ fn noted(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
             scratch: texts(5)?,
             quota: QuotaLimits { bytes, files, file_bytes },
             ask: Ask::of_word(text(8)?).ok_or_else(broken)?,
+            left_out: left_out.collect::<Result<_>>()?,
             made: Timestamp(row.get(7)?),
         });
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, OpenContent,
-    Page, Past, Place, StorePath, Usage, Verified, Version, Whole,
+    Page, Past, Place, StorePath, Usage, Verified, Version, VersionCount, Whole,
 };
 use stead_core::{Operation, Store, StoreResult, Timestamp};
 
@@ -90,6 +90,10 @@ impl Store for MemoryStore {
 
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
         self.0.changes_since(cursor, limit)
+    }
+
+    fn version_count(&self) -> Option<VersionCount> {
+        self.0.version_count()
     }
 
     fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {

@@ -47,7 +47,7 @@ use std::sync::Arc;
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, OpenContent,
-    Page, Past, Place, StorePath, Usage, Verified, Version, Whole,
+    Page, Past, Place, StorePath, Usage, Verified, Version, VersionCount, Whole,
 };
 use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
 
@@ -148,6 +148,10 @@ impl Store for VirtualStore {
 
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
         Ok(self.feed_since(cursor, limit)?)
+    }
+
+    fn version_count(&self) -> Option<VersionCount> {
+        Some(VersionCount::shared(self.shared()))
     }
 
     fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {

@@ -12,3 +12,6 @@ INSERT OR IGNORE INTO undone_by_volume(vol, operation, by)
 DROP TABLE undone;
 ALTER TABLE undone_by_volume RENAME TO undone;
 CREATE INDEX undone_by ON undone(vol, by);
+-- Format 10: the places of a fork that were Workspaces of their own for its maker, and are no part of it. A JSON array of
+-- paths, counted from the fork's top.
+ALTER TABLE fork ADD COLUMN left_out TEXT NOT NULL DEFAULT '[]';

@@ -21,6 +21,7 @@ fn noted(owner: &str, name: &str) -> Fork {
         scratch: Vec::new(),
         quota: QuotaLimits { bytes: Some(10), files: None, file_bytes: Some(5) },
         ask: Ask::Changes,
+        left_out: vec![VfsPath::parse("/a/inner").unwrap()],
         made: Timestamp(7),
     }
 }

@@ -1,10 +1,11 @@
 //! `read_version`: a text as it was.
 
+use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::tools::files::read_file::as_lines;
 use crate::tools::schema::{Field, Takes};
 use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
-use crate::vfs::LineRange;
+use crate::vfs::{LineRange, PointInTime};
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "read_version",
@@ -49,6 +50,7 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
         limit: arguments.number("limit").unwrap_or(LineRange::default().limit),
         ..LineRange::default()
     };
-    let read = desk.vfs.as_of(version)?.read_lines(path, lines)?;
+    let at = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;
+    let read = desk.vfs.as_of(PointInTime::VersionAt(version, at))?.read_lines(path, lines)?;
     Ok(as_lines(read).fact("version", version.0))
 }

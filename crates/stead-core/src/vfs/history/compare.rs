@@ -127,7 +127,10 @@ impl Call<'_> {
         let mut differences = Vec::new();
         for (old, new) in nodes.into_values() {
             let (old, new) = if from <= to { (old, new) } else { (new, old) };
-            let inside = |state: &&State| state.path.is_at_or_below(&spot.place.path);
+            // What lay in a Workspace inside this one was not here.
+            let inside = |state: &&State| {
+                state.path.is_at_or_below(&spot.place.path) && self.logical(&ground, &state.path).is_some()
+            };
             let (old, new) = (old.filter(inside), new.filter(inside));
             if let Some(difference) = self.difference(&ground, old, new, options).map_err(failed)? {
                 differences.push(difference);
@@ -208,6 +211,9 @@ impl Call<'_> {
         }
         let query = DeedQuery { at: Some(spot.place.clone()), ..DeedQuery::all() };
         let deeds = store.deeds(&query).map_err(failed)?;
+        let ground = Ground { store: spot.workspace.mount().store(), workspaces: vec![spot.workspace] };
+        // Who wrote something where the caller may not look is not told.
+        let is_here = |state: &State| self.logical(&ground, &state.path).is_some();
         let mut contents: Vec<Vec<u8>> = Vec::new();
         let mut writers: Vec<Option<(Version, Operation)>> = Vec::new();
         for deed in deeds.deeds.iter().rev() {
@@ -217,9 +223,9 @@ impl Call<'_> {
                     contents.push(read_past(store, before).map_err(failed)?);
                     writers.push(None);
                 }
-                if let Some(State { content: Some(after), .. }) = &line.after {
+                if let Some(state @ State { content: Some(after), .. }) = &line.after {
                     contents.push(read_past(store, after).map_err(failed)?);
-                    writers.push(Some((deed.version, deed.operation.clone())));
+                    writers.push(is_here(state).then(|| (deed.version, deed.operation.clone())));
                 }
             }
         }

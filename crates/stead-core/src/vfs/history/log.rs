@@ -133,7 +133,12 @@ impl Call<'_> {
                 self.add_log(&ground, query, at, path, &mut entries)?;
             }
             None => {
-                for ground in some(self.grounds(Access::History), Access::History)? {
+                for mut ground in some(self.grounds(Access::History), Access::History)? {
+                    // Like a search from above, it passes by what a person would have to be asked about.
+                    ground.workspaces.retain(|workspace| !self.vfs.consent.passes_by(workspace));
+                    if ground.workspaces.is_empty() {
+                        continue;
+                    }
                     self.add_log(&ground, query, None, &VfsPath::root(), &mut entries)?;
                 }
             }

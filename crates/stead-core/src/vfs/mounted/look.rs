@@ -26,6 +26,10 @@ pub struct Looked {
     pub attr: Attr,
 }
 
+fn missing(path: &VfsPath) -> Error {
+    Error::Store { path: path.clone(), sight: Sight::Blind, cause: StoreError::NotFound }
+}
+
 impl Mounted {
     /// What has that name.
     pub fn look(&self, seat: &Seat, name: &Name) -> Result<Looked> {
@@ -60,6 +64,14 @@ impl Mounted {
             return Ok(self.level(path, None));
         };
         let leads = route.below.is_empty() || router.nested(path).next().is_some();
+        if route.workspace.barrier().is_some() {
+            // Its own name is shown, and what leads to Workspaces inside it.
+            return if leads {
+                Ok(self.level(path, None))
+            } else {
+                call.lead(path, Access::Read).and(Err(missing(path)))
+            };
+        }
         let found = match route.workspace.scope() {
             AccessScope::WriteOnly => self.felt(path, route.workspace, route.below),
             _ => self.seen(call, path),

@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind};
 use crate::path::VfsPath;
 use crate::scope::AccessScope::{self, ReadOnly, ReadWrite, WriteOnly};
 use crate::search::{GrepQuery, Output};
-use crate::store::{Kind, Parents, Store};
+use crate::store::{Kind, Parents, Store, Version};
 use crate::testkit::{Fault, Faulty, Meddling, ModelStore, Untouchable};
 use crate::workspace::Mount;
 

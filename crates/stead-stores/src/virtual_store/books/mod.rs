@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rusqlite::{OptionalExtension, params};
-use stead_core::store::{Lasts, QuotaRoot, Record, Usage};
+use stead_core::store::{Lasts, QuotaRoot, Record, Usage, VersionCount};
 use stead_core::{
     AuditOutcome, AuditRecord, Clock, LogId, Operation, OperationId, StoreResult, SystemClock, Timestamp,
 };
@@ -137,6 +137,11 @@ impl Books {
     /// The volume that the books are kept under.
     pub(super) fn volume(&self) -> i64 {
         self.vol
+    }
+
+    /// Who counts the versions.
+    pub(crate) fn version_count(&self) -> VersionCount {
+        VersionCount::shared(&self.shared)
     }
 
     /// The log that records go to.

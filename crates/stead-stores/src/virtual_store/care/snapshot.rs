@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, Row, params};
-use stead_core::store::{TakenIn, Version};
+use stead_core::store::{TakenIn, Version, VersionCount};
 use stead_core::{StoreError, StoreResult, Timestamp};
 
 use super::super::Database;
@@ -91,6 +91,11 @@ impl Database {
             })?;
             Ok(Snapshot { id, agent, prefix, label, version: Version(version), at })
         })
+    }
+
+    /// Who counts the versions that snapshots name.
+    pub fn version_count(&self) -> VersionCount {
+        VersionCount::shared(&self.0)
     }
 
     /// The snapshots of an agent, newest first.

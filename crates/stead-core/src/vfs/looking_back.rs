@@ -1,0 +1,154 @@
+//! The Workspaces as they were.
+//!
+//! Every Workspace stays where it is, so that what lies around it does not show through: one that may not be looked into,
+//! or can't be looked at as it was, is a barrier, and says why.
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result, Sight};
+use crate::path::VfsPath;
+use crate::router::Router;
+use crate::scope::Access;
+use crate::store::{Store, StoreError, StoreResult, Version, VersionCount};
+use crate::vfs::Vfs;
+use crate::vfs::call::Call;
+use crate::workspace::{Barrier, Workspace};
+
+/// A moment of the past, as it means something to several Stores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PointInTime {
+    /// A version. Its number names one moment only where all Stores count their versions together.
+    Version(Version),
+    /// A version, as the Store counts that is behind this path. Stores that count for themselves are barriers.
+    VersionAt(Version, VfsPath),
+    /// A time: each Store has its own version for it.
+    Time(Timestamp),
+}
+
+impl From<Version> for PointInTime {
+    fn from(version: Version) -> Self {
+        PointInTime::Version(version)
+    }
+}
+
+impl From<Timestamp> for PointInTime {
+    fn from(time: Timestamp) -> Self {
+        PointInTime::Time(time)
+    }
+}
+
+impl Vfs {
+    /// The Workspaces as they were: read-only, and only those whose history may be looked into.
+    ///
+    /// What stands on a Store without history, on one that was not there yet, or on one that counts its versions for
+    /// itself, is a barrier: nothing can be done in it, and nothing of what lies around it shows in its place.
+    pub fn as_of(&self, point: impl Into<PointInTime>) -> Result<Vfs> {
+        let point = point.into();
+        self.call("as_of", [], |call, []| call.looking_back(&point))
+    }
+}
+
+/// What a Workspace is in the past.
+enum Then {
+    Visible(Workspace),
+    Barrier(&'static str),
+}
+
+impl Call<'_> {
+    fn looking_back(&self, point: &PointInTime) -> Result<Vfs> {
+        let count = self.count_of(point)?;
+        let (mut workspaces, mut visible, mut unknown) = (Vec::new(), 0, None);
+        for workspace in self.shared().router.all() {
+            let failed = |cause| {
+                let sight = Sight::of(workspace.scope());
+                Error::Store { path: workspace.prefix().clone(), sight, cause }
+            };
+            let why = match then(workspace, point, count) {
+                Ok(Then::Visible(past)) => {
+                    visible += 1;
+                    workspaces.push(past);
+                    continue;
+                }
+                Ok(Then::Barrier(why)) => why,
+                Err(StoreError::Unsupported(why)) => why,
+                // A fork has no version from before it was made. One that none of them has is no version.
+                Err(cause @ StoreError::NotFound) => {
+                    unknown = unknown.or(Some(failed(cause)));
+                    "it was not there yet"
+                }
+                Err(cause) => return Err(failed(cause)),
+            };
+            let barrier = workspace.barrier().unwrap_or(Barrier::NotThen(why));
+            workspaces.push(workspace.clone().as_barrier(barrier));
+        }
+        if let (0, Some(unknown)) = (visible, unknown) {
+            return Err(unknown);
+        }
+        Ok(self.vfs.behind(Router::new(workspaces).expect("prefixes that differ go on to differ")))
+    }
+
+    /// How the Stores count that a version is meant for; refused where it would mean another moment in each.
+    fn count_of(&self, point: &PointInTime) -> Result<Option<VersionCount>> {
+        let router = &self.shared().router;
+        match point {
+            PointInTime::Time(_) | PointInTime::Version(Version::NOW) => Ok(None),
+            PointInTime::VersionAt(_, path) => {
+                Ok(router.route(path).and_then(|route| count(&**route.workspace.mount().store())))
+            }
+            PointInTime::Version(version) => {
+                let mut known: Option<(&Workspace, VersionCount)> = None;
+                for workspace in router.workspaces().filter(|one| one.scope().allows(Access::History)) {
+                    let store = &**workspace.mount().store();
+                    if !store.about().history {
+                        continue;
+                    }
+                    let Some(here) = count(store) else { continue };
+                    match known {
+                        Some((first, other)) if other != here => {
+                            return Err(Error::Invalid(format!(
+                                "version {version} means one moment in `{}` and another in `{}`, which count their \
+                                 versions apart; name a time, or a path in one of them",
+                                first.prefix(),
+                                workspace.prefix()
+                            )));
+                        }
+                        _ => known = Some((workspace, here)),
+                    }
+                }
+                Ok(known.map(|(_, count)| count))
+            }
+        }
+    }
+}
+
+/// Who counts a Store's versions: the Store alone, where it does not say; nobody, where there are none yet.
+fn count(store: &dyn Store) -> Option<VersionCount> {
+    let is_new = || store.version().is_ok_and(|version| version == Version(0));
+    match store.version_count() {
+        None if is_new() => None,
+        count => count.or_else(|| Some(VersionCount::alone(store))),
+    }
+}
+
+fn then(workspace: &Workspace, point: &PointInTime, meant: Option<VersionCount>) -> StoreResult<Then> {
+    if workspace.barrier().is_some() {
+        return Ok(Then::Barrier("it is not there"));
+    }
+    if !workspace.scope().allows(Access::History) {
+        return Ok(Then::Barrier("nobody looks into the past of what may only be written"));
+    }
+    let store = workspace.mount().store();
+    if !store.about().history {
+        return Ok(Then::Barrier("its Store keeps no history"));
+    }
+    let version = match point {
+        PointInTime::Time(time) => store.version_at(*time)?,
+        PointInTime::Version(version) | PointInTime::VersionAt(version, _) => {
+            let differs = |meant| count(&**store).is_some_and(|here| here != meant);
+            if *version != Version::NOW && meant.is_some_and(differs) {
+                return Ok(Then::Barrier("its Store counts its versions apart; name a time instead"));
+            }
+            *version
+        }
+    };
+    Ok(Then::Visible(workspace.clone().looking_back(store.as_of(version)?)))
+}

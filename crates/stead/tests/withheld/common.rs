@@ -1,0 +1,58 @@
+//! A stead with withheld places, and what must not be found in what it answers.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use stead::tools::ToolChoice;
+use stead::{AccessScope, MemoryStore, Stead};
+
+/// What lies in the withheld place, and what its file is called.
+pub(crate) const SECRET: &str = "canary-content";
+pub(crate) const NAME: &str = "canary-name.txt";
+
+/// `/home` (READ_ONLY) with `/home/wo` (WRITE_ONLY) inside, both on one Store. A symlink in `/home` leads to `/home`.
+pub(crate) struct Home {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) stead: Stead,
+}
+
+impl Home {
+    pub(crate) fn new(scope: AccessScope) -> Self {
+        let store = Arc::new(MemoryStore::new());
+        let owner = owner(&store);
+        owner.vfs().write("/home/open.txt", "open 1\n").unwrap();
+        owner.vfs().symlink("/home/self", ".").unwrap();
+        owner.vfs().write(format!("/home/wo/{NAME}"), format!("{SECRET} 1\n")).unwrap();
+        owner.vfs().write(format!("/home/wo/{NAME}"), format!("{SECRET} 2\n")).unwrap();
+        owner.vfs().write("/home/open.txt", "open 2\n").unwrap();
+        let stead = nested(&store, scope).build().unwrap();
+        Home { store, stead }
+    }
+}
+
+/// Someone who sees the whole Store.
+pub(crate) fn owner(store: &Arc<MemoryStore>) -> Stead {
+    Stead::builder("owner").workspace("/", AccessScope::ReadWrite, store).build().unwrap()
+}
+
+pub(crate) fn nested(store: &Arc<MemoryStore>, scope: AccessScope) -> stead::SteadBuilder {
+    let mount = |path: &str| {
+        let path = stead::VfsPath::parse(path).unwrap();
+        stead::Mount::at(Arc::clone(store) as Arc<dyn stead::Store>, &path)
+    };
+    Stead::builder("coder")
+        .workspace("/home", scope, mount("/home"))
+        .workspace("/home/wo", AccessScope::WriteOnly, mount("/home/wo"))
+        .tools(ToolChoice { history: true, ..ToolChoice::default() })
+}
+
+/// All that a tool answers: its words, its facts, its failure.
+pub(crate) fn answer(stead: &Stead, tool: &str, arguments: Value) -> String {
+    let reply = stead.call(tool, arguments);
+    format!("{} {} {:?}", reply.words(), json!(reply.facts), reply.failure)
+}
+
+#[track_caller]
+pub(crate) fn tells_nothing(answer: &str) {
+    assert!(!answer.contains("canary"), "{answer}");
+}
