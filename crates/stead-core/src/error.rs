@@ -299,6 +299,20 @@ impl Error {
         }
     }
 
+    /// Whether it would tell a caller who may not look what is there, if it were told.
+    pub(crate) fn tells_what_is_there(&self) -> bool {
+        match self {
+            Error::Store { sight: Sight::Blind, cause, .. } => {
+                tells_what_is_there(cause)
+                    || matches!(
+                        cause,
+                        StoreError::AlreadyExists | StoreError::Conflict | StoreError::Spared { .. }
+                    )
+            }
+            _ => false,
+        }
+    }
+
     /// What a Store said, if that is what it is.
     pub fn store_error(&self) -> Option<&StoreError> {
         match self {

@@ -25,6 +25,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     if session.wants_json() {
         session.json(&json::written(&written))?;
     }
-    session.say(format_args!("{} {}", if written.created { "Created" } else { "Appended to" }, written.path));
+    session.say(format_args!(
+        "{} {}",
+        if written.created == Some(true) { "Created" } else { "Appended to" },
+        written.path
+    ));
     Ok(Exit::OK)
 }

@@ -40,6 +40,8 @@ fn remove(vfs: &Vfs, path: &str, options: RemoveOptions) -> Result<Removed, Fail
     if options.recursive {
         match vfs.remove_directory(path, options) {
             Err(DoorError::Store { cause: StoreError::NotADirectory, .. }) => {}
+            // It may have been a file, which is not told.
+            Ok(removed) if !removed.is_told => {}
             removed => return Ok(removed?),
         }
     }

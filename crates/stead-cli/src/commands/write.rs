@@ -37,6 +37,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     if session.wants_json() {
         session.json(&json::written(&written))?;
     }
-    session.say(format_args!("{} {}", if written.created { "Created" } else { "Wrote" }, written.path));
+    session.say(format_args!(
+        "{} {}",
+        if written.created == Some(true) { "Created" } else { "Wrote" },
+        written.path
+    ));
     Ok(Exit::OK)
 }

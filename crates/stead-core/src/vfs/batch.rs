@@ -10,6 +10,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{Content, Expect, Missing, Parents, Side, Step, Store, StoreError, Subtree};
 use crate::vfs::call::{Asked, Call, Stage};
+use crate::vfs::own_files::Leaves;
 use crate::vfs::resolve::Spot;
 use crate::vfs::write::{same_store, written};
 use crate::vfs::{IntoPath, Vfs, WriteOptions, Written};
@@ -17,7 +18,8 @@ use crate::vfs::{IntoPath, Vfs, WriteOptions, Written};
 impl Vfs {
     /// Starts a change of many steps in one Workspace's Store, done whole or not at all.
     pub fn batch(&self) -> Batch<'_> {
-        Batch { vfs: self, steps: Vec::new(), paths: Vec::new(), store: None, parents: HashMap::new() }
+        let (steps, paths, shown, parents) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
+        Batch { vfs: self, steps, paths, shown, store: None, parents }
     }
 }
 
@@ -27,9 +29,12 @@ pub struct Batch<'a> {
     vfs: &'a Vfs,
     steps: Vec<Step>,
     paths: Vec<VfsPath>,
+    /// The same as the caller may know them, and whether it may look there.
+    shown: Vec<(VfsPath, Sight)>,
     store: Option<Arc<dyn Store>>,
-    /// Directories whose symlinks have been resolved, by the path as it was written.
-    parents: HashMap<VfsPath, VfsPath>,
+    /// Directories whose symlinks have been resolved, by the path as it was written, and whether one of these symlinks
+    /// may not be read.
+    parents: HashMap<VfsPath, (VfsPath, bool)>,
 }
 
 impl<'a> Batch<'a> {
@@ -109,25 +114,31 @@ impl<'a> Batch<'a> {
     /// Does it all.
     pub fn apply(self) -> Result<Vec<Written>> {
         let Some(store) = self.store else { return Ok(Vec::new()) };
-        let (vfs, steps, paths) = (self.vfs, self.steps, self.paths);
+        let (vfs, steps, paths, shown) = (self.vfs, self.steps, self.paths, self.shown);
         vfs.call("batch", [Ok(common(&paths))], |call, [directory]| {
             call.moves(steps.iter().map(written_by).sum());
+            if shown.iter().any(|(_, sight)| *sight == Sight::Blind) {
+                // Every step that brings content brings all of it.
+                call.called_as(Leaves::Nothing);
+            }
             let applied = call.apply(&*store, steps, Stage::Last).map_err(|cause| {
                 // A Store tells the step only of a symlink; other failures are about the batch.
                 let path = match &cause {
-                    StoreError::Link(hit) => paths.get(hit.step).unwrap_or(&paths[0]),
-                    _ if paths.len() == 1 => &paths[0],
+                    StoreError::Link(hit) => &shown.get(hit.step).unwrap_or(&shown[0]).0,
+                    _ if shown.len() == 1 => &shown[0].0,
                     _ => directory,
                 };
-                let route = vfs.shared.router.route(path);
-                let sight = route.map_or(Sight::Sees, |route| Sight::of(route.workspace.scope()));
+                let is_blind = shown.iter().any(|(_, sight)| *sight == Sight::Blind);
+                let sight = if is_blind { Sight::Blind } else { Sight::Sees };
                 Error::Store { path: path.clone(), sight, cause }
             })?;
             for path in &paths {
                 vfs.shared.seen.forget(path);
             }
-            let done = paths.into_iter().zip(&applied.outcomes);
-            Ok(done.map(|(path, outcome)| written(path, outcome, &applied, call.operation())).collect())
+            let done = shown.into_iter().zip(&applied.outcomes);
+            let done = done
+                .map(|((path, sight), outcome)| written(path, sight, outcome, &applied, call.operation()));
+            Ok(done.collect())
         })
     }
 
@@ -137,6 +148,7 @@ impl<'a> Batch<'a> {
         let added = vfs.part("batch", [path], |call, [path]| {
             let spot = self.spot(call, path)?;
             self.steps.push(step(call, &spot)?);
+            self.shown.push((spot.shown.clone(), spot.sight()));
             self.paths.push(spot.path);
             Ok(())
         });
@@ -148,15 +160,17 @@ impl<'a> Batch<'a> {
         let asked = call.enter(path, Access::Write)?;
         let spot = match (path.parent(), path.name()) {
             (Some(parent), Some(name)) if !asked.is_workspace() => {
-                let parent = match self.parents.get(&parent) {
+                let (parent, is_secret) = match self.parents.get(&parent) {
                     Some(resolved) => resolved.clone(),
                     None => {
-                        let resolved = call.resolve(&parent, Access::Write)?.1.path;
+                        let (_, spot) = call.resolve(&parent, Access::Write)?;
+                        let resolved = (spot.path, spot.is_secret);
                         self.parents.insert(parent, resolved.clone());
                         resolved
                     }
                 };
-                call.enter(&parent.join(name)?, Access::Write)?
+                let spot = call.enter(&parent.join(name)?, Access::Write)?;
+                if is_secret { Spot { shown: path.clone(), is_secret, ..spot } } else { spot }
             }
             _ => asked,
         };

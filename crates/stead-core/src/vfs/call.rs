@@ -21,6 +21,7 @@ use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
 use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreResult};
 use crate::vfs::batch::common;
+use crate::vfs::quota::without_usage;
 use crate::vfs::whole::Whole;
 use crate::vfs::{Shared, Vfs};
 
@@ -52,6 +53,8 @@ pub(super) struct Call<'v> {
     changed: Cell<bool>,
     /// Whether a record says that it went well.
     told: Cell<bool>,
+    /// What a change is called, where another name would tell less of what it does.
+    pub(super) renamed: Cell<Option<&'static str>>,
 }
 
 /// What a change is to the call that makes it.
@@ -150,6 +153,7 @@ impl Vfs {
             announced: Cell::new(false),
             changed: Cell::new(false),
             told: Cell::new(false),
+            renamed: Cell::new(None),
         };
         let result = match wrong {
             Some(error) => Err(error.into()),
@@ -228,7 +232,7 @@ impl<'v> Call<'v> {
         let operation = Operation {
             id: self.operation(),
             identity: Arc::clone(&self.shared().identity),
-            tool: self.tool(),
+            tool: self.renamed.get().map_or_else(|| self.tool(), Cow::Borrowed),
             at: self.shared().clock.now(),
         };
         let mut change = Change { quotas: self.quotas_on(store)?, ..Change::new(operation, steps) };
@@ -259,7 +263,8 @@ impl<'v> Call<'v> {
             }
         }
         let under_way = self.shared().own.begin();
-        let applied = store.apply(change)?;
+        let withheld = self.withheld_limits(store, &change.quotas);
+        let applied = store.apply(change).map_err(|cause| without_usage(cause, &withheld))?;
         if let (Some(under_way), Some(version)) = (under_way, applied.version)
             && store.about().feed
         {
@@ -280,7 +285,7 @@ impl<'v> Call<'v> {
         *self.operation.get_or_init(fresh)
     }
 
-    fn tool(&self) -> Cow<'static, str> {
+    pub(super) fn tool(&self) -> Cow<'static, str> {
         self.vfs.tool.clone().unwrap_or(Cow::Borrowed(self.name))
     }
 

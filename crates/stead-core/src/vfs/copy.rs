@@ -6,7 +6,7 @@
 use std::io::Read;
 use std::ops::ControlFlow;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
@@ -16,6 +16,7 @@ use crate::store::{
     StorePath, Subtree, Usage, Version, VersionTag,
 };
 use crate::vfs::call::{Asked, Call, Stage};
+use crate::vfs::own_files::Leaves;
 use crate::vfs::resolve::{Links, Spot};
 use crate::vfs::write::same_store;
 use crate::vfs::{IntoPath, Vfs};
@@ -106,7 +107,17 @@ impl<'v> Call<'v> {
         let (mut from, mut to) = (Links::new(from), Links::new(to));
         loop {
             self.leads([&from.path, &to.path]);
-            let ends = self.ends(act, &from, &to)?;
+            let mut ends = self.ends(act, &from, &to)?;
+            ends.to = to.shown(ends.to);
+            ends.from = from.shown(ends.from);
+            let mut tag = tag;
+            if act == Act::Move && ends.from.sight() == Sight::Blind {
+                let own = self.check_own(&ends.from)?;
+                if tag.is_some_and(|tag| tag != own) {
+                    return Err(ends.from.failed(StoreError::Conflict));
+                }
+                tag = Some(own);
+            }
             let carried = if same_store(ends.from.store(), ends.to.store()) {
                 self.carry_within(act, &ends, over, tag)
             } else {
@@ -202,6 +213,7 @@ impl<'v> Call<'v> {
             // A script stays executable, also when something is moved over it.
             steps.push(Step::SetAttr { at: to.place.clone(), mode: Some(there.mode), modified: None });
         }
+        self.leaves(to, Leaves::Nothing);
         let applied = self.apply(from.store(), steps, Stage::Last).map_err(|cause| {
             let about_target = matches!(
                 cause,
@@ -211,11 +223,27 @@ impl<'v> Call<'v> {
                     | StoreError::OverQuota { .. }
             ) || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
                 && over == Overwrite::Replace);
-            if about_target { to.failed(cause) } else { from.failed(cause) }
+            // What stands in the way where the caller may not look must not be told of the other end.
+            let is_unseen = || to.sight() == Sight::Blind && from.store().stat(&from.place).is_ok();
+            let is_link = matches!(cause, StoreError::Link(_));
+            if about_target || (!is_link && is_unseen()) { to.failed(cause) } else { from.failed(cause) }
         })?;
         let tag = applied.outcomes.last().and_then(|outcome| outcome.attr).map(|attr| attr.tag);
-        let (from, to) = (from.path.clone(), to.path.clone());
-        Ok(Copied { from, to, entries: None, tag, version: applied.version, operation: self.operation() })
+        Ok(self.copied(ends, None, tag, applied.version))
+    }
+
+    /// What a copy or a move did, as far as the caller may know.
+    fn copied(
+        &self,
+        ends: &Ends<'_>,
+        entries: Option<u64>,
+        tag: Option<VersionTag>,
+        version: Option<Version>,
+    ) -> Copied {
+        let sees = ends.to.sight() == Sight::Sees;
+        let (from, to) = (ends.from.shown.clone(), ends.to.shown.clone());
+        let (tag, version) = (tag.filter(|_| sees), version.filter(|_| sees));
+        Copied { from, to, entries, tag, version, operation: self.operation() }
     }
 
     fn carry_across(
@@ -251,6 +279,7 @@ impl<'v> Call<'v> {
         let Load { steps, taken, bytes, .. } = load;
         self.moves(bytes);
         let stage = if act == Act::Copy { Stage::Last } else { Stage::Early };
+        self.leaves(to, Leaves::Nothing);
         let files = taken.iter().filter(|taken| taken.kind != Kind::Directory).count() as u64;
         let applied = self.apply_with(to.store(), steps, stage, |change| {
             if act == Act::Move {
@@ -280,15 +309,7 @@ impl<'v> Call<'v> {
             .filter(|_| entries == 1)
             .and_then(|outcome| outcome.attr)
             .map(|attr| attr.tag);
-        let (from, to) = (from.path.clone(), to.path.clone());
-        Ok(Copied {
-            from,
-            to,
-            entries: Some(entries),
-            tag,
-            version: applied.version,
-            operation: self.operation(),
-        })
+        Ok(self.copied(ends, Some(entries), tag, applied.version))
     }
 
     /// Removes exactly what was copied, in the state in which it was: what came or changed meanwhile is a Conflict.

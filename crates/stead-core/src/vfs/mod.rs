@@ -17,6 +17,7 @@ mod looking_back;
 pub mod mounted;
 mod open;
 mod own;
+mod own_files;
 mod quota;
 mod read;
 mod resolve;

@@ -21,6 +21,7 @@ use crate::store::{
 };
 use crate::vfs::call::{Begins, Call, Lasting, Stage};
 use crate::vfs::edits::Edits;
+use crate::vfs::own_files::Leaves;
 use crate::vfs::resolve::{Spot, Stop};
 use crate::vfs::{IntoPath, Vfs};
 
@@ -153,6 +154,10 @@ impl fmt::Debug for OpenNode {
 pub struct OpenFile {
     vfs: Vfs,
     path: VfsPath,
+    /// The path as the caller may know it.
+    shown: VfsPath,
+    /// Whether it lies where the caller may not look.
+    is_blind: bool,
     options: OpenOptions,
     put: Put,
     node: Arc<OpenNode>,
@@ -188,6 +193,10 @@ impl Call<'_> {
                 // A symlink may have led into a Workspace of another scope.
                 self.enter(&spot.path, Access::Read)?;
             }
+            if spot.sight() == Sight::Blind && !options.create {
+                // Whether something is there to be opened is not told.
+                self.check_own(spot)?;
+            }
             match self.open_node(spot) {
                 Err(StoreError::NotFound) if options.write && options.create => {
                     spot.check_not_leading()?;
@@ -216,7 +225,9 @@ impl Call<'_> {
         let put = Put { keep: spot.keep(), ..Put::default() };
         let begins = if options.read { Begins::Recorded } else { Begins::Silently };
         let lasting = self.lasting(begins)?;
-        Ok(OpenFile { vfs: self.vfs.clone(), path: spot.path.clone(), options, put, node, lasting })
+        let is_blind = spot.sight() == Sight::Blind;
+        let (vfs, path) = (self.vfs.clone(), spot.path.clone());
+        Ok(OpenFile { vfs, path, shown: spot.shown.clone(), is_blind, options, put, node, lasting })
     }
 
     pub(super) fn open_node(&self, spot: &Spot<'_>) -> Result<Arc<OpenNode>, StoreError> {
@@ -534,6 +545,9 @@ impl OpenFile {
             call.moves(content.size());
             let expect = kept.as_ref().map_or(Expect::Any, |(base, _)| Expect::Tag(*base));
             let put = Put { modified: Some(*modified), expect, ..self.put.clone() };
+            if self.is_blind {
+                call.called_as(if edits.is_whole() { Leaves::Nothing } else { Leaves::Something });
+            }
             let step = Step::Write { at: at.clone(), content, put };
             let applied = call.apply_with(store, vec![step], Stage::Last, |change| change.lasts = lasts);
             self.vfs.shared.open.commits.lock().add(key(&self.node.store, self.node.node));
@@ -563,7 +577,7 @@ impl OpenFile {
 
     fn failed(&self, cause: StoreError) -> Error {
         let sight = if self.options.read { Sight::Sees } else { Sight::Blind };
-        Error::Store { path: self.path.clone(), sight, cause }
+        Error::Store { path: self.shown.clone(), sight, cause }
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::store::{QuotaLimits, QuotaRoot, Store, StorePath, StoreResult, Usage};
+use crate::scope::Access;
+use crate::store::{QuotaLimits, QuotaOn, QuotaRoot, Store, StoreError, StorePath, StoreResult, Usage};
 use crate::vfs::call::Call;
 use crate::vfs::write::same_store;
+use crate::workspace::Workspace;
 
 impl Call<'_> {
     /// The quotas that a change of this Store counts against.
@@ -51,4 +53,63 @@ impl Call<'_> {
         roots.push(QuotaRoot { at, beside: here.collect(), limits, elsewhere });
         Ok(())
     }
+}
+
+impl Call<'_> {
+    /// The limits of which the caller may not know how much is used: something counts against them that it may not look
+    /// at, and whoever knows the rest could tell its size.
+    pub(super) fn withheld_limits(&self, store: &dyn Store, quotas: &[QuotaRoot]) -> Vec<QuotaLimits> {
+        if quotas.is_empty() {
+            return Vec::new();
+        }
+        let withheld = self.withheld_places();
+        let own = self.shared().quota;
+        let hides = |quota: &&QuotaRoot| {
+            let everywhere = !own.is_unlimited() && quota.limits == own && !withheld.is_empty();
+            let covers = |place: &(&dyn Store, StorePath)| {
+                let roots = || quota.places();
+                same_store(place.0, store)
+                    && roots().any(|root| place.1.is_at_or_below(root) || root.is_at_or_below(&place.1))
+            };
+            everywhere || withheld.iter().any(covers)
+        };
+        quotas.iter().filter(hides).map(|quota| quota.limits).collect()
+    }
+
+    /// The places in Stores that count along and can't be looked at: WRITE_ONLY Workspaces, and what a Workspace inside
+    /// another one hides there.
+    fn withheld_places(&self) -> Vec<(&dyn Store, StorePath)> {
+        let router = &self.shared().router;
+        let may_look = |one: &Workspace| one.scope().allows(Access::Read) && one.barrier().is_none();
+        let mut places: Vec<(&dyn Store, StorePath)> = Vec::new();
+        for workspace in router.workspaces() {
+            let mount = workspace.mount();
+            if !may_look(workspace) {
+                places.push((&**mount.store(), mount.path().clone()));
+            }
+            for nested in router.nested(workspace.prefix()) {
+                let below = nested.prefix().below(workspace.prefix()).expect("it is nested");
+                let hidden = mount.place(below).path;
+                let shown = may_look(nested)
+                    && same_store(&**nested.mount().store(), &**mount.store())
+                    && *nested.mount().path() == hidden;
+                if !shown {
+                    places.push((&**mount.store(), hidden));
+                }
+            }
+        }
+        places
+    }
+}
+
+/// A refusal without how much is in use, where the limit is one of these.
+pub(super) fn without_usage(cause: StoreError, withheld: &[QuotaLimits]) -> StoreError {
+    let StoreError::OverQuota { on, allowed, .. } = cause else { return cause };
+    let is_withheld = |limits: &QuotaLimits| match on {
+        QuotaOn::Bytes => limits.bytes == Some(allowed),
+        QuotaOn::Files => limits.files == Some(allowed),
+        // Of one file that the caller may not look at, the size is not told anyway.
+        QuotaOn::FileBytes => false,
+    };
+    if withheld.iter().any(is_withheld) { StoreError::AtLimit { on, allowed } } else { cause }
 }

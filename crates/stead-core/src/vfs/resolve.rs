@@ -32,6 +32,8 @@ pub(super) struct Spot<'a> {
     /// The path as the caller may know it: where a symlink of a WRITE_ONLY Workspace leads is not told.
     pub(super) shown: VfsPath,
     pub(super) place: Place,
+    /// Whether a symlink has led here that the caller may not read.
+    pub(super) is_secret: bool,
 }
 
 impl<'a> Spot<'a> {
@@ -56,12 +58,12 @@ impl<'a> Spot<'a> {
 
     /// Whether the caller may look at what is here.
     pub(super) fn sight(&self) -> Sight {
-        Sight::of(self.workspace.scope())
+        if self.is_secret { Sight::Blind } else { Sight::of(self.workspace.scope()) }
     }
 
     /// A Store's answer, about this path.
     pub(super) fn failed(&self, cause: StoreError) -> Error {
-        Error::Store { path: self.path.clone(), sight: self.sight(), cause }
+        Error::Store { path: self.shown.clone(), sight: self.sight(), cause }
     }
 }
 
@@ -135,6 +137,7 @@ impl<'v> Call<'v> {
             path: path.clone(),
             shown: path.clone(),
             place: workspace.mount().place(below),
+            is_secret: false,
         };
         let changes = matches!(access, Access::Write | Access::Take | Access::Restore);
         let is_protected = |path: &str| workspace.protect().matches(path);
@@ -151,7 +154,7 @@ impl<'v> Call<'v> {
     /// The Workspace's own place, where one above it is looked through and this one has been judged.
     pub(super) fn nested(&self, workspace: &'v Workspace) -> Spot<'v> {
         let (path, place) = (workspace.prefix().clone(), workspace.mount().place(""));
-        Spot { workspace, shown: path.clone(), path, place }
+        Spot { workspace, shown: path.clone(), path, place, is_secret: false }
     }
 
     /// Routes a path into a Workspace and judges it.
@@ -178,15 +181,12 @@ impl<'v> Call<'v> {
             if links.hops > 0 {
                 self.leads([&links.path]);
             }
-            let mut spot = links.judged(self.enter(&links.path, access))?;
-            if links.is_secret {
-                spot.shown = links.asked.clone();
-            }
+            let spot = links.shown(links.judged(self.enter(&links.path, access))?);
             match call(&spot).map_err(Into::into) {
                 Ok(value) => return Ok((value, spot)),
                 Err(Stop::Store(StoreError::Link(hit))) => links.follow(&spot, &hit)?,
                 Err(Stop::Store(cause)) => return Err(links.failed(&spot, cause)),
-                Err(Stop::Door(error)) => return Err(error),
+                Err(Stop::Door(error)) => return links.judged(Err(error)),
             }
         }
     }
@@ -246,15 +246,38 @@ impl Links {
         Links { asked: path.clone(), path: path.clone(), hops: 0, is_secret: false }
     }
 
-    /// A refusal to go where a symlink leads says that, and not where it leads.
+    /// A refusal to go where a symlink leads says that, and not where it leads. Of a symlink that the caller may not read
+    /// it does not even say that there is one.
     pub(super) fn judged<T>(&self, judged: Result<T>) -> Result<T> {
         match judged {
-            Err(Error::Outside { .. }) if self.hops > 0 => Err(self.leads_outside()),
             Err(Error::Ask { workspace, .. }) if self.is_secret => {
                 Err(Error::Ask { path: self.asked.clone(), workspace })
             }
+            Err(
+                Error::Outside { .. }
+                | Error::Scope { .. }
+                | Error::Protected { .. }
+                | Error::Withheld { .. }
+                | Error::HoldsWorkspace { .. }
+                | Error::IsWorkspace { .. }
+                | Error::OnlyLeadsThere { .. },
+            ) if self.is_secret => Err(self.unwritable()),
+            Err(Error::Outside { .. }) if self.hops > 0 => Err(self.leads_outside()),
             judged => judged,
         }
+    }
+
+    /// A spot that this has led to, as the caller may know it.
+    pub(super) fn shown<'a>(&self, spot: Spot<'a>) -> Spot<'a> {
+        match self.is_secret {
+            true => Spot { shown: self.asked.clone(), is_secret: true, ..spot },
+            false => spot,
+        }
+    }
+
+    /// Something stands in the way where the caller may not look.
+    fn unwritable(&self) -> Error {
+        Error::Store { path: self.asked.clone(), sight: Sight::Blind, cause: StoreError::HostDenied }
     }
 
     /// A Store's answer, about the path that was asked for: where a symlink on the way leads may be a path of the host.
@@ -264,13 +287,16 @@ impl Links {
     }
 
     fn leads_outside(&self) -> Error {
-        Error::LeadsOutside { path: self.asked.clone() }
+        if self.is_secret { self.unwritable() } else { Error::LeadsOutside { path: self.asked.clone() } }
     }
 
     /// Goes on where the symlink leads that a Store met on the way to `spot`.
     pub(super) fn follow(&mut self, spot: &Spot<'_>, hit: &LinkHit) -> Result<()> {
         self.hops += 1;
         self.is_secret |= !spot.workspace.scope().allows(Access::Read);
+        if self.hops > MAX_LINKS && self.is_secret {
+            return Err(self.unwritable());
+        }
         if self.hops > MAX_LINKS {
             return Err(Error::TooManyLinks { path: self.asked.clone() });
         }

@@ -14,6 +14,7 @@ use crate::store::{
     Store, StoreError, Subtree, Version, VersionTag,
 };
 use crate::vfs::call::{Call, Stage};
+use crate::vfs::own_files::{Leaves, not_own};
 use crate::vfs::resolve::{Spot, Stop};
 use crate::vfs::{IntoPath, LostUpdates, Shared, Vfs};
 
@@ -63,6 +64,8 @@ impl WriteOptions {
     /// How content is put at a spot.
     pub(super) fn put(&self, spot: &Spot<'_>) -> Put {
         let WriteOptions { expect, mode, modified, parents } = *self;
+        // That a parent is missing would tell what is there.
+        let parents = if spot.sight() == Sight::Blind { Parents::Create } else { parents };
         Put { expect, parents, mode, modified, keep: spot.keep() }
     }
 }
@@ -72,11 +75,11 @@ impl WriteOptions {
 pub struct Written {
     /// The path, symlinks resolved.
     pub path: VfsPath,
-    /// Whether it was not there before.
-    pub created: bool,
-    /// The state it is in now.
+    /// Whether it was not there before; `None` in a WRITE_ONLY Workspace, where that is not told.
+    pub created: Option<bool>,
+    /// The state it is in now; `None` in a WRITE_ONLY Workspace.
     pub tag: Option<VersionTag>,
-    /// The version that the change made, on a Store with history.
+    /// The version that the change made, on a Store with history; `None` in a WRITE_ONLY Workspace.
     pub version: Option<Version>,
     /// The operation that the change belongs to.
     pub operation: OperationId,
@@ -107,7 +110,10 @@ pub struct RemoveOptions {
 pub struct Removed {
     /// The path.
     pub path: VfsPath,
-    /// The version that the change made, on a Store with history.
+    /// Whether the caller is told that something was there and is gone. It is not in a WRITE_ONLY Workspace: there the
+    /// answer is the same whatever was there, also if it has to stay.
+    pub is_told: bool,
+    /// The version that the change made, on a Store with history; `None` in a WRITE_ONLY Workspace.
     pub version: Option<Version>,
     /// The operation that the change belongs to.
     pub operation: OperationId,
@@ -204,6 +210,7 @@ impl Vfs {
                 call.check_size(bytes.len() as u64)?;
                 let (content, put) = (Content::Bytes(bytes.clone()), options.put(spot));
                 let step = Step::Append { at: spot.place.clone(), content, put };
+                call.leaves(spot, Leaves::Something);
                 let (outcome, written) = call.change(spot, step)?;
                 call.advance_seen(spot, &outcome);
                 Ok(written)
@@ -241,11 +248,16 @@ impl Vfs {
     /// Makes a directory, with missing parents or only in one that exists.
     pub fn mkdir(&self, path: impl IntoPath, parents: Parents) -> Result<Written> {
         self.call("mkdir", [path.into_path()], |call, [path]| {
-            let (written, _) = call.at(path, Access::Write, |spot| {
+            let made = call.at(path, Access::Write, |spot| {
+                // That a parent is missing would tell what is there.
+                let parents = if spot.sight() == Sight::Blind { Parents::Create } else { parents };
                 let step = Step::Mkdir { at: spot.place.clone(), parents, mode: None };
                 call.change(spot, step).map(|(_, written)| written)
-            })?;
-            Ok(written)
+            });
+            match made {
+                Err(error) if error.tells_what_is_there() => Ok(call.untold(path)),
+                made => made.map(|(written, _)| written),
+            }
         })
     }
 
@@ -279,11 +291,14 @@ impl Vfs {
         modified: Option<Timestamp>,
     ) -> Result<Written> {
         self.call("set_attributes", [path.into_path()], |call, [path]| {
-            let (written, _) = call.at(path, Access::Write, |spot| {
+            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, Stop> {
+                if spot.sight() == Sight::Blind {
+                    call.check_own(spot)?;
+                }
                 let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
                 let (outcome, written) = call.change(spot, step)?;
                 call.advance_seen(spot, &outcome);
-                Ok::<_, StoreError>(written)
+                Ok(written)
             })?;
             Ok(written)
         })
@@ -348,6 +363,7 @@ impl Call<'_> {
         let expect = guard.map_or(options.expect, Expect::TagOrAbsent);
         let put = Put { expect, ..options.put(spot) };
         let step = Step::Write { at: spot.place.clone(), content, put };
+        self.leaves(spot, Leaves::Nothing);
         let (outcome, written) = match self.change(spot, step) {
             Err(StoreError::Conflict) if guard.is_some() => {
                 return Err(Error::ReadAgain { path: spot.path.clone() }.into());
@@ -367,15 +383,22 @@ impl Call<'_> {
 
     fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<VersionTag>) -> Result<Edited> {
         let (edited, _) = self.at(path, Access::Write, |spot| -> Result<_, Stop> {
-            let expect = if_match.map_or(Expect::Any, Expect::Tag);
+            let mut expect = if_match.map_or(Expect::Any, Expect::Tag);
+            let is_blind = spot.sight() == Sight::Blind;
+            if is_blind {
+                let own = self.check_own(spot)?;
+                if if_match.is_some_and(|tag| tag != own) {
+                    return Err(StoreError::Conflict.into());
+                }
+                expect = Expect::Tag(own);
+                self.leaves(spot, Leaves::Nothing);
+            }
             let Shared { limits, quota, .. } = self.shared();
             let edit = edit.clone().at_most(limits.file_size).within(*quota).within(spot.workspace.quota());
             let step = Step::Edit { at: spot.place.clone(), edit, expect, keep: spot.keep() };
             let (outcome, written) = match self.change(spot, step) {
-                // How often it occurs would tell what is in the file; that it does more than once has to be told.
-                Err(StoreError::Ambiguous(_)) if spot.sight() == Sight::Blind => {
-                    return Err(StoreError::Ambiguous(2).into());
-                }
+                // Another has written it in between, or removed it: it is no longer one's own.
+                Err(cause) if is_blind && is_another(&cause) => return Err(not_own(spot).into()),
                 answer => answer?,
             };
             self.advance_seen(spot, &outcome);
@@ -391,7 +414,7 @@ impl Call<'_> {
     }
 
     fn remove(&self, path: &VfsPath, subtree: Subtree, options: RemoveOptions) -> Result<Removed> {
-        let (written, spot) = self.at(path, Access::Write, |spot| -> Result<_, Stop> {
+        let removed = self.at(path, Access::Write, |spot| -> Result<_, Stop> {
             self.check_movable(spot)?;
             let step = Step::Remove {
                 at: spot.place.clone(),
@@ -402,8 +425,19 @@ impl Call<'_> {
                 keep: spot.keep(),
             };
             Ok(self.change(spot, step)?.1)
-        })?;
-        Ok(Removed { path: spot.shown, version: written.version, operation: written.operation })
+        });
+        let (written, is_told) = match removed {
+            Err(error) if error.tells_what_is_there() => (self.untold(path), false),
+            removed => removed.map(|(written, spot)| (written, spot.sight() == Sight::Sees))?,
+        };
+        let Written { path, version, operation, .. } = written;
+        Ok(Removed { path, is_told, version, operation })
+    }
+
+    /// The answer where the caller may not know what was there, and whether something was done.
+    fn untold(&self, path: &VfsPath) -> Written {
+        let operation = self.operation();
+        Written { path: path.clone(), created: None, tag: None, version: None, operation }
     }
 
     /// A Workspace, and a directory that holds one, stay where they are.
@@ -427,18 +461,38 @@ impl Call<'_> {
     pub(super) fn change(&self, spot: &Spot<'_>, step: Step) -> Result<(Outcome, Written), StoreError> {
         let applied = self.apply(spot.store(), vec![step], Stage::Last)?;
         let outcome = applied.outcomes.first().copied().unwrap_or_default();
-        Ok((outcome, written(spot.shown.clone(), &outcome, &applied, self.operation())))
+        Ok((outcome, written(spot.shown.clone(), spot.sight(), &outcome, &applied, self.operation())))
     }
 }
 
 pub(super) fn written(
     path: VfsPath,
+    sight: Sight,
     outcome: &Outcome,
     applied: &Applied,
     operation: OperationId,
 ) -> Written {
-    let tag = outcome.attr.map(|attr| attr.tag);
-    Written { path, created: outcome.created, tag, version: applied.version, operation }
+    match sight {
+        Sight::Sees => {
+            let tag = outcome.attr.map(|attr| attr.tag);
+            Written { path, created: Some(outcome.created), tag, version: applied.version, operation }
+        }
+        // A tag and a version tell what is new from what was there before.
+        Sight::Blind => Written { path, created: None, tag: None, version: None, operation },
+    }
+}
+
+/// Whether a step failed because something else is there than a moment ago.
+fn is_another(cause: &StoreError) -> bool {
+    matches!(
+        cause,
+        StoreError::Conflict
+            | StoreError::NotFound
+            | StoreError::NotADirectory
+            | StoreError::IsADirectory
+            | StoreError::Link(_)
+            | StoreError::Special(_)
+    )
 }
 
 /// Whether two Workspaces' Stores are one and the same.

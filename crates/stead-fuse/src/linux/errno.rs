@@ -2,7 +2,7 @@
 
 use fuser::Errno;
 use stead_core::path::PathError;
-use stead_core::{Access, AccessScope, Error, StoreError};
+use stead_core::{Access, AccessScope, Error, Sight, StoreError};
 
 /// The number for an error.
 pub(crate) fn errno(error: &Error) -> Errno {
@@ -35,6 +35,16 @@ pub(crate) fn errno(error: &Error) -> Errno {
         | Error::PastTheEnd { .. }
         | Error::Invalid(_) => Errno::EINVAL,
         Error::Partly { cause, .. } => errno(cause),
+        // Where nothing may be looked at, what is in the way is not told.
+        Error::Store {
+            sight: Sight::Blind,
+            cause:
+                StoreError::NotADirectory
+                | StoreError::IsADirectory
+                | StoreError::NotEmpty
+                | StoreError::Special(_),
+            ..
+        } => Errno::EACCES,
         Error::Store { cause, .. } => of_store(cause),
     }
 }

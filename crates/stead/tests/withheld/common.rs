@@ -32,7 +32,9 @@ impl Home {
 
 /// Someone who sees the whole Store.
 pub(crate) fn owner(store: &Arc<MemoryStore>) -> Stead {
-    Stead::builder("owner").workspace("/", AccessScope::ReadWrite, store).build().unwrap()
+    let mount = stead::Mount::from(store);
+    let whole = stead::Workspace::new(stead::VfsPath::root(), AccessScope::ReadWrite, mount);
+    Stead::builder("owner").mount(whole.with_protect([""; 0]).unwrap()).build().unwrap()
 }
 
 pub(crate) fn nested(store: &Arc<MemoryStore>, scope: AccessScope) -> stead::SteadBuilder {

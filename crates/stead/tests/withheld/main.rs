@@ -5,3 +5,4 @@
 mod common;
 mod forks;
 mod past;
+mod write_only;

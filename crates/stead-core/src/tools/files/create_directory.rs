@@ -22,6 +22,10 @@ pub(in crate::tools) static TOOL: Tool = Tool {
 fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let done = desk.vfs.mkdir(arguments.text("path"), Parents::Create)?;
     let path = done.path.to_string();
-    let words = if done.created { format!("Created {path}.") } else { format!("{path} is there already.") };
-    Ok(changed(words, path, done.version, done.operation).fact("created", done.created))
+    let words = match done.created {
+        Some(true) => format!("Created {path}."),
+        Some(false) => format!("{path} is there already."),
+        None => format!("{path} is a directory now, unless something else has that name."),
+    };
+    Ok(changed(words, path, done.version, done.operation).maybe("created", done.created))
 }

@@ -30,5 +30,6 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
         force: arguments.flag("force"),
         if_match: None,
     };
-    Ok(removed(&desk.vfs.remove_directory(arguments.text("path"), options)?))
+    let what = if options.recursive { "a directory" } else { "an empty directory" };
+    Ok(removed(&desk.vfs.remove_directory(arguments.text("path"), options)?, what))
 }

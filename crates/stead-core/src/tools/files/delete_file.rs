@@ -25,5 +25,5 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
         force: arguments.flag("force"),
         if_match: arguments.tag("if_match"),
     };
-    Ok(removed(&desk.vfs.remove_file(arguments.text("path"), options)?))
+    Ok(removed(&desk.vfs.remove_file(arguments.text("path"), options)?, "a file"))
 }

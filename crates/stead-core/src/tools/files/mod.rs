@@ -53,7 +53,11 @@ const OUT_VERSION: Field = Field::optional(
 );
 const OUT_OPERATION: Field =
     Field::needed("operation", Takes::Text, "The operation that the change belongs to; undo takes it.");
-const OUT_CREATED: Field = Field::needed("created", Takes::Flag, "Whether it was not there before.");
+const OUT_CREATED: Field = Field::optional(
+    "created",
+    Takes::Flag,
+    "Whether it was not there before; absent in a WRITE_ONLY Workspace.",
+);
 const OUT_TRUNCATED: Field =
     Field::needed("truncated", Takes::Flag, "Whether there is more than was returned.");
 
@@ -72,12 +76,17 @@ const CARRIED: [Field; 5] = [
 
 fn written(words: String, written: &Written) -> Reply {
     let reply = changed(words, written.path.to_string(), written.version, written.operation);
-    reply.fact("created", written.created).maybe("version_tag", written.tag.map(String::from))
+    reply.maybe("created", written.created).maybe("version_tag", written.tag.map(String::from))
 }
 
-fn removed(removed: &Removed) -> Reply {
+fn removed(removed: &Removed, what: &str) -> Reply {
     let path = removed.path.to_string();
-    changed(format!("Deleted {path}."), path, removed.version, removed.operation)
+    let words = match removed.is_told {
+        true => format!("Deleted {path}."),
+        // The same words whatever was there, and true in each case.
+        false => format!("If {what} was at {path} that may be deleted, it is gone."),
+    };
+    changed(words, path, removed.version, removed.operation)
 }
 
 fn changed(words: String, path: String, version: Option<Version>, operation: OperationId) -> Reply {

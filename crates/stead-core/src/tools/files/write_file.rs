@@ -30,6 +30,6 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (content, options) = (content(arguments)?, options(arguments)?);
     let size = content.len() as u64;
     let done = desk.vfs.write_with(arguments.text("path"), content, &options)?;
-    let verb = if done.created { "Created" } else { "Wrote" };
+    let verb = if done.created == Some(true) { "Created" } else { "Wrote" };
     Ok(written(format!("{verb} {} ({}).", done.path, bytes(size)), &done))
 }

@@ -110,9 +110,13 @@ impl Mounted {
 
     /// In a WRITE_ONLY Workspace only the kind is told, and only of what was made here.
     fn felt(&self, path: &VfsPath, workspace: &Workspace, below: &str) -> Result<Looked> {
-        let failed = |cause| Error::Store { path: path.clone(), sight: Sight::Blind, cause };
+        let failed = |cause| Error::Store { path: path.clone(), sight: Sight::Sees, cause };
         let mount = workspace.mount();
-        let attr = mount.store().stat(&mount.place(below)).map_err(|cause| failed(stale(cause)))?;
+        let attr = mount.store().stat(&mount.place(below)).map_err(|cause| match cause {
+            cause @ (StoreError::Unavailable { .. } | StoreError::Corrupt(_)) => failed(cause),
+            // Whatever else is there or not, nothing was made here.
+            _ => failed(StoreError::NotFound),
+        })?;
         let number = self.number(workspace);
         if !below.is_empty() && !self.made.lock().contains(&(number, attr.node)) {
             return Err(failed(StoreError::NotFound));

@@ -100,17 +100,26 @@ impl Mounted {
     pub fn allowance(&self, path: &VfsPath) -> Result<Option<(QuotaLimits, Usage)>> {
         self.vfs.unrecorded("statfs", [Ok(path.clone())], |call, [path]| {
             let Some(route) = call.shared().router.route(path) else { return Ok(None) };
+            if route.workspace.barrier().is_some() {
+                return Ok(None);
+            }
             let store = &**route.workspace.mount().store();
             let place = route.workspace.mount().place(route.below);
             let failed = |cause| call.about(path, route.workspace, cause);
             let mut tightest: Option<(QuotaLimits, Usage)> = None;
-            for quota in call.quotas_on(store).map_err(failed)? {
+            let quotas = call.quotas_on(store).map_err(failed)?;
+            let withheld = call.withheld_limits(store, &quotas);
+            for quota in quotas {
                 if !quota.places().any(|root| place.path.is_at_or_below(root)) {
                     continue;
                 }
                 let mut usage = quota.elsewhere;
                 for root in quota.places() {
                     usage = usage.plus(store.usage(root).map_err(failed)?);
+                }
+                // Where something counts that may not be looked at, the limit alone is told.
+                if withheld.contains(&quota.limits) {
+                    usage = Usage::default();
                 }
                 let left = |limits: &QuotaLimits, usage: &Usage| {
                     limits.bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(usage.bytes))

@@ -202,6 +202,7 @@ fn no_public_call_is_left_out_of_that_test() {
         include_str!("../mod.rs"),
         include_str!("../read.rs"),
         include_str!("../list.rs"),
+        include_str!("../looking_back.rs"),
         include_str!("../search.rs"),
         include_str!("../write.rs"),
         include_str!("../copy.rs"),

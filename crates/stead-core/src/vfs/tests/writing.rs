@@ -6,7 +6,7 @@ use super::*;
 fn preconditions_hold_or_change_nothing() {
     let (vfs, _) = open_door();
     let first = vfs.write("/a", "1").unwrap();
-    assert!(first.created);
+    assert_eq!(first.created, Some(true));
     assert_eq!(kind(vfs.write_with("/a", "2", &WriteOptions::new().create_only())), ErrorKind::AlreadyExists);
     let second = vfs.write("/a", "2").unwrap();
     let old = WriteOptions::new().if_match(first.tag.unwrap());

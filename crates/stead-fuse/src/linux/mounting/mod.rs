@@ -25,10 +25,10 @@ use fuser::{Errno, FileAttr, FileHandle, INodeNo, Notifier};
 use parking_lot::RwLock;
 use stead_core::path::{MAX_COMPONENT, VfsPath};
 use stead_core::router::Router;
-use stead_core::store::{NodeId, VersionTag};
+use stead_core::store::{Attr, NodeId, VersionTag};
 use stead_core::vfs::Vfs;
 use stead_core::vfs::mounted::{Looked, Mounted, Seat};
-use stead_core::{AccessScope, Name};
+use stead_core::{AccessScope, Name, Timestamp};
 
 pub(super) use self::attributes::Wanted;
 pub(super) use self::files::CREATE_NEW;
@@ -195,7 +195,13 @@ impl Mounting {
             Err(error) => {
                 let open = handle.and_then(|handle| self.handles.file(handle.0));
                 let open = open.or_else(|| self.handles.file_of(ino.0)).ok_or(error)?;
-                let attr = file_attr(ino.0, &open.file.attr(), 0, self.options.owner);
+                let mut attr = open.file.attr();
+                if self.is_blind(ino) {
+                    // As it would be told of a file that has its name.
+                    let modified = Timestamp(0);
+                    attr = Attr { size: 0, mode: 0o200, created: None, modified, changed: modified, ..attr };
+                }
+                let attr = file_attr(ino.0, &attr, 0, self.options.owner);
                 Ok(Told { ttl: Duration::ZERO, attr, outdated: None })
             }
         }

@@ -1,0 +1,296 @@
+use std::sync::Arc;
+
+use serde_json::json;
+use stead::store::QuotaLimits;
+use stead::tools::ToolChoice;
+use stead::{AccessScope, ErrorKind, MemoryStore, Mount, Stead, Store, VfsPath, Workspace};
+
+use crate::common::{answer, owner};
+
+/// `/in` (WRITE_ONLY), `/free` (READ_WRITE), and someone who sees what lies in `/in`.
+struct Box {
+    owner: Stead,
+    stead: Stead,
+}
+
+fn path(text: &str) -> VfsPath {
+    VfsPath::parse(text).unwrap()
+}
+
+fn at(store: &Arc<MemoryStore>, place: &str) -> Mount {
+    Mount::at(Arc::clone(store) as Arc<dyn Store>, &path(place))
+}
+
+fn agent(store: &Arc<MemoryStore>) -> stead::SteadBuilder {
+    let inbox = Workspace::new(path("/in"), AccessScope::WriteOnly, at(store, "/in"));
+    Stead::builder("coder")
+        .mount(inbox.with_scratch(["*.tmp"]).unwrap())
+        .workspace("/free", AccessScope::ReadWrite, at(store, "/free"))
+        .tools(ToolChoice { history: true, ..ToolChoice::default() })
+}
+
+impl Box {
+    fn new() -> Self {
+        let store = Arc::new(MemoryStore::new());
+        let (owner, stead) = (owner(&store), agent(&store).build().unwrap());
+        let vfs = owner.vfs();
+        vfs.write("/in/theirs.txt", "secret words\n").unwrap();
+        vfs.write("/in/full/inner.txt", "x").unwrap();
+        vfs.mkdir("/in/empty", stead::store::Parents::Create).unwrap();
+        vfs.symlink("/in/link", "theirs.txt").unwrap();
+        vfs.symlink("/in/out", "/nowhere").unwrap();
+        vfs.symlink("/in/readonly", "/docs/canary-target").unwrap();
+        vfs.write("/in/protected/.git/hooks/canary", "x").unwrap();
+        vfs.write("/in/theirs.tmp", "secret words\n").unwrap();
+        Box { owner, stead }
+    }
+
+    /// An answer without what differs from call to call anyway.
+    fn told(&self, tool: &str, at: &str, mut arguments: serde_json::Value) -> String {
+        let key = if tool == "move_file" { "source" } else { "path" };
+        arguments[key] = json!(at);
+        let mut told = answer(&self.stead, tool, arguments).replace(at, "PATH");
+        while let Some(start) = told.find("\"operation\":\"") {
+            told.replace_range(start..start + 51, "");
+        }
+        told
+    }
+
+    fn text(&self, at: &str) -> String {
+        String::from_utf8(self.owner.vfs().read(at).unwrap().bytes).unwrap()
+    }
+}
+
+const PLACES: [&str; 9] = [
+    "/in/none.txt",
+    "/in/theirs.txt",
+    "/in/full",
+    "/in/empty",
+    "/in/link",
+    "/in/out",
+    "/in/readonly",
+    "/in/protected",
+    "/in/theirs.tmp",
+];
+
+#[test]
+fn an_edit_of_anything_but_ones_own_file_is_denied_in_one_and_the_same_way() {
+    let inbox = Box::new();
+    let edit = json!({ "old_string": "secret", "new_string": "guess" });
+    let denied = inbox.told("edit_file", "/in/none.txt", edit.clone());
+    assert!(denied.contains("newest version you wrote yourself"), "{denied}");
+    for place in PLACES {
+        assert_eq!(inbox.told("edit_file", place, edit.clone()), denied, "{place}");
+        let other = json!({ "old_string": "zzz", "new_string": "y", "replace_all": true });
+        assert_eq!(inbox.told("edit_file", place, other), denied, "{place}");
+    }
+    assert_eq!(inbox.text("/in/theirs.txt"), "secret words\n");
+}
+
+#[test]
+fn ones_own_file_can_be_edited_until_another_writes_it() {
+    let inbox = Box::new();
+    let vfs = inbox.stead.vfs();
+    let edit = |old: &str, new: &str| vfs.edit("/in/mine.txt", old, new, stead::Occurrences::One);
+    vfs.write("/in/mine.txt", "one two two\n").unwrap();
+    assert_eq!(edit("one", "1").unwrap().replaced, 1);
+    vfs.append("/in/mine.txt", "three\n").unwrap();
+    assert_eq!(edit("three", "3").unwrap().replaced, 1, "what was added to it is one's own, too");
+    assert_eq!(
+        edit("two", "2").unwrap_err().kind(),
+        ErrorKind::Invalid,
+        "what one wrote oneself may be known"
+    );
+    assert_eq!(edit("none", "x").unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(inbox.text("/in/mine.txt"), "1 two two\n3\n");
+    inbox.owner.vfs().append("/in/mine.txt", "secret\n").unwrap();
+    let denied = edit("1", "2").unwrap_err();
+    assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
+    vfs.write("/in/mine.txt", "again\n").unwrap();
+    edit("again", "once more").unwrap();
+}
+
+#[test]
+fn what_was_only_added_to_is_not_ones_own() {
+    let inbox = Box::new();
+    let vfs = inbox.stead.vfs();
+    for act in [vfs.clone(), vfs.operation("write_file"), vfs.operation("anything")] {
+        act.append("/in/theirs.txt", "mine\n").unwrap();
+        let edited = act.edit("/in/theirs.txt", "secret", "x", stead::Occurrences::One);
+        assert_eq!(edited.unwrap_err().kind(), ErrorKind::Denied);
+    }
+    // Nor is what was written into in part.
+    let file = vfs.open("/in/theirs.txt", stead::vfs::OpenOptions::write().create()).unwrap();
+    file.write_at(0, b"S").unwrap();
+    file.close().unwrap();
+    let edited = vfs.edit("/in/theirs.txt", "ecret", "x", stead::Occurrences::One);
+    assert_eq!(edited.unwrap_err().kind(), ErrorKind::Denied);
+    vfs.operation("append_file").write("/in/theirs.txt", "all mine\n").unwrap();
+    vfs.edit("/in/theirs.txt", "all", "x", stead::Occurrences::One).unwrap();
+}
+
+#[test]
+fn another_thread_is_another_writer() {
+    let store = Arc::new(MemoryStore::new());
+    let one = agent(&store).thread("one").build().unwrap();
+    let two = agent(&store).thread("two").build().unwrap();
+    one.vfs().write("/in/a", "text").unwrap();
+    let edited = two.vfs().edit("/in/a", "text", "x", stead::Occurrences::One);
+    assert_eq!(edited.unwrap_err().kind(), ErrorKind::Denied);
+    one.vfs().edit("/in/a", "text", "x", stead::Occurrences::One).unwrap();
+}
+
+#[test]
+fn only_ones_own_file_can_be_moved() {
+    let inbox = Box::new();
+    let to = json!({ "destination": "/in/moved" });
+    let denied = inbox.told("move_file", "/in/none.txt", to.clone());
+    for place in PLACES {
+        assert_eq!(inbox.told("move_file", place, to.clone()), denied, "{place}");
+    }
+    let vfs = inbox.stead.vfs();
+    vfs.write("/in/mine.txt", "mine").unwrap();
+    vfs.rename("/in/mine.txt", "/in/moved", stead::vfs::Overwrite::Refuse).unwrap();
+    assert_eq!(inbox.text("/in/moved"), "mine");
+    vfs.edit("/in/moved", "mine", "still mine", stead::Occurrences::One).unwrap();
+    vfs.write("/in/again", "x").unwrap();
+    let taken = vfs.rename("/in/again", "/in/theirs.txt", stead::vfs::Overwrite::Refuse).unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AlreadyExists, "without overwrite it tells that a name is taken");
+}
+
+#[test]
+fn append_delete_and_mkdir_answer_alike_whether_or_not_something_is_there() {
+    let alike = |tool: &str, arguments: serde_json::Value, places: &[&str]| {
+        let mut told = Vec::new();
+        for place in places {
+            told.push(Box::new().told(tool, place, arguments.clone()));
+        }
+        for (place, one) in places.iter().zip(&told) {
+            assert_eq!(*one, told[0], "{tool} {place}");
+        }
+        assert!(told[0].ends_with(" None"), "{}", told[0]);
+    };
+    let files = ["/in/none.txt", "/in/theirs.txt", "/in/deep/none.txt", "/in/link", "/in/theirs.tmp"];
+    alike("append_file", json!({ "content": "x" }), &files);
+    alike("write_file", json!({ "content": "x" }), &files);
+    alike("delete_file", json!({}), &PLACES);
+    alike("delete_file", json!({ "force": true }), &PLACES);
+    alike("delete_directory", json!({}), &PLACES);
+    alike("delete_directory", json!({ "recursive": true }), &PLACES);
+    alike("create_directory", json!({}), &PLACES);
+    // What can be done is done.
+    let inbox = Box::new();
+    inbox.told("delete_directory", "/in/full", json!({ "recursive": true }));
+    inbox.told("delete_file", "/in/theirs.txt", json!({}));
+    inbox.told("create_directory", "/in/made", json!({}));
+    let there = |at: &str| inbox.owner.vfs().exists(at).unwrap();
+    assert_eq!(["/in/full", "/in/theirs.txt", "/in/made"].map(there), [false, false, true]);
+}
+
+#[test]
+fn what_cannot_be_written_says_no_more_than_that() {
+    let inbox = Box::new();
+    let refused = |at: &str| inbox.told("write_file", at, json!({ "content": "x" }));
+    let told = refused("/in/full");
+    assert!(told.contains("can't be changed; choose another name"), "{told}");
+    for place in ["/in/empty", "/in/theirs.txt/below", "/in/out", "/in/readonly"] {
+        assert_eq!(refused(place), told, "{place}");
+    }
+    // Neither does a copy into it.
+    inbox.stead.vfs().write("/free/a", "x").unwrap();
+    for place in ["/in/full", "/in/theirs.txt/below", "/in/out", "/in/readonly"] {
+        let copied = inbox.stead.vfs().copy("/free/a", place, stead::vfs::Overwrite::Replace);
+        let copied = copied.map(|copied| copied.to.to_string()).map_err(|error| error.to_string());
+        match copied {
+            Err(told) => assert_eq!(told, format!("`{place}` can't be changed; choose another name")),
+            // A symlink itself gives way.
+            Ok(to) => assert_eq!(to, place),
+        }
+    }
+}
+
+#[test]
+fn a_quota_refusal_tells_no_size_that_may_not_be_known() {
+    let limits = QuotaLimits { bytes: Some(1_000), files: None, file_bytes: None };
+    let store = Arc::new(MemoryStore::new());
+    let whole = owner(&store);
+    whole.vfs().write("/home/in/theirs.txt", vec![b'x'; 617]).unwrap();
+    whole.vfs().write("/in/theirs.txt", vec![b'x'; 617]).unwrap();
+    let inbox = Workspace::new(path("/home/in"), AccessScope::WriteOnly, at(&store, "/home/in"));
+    let home = Workspace::new(path("/home"), AccessScope::ReadWrite, at(&store, "/home"));
+    // Its own quota, one of the Workspace around it, and one of the whole stead.
+    let builders = [
+        Stead::builder("coder").mount(inbox.clone().with_quota(limits)),
+        Stead::builder("coder").mount(inbox.clone()).mount(home.clone().with_quota(limits)),
+        Stead::builder("coder").mount(inbox).mount(home).quota(limits),
+    ];
+    for (index, builder) in builders.into_iter().enumerate() {
+        let stead = builder.build().unwrap();
+        let mut paths = vec!["/home/in/theirs.txt", "/home/in/new"];
+        if index > 0 {
+            paths.push("/home/new");
+        }
+        for at in paths {
+            let (written, appended) =
+                (stead.vfs().write(at, vec![0; 1_001]), stead.vfs().append(at, vec![0; 999]));
+            for refused in [written, appended].into_iter().filter_map(Result::err) {
+                let told = refused.to_string();
+                assert_eq!(refused.kind(), ErrorKind::Quota, "{told}");
+                assert!(told.contains("1000 bytes are allowed"), "{told}");
+                for number in ["617", "1618", "1616", "1001", "999", "in use"] {
+                    assert!(!told.contains(number), "{number} in {told}");
+                }
+            }
+        }
+    }
+    // Where everything that counts may be looked at, it is told.
+    let seen = Workspace::new(path("/in"), AccessScope::ReadWrite, at(&store, "/in")).with_quota(limits);
+    let stead = Stead::builder("coder").mount(seen).build().unwrap();
+    let told = stead.vfs().write("/in/new", vec![0; 400]).unwrap_err().to_string();
+    assert!(told.contains("617 are in use"), "{told}");
+}
+
+#[test]
+fn a_directory_of_the_host_records_who_wrote_as_well() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("inbox")).unwrap();
+    let text = r#"
+        [stores.inbox]
+        kind = "physical"
+        path = "inbox"
+        [[agents.coder.workspaces]]
+        prefix = "/in"
+        scope = "wo"
+        store = "inbox"
+        [[agents.other.workspaces]]
+        prefix = "/in"
+        scope = "rw"
+        store = "inbox"
+    "#;
+    let config = stead::Config::parse(text, &directory.path().join("stead.toml")).unwrap();
+    let (coder, other) = (Stead::open(&config, "coder").unwrap(), Stead::open(&config, "other").unwrap());
+    let vfs = coder.vfs();
+    let edit = |at: &str, old: &str, new: &str| vfs.edit(at, old, new, stead::Occurrences::One);
+    let denied = |at: &str, old: &str| assert_eq!(edit(at, old, "x").unwrap_err().kind(), ErrorKind::Denied);
+
+    vfs.write("/in/mine", "one\n").unwrap();
+    edit("/in/mine", "one", "1").unwrap();
+    vfs.append("/in/mine", "two\n").unwrap();
+    edit("/in/mine", "two", "2").unwrap();
+    vfs.rename("/in/mine", "/in/moved", stead::vfs::Overwrite::Refuse).unwrap();
+    edit("/in/moved", "2", "two").unwrap();
+    other.vfs().append("/in/moved", "secret\n").unwrap();
+    denied("/in/moved", "two");
+    // A program of the host leaves no word of who it is.
+    std::fs::write(directory.path().join("inbox/theirs"), "secret\n").unwrap();
+    denied("/in/theirs", "secret");
+    vfs.append("/in/theirs", "mine\n").unwrap();
+    denied("/in/theirs", "mine");
+    vfs.write("/in/again", "mine\n").unwrap();
+    std::fs::write(directory.path().join("inbox/again"), "secret\n").unwrap();
+    denied("/in/again", "secret");
+    vfs.append("/in/again", "more\n").unwrap();
+    denied("/in/again", "more");
+    vfs.write("/in/again", "all mine\n").unwrap();
+    edit("/in/again", "all", "x").unwrap();
+}
