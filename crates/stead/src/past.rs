@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stead_core::store::{Extent, Extents, StoreError, Version};
 use stead_core::vfs::{IntoPath, PointInTime};
-use stead_core::{Access, Clock, Operation, OperationId, Store, SystemClock, VfsPath};
+use stead_core::{Access, Clock, Operation, OperationId, Store, SystemClock, VfsPath, Workspace};
 use stead_stores::Database;
 use stead_stores::virtual_store::{NewSnapshot, Snapshot};
 
@@ -160,11 +160,15 @@ impl Stead {
             }
             // A level above Workspaces: versions are the database's, so any Store with a history can tell.
             None => {
-                let of_database = self.vfs().workspaces().find(|workspace| {
+                let has_history = |workspace: &&Workspace| {
                     workspace.scope().allows(Access::History) && workspace.mount().store().about().history
-                });
+                };
+                let mut with_history: Vec<_> = self.vfs().workspaces().filter(has_history).collect();
+                // What lasts comes first: a Memory Store counts its versions for itself.
+                with_history
+                    .sort_by_key(|workspace| !workspace.mount().store().about().outlives_the_process());
                 let none = || Error::Invalid("none of your Workspaces has a history to look into".to_owned());
-                of_database.ok_or_else(none)?.mount().store()
+                with_history.first().ok_or_else(none)?.mount().store()
             }
         };
         if text == "now" {

@@ -148,7 +148,8 @@ fn snapshots_have_names_and_can_be_gone_back_to() {
     ");
     assert_eq!(place.run(["--agent", "ann", "cat", "/notes/plan.md", "--at", "draft"]), "1. think");
     assert_eq!(place.run(["--agent", "ann", "ls", "/notes", "--at", "#1"]), "plan.md");
-    assert_eq!(place.run(["--agent", "ann", "ls", "/", "--at", "1"]), "notes/");
+    // A Workspace that can't be looked at as it was then keeps its place, and says why.
+    assert_eq!(place.run(["--agent", "ann", "ls", "/", "--at", "1"]), "notes/\nsite/");
     assert_eq!(place.run(["--agent", "ann", "grep", "write", "/notes", "--at", "draft"]), "exit 1");
     assert_snapshot!(place.run(["--agent", "ann", "diff", "/notes", "now", "#1", "--stat"]), @r"
     D /notes/more.md
@@ -173,6 +174,31 @@ fn snapshots_have_names_and_can_be_gone_back_to() {
     exit 1
     ");
     assert_snapshot!(place.run(["--agent", "ann", "snapshots", "--forget", "draft"]), @"Snapshot #1 is gone.");
+}
+
+#[test]
+fn a_snapshot_of_everything_is_compared_and_restored_as_a_whole() {
+    let place = two();
+    place.run(["--agent", "ann", "write", "/notes/plan.md", "1. think\n"]);
+    assert_snapshot!(place.run(["--agent", "ann", "snapshot", "--label", "all"]), @"Snapshot #1 `all` keeps version 2.");
+    place.run(["--agent", "ann", "append", "/notes/plan.md", "2. write\n"]);
+    place.run(["--agent", "bob", "edit", "/site/index.html", "2", "two"]);
+    assert_snapshot!(place.run(["--agent", "ann", "diff", "/", "all", "--stat"]), @r"
+    M /notes/plan.md
+    M /site/index.html
+    ");
+    assert_snapshot!(place.run(["--agent", "ann", "restore", "/", "all"]), @r"
+    reverted   /notes/plan.md
+    reverted   /site/index.html
+    ! Restored with 2 changes; `stead undo` takes it back.
+    ");
+    assert_snapshot!(place.run(["--agent", "ann", "diff", "/", "all", "--stat"]), @"! Nothing differs.");
+    // What may only be written is left out, and nothing is said of what is in it.
+    assert_snapshot!(place.run(["--agent", "bob", "restore", "/", "2"]), @r"
+    left out   /drop: `/drop` is in the Workspace `/drop`, which is WRITE_ONLY: restoring is not allowed there; you may restore in `/site`
+    ! Everything is that way already.
+    ! 1 path stays as before: the agent may not change what is listed as left out.
+    ");
 }
 
 #[test]

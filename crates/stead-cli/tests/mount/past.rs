@@ -132,3 +132,45 @@ fn a_shell_that_writes_a_file_anew_makes_one_version_of_it() {
         assert_eq!(place.stead(["cat", &format!("/{workspace}/f")]), "half\n");
     }
 }
+
+/// A program can't rename across Workspaces: `mv` copies the file and removes the old one, in several calls.
+#[test]
+fn a_move_across_workspaces_is_undone_half_by_half_or_as_a_whole() {
+    let place = Place::new();
+    let mount = place.mount();
+    for [from, to] in [["v", "p"], ["p", "v"]] {
+        mount.sh(from, "echo precious > f && chmod 640 f");
+        let operations = |workspace: &str| -> Vec<String> {
+            let log = lines(&place.stead(["--json", "log", &format!("/{workspace}")]));
+            let mut ids: Vec<_> =
+                log.iter().map(|entry| entry["operation"]["id"].as_str().unwrap().to_owned()).collect();
+            ids.dedup();
+            ids
+        };
+        let (kept, before) = (operations(from).len(), operations(to).len());
+        mount.sh("", &format!("mv {from}/f {to}/f"));
+        let (removal, copies) = (operations(from).len() - kept, operations(to).len() - before);
+        assert_eq!(removal, 1);
+        let is = |workspace: &str, content: Option<&str>| {
+            let path = mount.path(workspace).join("f");
+            let there = eventually(|| fs::read_to_string(&path).ok().as_deref() == content);
+            assert!(there, "{from} to {to}: {path:?} should be {content:?}");
+        };
+        is(from, None);
+        is(to, Some("precious\n"));
+        // The removal alone: the file is at both places then.
+        place.stead(["undo"]);
+        is(from, Some("precious\n"));
+        is(to, Some("precious\n"));
+        // The copy alone.
+        place.stead(["undo", "--last", &copies.to_string()]);
+        is(from, Some("precious\n"));
+        is(to, None);
+
+        mount.sh("", &format!("mv {from}/f {to}/f"));
+        place.stead(["undo", "--last", &(copies + removal).to_string()]);
+        is(from, Some("precious\n"));
+        is(to, None);
+        mount.sh(from, "rm f");
+    }
+}

@@ -120,6 +120,14 @@ impl Call<'_> {
     }
 }
 
+/// Whether a version's number means the same moment in both Stores.
+pub(super) fn count_together(one: &dyn Store, other: &dyn Store) -> bool {
+    match (count(one), count(other)) {
+        (Some(one), Some(other)) => one == other,
+        (None, _) | (_, None) => true,
+    }
+}
+
 /// Who counts a Store's versions: the Store alone, where it does not say; nobody, where there are none yet.
 fn count(store: &dyn Store) -> Option<VersionCount> {
     let is_new = || store.version().is_ok_and(|version| version == Version(0));

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use stead_core::store::Version;
 use stead_core::testkit::{Fault, Faulty};
-use stead_core::vfs::{LostUpdates, Restore, Undo, UndoOptions};
+use stead_core::vfs::{DiffOptions, LostUpdates, Restore, Undo, UndoOptions};
 use stead_core::{AccessScope, Error, ErrorKind, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 use stead_stores::Database;
 
@@ -68,4 +69,40 @@ fn a_level_above_several_workspaces_is_restored_as_a_whole() {
     a.restore("/", version, &only).unwrap();
     assert_eq!(text(&a, "/one/f"), "2");
     assert!(!a.exists("/two/g").unwrap());
+}
+
+#[test]
+fn a_level_above_several_workspaces_is_compared_as_a_whole() {
+    let [one, two] = two_stores();
+    let a = agent([("/one", &one), ("/one/two", &two)]);
+    a.write("/one/f", "1\n").unwrap();
+    let version = one.version().unwrap();
+    a.write("/one/f", "2\n").unwrap();
+    a.write("/one/two/g", "2\n").unwrap();
+    let differing = |prefix: &str| -> Vec<String> {
+        let found = a.diff(prefix, version, Version::NOW, DiffOptions::default()).unwrap();
+        found.iter().map(|one| format!("{} {}", one.differs.word(), one.path)).collect()
+    };
+    assert_eq!(differing("/"), ["changed /one/f", "added /one/two/g"]);
+    assert_eq!(differing("/one"), ["changed /one/f", "added /one/two/g"]);
+    assert_eq!(differing("/one/two"), ["added /one/two/g"]);
+}
+
+/// A number of a version means nothing in a Store that counts for itself.
+#[test]
+fn a_store_that_counts_its_versions_apart_is_left_out() {
+    let one: Arc<dyn Store> = Arc::new(Database::in_memory().store(["one"]).unwrap());
+    let two: Arc<dyn Store> = Arc::new(Database::in_memory().store(["two"]).unwrap());
+    let a = agent([("/one", &one), ("/two", &two)]);
+    a.write("/one/f", "1").unwrap();
+    a.write("/two/f", "1").unwrap();
+    let version = one.version().unwrap();
+    a.write("/one/f", "2").unwrap();
+    a.write("/two/f", "2").unwrap();
+    let restored = a.restore("/", version, &Restore::default()).unwrap();
+    let left_out: Vec<_> = restored.left_out.iter().map(|one| one.path.as_str()).collect();
+    assert_eq!(left_out, ["/two"], "{restored:?}");
+    assert_eq!((text(&a, "/one/f"), text(&a, "/two/f")), ("1".to_owned(), "2".to_owned()));
+    let differing = a.diff("/", version, Version::NOW, DiffOptions::default()).unwrap();
+    assert!(differing.iter().all(|one| one.path.as_str().starts_with("/one")), "{differing:?}");
 }

@@ -8,11 +8,14 @@ use crate::history::diff::{ContentDiff, LARGEST_TEXT, compare};
 use crate::identity::Operation;
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{DeedQuery, Kind, NodeId, Past, State, Store, StoreError, Version};
+use crate::store::{
+    DeedQuery, Kind, NodeId, Past, State, Store, StoreError, StorePath, StoreResult, Version,
+};
 use crate::vfs::call::Call;
 use crate::vfs::history::restore::still_kept;
 use crate::vfs::history::{Ground, read_past};
 use crate::vfs::{IntoPath, Vfs};
+use crate::workspace::Workspace;
 
 /// How two versions are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +88,8 @@ pub struct Blamed {
 }
 
 impl Vfs {
-    /// What differs below a path between two versions.
+    /// What differs below a path between two versions, in the Workspace that the path lies in and those nested below it.
+    /// Nested ones whose history may not be looked into are left out.
     pub fn diff(
         &self,
         prefix: impl IntoPath,
@@ -110,33 +114,46 @@ impl Call<'_> {
         to: Version,
         options: DiffOptions,
     ) -> Result<Vec<Difference>> {
-        let spot = self.enter(prefix, Access::History)?;
-        let store = spot.workspace.mount().store();
-        let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
+        let mut places = self.places(prefix, Access::History)?;
+        places.count_as_one();
+        let mut differences = Vec::new();
+        for (workspace, below) in places.inside {
+            let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
+            differences.extend(self.diff_of(workspace, &below, (from, to), options).map_err(failed)?);
+        }
+        differences.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(differences)
+    }
+
+    /// What differs in one Workspace at a place in its Store or below, without what lies in Workspaces nested in it.
+    fn diff_of(
+        &self,
+        workspace: &Workspace,
+        top: &StorePath,
+        (from, to): (Version, Version),
+        options: DiffOptions,
+    ) -> StoreResult<Vec<Difference>> {
+        let store = workspace.mount().store();
         let (older, newer) = (from.min(to), from.max(to));
-        still_kept(&**store, older).map_err(failed)?;
-        let below = [spot.place.path.clone()];
-        let deeds = store.between(older, newer, &below).map_err(failed)?;
+        still_kept(&**store, older)?;
+        let deeds = store.between(older, newer, std::slice::from_ref(top))?;
         // Deeds come newest first: the first line of a node tells its end, the last one its beginning.
         let mut nodes: HashMap<NodeId, (Option<&State>, Option<&State>)> = HashMap::new();
         for line in deeds.deeds.iter().flat_map(|deed| &deed.lines) {
             let ends = nodes.entry(line.node).or_insert((None, line.after.as_ref()));
             ends.0 = line.before.as_ref();
         }
-        let ground = Ground { store, workspaces: vec![spot.workspace] };
+        let ground = Ground { store, workspaces: vec![workspace] };
         let mut differences = Vec::new();
         for (old, new) in nodes.into_values() {
             let (old, new) = if from <= to { (old, new) } else { (new, old) };
             // What lay in a Workspace inside this one was not here.
             let inside = |state: &&State| {
-                state.path.is_at_or_below(&spot.place.path) && self.logical(&ground, &state.path).is_some()
+                state.path.is_at_or_below(top) && self.logical(&ground, &state.path).is_some()
             };
             let (old, new) = (old.filter(inside), new.filter(inside));
-            if let Some(difference) = self.difference(&ground, old, new, options).map_err(failed)? {
-                differences.push(difference);
-            }
+            differences.extend(self.difference(&ground, old, new, options)?);
         }
-        differences.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(differences)
     }
 

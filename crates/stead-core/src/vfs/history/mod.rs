@@ -21,6 +21,8 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{Past, Store, StoreError, StorePath, StoreResult};
 use crate::vfs::call::Call;
+use crate::vfs::looking_back::count_together;
+use crate::vfs::resolve::Lead;
 use crate::vfs::write::same_store;
 use crate::workspace::Workspace;
 
@@ -56,6 +58,27 @@ impl Call<'_> {
         grounds
     }
 
+    /// The places that something is about which is done at a path and below it: the Workspace that the path lies in, and
+    /// those nested below. Nested ones that don't allow it come with the reason instead.
+    fn places(&self, path: &VfsPath, access: Access) -> Result<Places<'_>> {
+        let mut places = Places { main: None, inside: Vec::new(), refused: Vec::new() };
+        if let Lead::Spot(spot) = self.lead(path, access)? {
+            check_history(spot.workspace)?;
+            places.main = Some(spot.workspace);
+            places.inside.push((spot.workspace, spot.place.path));
+        }
+        for workspace in self.shared().router.nested(path) {
+            let judged = self.enter(workspace.prefix(), access).and_then(|_| check_history(workspace));
+            match judged {
+                Ok(()) => places.inside.push((workspace, workspace.mount().path().clone())),
+                // A person is asked about everything at once.
+                Err(ask @ Error::Ask { .. }) => return Err(ask),
+                Err(error) => places.refused.push((workspace.prefix().clone(), error)),
+            }
+        }
+        if places.inside.is_empty() { Err(no_ground(access)) } else { Ok(places) }
+    }
+
     /// The logical path of a path in a Store, if one of the Workspaces leads there.
     fn logical(&self, ground: &Ground<'_>, path: &StorePath) -> Option<VfsPath> {
         let mut found: Option<(usize, VfsPath)> = None;
@@ -79,6 +102,45 @@ impl Call<'_> {
     fn leads_into(&self, path: &VfsPath, workspace: &Workspace) -> bool {
         self.shared().router.route(path).is_some_and(|route| route.workspace.prefix() == workspace.prefix())
     }
+}
+
+/// Workspaces, and which part of each.
+struct Places<'a> {
+    /// The Workspace that the path lies in, if it lies in one.
+    main: Option<&'a Workspace>,
+    inside: Vec<(&'a Workspace, StorePath)>,
+    /// The Workspaces that don't allow it, and why.
+    refused: Vec<(VfsPath, Error)>,
+}
+
+impl Places<'_> {
+    /// Takes out the Workspaces in which the number of a version means another moment. It is counted as the Store counts
+    /// that the path lies in; above several, as the first one does that lasts longer than the process.
+    fn count_as_one(&mut self) {
+        let lasting = |(workspace, _): &&(&Workspace, StorePath)| {
+            self.main.is_some() || workspace.mount().store().about().outlives_the_process()
+        };
+        let first = self.inside.iter().find(lasting).or(self.inside.first());
+        let Some(meant) = first.map(|(workspace, _)| Arc::clone(workspace.mount().store())) else { return };
+        let (refused, inside) = (&mut self.refused, &mut self.inside);
+        inside.retain(|(workspace, _)| {
+            let together = count_together(&**workspace.mount().store(), &*meant);
+            if !together {
+                let why = "its Store counts its versions apart; name it by itself".to_owned();
+                refused.push((workspace.prefix().clone(), Error::Invalid(why)));
+            }
+            together
+        });
+    }
+}
+
+/// Refuses a Workspace whose Store keeps no history.
+fn check_history(workspace: &Workspace) -> Result<()> {
+    if workspace.mount().store().about().history {
+        return Ok(());
+    }
+    let cause = StoreError::Unsupported("this Store keeps no history");
+    Err(Error::Store { path: workspace.prefix().clone(), sight: Sight::Sees, cause })
 }
 
 /// Kept content, whole.

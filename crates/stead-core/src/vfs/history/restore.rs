@@ -11,7 +11,6 @@ use crate::vfs::call::Call;
 use crate::vfs::history::execute::{Asked, Outcome, Part};
 use crate::vfs::history::undo::{OnConflict, PathConflict, UndoOptions, Undone};
 use crate::vfs::history::{Ground, unknown};
-use crate::vfs::resolve::Lead;
 use crate::vfs::write::same_store;
 use crate::vfs::{IntoPath, Vfs};
 use crate::workspace::Workspace;
@@ -25,12 +24,6 @@ pub struct Restore {
     pub dry_run: bool,
 }
 
-/// One place that is restored: a Workspace, and what of it.
-struct Place<'a> {
-    workspace: &'a Workspace,
-    below: StorePath,
-}
-
 impl Vfs {
     /// Puts what lies at a path and below it, or only some paths there, back to what it was at a version.
     ///
@@ -42,24 +35,28 @@ impl Vfs {
     }
 }
 
-impl<'v> Call<'v> {
+impl Call<'_> {
     fn restore(&self, prefix: &VfsPath, version: Version, what: &Restore) -> Result<Undone> {
-        let (mut places, mut left_out) = (Vec::new(), Vec::new());
-        let main = self.add_places(prefix, &mut places, &mut left_out)?;
+        let mut places = self.places(prefix, Access::Restore)?;
         if !what.paths.is_empty() {
-            places.clear();
-            left_out.clear();
+            let main = places.main;
+            (places.inside, places.refused) = (Vec::new(), Vec::new());
             for path in &what.paths {
                 let inside = path.below(prefix).is_some()
                     || main.is_some_and(|workspace| path.below(workspace.prefix()).is_some());
                 if !inside {
                     return Err(Error::Invalid(format!("`{path}` is not in the Workspace of `{prefix}`")));
                 }
-                self.add_places(path, &mut places, &mut left_out)?;
+                let more = self.places(path, Access::Restore)?;
+                places.inside.extend(more.inside);
+                places.refused.extend(more.refused);
             }
         }
-        let mut parts: Vec<(Ground<'v>, Vec<StorePath>)> = Vec::new();
-        for Place { workspace, below } in places {
+        if version != Version::NOW {
+            places.count_as_one();
+        }
+        let mut parts: Vec<(Ground<'_>, Vec<StorePath>)> = Vec::new();
+        for (workspace, below) in places.inside {
             let store = workspace.mount().store();
             match parts.iter_mut().find(|(ground, _)| same_store(&**ground.store, &**store)) {
                 Some((ground, paths)) => {
@@ -71,6 +68,8 @@ impl<'v> Call<'v> {
                 None => parts.push((Ground { store, workspaces: vec![workspace] }, vec![below])),
             }
         }
+        let refused = places.refused.into_iter();
+        let left_out = refused.map(|(path, error)| PathConflict { path, why: error.to_string() }).collect();
         let mut planned = Vec::new();
         for (ground, below) in parts {
             let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
@@ -84,55 +83,6 @@ impl<'v> Call<'v> {
         }
         let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
         self.carry_out(planned, Outcome::restore(left_out), options)
-    }
-
-    /// Adds what a restore of this path is about: the Workspace that it lies in, and those nested below it. A nested one
-    /// that the caller may not restore is left out. Returns the Workspace that the path lies in.
-    fn add_places(
-        &self,
-        path: &VfsPath,
-        places: &mut Vec<Place<'v>>,
-        left_out: &mut Vec<PathConflict>,
-    ) -> Result<Option<&'v Workspace>> {
-        let mut main = None;
-        match self.lead(path, Access::Restore)? {
-            Lead::Spot(spot) => {
-                main = Some(spot.workspace);
-                let (workspace, below) = (spot.workspace, spot.place.path);
-                self.check_restorable(workspace)?;
-                places.push(Place { workspace, below });
-            }
-            Lead::Synthetic => {}
-        }
-        let mut nested = 0;
-        for workspace in self.shared().router.nested(path) {
-            let judged = self
-                .enter(workspace.prefix(), Access::Restore)
-                .and_then(|_| self.check_restorable(workspace));
-            match judged {
-                Ok(()) => {
-                    nested += 1;
-                    places.push(Place { workspace, below: workspace.mount().path().clone() });
-                }
-                // A person is asked about everything at once.
-                Err(ask @ Error::Ask { .. }) => return Err(ask),
-                Err(error) => {
-                    left_out.push(PathConflict { path: workspace.prefix().clone(), why: error.to_string() });
-                }
-            }
-        }
-        if main.is_none() && nested == 0 {
-            return Err(super::no_ground(Access::Restore));
-        }
-        Ok(main)
-    }
-
-    fn check_restorable(&self, workspace: &Workspace) -> Result<()> {
-        if workspace.mount().store().about().history {
-            return Ok(());
-        }
-        let cause = StoreError::Unsupported("this Store keeps no history");
-        Err(Error::Store { path: workspace.prefix().clone(), sight: Sight::Sees, cause })
     }
 }
 

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use fuser::{Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, Request};
 use stead_core::store::{Expect, Lasts};
 use stead_core::vfs::{OpenFile, OpenOptions};
+use stead_core::{Error, ErrorKind};
 
 use super::{Answer, Mounting, Told, name};
 use crate::linux::errno::errno;
@@ -29,7 +30,11 @@ impl Mounting {
     ) -> Answer<(u64, FopenFlags)> {
         let (_names, _changing) = (self.names.read(), self.changing());
         let (seat, node) = (self.seat(ino)?, self.file_node(ino)?);
-        let file = self.door.open(&seat.path, node, open_options(flags)).map_err(|error| errno(&error))?;
+        // The kernel knew the name, and another process has removed it since. On ESTALE the kernel looks the name up again:
+        // then a program that may create the file does, instead of being told that what it creates is missing.
+        let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
+        let opened = self.door.open(&seat.path, node, open_options(flags));
+        let file = opened.map_err(|error| if gone(&error) { Errno::ESTALE } else { errno(&error) })?;
         let mut reply = FopenFlags::empty();
         if self.is_blind(ino) {
             reply |= FopenFlags::FOPEN_DIRECT_IO;
