@@ -499,14 +499,16 @@ fn the_key_is_only_its_owners() {
     let key = std::fs::read_to_string(place.beside().join("key")).unwrap();
     let database = std::fs::read(place.file()).unwrap();
     assert!(!database.windows(16).any(|window| key.as_bytes().starts_with(window)));
-    // A head of another key counts for nothing, and is told.
+    // A head of another key counts for nothing, and that the key is gone is told.
+    let public = place.access().key().unwrap().unwrap();
     std::fs::remove_file(place.beside().join("key")).unwrap();
     place.fill();
     let verified = place.verify();
-    assert_eq!((verified.foreign, verified.problems.len()), (1, 0), "{verified:?}");
+    let gone = format!("the key {public}, which has signed a chain here, is not in the audit's directory");
+    assert_eq!((verified.foreign, verified.problems), (1, vec![gone.clone()]));
     let archived = place.access().archive(SystemClock.now(), &place.directory.path().join("to")).unwrap();
     let verified = place.verify();
-    assert_eq!((archived.records, verified.records, verified.problems.len()), (11, 11, 0), "{verified:?}");
+    assert_eq!((archived.records, verified.records, verified.problems), (11, 11, vec![gone]));
 }
 
 #[test]
@@ -672,7 +674,8 @@ fn archiving_takes_the_sieves_along() {
     assert_eq!(place.verify().problems, [""; 0]);
     assert_eq!(place.entries().len(), 11);
     let heads = std::fs::read_to_string(place.beside().join("heads")).unwrap();
-    assert_eq!(heads.lines().filter(|line| !line.is_empty()).count(), 1);
+    assert_eq!(heads.lines().filter(|line| line.contains("signature")).count(), 1);
+    assert_eq!(heads.lines().filter(|line| line.contains("\"archive\"")).count(), 1);
 }
 
 #[test]
@@ -689,6 +692,36 @@ fn an_undo_that_others_stand_against_is_not_said_to_have_gone_well() {
     let told = asked(&place.access(), &query);
     assert_eq!(calls(&told), ["undo /notes/a failed", "undo /notes/a ok"]);
     assert!(told[0].body.contains("conflict"), "{}", told[0].body);
+}
+
+/// A process that runs has told outside how far its chain has come: nothing has to be signed first.
+#[test]
+fn the_end_of_a_chain_that_still_grows_can_not_be_cut_off_unseen() {
+    let place = Place::new();
+    let vfs = place.door();
+    (0..5).for_each(|number| drop(vfs.write(&*format!("/notes/{number}"), "1").unwrap()));
+    place.meddle(
+        "DELETE FROM audit WHERE seq > 3; DELETE FROM audit_head WHERE seq > 3;
+         UPDATE audit_instance SET seq = 3, hash = (SELECT hash FROM audit WHERE seq = 3)",
+    );
+    assert!(place.problem().starts_with("records 4 to 5 of instance "), "{}", place.problem());
+    vfs.write("/notes/more", "1").unwrap();
+    assert!(place.problem().starts_with("records 4 to 5 of instance "), "{}", place.problem());
+    drop(vfs);
+    assert!(place.problem().starts_with("records 4 to 5 of instance "), "{}", place.problem());
+}
+
+#[test]
+fn a_version_is_held_to_its_record_also_when_that_is_archived() {
+    let place = Place::new();
+    place.fill();
+    let to = place.directory.path().join("to");
+    place.access().archive(SystemClock.now(), &to).unwrap();
+    assert_eq!(place.verify().problems, [""; 0]);
+    place.meddle("UPDATE version SET agent = 'mallory', team = 'red' WHERE id = 3");
+    let problem = place.problem();
+    let said = "version 3, which it tells of, is said to be another's: agent, team";
+    assert!(problem.starts_with("audit-") && problem.ends_with(said), "{problem}");
 }
 
 #[test]

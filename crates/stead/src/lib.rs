@@ -22,6 +22,7 @@ pub mod when;
 
 pub use crate::config::Config;
 pub use crate::error::{Error, Result};
+pub use crate::log::tell_operator_with;
 pub use crate::stead::{Stead, SteadBuilder};
 pub use crate::stores::{Cleaned, Stores};
 pub use crate::tokens::{Token, Tokens};

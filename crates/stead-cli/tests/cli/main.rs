@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod attacks;
 mod audit;
 mod broken;
 mod common;

@@ -22,6 +22,7 @@ use super::verify::{self, AuditVerified};
 pub struct AuditAccess {
     shared: Arc<Shared>,
     place: Place,
+    wrong: Vec<String>,
 }
 
 impl AuditAccess {
@@ -30,10 +31,16 @@ impl AuditAccess {
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Self> {
         let (shared, place) = (Arc::clone(&database.0), Place::at(directory));
         let whole = verify::missing(&*shared.reader()?)?.is_empty();
-        if let (true, Some(key)) = (whole, place.known_key()?) {
-            recover(&shared, &place, &key)?;
-        }
-        Ok(AuditAccess { shared, place })
+        let wrong = match (whole, place.known_key()?) {
+            (true, Some(key)) => recover(&shared, &place, &key)?,
+            _ => Vec::new(),
+        };
+        Ok(AuditAccess { shared, place, wrong })
+    }
+
+    /// What was wrong with what killed processes had left, a sentence each.
+    pub fn wrong_at_open(&self) -> &[String] {
+        &self.wrong
     }
 
     /// The public half of the key that signs here, in hexadecimal; `None` where nothing was signed yet.
