@@ -40,7 +40,7 @@ pub use stead_stores::virtual_store::{
     BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot,
 };
 pub use stead_stores::{
-    Archived, Archives, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified,
-    Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore,
-    verify_archive,
+    Archived, Archives, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage, AuditQuery,
+    AuditVerified, Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore,
+    Pruned, VirtualStore, verify_archive,
 };

@@ -164,6 +164,7 @@ impl Stores {
                 paths: Vec::new(),
                 scope: None,
                 outcome,
+                dry_run: false,
                 bytes: None,
                 files: None,
                 took: began.elapsed(),

@@ -11,5 +11,6 @@ mod first_minutes;
 mod fixtures;
 mod forks;
 mod past;
+mod records;
 mod serving;
 mod tools;

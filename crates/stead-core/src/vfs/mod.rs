@@ -14,6 +14,7 @@ mod fork;
 mod history;
 mod list;
 pub mod mounted;
+mod once;
 mod open;
 mod own;
 mod quota;
@@ -38,6 +39,7 @@ pub use history::{
     PathConflict, Restore, Undo, UndoOptions, Undone,
 };
 pub use list::{DirEntry, Directory, ListPage, Unreadable, WalkQuery, WalkResult, Walked};
+pub use once::CallEnd;
 pub use open::{OpenFile, OpenOptions};
 pub use read::{FileReader, Range, Stat, TextRead, WholeRead, media_type};
 pub use resolve::IntoPath;
@@ -56,6 +58,7 @@ use crate::scope::Access;
 use crate::store::{QuotaLimits, StoreError, Version};
 use crate::vfs::call::Call;
 use crate::vfs::consent::Consent;
+use crate::vfs::once::OneRecord;
 use crate::vfs::whole::Whole;
 use crate::watch::Watch;
 use crate::workspace::Workspace;
@@ -97,6 +100,8 @@ pub struct Vfs {
     watch: Option<Arc<dyn Watch>>,
     /// The act that its calls are parts of, where they are.
     whole: Option<Arc<Whole>>,
+    /// The record of the surface's call that its calls are made for, where there is one for all of them.
+    once: Option<Arc<OneRecord>>,
 }
 
 #[derive(Debug)]
@@ -187,6 +192,7 @@ impl VfsBuilder {
             consent: Consent::None,
             watch: None,
             whole: None,
+            once: None,
         })
     }
 }

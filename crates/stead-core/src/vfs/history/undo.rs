@@ -186,6 +186,7 @@ impl Vfs {
 
 impl Call<'_> {
     fn undo(&self, what: Undo, options: UndoOptions) -> Result<Undone> {
+        self.is_dry_run(options.dry_run);
         let grounds = some(self.grounds(Access::Restore), Access::Restore)?;
         let (chosen, all) = self.chosen_deeds(&grounds, what)?;
         let mut planned = Vec::new();
@@ -226,6 +227,7 @@ impl Call<'_> {
     }
 
     fn restore(&self, prefix: &VfsPath, version: Version, what: &Restore) -> Result<Undone> {
+        self.is_dry_run(what.dry_run);
         let spot = self.enter(prefix, Access::Restore)?;
         let mut below = vec![spot.place.path.clone()];
         if !what.paths.is_empty() {
@@ -329,7 +331,7 @@ impl Call<'_> {
         let refused = !result.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse;
         let stays = result.conflicts.iter().filter_map(|conflict| VfsPath::parse(&conflict.path).ok());
         self.names(result.changes.iter().map(|change| change.path.clone()).chain(stays).collect());
-        if refused && !options.dry_run {
+        if refused {
             self.was_refused(ErrorKind::Conflict);
         }
         if options.dry_run || refused {

@@ -13,7 +13,7 @@ use super::archives::Archives;
 use super::body::AuditEntry;
 use super::head::hex;
 use super::place::Place;
-use super::query::{self, AuditFollower, AuditPage, AuditQuery};
+use super::query::{self, AuditCursor, AuditFollower, AuditPage, AuditQuery};
 use super::recover::recover;
 use super::verify::{self, AuditVerified};
 
@@ -49,7 +49,12 @@ impl AuditAccess {
     }
 
     /// The newest records that a query asks for, or, with the cursor of a page, those before it.
-    pub fn page(&self, query: &AuditQuery, cursor: Option<i64>, limit: usize) -> StoreResult<AuditPage> {
+    pub fn page(
+        &self,
+        query: &AuditQuery,
+        cursor: Option<AuditCursor>,
+        limit: usize,
+    ) -> StoreResult<AuditPage> {
         query::page(&self.shared, query, cursor, limit)
     }
 

@@ -32,7 +32,7 @@ pub use archive::{Archived, verify_archive};
 pub use archives::Archives;
 pub use body::AuditEntry;
 pub use log::Audit;
-pub use query::{AuditFollower, AuditPage, AuditQuery};
+pub use query::{AuditCursor, AuditFollower, AuditPage, AuditQuery};
 pub use verify::AuditVerified;
 
 pub(super) use body::Facts;
