@@ -188,6 +188,7 @@ fn record(identity: &Arc<Identity>, number: usize) -> Result<AuditRecord> {
         paths: vec![VfsPath::parse(&format!("/project/src/{}/module-{}.rs", number % 100, number % 10_000))?],
         scope: Some(AccessScope::ReadWrite),
         outcome: if number % 1_000 == 0 { AuditOutcome::Denied } else { AuditOutcome::Ok },
+        dry_run: false,
         bytes: Some(4_096),
         files: None,
         took: Duration::from_micros(12),

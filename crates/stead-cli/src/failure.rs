@@ -76,6 +76,14 @@ impl Failure {
         stead::Error::Host { what: what.into(), cause }.into()
     }
 
+    /// Why the output can't be written. That is nobody's quota, also where the disk is full that it goes to.
+    pub(crate) fn output(cause: io::Error) -> Self {
+        match Failure::host("the output can't be written", cause) {
+            Failure::Stead(error) => Failure::Said(ErrorKind::Unavailable, error.to_string()),
+            other => other,
+        }
+    }
+
     /// The kind, unless there is no one to tell.
     pub(crate) fn kind(&self) -> Option<ErrorKind> {
         match self {

@@ -47,6 +47,7 @@ enum HostedCommand {
 
 fn main() -> ExitCode {
     memory::give_back();
+    stead::tell_operator_with(|text| eprintln!("stead: {text}"));
     let credential = credential::take();
     let cli = match parse() {
         Ok(cli) => cli,

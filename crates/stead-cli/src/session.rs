@@ -181,7 +181,7 @@ impl Session {
         &mut self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        write(&mut self.stdout).map_err(|error| Failure::host("the output can't be written", error))
+        write(&mut self.stdout).map_err(Failure::output)
     }
 
     /// Says something to the person.

@@ -35,6 +35,8 @@ pub struct AuditRecord {
     pub scope: Option<AccessScope>,
     /// How it went.
     pub outcome: AuditOutcome,
+    /// Whether it only asked what would be done: nothing was changed.
+    pub dry_run: bool,
     /// How many bytes were read or written, where that is known.
     pub bytes: Option<u64>,
     /// How many files it was about, where it was about many: an import, an export.

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use stead::Identity;
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{HttpOptions, serve};
+use crate::signals::EndSignals;
 use crate::stdio;
 use crate::steads::Steads;
 
@@ -19,14 +19,18 @@ const CALLS: usize = 256;
 /// How long calls that are under way when everything is over may take to end.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Serves one identity over standard input and output, until the client closes its end.
+/// Serves one identity over standard input and output, until the client closes its end or the process is asked to end.
 pub fn run_stdio(steads: &Arc<Steads>, identity: &Identity) -> stead::Result<()> {
     let served = steads.get(identity)?;
     let runtime = runtime(served.limits().at_once).map_err(no_runtime)?;
     let steads = Arc::clone(steads);
     let ended = runtime.block_on(async move {
+        let mut signals = EndSignals::new()?;
         let current = tokio::spawn(crate::watching::keep_current(steads));
-        let ended = stdio::stdio(served).await;
+        let ended = tokio::select! {
+            ended = stdio::stdio(served) => ended,
+            () = signals.recv() => Ok(()),
+        };
         current.abort();
         ended
     });
@@ -51,22 +55,16 @@ pub fn run_http(
     let steads = Arc::clone(steads);
     runtime.block_on(async move {
         let over = CancellationToken::new();
-        tokio::spawn(end_on_signal(over.clone()));
+        let (mut signals, ends) = (EndSignals::new().map_err(cannot)?, over.clone());
+        tokio::spawn(async move {
+            signals.recv().await;
+            ends.cancel();
+        });
         ready(bound);
         serve(listener, steads, options, over).await.map_err(cannot)
     })?;
     runtime.shutdown_timeout(LAST);
     Ok(())
-}
-
-/// Ctrl-C, and what a supervisor sends.
-async fn end_on_signal(over: CancellationToken) {
-    let mut terminated = signal(SignalKind::terminate()).expect("signals can be waited for");
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminated.recv() => {}
-    }
-    over.cancel();
 }
 
 /// A runtime for so many calls at a time.

@@ -9,6 +9,6 @@ pub mod virtual_store;
 pub use durability::Durability;
 pub use physical::{Confinement, KeepOptions, Ledger, Need, PhysicalOptions, PhysicalStore, Pruned};
 pub use virtual_store::{
-    Archived, Archives, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified,
-    Database, DatabaseOptions, MemoryStore, VirtualStore, verify_archive,
+    Archived, Archives, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage, AuditQuery,
+    AuditVerified, Database, DatabaseOptions, MemoryStore, VirtualStore, verify_archive,
 };

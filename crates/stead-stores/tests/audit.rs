@@ -109,6 +109,13 @@ fn asked(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry> {
     entries
 }
 
+/// The same, newest first by when each call began.
+fn by_time(access: &AuditAccess, query: &AuditQuery) -> Vec<AuditEntry> {
+    let mut entries = asked(access, query);
+    entries.sort_by(|one, other| (&other.at, other.id).cmp(&(&one.at, one.id)));
+    entries
+}
+
 fn calls(entries: &[AuditEntry]) -> Vec<String> {
     entries
         .iter()
@@ -342,9 +349,7 @@ fn records_are_found_by_what_they_tell() {
     let found = |query: AuditQuery| {
         let page = access.page(&query, None, 100).unwrap();
         assert_eq!(page.cursor, None);
-        let mut oldest_first = page.entries.clone();
-        oldest_first.reverse();
-        assert_eq!(oldest_first, asked(&access, &query));
+        assert_eq!(page.entries, by_time(&access, &query));
         let mut paths: Vec<_> = page.entries.iter().map(|entry| entry.paths.join(",")).collect();
         paths.sort();
         paths.join(" ")
@@ -376,7 +381,8 @@ fn records_are_found_by_what_they_tell() {
         SELECT max(id) + 3600000000, instance, seq, hash, body FROM audit WHERE path = '/notes/ab'";
     Connection::open(place.file()).unwrap().execute(sql, []).unwrap();
     let page = access.page(&AuditQuery { until: Some(later), ..query() }, None, 100).unwrap();
-    assert_eq!((page.entries.len(), page.entries[0].paths.join(",")), (all + 1, "/notes/ab".into()));
+    assert_eq!(page.entries.len(), all + 1);
+    assert_eq!(page.entries.iter().filter(|entry| entry.paths == ["/notes/ab"]).count(), 2);
 
     // Page by page, newest first, nothing twice and nothing left out.
     let (mut cursor, mut pages) = (None, Vec::new());
@@ -388,8 +394,7 @@ fn records_are_found_by_what_they_tell() {
             break;
         }
     }
-    pages.reverse();
-    assert_eq!(pages, asked(&access, &query()));
+    assert_eq!(pages, by_time(&access, &query()));
 }
 
 #[test]
@@ -499,14 +504,16 @@ fn the_key_is_only_its_owners() {
     let key = std::fs::read_to_string(place.beside().join("key")).unwrap();
     let database = std::fs::read(place.file()).unwrap();
     assert!(!database.windows(16).any(|window| key.as_bytes().starts_with(window)));
-    // A head of another key counts for nothing, and is told.
+    // A head of another key counts for nothing, and that the key is gone is told.
+    let public = place.access().key().unwrap().unwrap();
     std::fs::remove_file(place.beside().join("key")).unwrap();
     place.fill();
     let verified = place.verify();
-    assert_eq!((verified.foreign, verified.problems.len()), (1, 0), "{verified:?}");
+    let gone = format!("the key {public}, which has signed a chain here, is not in the audit's directory");
+    assert_eq!((verified.foreign, verified.problems), (1, vec![gone.clone()]));
     let archived = place.access().archive(SystemClock.now(), &place.directory.path().join("to")).unwrap();
     let verified = place.verify();
-    assert_eq!((archived.records, verified.records, verified.problems.len()), (11, 11, 0), "{verified:?}");
+    assert_eq!((archived.records, verified.records, verified.problems), (11, 11, vec![gone]));
 }
 
 #[test]
@@ -620,7 +627,7 @@ fn with_sieves_and_without_the_same_is_found() {
         AuditQuery { until: Some(middle), ..query() },
     ];
     let found = |query: &AuditQuery| {
-        let mut newest_first = access.page(query, None, 10_000).unwrap().entries;
+        let newest_first = access.page(query, None, 10_000).unwrap().entries;
         let (mut cursor, mut pages) = (None, Vec::new());
         loop {
             let page = access.page(query, cursor, 700).unwrap();
@@ -631,8 +638,7 @@ fn with_sieves_and_without_the_same_is_found() {
             }
         }
         assert_eq!(pages, newest_first);
-        newest_first.reverse();
-        assert_eq!(newest_first, asked(&access, query));
+        assert_eq!(newest_first, by_time(&access, query));
         newest_first
     };
     let with: Vec<_> = queries.iter().map(found).collect();
@@ -672,11 +678,12 @@ fn archiving_takes_the_sieves_along() {
     assert_eq!(place.verify().problems, [""; 0]);
     assert_eq!(place.entries().len(), 11);
     let heads = std::fs::read_to_string(place.beside().join("heads")).unwrap();
-    assert_eq!(heads.lines().filter(|line| !line.is_empty()).count(), 1);
+    assert_eq!(heads.lines().filter(|line| line.contains("signature")).count(), 1);
+    assert_eq!(heads.lines().filter(|line| line.contains("\"archive\"")).count(), 1);
 }
 
 #[test]
-fn an_undo_that_others_stand_against_is_not_said_to_have_gone_well() {
+fn an_undo_that_others_stand_against_is_not_said_to_have_gone_well_and_neither_is_its_dry_run() {
     let place = Place::new();
     let mine = place.door();
     let operation = mine.write("/notes/a", "mine").unwrap().operation;
@@ -687,8 +694,41 @@ fn an_undo_that_others_stand_against_is_not_said_to_have_gone_well() {
     drop(mine);
     let query = AuditQuery { call: Some("undo".to_owned()), ..AuditQuery::default() };
     let told = asked(&place.access(), &query);
-    assert_eq!(calls(&told), ["undo /notes/a failed", "undo /notes/a ok"]);
-    assert!(told[0].body.contains("conflict"), "{}", told[0].body);
+    assert_eq!(calls(&told), ["undo /notes/a failed", "undo /notes/a failed"]);
+    assert_eq!(told.iter().map(|entry| entry.dry_run).collect::<Vec<_>>(), [false, true]);
+    for entry in told {
+        assert_eq!(entry.code.as_deref(), Some("conflict"), "{}", entry.body);
+    }
+}
+
+/// A process that runs has told outside how far its chain has come: nothing has to be signed first.
+#[test]
+fn the_end_of_a_chain_that_still_grows_can_not_be_cut_off_unseen() {
+    let place = Place::new();
+    let vfs = place.door();
+    (0..5).for_each(|number| drop(vfs.write(&*format!("/notes/{number}"), "1").unwrap()));
+    place.meddle(
+        "DELETE FROM audit WHERE seq > 3; DELETE FROM audit_head WHERE seq > 3;
+         UPDATE audit_instance SET seq = 3, hash = (SELECT hash FROM audit WHERE seq = 3)",
+    );
+    assert!(place.problem().starts_with("records 4 to 5 of instance "), "{}", place.problem());
+    vfs.write("/notes/more", "1").unwrap();
+    assert!(place.problem().starts_with("records 4 to 5 of instance "), "{}", place.problem());
+    drop(vfs);
+    assert!(place.problem().starts_with("records 4 to 5 of instance "), "{}", place.problem());
+}
+
+#[test]
+fn a_version_is_held_to_its_record_also_when_that_is_archived() {
+    let place = Place::new();
+    place.fill();
+    let to = place.directory.path().join("to");
+    place.access().archive(SystemClock.now(), &to).unwrap();
+    assert_eq!(place.verify().problems, [""; 0]);
+    place.meddle("UPDATE version SET agent = 'mallory', team = 'red' WHERE id = 3");
+    let problem = place.problem();
+    let said = "version 3, which it tells of, is said to be another's: agent, team";
+    assert!(problem.starts_with("audit-") && problem.ends_with(said), "{problem}");
 }
 
 #[test]

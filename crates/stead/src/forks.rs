@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stead_core::store::{Fork, ForkName, Store, StoreError, Version};
 use stead_core::vfs::{DiffOptions, Difference, IntoPath};
-use stead_core::{AccessScope, Barrier, Mount, VfsPath, Workspace};
+use stead_core::{AccessScope, Barrier, ErrorKind, Mount, VfsPath, Workspace};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -85,6 +85,11 @@ fn workspace(fork: &Fork, store: Arc<dyn Store>) -> Result<Workspace> {
     Ok(workspace.with_scratch(&fork.scratch).map_err(stead_core::Error::from)?)
 }
 
+/// The kind of a failure, for its record.
+fn kind(error: &Error) -> Option<ErrorKind> {
+    Some(error.kind())
+}
+
 impl Stead {
     /// Makes a fork of a Workspace, and returns this stead with it: READ_WRITE, at `/forks/NAME`.
     ///
@@ -105,8 +110,13 @@ impl Stead {
     /// # Ok::<(), stead::Error>(())
     /// ```
     pub fn fork(&self, of: impl IntoPath, name: &str) -> Result<Stead> {
-        let owner = self.vfs.identity().agent.clone();
-        let (fork, store) = self.make_fork(of, name, &owner)?;
+        let of = of.into_path();
+        let path = of.as_ref().ok().map(VfsPath::to_string);
+        let made = self.one_record("fork", path.as_deref(), kind, |stead| {
+            let owner = stead.vfs.identity().agent.clone();
+            stead.make_fork(&of?, name, &owner)
+        });
+        let (fork, store) = made?;
         let mut all: Vec<_> = self.vfs.router().all().cloned().collect();
         all.extend(workspaces(&fork, &store)?);
         let mut forks = self.forks.clone();
@@ -117,12 +127,16 @@ impl Stead {
 
     /// Makes a fork of a Workspace for another agent, who finds it when its stead is next opened.
     pub fn fork_to(&self, of: impl IntoPath, name: &str, agent: &str) -> Result<Fork> {
-        if let Some(known) = &self.forks.agents
-            && !known.iter().any(|known| known == agent)
-        {
-            return Err(Error::UnknownAgent { name: agent.to_owned(), known: known.to_vec() });
-        }
-        Ok(self.make_fork(of, name, agent)?.0)
+        let of = of.into_path();
+        let path = of.as_ref().ok().map(VfsPath::to_string);
+        self.one_record("fork", path.as_deref(), kind, |stead| {
+            if let Some(known) = &stead.forks.agents
+                && !known.iter().any(|known| known == agent)
+            {
+                return Err(Error::UnknownAgent { name: agent.to_owned(), known: known.to_vec() });
+            }
+            Ok(stead.make_fork(&of?, name, agent)?.0)
+        })
     }
 
     fn make_fork(&self, of: impl IntoPath, name: &str, owner: &str) -> Result<(Fork, Arc<dyn Store>)> {
@@ -150,17 +164,22 @@ impl Stead {
 
     /// What differs between a fork and its base, as that was when the fork was made.
     pub fn diff_fork(&self, name: &str, options: DiffOptions) -> Result<Vec<Difference>> {
-        let fork = self.find_fork(name)?;
-        // All that a fork has done is what makes it differ.
-        Ok(self.vfs.diff(&prefix_of(&fork.name), Version(0), Version(i64::MAX), options)?)
+        self.one_record("diff", Some(&format!("/forks/{name}")), kind, |stead| {
+            let fork = stead.find_fork(name)?;
+            // All that a fork has done is what makes it differ.
+            Ok(stead.vfs.diff(&prefix_of(&fork.name), Version(0), Version(i64::MAX), options)?)
+        })
     }
 
     /// Discards a fork, and returns this stead without it. What others still refer to stays.
     pub fn discard(&self, name: &str) -> Result<Stead> {
-        let (fork, store) = self.owned(name)?;
-        let name = &fork.name;
-        let destroyed = self.on_record("discard", Some(&prefix_of(name)), || store.destroy());
-        destroyed.map_err(|error| match &error {
+        let path = format!("/forks/{name}");
+        let discarded = self.one_record("discard", Some(&path), kind, |stead| {
+            let (fork, store) = stead.owned(name)?;
+            stead.on_record("discard", Some(&prefix_of(&fork.name)), || store.destroy())?;
+            Ok(fork.clone())
+        });
+        let fork = &discarded.map_err(|error| match &error {
             Error::Door(door) => match door.store_error() {
                 Some(StoreError::Invalid(what)) => {
                     Error::InTheWay(format!("the fork `{name}` stays: {what}"))
@@ -169,6 +188,7 @@ impl Stead {
             },
             _ => error,
         })?;
+        let name = &fork.name;
         let places: Vec<VfsPath> = left_out(fork).chain([prefix_of(name)]).collect();
         let kept = |workspace: &&Workspace| {
             // A Workspace that is configured there is no part of the fork.

@@ -22,6 +22,7 @@ pub mod when;
 
 pub use crate::config::Config;
 pub use crate::error::{Error, Result};
+pub use crate::log::tell_operator_with;
 pub use crate::stead::{Stead, SteadBuilder};
 pub use crate::stores::{Cleaned, Stores};
 pub use crate::tokens::{Token, Tokens};
@@ -39,7 +40,7 @@ pub use stead_stores::virtual_store::{
     BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot,
 };
 pub use stead_stores::{
-    Archived, Archives, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified,
-    Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore, Pruned, VirtualStore,
-    verify_archive,
+    Archived, Archives, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage, AuditQuery,
+    AuditVerified, Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore,
+    Pruned, VirtualStore, verify_archive,
 };

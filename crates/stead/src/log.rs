@@ -3,7 +3,7 @@
 //! Whoever starts a server waits for its first answer, which nothing has to be written down for. What is done later
 //! is never done without its record: a log that can't be opened is the failure of the call.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use stead_core::store::{StoreError, StoreResult};
 use stead_core::{AuditLog, AuditRecord, LogId};
@@ -11,6 +11,24 @@ use stead_stores::Audit;
 
 use crate::error::{Error, Result};
 use crate::stores::Opener;
+
+/// What operators are told with.
+static TELLER: OnceLock<fn(&str)> = OnceLock::new();
+
+/// Has `tell` called with what the operator of this process has to know and no caller asks for: that the audit is not
+/// whole, found when it is opened. Only the first `tell` counts.
+pub fn tell_operator_with(tell: fn(&str)) {
+    // A second one is left out, as it says above.
+    let _ = TELLER.set(tell);
+}
+
+/// Tells the operator what was found wrong when the log was opened.
+pub(crate) fn tell_wrong(wrong: &[String]) {
+    let Some(tell) = TELLER.get() else { return };
+    for wrong in wrong {
+        tell(&format!("the audit is not whole: {wrong}; see `stead audit verify`"));
+    }
+}
 
 /// A log that may not be open yet. Which one it will be is known before.
 #[derive(Debug)]

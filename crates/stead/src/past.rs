@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stead_core::store::{Extent, Extents, StoreError, Version};
 use stead_core::vfs::{IntoPath, PointInTime};
-use stead_core::{Access, Clock, Operation, OperationId, Store, SystemClock, VfsPath, Workspace};
+use stead_core::{Access, Clock, ErrorKind, Operation, OperationId, Store, SystemClock, VfsPath, Workspace};
 use stead_stores::Database;
 use stead_stores::virtual_store::{NewSnapshot, Snapshot};
 
@@ -26,6 +26,15 @@ impl Stead {
 
     /// [`Stead::snapshot`] that says how many files of the host have been looked at.
     pub fn snapshot_watched(
+        &self,
+        prefix: Option<&str>,
+        label: Option<&str>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Snapshot> {
+        self.one_record("snapshot", prefix, kind, |stead| stead.name_present(prefix, label, progress))
+    }
+
+    fn name_present(
         &self,
         prefix: Option<&str>,
         label: Option<&str>,
@@ -126,16 +135,22 @@ impl Stead {
 
     /// The snapshots that this agent has made of a path, or of everything, newest first.
     pub fn snapshots(&self, prefix: Option<&str>) -> Result<Vec<Snapshot>> {
-        let prefix = prefix.map(IntoPath::into_path).transpose()?;
-        let mut snapshots = self.database()?.snapshots(&self.vfs().identity().agent)?;
-        if let Some(prefix) = prefix {
-            snapshots.retain(|snapshot| covers(snapshot, &prefix));
-        }
-        Ok(snapshots)
+        self.one_record("snapshots", prefix, kind, |stead| {
+            let prefix = prefix.map(IntoPath::into_path).transpose()?;
+            let mut snapshots = stead.database()?.snapshots(&stead.vfs().identity().agent)?;
+            if let Some(prefix) = prefix {
+                snapshots.retain(|snapshot| covers(snapshot, &prefix));
+            }
+            Ok(snapshots)
+        })
     }
 
     /// Lets a snapshot go: its version is kept no longer than others.
     pub fn forget_snapshot(&self, prefix: Option<&str>, name: &str) -> Result<Snapshot> {
+        self.one_record("forget_snapshot", prefix, kind, |stead| stead.let_snapshot_go(prefix, name))
+    }
+
+    fn let_snapshot_go(&self, prefix: Option<&str>, name: &str) -> Result<Snapshot> {
         let prefix = prefix.map(IntoPath::into_path).transpose()?;
         let found = self.find_snapshot(prefix.as_ref(), name)?;
         let found = found
@@ -274,6 +289,11 @@ impl Stead {
             None => Err(Error::Invalid("this stead has no database, so it has no snapshots".to_owned())),
         }
     }
+}
+
+/// The kind of a failure, for its record.
+fn kind(error: &Error) -> Option<ErrorKind> {
+    Some(error.kind())
 }
 
 fn attempt(

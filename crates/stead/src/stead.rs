@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use stead_core::store::QuotaLimits;
 use stead_core::tools::ToolChoice;
-use stead_core::vfs::{IntoPath, Limits, LostUpdates, PointInTime};
-use stead_core::{AccessScope, AuditLog, Clock, ErrorKind, Identity, Mount, Vfs, Workspace};
+use stead_core::vfs::{CallEnd, IntoPath, Limits, LostUpdates, PointInTime};
+use stead_core::{AccessScope, AuditLog, AuditOutcome, Clock, ErrorKind, Identity, Mount, Vfs, Workspace};
 use stead_stores::Database;
 
 use crate::config::{Config, StoreConfig, WorkspaceConfig};
@@ -124,6 +124,19 @@ impl Stead {
         act: impl FnOnce(&Stead) -> Result<T, E>,
     ) -> Result<T, E> {
         self.vfs.as_one(tool, path, kind, |vfs| act(&Stead { vfs: vfs.clone(), ..self.clone() }))
+    }
+
+    /// Makes a call that comes to the door several times, or never: see [`Vfs::one_record`]. `kind` sorts a failure, or
+    /// says that it is none.
+    pub fn one_record<T, E: From<stead_core::Error>>(
+        &self,
+        tool: &'static str,
+        path: Option<&str>,
+        kind: impl FnOnce(&E) -> Option<ErrorKind>,
+        act: impl FnOnce(&Stead) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let end = |error: &E| CallEnd::Outcome(kind(error).map_or(AuditOutcome::Ok, AuditOutcome::of));
+        self.vfs.one_record(tool, path, end, |vfs| act(&self.through(vfs)))
     }
 
     /// Its id, as records of the audit have it: the agent's, with the thread's where it is one's own.

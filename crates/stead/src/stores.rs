@@ -21,7 +21,7 @@ use stead_stores::{
 use crate::config::{Config, DatabaseConfig, StoreConfig};
 use crate::error::{Error, Result, shown};
 use crate::lazy::Lazy;
-use crate::log::LazyLog;
+use crate::log::{LazyLog, tell_wrong};
 
 /// The files that SQLite and the queue of writers keep beside a database.
 const BESIDE_DATABASE: [&str; 6] = ["", "-wal", "-shm", "-journal", "-turn", "-next"];
@@ -141,7 +141,9 @@ impl Stores {
         if !self.opener.config.database.path.exists() && !directory.exists() {
             return Ok(None);
         }
-        Ok(Some(AuditAccess::open(&self.opener.database()?, &directory)?))
+        let access = AuditAccess::open(&self.opener.database()?, &directory)?;
+        tell_wrong(access.wrong_at_open());
+        Ok(Some(access))
     }
 
     /// Does something that no agent does, and writes it down as the operator's.
@@ -162,6 +164,7 @@ impl Stores {
                 paths: Vec::new(),
                 scope: None,
                 outcome,
+                dry_run: false,
                 bytes: None,
                 files: None,
                 took: began.elapsed(),
@@ -206,10 +209,15 @@ impl Stores {
     pub fn restore_backup(&mut self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<Version> {
         let database = self.opener.database()?;
         self.on_record("restore_backup", || {
-            database.restore_backup(from, progress).map_err(|cause| match cause {
+            let restored = database.restore_backup(from, progress).map_err(|cause| match cause {
                 StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", shown(from))),
                 cause => cause.into(),
-            })
+            })?;
+            // Whoever restores a backup answers for the records that come with it.
+            if let Some(audit) = self.opener.audit()? {
+                audit.adopt()?;
+            }
+            Ok(restored)
         })
     }
 
@@ -411,7 +419,9 @@ impl Opener {
     fn open_audit(&self, id: LogId) -> Result<Arc<Audit>> {
         self.make_state().map_err(no_state)?;
         let directory = self.config.audit_directory();
-        Ok(Audit::open_as(id, &self.database()?, &directory)?)
+        let audit = Audit::open_as(id, &self.database()?, &directory)?;
+        tell_wrong(audit.wrong_at_open());
+        Ok(audit)
     }
 
     /// Makes the state directory if it is missing. Only its owner may look into it.

@@ -33,8 +33,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let options = DiffOptions { text: !args.stat, context: args.unified };
     let found = match (&args.fork, &args.prefix, &args.from) {
         (None, Some(prefix), Some(from)) => {
-            let (from, to) = (stead.moment(&**prefix, from)?, stead.moment(&**prefix, &args.to)?);
-            stead.vfs().operation("diff").diff(&**prefix, from, to, options)?
+            stead.one_record("diff", Some(prefix), Failure::kind, |stead| {
+                let (from, to) = (stead.moment(&**prefix, from)?, stead.moment(&**prefix, &args.to)?);
+                Ok::<_, Failure>(stead.vfs().diff(&**prefix, from, to, options)?)
+            })?
         }
         (fork, ..) => stead.diff_fork(fork.as_deref().unwrap_or_default(), options)?,
     };

@@ -48,7 +48,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         } else {
             Destination::at(args.destination)
         };
-        Ok(stead.export(&args.from, destination, existing, compare(args.checksum), &mut progress)?)
+        let exported = stead.export(&args.from, destination, existing, compare(args.checksum), &mut progress);
+        exported.map_err(|error| match error {
+            stead::Error::Host { cause, .. } if to_stdout => Failure::output(cause),
+            error => error.into(),
+        })
     })?;
     ended("Exported", &totals, session)
 }

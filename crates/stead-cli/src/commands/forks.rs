@@ -1,6 +1,6 @@
 use stead::Fork;
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{Ended, Exit, Failure};
 use crate::json;
 use crate::session::Session;
 
@@ -10,7 +10,10 @@ pub(crate) struct Args {}
 
 pub(super) fn run(_: Args, session: &mut Session) -> Ended {
     let stead = session.stead()?;
-    for fork in stead.forks()? {
+    let forks: Vec<_> = stead.one_record("forks", None, Failure::kind, |stead| {
+        Ok::<_, Failure>(stead.forks()?.cloned().collect())
+    })?;
+    for fork in &forks {
         if session.wants_json() {
             session.json(&json::fork(fork))?;
         } else {

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use stead::transfer::{Compare, Source, Totals};
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{Ended, Exit, Failure};
 use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -31,14 +31,15 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let stead = if args.with_protected { session.stead_without_protection()? } else { session.stead()? };
-    let source = if args.source.as_os_str() == "-" {
-        Source::stream(std::io::stdin().lock(), "standard input")?
-    } else {
-        Source::open(&args.source)?
-    };
-    let mut progress = Progress::new(session);
-    let totals = stead.import(source, &args.to, compare(args.checksum), &mut progress)?;
-    drop(progress);
+    let totals = stead.one_record("import", Some(&args.to), Failure::kind, |stead| {
+        let source = if args.source.as_os_str() == "-" {
+            Source::stream(std::io::stdin().lock(), "standard input")?
+        } else {
+            Source::open(&args.source)?
+        };
+        let mut progress = Progress::new(session);
+        Ok::<_, Failure>(stead.import(source, &args.to, compare(args.checksum), &mut progress)?)
+    })?;
     let exit = ended("Imported", &totals, session)?;
     if totals.protected > 0 {
         let names = human::count(totals.protected, "name is", "names are");

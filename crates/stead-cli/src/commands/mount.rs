@@ -8,8 +8,9 @@ use serde_json::json;
 use stead::config::StoreConfig;
 use stead::{Config, ErrorKind, Stead};
 use stead_fuse::{Mount, MountError, Options, Watched};
+use stead_server::EndSignals;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Ended, Exit, Failure};
 use crate::human;
@@ -126,7 +127,7 @@ fn say(mount: &Mount, session: &mut Session) -> Result<(), Failure> {
 /// The signals that end it.
 struct Signals {
     runtime: Runtime,
-    ends: [Signal; 3],
+    ends: EndSignals,
 }
 
 impl Signals {
@@ -134,9 +135,7 @@ impl Signals {
         let make = || -> io::Result<Self> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let entered = runtime.enter();
-            let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-            let [terminated, interrupted, hung_up] = kinds.map(signal);
-            let ends = [terminated?, interrupted?, hung_up?];
+            let ends = EndSignals::new()?;
             drop(entered);
             Ok(Signals { runtime, ends })
         };
@@ -145,14 +144,12 @@ impl Signals {
 
     /// Waits for one of them, or for someone to unmount it.
     fn wait(self, mount: &Mount) {
-        let Signals { runtime, ends: [mut terminated, mut interrupted, mut hung_up] } = self;
+        let Signals { runtime, mut ends } = self;
         runtime.block_on(async {
             let mut pace = tokio::time::interval(PACE);
             loop {
                 tokio::select! {
-                    _ = terminated.recv() => return,
-                    _ = interrupted.recv() => return,
-                    _ = hung_up.recv() => return,
+                    () = ends.recv() => return,
                     _ = pace.tick() => if mount.has_ended() { return },
                 }
             }

@@ -1,6 +1,6 @@
 use stead::vfs::{IntoPath, Restore};
 
-use crate::failure::Ended;
+use crate::failure::{Ended, Failure};
 use crate::session::Session;
 
 /// Put a Workspace, or some paths in it, back to what they were
@@ -22,9 +22,11 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let stead = session.stead()?;
-    let version = stead.moment(&*args.prefix, &args.snapshot)?;
-    let paths: Result<_, _> = args.paths.iter().map(|path| path.as_str().into_path()).collect();
-    let what = Restore { paths: paths.map_err(stead::Error::from)?, dry_run: args.dry_run };
-    let undone = stead.vfs().operation("restore").restore(&*args.prefix, version, &what)?;
+    let undone = stead.one_record("restore", Some(&args.prefix), Failure::kind, |stead| {
+        let version = stead.moment(&*args.prefix, &args.snapshot)?;
+        let paths: Result<_, _> = args.paths.iter().map(|path| path.as_str().into_path()).collect();
+        let what = Restore { paths: paths.map_err(stead::Error::from)?, dry_run: args.dry_run };
+        Ok::<_, Failure>(stead.vfs().restore(&*args.prefix, version, &what)?)
+    })?;
     super::undo::report(&undone, args.dry_run, "Restored", session)
 }

@@ -80,10 +80,10 @@ fn records_are_exported_as_a_table_into_a_file() {
     let place = used();
     assert_snapshot!(place.run(["audit", "export", "--format", "csv", "--output", "a.csv"]), @"! Wrote 5 records to a.csv");
     let table = std::fs::read_to_string(place.path("a.csv")).unwrap();
-    let header = "at,stead,agent,thread,organization,team,call,path,path2,scope,outcome,code,bytes,files,took_us,operation,version,instance,seq";
+    let header = "at,stead,agent,thread,organization,team,call,path,path2,scope,outcome,code,dry_run,bytes,files,took_us,operation,version,instance,seq";
     assert_eq!(table.lines().next(), Some(header));
     assert_eq!(table.lines().count(), 6);
-    assert!(table.lines().all(|line| line.split(',').count() == 19));
+    assert!(table.lines().all(|line| line.split(',').count() == 20));
     assert!(table.contains(",cp,/notes/plan.md,/notes/old/plan.md,READ_WRITE,ok,"));
     assert_snapshot!(place.run(["audit", "export", "--output", "a.csv"]), @r"
     ! stead: `a.csv` exists already; choose another name
@@ -121,7 +121,8 @@ fn the_audit_is_checked_and_archived() {
         let _ = std::fs::remove_file(place.path(".stead").join(name));
     }
     let told = place.run(["audit", "verify"]);
-    assert!(told.starts_with("audit: 0 records in 0 chains, 1 signature: 1 problem"), "{told}");
+    assert!(told.starts_with("audit: 0 records in 0 chains, 1 signature: 2 problems"), "{told}");
+    assert!(told.contains("is missing") && told.contains("is gone from the database"), "{told}");
     assert!(told.ends_with("exit 70"), "{told}");
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod attacks;
 mod audit;
 mod broken;
 mod common;
@@ -10,5 +11,6 @@ mod first_minutes;
 mod fixtures;
 mod forks;
 mod past;
+mod records;
 mod serving;
 mod tools;

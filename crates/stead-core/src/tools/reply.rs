@@ -112,6 +112,13 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// The same, once it is on record.
+    pub(super) fn heard(self) -> Self {
+        Failure { unheard: false, ..self }
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let asks = matches!(error, Error::Ask { .. });

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use crate::audit::AuditOutcome;
 use crate::error::{Error, ErrorKind};
 use crate::name::harmless;
 use crate::path::VfsPath;
 use crate::scope::AccessScope;
 use crate::tools::{Arguments, Desk, Failure, Moments, Offered, Reply, TOOLS, Tool, tool};
-use crate::vfs::{Asking, Entry, Refusal, Vfs};
+use crate::vfs::{Asking, CallEnd, Entry, Refusal, Vfs};
 use crate::watch::Watch;
 use crate::workspace::Ask;
 
@@ -172,8 +173,22 @@ impl Toolbox {
             (_, Some(asking)) => vfs.asking(asking),
             (_, None) => vfs,
         };
-        let desk = Desk { vfs: &vfs, moments: self.moments.as_deref() };
-        let failure = match ((tool.run)(&desk, &mut arguments), asking) {
+        let moments = self.moments.as_deref();
+        let ran = match tool.offered {
+            Offered::Always => (tool.run)(&Desk { vfs: &vfs, moments }, &mut arguments),
+            // These look moments up before they come to the door, or come there twice.
+            Offered::WithHistory => {
+                let path = arguments.optional_text("path").map(str::to_owned);
+                let end = |failure: &Failure| match failure.asks && vfs.is_asking() {
+                    true => CallEnd::NotYet,
+                    false => CallEnd::Outcome(AuditOutcome::of(failure.kind)),
+                };
+                vfs.one_record(tool.name, path.as_deref(), end, |vfs| {
+                    (tool.run)(&Desk { vfs, moments }, &mut arguments).map_err(Failure::heard)
+                })
+            }
+        };
+        let failure = match (ran, asking) {
             (Err(failure), Some(asking)) if failure.asks => {
                 let question = Question::about(tool, asking.entered());
                 let why = match answer {

@@ -41,6 +41,8 @@ pub(super) struct Call<'v> {
     led_on: Cell<bool>,
     /// What stood against it, where its answer tells what would have been done.
     refused: Cell<Option<ErrorKind>>,
+    /// Whether it only asks what would be done.
+    dry_run: Cell<bool>,
     at: Timestamp,
     began: Instant,
     /// What the Workspace of the first path allows, once it was routed.
@@ -145,6 +147,7 @@ impl Vfs {
             led: RefCell::default(),
             led_on: Cell::new(false),
             refused: Cell::new(None),
+            dry_run: Cell::new(false),
             at: if self.shared.audit.is_some() { self.shared.clock.now() } else { Timestamp(0) },
             began: Instant::now(),
             scope: Cell::new(None),
@@ -183,6 +186,11 @@ impl<'v> Call<'v> {
     /// Says that it was not done, though it is answered what would have been.
     pub(super) fn was_refused(&self, kind: ErrorKind) {
         self.refused.set(Some(kind));
+    }
+
+    /// Says whether it only asks what would be done.
+    pub(super) fn is_dry_run(&self, dry_run: bool) {
+        self.dry_run.set(dry_run);
     }
 
     /// The paths that the record names: those that were asked for, and where they led. Of a copy or a move it names the
@@ -300,6 +308,7 @@ impl<'v> Call<'v> {
             scope: self.scope.get().or_else(scope),
             paths,
             outcome,
+            dry_run: self.dry_run.get(),
             bytes: self.bytes.get(),
             files: None,
             took: self.began.elapsed(),
@@ -312,13 +321,27 @@ impl<'v> Call<'v> {
     fn ended<T>(self, result: &Result<T>) -> Result<()> {
         let Some(log) = &self.vfs.shared.audit else { return Ok(()) };
         let outcome = match result {
-            Ok(_) if self.told.get() => return Ok(()),
+            Ok(_) if self.told.get() => {
+                if let Some(once) = &self.vfs.once {
+                    once.is_written();
+                }
+                return Ok(());
+            }
             // It has not ended: a person is asked, and the call is made again with the answer.
             Err(Error::Ask { .. }) if self.vfs.consent.is_asking() && !self.changed.get() => return Ok(()),
             Ok(_) => self.refused.get().map_or(AuditOutcome::Ok, AuditOutcome::of),
             Err(error) => AuditOutcome::of(error.kind()),
         };
-        match log.note(&self.record(outcome)) {
+        let record = self.record(outcome);
+        if let Some(once) = &self.vfs.once {
+            // That something is about to change stands there already: how it went belongs to it.
+            if !self.announced.get() {
+                once.hold(record);
+                return Ok(());
+            }
+            once.is_written();
+        }
+        match log.note(&record) {
             // What has changed has changed, and a record says that it was about to.
             Err(cause) if !self.changed.get() => Err(Error::Unrecorded(cause)),
             _ => Ok(()),

@@ -15,6 +15,7 @@ mod history;
 mod list;
 mod looking_back;
 pub mod mounted;
+mod once;
 mod open;
 mod own;
 mod own_files;
@@ -41,6 +42,7 @@ pub use history::{
 };
 pub use list::{DirEntry, Directory, ListPage, Unreadable, WalkQuery, WalkResult, Walked};
 pub use looking_back::PointInTime;
+pub use once::CallEnd;
 pub use open::{OpenFile, OpenOptions};
 pub use read::{FileReader, Range, Stat, TextRead, WholeRead, media_type};
 pub use resolve::IntoPath;
@@ -57,6 +59,7 @@ use crate::identity::{Identity, OperationId};
 use crate::router::{DuplicatePrefix, Router};
 use crate::store::QuotaLimits;
 use crate::vfs::consent::Consent;
+use crate::vfs::once::OneRecord;
 use crate::vfs::whole::Whole;
 use crate::watch::Watch;
 use crate::workspace::Workspace;
@@ -98,6 +101,8 @@ pub struct Vfs {
     watch: Option<Arc<dyn Watch>>,
     /// The act that its calls are parts of, where they are.
     whole: Option<Arc<Whole>>,
+    /// The record of the surface's call that its calls are made for, where there is one for all of them.
+    once: Option<Arc<OneRecord>>,
 }
 
 #[derive(Debug)]
@@ -188,6 +193,7 @@ impl VfsBuilder {
             consent: Consent::None,
             watch: None,
             whole: None,
+            once: None,
         })
     }
 }

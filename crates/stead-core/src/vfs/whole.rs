@@ -85,6 +85,9 @@ impl Vfs {
             log.note(&denied).map_err(Error::Unrecorded)?;
         }
         whole.note(&self.shared, outcome)?;
+        if let Some(once) = &self.once {
+            once.is_written();
+        }
         result
     }
 
@@ -137,6 +140,7 @@ impl Whole {
             scope: route.map(|route| route.workspace.scope()),
             outcome,
             bytes: (!begun).then(|| self.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0),
+            dry_run: false,
             files: *self.files.lock(),
             took: self.began.elapsed(),
             operation: Some(self.operation),

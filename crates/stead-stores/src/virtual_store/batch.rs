@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use stead_core::store::{Record, Version};
 use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
 
-use super::audit::{Appending, Chain, Facts};
+use super::audit::{Appending, Chain, Facts, Tail};
 use super::database::{Shared, Volume};
 use super::fault::{Fault, Result};
 use super::queue::{Job, Verdict, Weight};
@@ -27,6 +27,8 @@ pub(super) struct Writer {
     lease: Lease,
     /// Where the audit's chain ends, if one is open.
     pub(super) chain: Option<Chain>,
+    /// What is told where the chain ends, outside of the database.
+    pub(super) tail: Option<Tail>,
 }
 
 #[derive(Default)]
@@ -38,7 +40,7 @@ struct Lease {
 
 impl Writer {
     pub(super) fn new(conn: Option<Connection>) -> Self {
-        Writer { conn, lease: Lease::default(), chain: None }
+        Writer { conn, lease: Lease::default(), chain: None, tail: None }
     }
 }
 
@@ -194,12 +196,12 @@ fn run(shared: &Shared, jobs: &[Arc<Job>], unpinned: &[i64]) -> StoreResult<Vec<
     let _turn =
         shared.turnstile.as_ref().map(|turnstile| turnstile.take(shared.options.patience)).transpose()?;
     let mut writer = shared.writer.lock();
-    let Writer { conn, lease, chain } = &mut *writer;
+    let Writer { conn, lease, chain, tail } = &mut *writer;
     let conn = conn.as_ref().expect("it was opened");
     let opened = shared.options.durability;
     let wanted = durability(jobs, opened);
     let _synced = (wanted != opened).then(|| Synced::new(conn, wanted, opened)).transpose()?;
-    let verdicts = transact(conn, lease, chain, jobs, unpinned);
+    let verdicts = transact(conn, lease, (chain, tail.as_mut()), jobs, unpinned);
     if lease.fresh {
         // No commit has made it a plain lease: the counter is back where it was.
         *lease = Lease::default();
@@ -220,7 +222,7 @@ fn durability(jobs: &[Arc<Job>], opened: Durability) -> Durability {
 fn transact(
     conn: &Connection,
     lease: &mut Lease,
-    chain: &mut Option<Chain>,
+    (chain, tail): (&mut Option<Chain>, Option<&mut Tail>),
     jobs: &[Arc<Job>],
     unpinned: &[i64],
 ) -> Result<Vec<Verdict>> {
@@ -246,7 +248,7 @@ fn transact(
     };
     // A lone job that failed leaves nothing to commit; the transaction ends as it is dropped.
     if let [Verdict::Done] | [_, _, ..] = &*verdicts {
-        transaction.commit()?;
+        commit_told(transaction, tail, *chain, writing.chain)?;
         // Positions are given out with the commit: what was rolled back had none.
         *chain = writing.chain;
         writing.lease.fresh = false;
@@ -255,6 +257,26 @@ fn transact(
         }
     }
     Ok(verdicts)
+}
+
+/// Commits, and says outside of the database where the chain is about to end, and where it ends.
+fn commit_told(
+    transaction: Transaction<'_>,
+    tail: Option<&mut Tail>,
+    before: Option<Chain>,
+    after: Option<Chain>,
+) -> Result<()> {
+    let (Some(tail), Some(before), Some(after)) = (tail, before, after) else { return transaction.commit() };
+    if before == after {
+        return transaction.commit();
+    }
+    tail.announce(&after);
+    let committed = transaction.commit();
+    match committed {
+        Ok(()) => tail.confirm(&after),
+        Err(_) => tail.announce(&before),
+    }
+    committed
 }
 
 /// Runs a job; a panic in it is caught, for the caller whose job it is.

@@ -13,7 +13,7 @@ use stead_core::store::{Verified, Version};
 use stead_core::{Clock, LogId, StoreError, StoreResult, SystemClock};
 
 use super::VirtualStore;
-use super::audit::Chain;
+use super::audit::{Chain, Tail};
 use super::batch::{Writer, Writing, commit};
 use super::connections::{Reader, Readers};
 use super::dirs::DirCache;
@@ -272,13 +272,13 @@ impl Shared {
         }
     }
 
-    /// Begins a chain that the records of changes go to, unless there is one already.
-    pub(super) fn begin_log(&self, id: LogId, chain: Chain) -> bool {
+    /// Begins a chain that the records of changes go to, unless there is one already. `tail` is told where it ends.
+    pub(super) fn begin_log(&self, id: LogId, chain: Chain, tail: Tail) -> bool {
         let mut writer = self.writer.lock();
         if writer.chain.is_some() {
             return false;
         }
-        writer.chain = Some(chain);
+        (writer.chain, writer.tail) = (Some(chain), Some(tail));
         self.log.store(id.0, Ordering::Release);
         true
     }
@@ -286,7 +286,8 @@ impl Shared {
     /// Ends the chain: from now on there are no records.
     pub(super) fn end_log(&self) {
         self.log.store(0, Ordering::Release);
-        self.writer.lock().chain = None;
+        let mut writer = self.writer.lock();
+        (writer.chain, writer.tail) = (None, None);
     }
 
     /// Where the chain ends.

@@ -52,8 +52,8 @@ use stead_core::store::{
 use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
 
 pub use audit::{
-    Archived, Archives, Audit, AuditAccess, AuditEntry, AuditFollower, AuditPage, AuditQuery, AuditVerified,
-    verify_archive,
+    Archived, Archives, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage, AuditQuery,
+    AuditVerified, verify_archive,
 };
 pub use care::{BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot};
 pub use database::{Database, DatabaseOptions};

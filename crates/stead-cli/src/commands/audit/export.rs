@@ -86,7 +86,7 @@ fn write(
     }
 }
 
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 20] = [
     "at",
     "stead",
     "agent",
@@ -99,6 +99,7 @@ const COLUMNS: [&str; 19] = [
     "scope",
     "outcome",
     "code",
+    "dry_run",
     "bytes",
     "files",
     "took_us",
@@ -125,6 +126,7 @@ fn row(entry: &AuditEntry) -> String {
         text(&entry.scope),
         entry.outcome.clone(),
         text(&entry.code),
+        if entry.dry_run { "true".to_owned() } else { String::new() },
         number(entry.bytes.map(|bytes| bytes.to_string())),
         number(entry.files.map(|files| files.to_string())),
         entry.took_us.to_string(),

@@ -7,7 +7,7 @@ mod table;
 mod verify;
 
 use serde_json::json;
-use stead::{AuditAccess, AuditEntry, AuditQuery, Stores};
+use stead::{AuditAccess, AuditCursor, AuditEntry, AuditQuery, Stores};
 
 use crate::failure::{Ended, Exit, Failure};
 use crate::session::Session;
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     limit: usize,
     /// Go on where a listing ended
     #[arg(long, value_name = "CURSOR", conflicts_with = "follow")]
-    cursor: Option<i64>,
+    cursor: Option<AuditCursor>,
     /// Go on showing what is done, as it is done
     #[arg(short, long)]
     follow: bool,
@@ -76,7 +76,7 @@ fn list(args: Args, session: &mut Session) -> Ended {
     }
     show(&page.entries, &Table::fitting(&page.entries), session)?;
     match page.cursor {
-        Some(cursor) if session.wants_json() => session.json(&json!({ "cursor": cursor }))?,
+        Some(cursor) if session.wants_json() => session.json(&json!({ "cursor": cursor.to_string() }))?,
         Some(cursor) => session.say(format_args!("There is more; go on with --cursor {cursor}")),
         None if page.entries.is_empty() => session.say("Nothing was found."),
         None => {}
@@ -88,7 +88,7 @@ fn list(args: Args, session: &mut Session) -> Ended {
 fn follow(access: &AuditAccess, query: AuditQuery, first: Vec<AuditEntry>, session: &mut Session) -> Ended {
     let table = Table::fitting(&first);
     show(&first, &table, session)?;
-    let after = first.last().map(|entry| entry.id);
+    let after = first.iter().map(|entry| entry.id).max();
     let mut follower = access.follow(query, after).map_err(stead::Error::from)?;
     loop {
         session.flush()?;

@@ -47,7 +47,7 @@ impl Table {
             "{}  {who}  {call}  {}  {bytes:>10}  {took:>7}  {}",
             session.paint(Colour::Dim, time),
             session.paint(colour, outcome),
-            paths.join(" -> ")
+            paths.join(if has_two_ends(entry) { " -> " } else { ", " })
         );
         line.trim_end().to_owned()
     }
@@ -69,10 +69,17 @@ fn call(entry: &AuditEntry) -> String {
     human::harmless(&entry.call)
 }
 
-/// The outcome, and the error's code where it says more.
+/// The outcome, and the error's code where it says more; and whether it was a dry run.
 fn outcome(entry: &AuditEntry) -> String {
-    match &entry.code {
+    let outcome = match &entry.code {
         Some(code) if *code != entry.outcome => format!("{} {}", entry.outcome, human::harmless(code)),
         _ => human::harmless(&entry.outcome),
-    }
+    };
+    if entry.dry_run { format!("{outcome} (dry run)") } else { outcome }
+}
+
+/// Whether its two paths are what it went from and what it went to. Of all other calls they are what was touched, or a
+/// path and where symlinks led from there.
+fn has_two_ends(entry: &AuditEntry) -> bool {
+    matches!(&*entry.call, "cp" | "copy" | "copy_file" | "mv" | "move" | "move_file" | "rename")
 }

@@ -163,7 +163,7 @@ impl Call<'_> {
         let refused = !result.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse;
         let stays = result.conflicts.iter().map(|conflict| conflict.path.clone());
         self.names(result.changes.iter().map(|change| change.path.clone()).chain(stays).collect());
-        if refused && !options.dry_run {
+        if refused {
             self.was_refused(ErrorKind::Conflict);
         }
         if options.dry_run || refused {

@@ -37,6 +37,7 @@ impl Vfs {
 
 impl Call<'_> {
     fn restore(&self, prefix: &VfsPath, version: Version, what: &Restore) -> Result<Undone> {
+        self.is_dry_run(what.dry_run);
         let mut places = self.places(prefix, Access::Restore)?;
         if !what.paths.is_empty() {
             let main = places.main;

@@ -97,6 +97,7 @@ impl Vfs {
 
 impl Call<'_> {
     fn undo(&self, what: Undo, options: UndoOptions) -> Result<Undone> {
+        self.is_dry_run(options.dry_run);
         let grounds = some(self.grounds(Access::Restore), Access::Restore)?;
         let mut idle = HashSet::new();
         for _ in 0..PASSES {

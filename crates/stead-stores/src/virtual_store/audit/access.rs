@@ -13,7 +13,7 @@ use super::archives::Archives;
 use super::body::AuditEntry;
 use super::head::hex;
 use super::place::Place;
-use super::query::{self, AuditFollower, AuditPage, AuditQuery};
+use super::query::{self, AuditCursor, AuditFollower, AuditPage, AuditQuery};
 use super::recover::recover;
 use super::verify::{self, AuditVerified};
 
@@ -22,6 +22,7 @@ use super::verify::{self, AuditVerified};
 pub struct AuditAccess {
     shared: Arc<Shared>,
     place: Place,
+    wrong: Vec<String>,
 }
 
 impl AuditAccess {
@@ -30,10 +31,16 @@ impl AuditAccess {
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Self> {
         let (shared, place) = (Arc::clone(&database.0), Place::at(directory));
         let whole = verify::missing(&*shared.reader()?)?.is_empty();
-        if let (true, Some(key)) = (whole, place.known_key()?) {
-            recover(&shared, &place, &key)?;
-        }
-        Ok(AuditAccess { shared, place })
+        let wrong = match (whole, place.known_key()?) {
+            (true, Some(key)) => recover(&shared, &place, &key)?,
+            _ => Vec::new(),
+        };
+        Ok(AuditAccess { shared, place, wrong })
+    }
+
+    /// What was wrong with what killed processes had left, a sentence each.
+    pub fn wrong_at_open(&self) -> &[String] {
+        &self.wrong
     }
 
     /// The public half of the key that signs here, in hexadecimal; `None` where nothing was signed yet.
@@ -42,7 +49,12 @@ impl AuditAccess {
     }
 
     /// The newest records that a query asks for, or, with the cursor of a page, those before it.
-    pub fn page(&self, query: &AuditQuery, cursor: Option<i64>, limit: usize) -> StoreResult<AuditPage> {
+    pub fn page(
+        &self,
+        query: &AuditQuery,
+        cursor: Option<AuditCursor>,
+        limit: usize,
+    ) -> StoreResult<AuditPage> {
         query::page(&self.shared, query, cursor, limit)
     }
 

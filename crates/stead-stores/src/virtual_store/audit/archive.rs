@@ -23,9 +23,10 @@ use super::archives::{Archive, prune};
 use super::body::{AuditEntry, time_text};
 use super::chain::{Hash, START};
 use super::head::{Head, Key, hex};
-use super::place::Place;
+use super::place::{Line, Place, Remembered};
 use super::spool::{sync_directory, unwritable};
-use super::verify::{AuditVerified, Walk};
+use super::verify::{AuditVerified, Walk, named};
+use super::versions::Versions;
 
 /// How many records are cleared away in one transaction: others write in between.
 const TOGETHER: usize = 2_000;
@@ -96,6 +97,8 @@ pub(super) fn archive(
         let finish = || fs::rename(&partial, directory.join(&name)).and_then(|()| sync_directory(directory));
         finish().map_err(|error| unwritable(&error))?;
         let (segments, file) = (segments.clone(), name.clone());
+        let remembered =
+            Remembered { archive: name.clone(), at: time_text(now).to_string(), records, hash: whole };
         let archive = Archive {
             file: name.clone(),
             directory: place.remembered(directory)?,
@@ -121,6 +124,7 @@ pub(super) fn archive(
             }
             Ok(())
         })?;
+        place.keep(&[Line::Archive(remembered)])?;
     }
     for stretch in ids.chunks(TOGETHER) {
         let stretch = stretch.to_vec();
@@ -285,7 +289,7 @@ impl Segment {
 /// Checks a file of archived records, by itself. Returns what was found, and the public keys that signed it, in
 /// hexadecimal.
 pub fn verify_archive(file: &Path) -> io::Result<(AuditVerified, Vec<String>)> {
-    let Checked { verified, keys, .. } = check(file)?;
+    let Checked { verified, keys, .. } = check(file, None)?;
     Ok((verified, keys))
 }
 
@@ -297,8 +301,8 @@ pub(super) struct Checked {
     pub(super) parts: Vec<(i64, Head)>,
 }
 
-/// Checks a file of archived records.
-pub(super) fn check(file: &Path) -> io::Result<Checked> {
+/// Checks a file of archived records, and the versions that they tell of.
+pub(super) fn check(file: &Path, versions: Option<&Versions<'_>>) -> io::Result<Checked> {
     let mut parts = Vec::new();
     let mut verified = AuditVerified::default();
     let mut keys = Vec::new();
@@ -342,9 +346,16 @@ pub(super) fn check(file: &Path) -> io::Result<Checked> {
             continue;
         };
         verified.records += 1;
-        for problem in walk.step(entry.seq, &record.hash, record.record.get()) {
-            verified.problem(problem);
-        }
+        let body = record.record.get();
+        let wrong = walk.step(entry.seq, &record.hash, body);
+        let differs = match versions.filter(|_| wrong.is_empty()) {
+            Some(versions) => {
+                versions.differs(body).map_err(|fault| io::Error::other(StoreError::from(fault)))?
+            }
+            None => None,
+        };
+        let differs = differs.map(|differs| format!("{}: {differs}", named(entry.instance, entry.seq, body)));
+        wrong.into_iter().chain(differs).for_each(|problem| verified.problem(problem));
     }
     for walk in walks.into_values() {
         for problem in walk.finish(0) {

@@ -63,6 +63,10 @@ impl Facts {
         text.optional("scope", record.scope.map(|scope| scope.name()));
         text.text("outcome", record.outcome.word());
         text.optional("code", record.outcome.code());
+        if record.dry_run {
+            text.key("dry_run");
+            text.0.push_str("true");
+        }
         text.number("bytes", record.bytes);
         text.number("files", record.files);
         text.number("took_us", Some(u64::try_from(took.as_micros()).unwrap_or(u64::MAX)));
@@ -247,6 +251,9 @@ pub struct AuditEntry {
     /// The code of the error, where there was one.
     #[serde(default)]
     pub code: Option<String>,
+    /// Whether it only asked what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
     /// How many bytes were read or written, where that is known.
     #[serde(default)]
     pub bytes: Option<u64>,
@@ -302,6 +309,7 @@ mod tests {
             paths: vec![VfsPath::parse("/notes/a\u{e9}.md").unwrap()],
             scope: Some(AccessScope::ReadWrite),
             outcome: AuditOutcome::Failed(ErrorKind::Quota),
+            dry_run: true,
             bytes: Some(12),
             files: Some(u64::MAX),
             took: Duration::from_micros(34),
@@ -314,7 +322,7 @@ mod tests {
             body,
             "{\"instance\":\"00000000-0000-0000-0000-000000000000\",\"seq\":3,\"at\":\"2023-11-14T22:13:20.123456Z\",\
              \"stead\":\"co\\\\der\",\"agent\":\"co\\\"der\",\"thread\":\"t\",\"call\":\"write_file\",\"paths\":[\"/notes/a\u{e9}.md\"],\
-             \"scope\":\"READ_WRITE\",\"outcome\":\"failed\",\"code\":\"quota\",\"bytes\":12,\"files\":18446744073709551615,\"took_us\":34,\
+             \"scope\":\"READ_WRITE\",\"outcome\":\"failed\",\"code\":\"quota\",\"dry_run\":true,\"bytes\":12,\"files\":18446744073709551615,\"took_us\":34,\
              \"operation\":\"07070707-0707-0707-0707-070707070707\",\"version\":5}"
         );
         let entry = AuditEntry::parse(9, &body).unwrap();
@@ -346,6 +354,7 @@ mod tests {
                 paths: vec![VfsPath::parse(path).unwrap()],
                 scope: None,
                 outcome,
+                dry_run: false,
                 bytes: (outcome != AuditOutcome::Begun).then_some(7),
                 files: None,
                 took: Duration::ZERO,

@@ -61,7 +61,8 @@ impl Chain {
         Ok(())
     }
 
-    fn row(&mut self, conn: &Connection) -> Result<i64> {
+    /// Its row, made if there is none.
+    pub(super) fn row(&mut self, conn: &Connection) -> Result<i64> {
         if let Some(row) = self.row {
             return Ok(row);
         }

@@ -11,6 +11,7 @@ use stead_core::{AuditLog, AuditRecord, Clock, LogId, StoreError, StoreResult, S
 use super::super::Database;
 use super::super::database::Shared;
 use super::super::queue::Weight;
+use super::adopt::adopt;
 use super::body::{Facts, without_the_begun};
 use super::chain::Chain;
 use super::head::{Head, Key};
@@ -39,6 +40,9 @@ struct Inner {
     shared: Arc<Shared>,
     id: LogId,
     spool: Spool,
+    place: Place,
+    key: Key,
+    wrong: Vec<String>,
 }
 
 impl fmt::Debug for Audit {
@@ -66,21 +70,33 @@ impl Audit {
         let shared = &database.0;
         let place = Place::make(directory)?;
         let key = place.key()?;
-        recover(shared, &place, &key)?;
-        let running = place.begin()?;
-        if !shared.begin_log(id, Chain::new(running.uuid)) {
-            place.end(running, None)?;
+        let wrong = recover(shared, &place, &key)?;
+        let (running, tail, count) = place.begin(&key)?;
+        if !shared.begin_log(id, Chain::new(running.uuid), tail) {
+            place.end(running, &[], &[])?;
             return Err(StoreError::Invalid("the audit of this database is open already".into()));
         }
-        let spool = Spool::new(&running.directory, shared.options.patience);
-        let inner = Arc::new(Inner { shared: Arc::clone(shared), id, spool });
-        let keeper = Keeper { inner: Arc::clone(&inner), place, key, running, head: None, sifted: None };
+        let spool = Spool::new(&running.directory, count, shared.options.patience);
+        let inner = Arc::new(Inner { shared: Arc::clone(shared), id, spool, place, key, wrong });
+        let keeper = Keeper { inner: Arc::clone(&inner), running, head: None, sifted: None };
         let worker = Builder::new().name("stead-audit".into()).spawn(move || keeper.run());
         let worker = worker.map_err(|_| {
             shared.end_log();
             StoreError::unavailable("the host starts no more threads")
         })?;
         Ok(Arc::new(Audit { inner, worker: Some(worker) }))
+    }
+
+    /// What was wrong with what killed processes had left when the log was opened, a sentence each.
+    pub fn wrong_at_open(&self) -> &[String] {
+        &self.inner.wrong
+    }
+
+    /// Signs the chains that a backup has brought into the database and that nothing outside of it tells of.
+    ///
+    /// Only for someone who has just restored a backup: from now on these chains are held to what they are now.
+    pub fn adopt(&self) -> StoreResult<()> {
+        adopt(&self.inner.shared, &self.inner.place, &self.inner.key)
     }
 }
 
@@ -113,8 +129,6 @@ impl Drop for Audit {
 /// The one who brings records into the database and signs them, on a thread of its own.
 struct Keeper {
     inner: Arc<Inner>,
-    place: Place,
-    key: Key,
     running: Running,
     head: Option<Head>,
     /// Up to where there were no records left without a sieve, when that was last looked at.
@@ -143,7 +157,7 @@ impl Keeper {
         self.sift();
         if self.seal().is_ok() {
             // Where this fails, whoever opens the log next ends the instance once more.
-            let _ = self.place.end(self.running, self.head.as_ref());
+            let _ = self.inner.place.end(self.running, self.head.as_slice(), &[]);
         }
     }
 
@@ -183,7 +197,7 @@ impl Keeper {
         if self.inner.shared.chain().is_none_or(|chain| chain.seq == signed) {
             return Ok(());
         }
-        let key = self.key.clone();
+        let key = self.inner.key.clone();
         let head = self.inner.shared.write(Weight::Seal, move |writing| {
             let Some((chain, row)) = writing.chain().and_then(|chain| Some((chain, chain.row?))) else {
                 return Ok(None);

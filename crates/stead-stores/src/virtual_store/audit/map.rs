@@ -14,7 +14,8 @@ use rustix::fs::{FallocateFlags, fallocate};
 pub(super) struct Map(MmapMut);
 
 impl Map {
-    /// Maps a file that nobody else maps or cuts, at this size. All of it is set aside on the disk: a full disk fails
+    /// Maps a file of this instance's own, which nobody cuts, at this size. Where it is mapped twice, each map has bytes of its
+    /// own to write. All of it is set aside on the disk: a full disk fails
     /// here, and not where it could no longer be told.
     pub(super) fn new(file: &File, size: usize) -> io::Result<Self> {
         match fallocate(file, FallocateFlags::empty(), 0, size as u64) {
@@ -27,7 +28,8 @@ impl Map {
             Err(error) => return Err(error.into()),
         }
         // SAFETY: the file lies in the log's own directory, which only its owner may enter, and its lock is held; no one
-        // else maps, writes or truncates it while this map is there. It has `size` bytes, set aside above.
+        // else maps, writes or truncates it while this map is there, and two maps of this instance are never used for the
+        // same bytes. It has `size` bytes, set aside above.
         let map = unsafe { memmap2::MmapOptions::new().len(size).map_mut(file) }?;
         Ok(Map(map))
     }

@@ -2,12 +2,15 @@
 //!
 //! Records of changes come in with the change's own transaction; all others go through a spool in the state directory
 //! (`spool`, `map`), from where a thread puts them into the database in batches (`log`). Each is chained to the one
-//! before it (`chain`), and now and then the newest is signed with a key that is not in the database (`head`). What
-//! lies beside the database is `place`'s; what a killed process left there, the next one puts in order (`recover`).
+//! before it (`chain`), and now and then the newest is signed with a key that is not in the database (`head`); how far
+//! the chain has come is always known outside as well (`tail`). What lies beside the database is `place`'s; what a killed
+//! process left there, the next one compares with the database and puts in order (`recover`). What a backup brings in is
+//! signed when it is restored (`adopt`). A check (`verify`) holds the versions to their records, too (`versions`).
 //! Records are found in the order of time, past what sieves keep back (`query`, `sieve`), and old ones go into files
 //! (`archive`) that are not forgotten (`archives`).
 
 mod access;
+mod adopt;
 mod archive;
 mod archives;
 mod body;
@@ -20,15 +23,18 @@ mod query;
 mod recover;
 mod sieve;
 mod spool;
+mod tail;
 mod verify;
+mod versions;
 
 pub use access::AuditAccess;
 pub use archive::{Archived, verify_archive};
 pub use archives::Archives;
 pub use body::AuditEntry;
 pub use log::Audit;
-pub use query::{AuditFollower, AuditPage, AuditQuery};
+pub use query::{AuditCursor, AuditFollower, AuditPage, AuditQuery};
 pub use verify::AuditVerified;
 
 pub(super) use body::Facts;
 pub(super) use chain::{Appending, Chain};
+pub(super) use tail::Tail;

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! key                      the secret key, only its owner's
-//! heads                    the last head of each instance that has ended, one JSON document a line
+//! heads                    the last heads of each instance that has ended, what was found missing when one was put in
+//!                          order, and the archives; one JSON document a line
 //! heads.lock               locked by whoever changes them
 //! archive/                 where archives go, unless another place is named
 //! running.lock             locked by whoever makes or removes one of these directories:
 //! running/UUID/lock        locked as long as the instance runs
 //! running/UUID/spool-0, -1 records on their way into the database
 //! running/UUID/head        the newest head of the instance
+//! running/UUID/tail        where its chain ends, and how many records its spool was given
 //! ```
 
 use std::collections::HashSet;
@@ -17,11 +19,13 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use stead_core::{StoreError, StoreResult};
 use uuid::Uuid;
 
 use super::head::{Head, Key, hex};
-use super::spool::{sync_directory, unwritable};
+use super::spool::{NAMES, sync_directory, unwritable};
+use super::tail::{self, Marks, PutCount, Tail};
 
 /// Locked by whoever changes the heads of instances that have ended.
 const HEADS_LOCK: &str = "heads.lock";
@@ -41,6 +45,33 @@ pub(super) struct Running {
     pub(super) uuid: Uuid,
     pub(super) directory: PathBuf,
     _lock: File,
+}
+
+/// What was wrong with what an instance had left, and can't be seen any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Finding {
+    pub(super) instance: Uuid,
+    pub(super) at: String,
+    pub(super) finding: String,
+}
+
+/// An archive, as it is remembered outside the database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Remembered {
+    pub(super) archive: String,
+    pub(super) at: String,
+    pub(super) records: u64,
+    #[serde(with = "hex")]
+    pub(super) hash: [u8; 32],
+}
+
+/// A line of `heads`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Line {
+    Head(Head),
+    Finding(Finding),
+    Archive(Remembered),
 }
 
 impl Place {
@@ -100,16 +131,17 @@ impl Place {
         Ok(Some(Key::from_bytes(&secret)))
     }
 
-    /// A directory for an instance that begins.
-    pub(super) fn begin(&self) -> StoreResult<Running> {
-        let begin = || -> io::Result<Running> {
+    /// A directory for an instance that begins, with what tells in it where its chain ends.
+    pub(super) fn begin(&self, key: &Key) -> StoreResult<(Running, Tail, PutCount)> {
+        let begin = || -> io::Result<_> {
             let _changing = self.lock(RUNNING_LOCK)?;
             let uuid = Uuid::now_v7();
             let directory = self.running().join(uuid.to_string());
             DirBuilder::new().mode(0o700).create(&directory)?;
             let lock = File::create_new(directory.join("lock"))?;
             lock.lock()?;
-            Ok(Running { uuid, directory, _lock: lock })
+            let (tail, count) = tail::make(&directory, &key.public())?;
+            Ok((Running { uuid, directory, _lock: lock }, tail, count))
         };
         begin().map_err(|error| unwritable(&error))
     }
@@ -149,24 +181,34 @@ impl Place {
         }
     }
 
-    /// Ends an instance: its last head is kept, its directory goes.
-    pub(super) fn end(&self, running: Running, head: Option<&Head>) -> StoreResult<()> {
+    /// Ends an instance: its last heads are kept, and what was found, and its directory goes.
+    pub(super) fn end(&self, running: Running, heads: &[Head], found: &[Finding]) -> StoreResult<()> {
+        let heads = heads.iter().cloned().map(Line::Head);
+        self.keep(&heads.chain(found.iter().cloned().map(Line::Finding)).collect::<Vec<_>>())?;
         let end = || -> io::Result<()> {
-            if let Some(head) = head {
-                let _changing = self.lock(HEADS_LOCK)?;
-                let mut heads = OpenOptions::new()
-                    .append(true)
-                    .create(true)
-                    .mode(0o600)
-                    .open(self.directory.join("heads"))?;
-                // The newline before it ends a line that a power cut may have torn.
-                heads.write_all(format!("\n{}\n", line(head)).as_bytes())?;
-                heads.sync_all()?;
-            }
             let _changing = self.lock(RUNNING_LOCK)?;
             fs::remove_dir_all(&running.directory)
         };
         end().map_err(|error| unwritable(&error))
+    }
+
+    /// Keeps lines outside of the database.
+    pub(super) fn keep(&self, lines: &[Line]) -> StoreResult<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        // The newline before them ends a line that a power cut may have torn.
+        let text: String = lines.iter().map(|line| format!("\n{}\n", text(line))).collect();
+        let keep = || -> io::Result<()> {
+            let _changing = self.lock(HEADS_LOCK)?;
+            let path = self.directory.join("heads");
+            let is_new = !path.exists();
+            let mut heads = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+            heads.write_all(text.as_bytes())?;
+            heads.sync_all()?;
+            if is_new { sync_directory(&self.directory) } else { Ok(()) }
+        };
+        keep().map_err(|error| unwritable(&error))
     }
 
     fn lock(&self, name: &str) -> io::Result<File> {
@@ -179,8 +221,9 @@ impl Place {
     /// Forgets the heads of instances that have ended.
     pub(super) fn forget(&self, instances: &HashSet<Uuid>) -> StoreResult<()> {
         let _changing = self.lock(HEADS_LOCK).map_err(|error| unwritable(&error))?;
-        let left = self.ended()?.into_iter().filter(|head| !instances.contains(&head.instance));
-        let text: String = left.map(|head| format!("{}\n", line(&head))).collect();
+        let kept = |line: &Line| !matches!(line, Line::Head(head) if instances.contains(&head.instance));
+        let text: String =
+            self.kept()?.iter().filter(|line| kept(line)).map(|line| format!("{}\n", text(line))).collect();
         let write = || -> io::Result<()> {
             let new = self.directory.join("heads-new");
             let mut file =
@@ -214,6 +257,15 @@ impl Place {
 
     /// The last heads of instances that have ended.
     pub(super) fn ended(&self) -> StoreResult<Vec<Head>> {
+        let head = |line| match line {
+            Line::Head(head) => Some(head),
+            Line::Finding(_) | Line::Archive(_) => None,
+        };
+        Ok(self.kept()?.into_iter().filter_map(head).collect())
+    }
+
+    /// All that is kept of instances that have ended, and of archives.
+    pub(super) fn kept(&self) -> StoreResult<Vec<Line>> {
         let text = match fs::read_to_string(self.directory.join("heads")) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -227,20 +279,37 @@ impl Place {
         let directories = self.instances().map_err(|error| unwritable(&error))?;
         let heads = directories.into_iter().filter_map(|directory| {
             uuid_of(&directory)?;
-            serde_json::from_str(&fs::read_to_string(directory.join("head")).ok()?).ok()
+            head_in(&directory)
         });
         Ok(heads.collect())
+    }
+
+    /// Where the chains of instances that run, or did, end.
+    pub(super) fn running_marks(&self) -> StoreResult<Vec<(Uuid, Marks)>> {
+        let directories = self.instances().map_err(|error| unwritable(&error))?;
+        let marks = |directory: PathBuf| Some((uuid_of(&directory)?, tail::read(&directory).ok()??));
+        Ok(directories.into_iter().filter_map(marks).collect())
     }
 }
 
 impl Running {
+    /// The newest head that it has kept outside of the database.
+    pub(super) fn head(&self) -> Option<Head> {
+        head_in(&self.directory)
+    }
+
+    /// Whether it has a spool.
+    pub(super) fn has_spool(&self) -> bool {
+        self.directory.join(NAMES[0]).exists()
+    }
+
     /// Keeps the newest head outside of the database.
     pub(super) fn keep(&self, head: &Head) -> StoreResult<()> {
         let keep = || -> io::Result<()> {
             let (new, kept) = (self.directory.join("head-new"), self.directory.join("head"));
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(line(head).as_bytes())?;
+            file.write_all(text(head).as_bytes())?;
             file.sync_all()?;
             fs::rename(new, kept)
         };
@@ -248,8 +317,12 @@ impl Running {
     }
 }
 
-fn line(head: &Head) -> String {
-    serde_json::to_string(head).expect("texts and numbers can be written as JSON")
+fn head_in(directory: &Path) -> Option<Head> {
+    serde_json::from_str(&fs::read_to_string(directory.join("head")).ok()?).ok()
+}
+
+fn text(line: &impl Serialize) -> String {
+    serde_json::to_string(line).expect("texts and numbers can be written as JSON")
 }
 
 fn uuid_of(directory: &Path) -> Option<Uuid> {
@@ -264,8 +337,9 @@ mod tests {
     fn what_was_half_made_or_half_removed_goes_and_what_runs_stays() {
         let directory = tempfile::tempdir().unwrap();
         let place = Place::make(directory.path()).unwrap();
-        let running = place.begin().unwrap();
-        let killed = place.begin().unwrap().uuid;
+        let key = place.key().unwrap();
+        let (running, _, _) = place.begin(&key).unwrap();
+        let killed = place.begin(&key).unwrap().0.uuid;
         for left in [".new-0", "0197c0de-0000-7000-8000-000000000000"] {
             let left = place.running().join(left);
             fs::create_dir(&left).unwrap();

@@ -1,5 +1,12 @@
 //! Asking the audit: stretch by stretch, in the order in which records were put down, past what sieves keep back.
+//!
+//! Pages are in the order of time. A record is never put down before its call began, so whoever goes back from the newest
+//! knows when no later one can be found any more.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
@@ -39,17 +46,47 @@ pub struct AuditQuery {
 /// Some records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditPage {
-    /// The records, newest first.
+    /// The records, newest first: by when their calls began.
     pub entries: Vec<AuditEntry>,
     /// Where to go on; `None` after the last one.
-    pub cursor: Option<i64>,
+    pub cursor: Option<AuditCursor>,
+}
+
+/// Where a page of records ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AuditCursor {
+    /// Microseconds from 1970 until the call of its last record began.
+    at: i64,
+    /// The id of that record.
+    id: i64,
+}
+
+impl fmt::Display for AuditCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.at, self.id)
+    }
+}
+
+/// The text is no cursor of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is not a cursor that a listing has ended with")]
+pub struct NotACursor;
+
+impl FromStr for AuditCursor {
+    type Err = NotACursor;
+
+    fn from_str(text: &str) -> Result<Self, NotACursor> {
+        let (at, id) = text.split_once('-').ok_or(NotACursor)?;
+        let number = |text: &str| text.parse().map_err(|_| NotACursor);
+        Ok(AuditCursor { at: number(at)?, id: number(id)? })
+    }
 }
 
 /// From where records are told, and in which direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum From {
-    /// The newest ones before this id, newest first.
-    Before(i64),
+    /// The newest ones before this place, newest first.
+    Before(Option<AuditCursor>),
     /// The oldest ones after this id, oldest first.
     After(i64),
 }
@@ -61,6 +98,14 @@ struct Conditions {
 }
 
 impl Conditions {
+    /// Only what comes after the end of a page.
+    fn after_page(&mut self, cursor: AuditCursor) {
+        let at = time_text(Timestamp(cursor.at.saturating_mul(1_000))).to_string();
+        self.values.extend([Value::from(at), Value::from(cursor.id)]);
+        let (at, id) = (self.values.len() - 1, self.values.len());
+        self.sql.push(format!("(at < ?{at} OR (at = ?{at} AND id < ?{id}))"));
+    }
+
     /// Adds a condition with one value, for which `?` stands.
     fn add(&mut self, sql: &str, value: impl Into<Value>) {
         self.values.push(value.into());
@@ -123,7 +168,7 @@ impl AuditQuery {
         let terms = self.terms();
         if terms.is_empty() && self.until.is_none() {
             search.rest()?;
-            return Ok(search.found);
+            return Ok(search.ids());
         }
         let sql = match from {
             From::Before(_) => {
@@ -141,11 +186,11 @@ impl AuditQuery {
             let wanted = in_time && terms.iter().all(|term| sieve.lets_through(*term));
             search.pass(&sieve, wanted)?;
             if search.is_over() {
-                return Ok(search.found);
+                return Ok(search.ids());
             }
         }
         search.rest()?;
-        Ok(search.found)
+        Ok(search.ids())
     }
 
     fn entries(&self, conn: &Connection, from: From, limit: usize) -> Result<Vec<AuditEntry>> {
@@ -169,28 +214,56 @@ struct Search<'c> {
     low: i64,
     high: i64,
     limit: usize,
-    found: Vec<i64>,
+    /// What was found: the last `limit` of it by time, where it is looked for backwards, and the first by id otherwise.
+    found: BinaryHeap<Reverse<AuditCursor>>,
+    /// Whether there is no use in looking further.
+    over: bool,
 }
 
 impl<'c> Search<'c> {
     fn new(query: &AuditQuery, conn: &'c Connection, from: From, limit: usize) -> Result<Self> {
-        let Conditions { sql, values } = query.conditions();
+        let mut conditions = query.conditions();
+        if let From::Before(Some(cursor)) = from {
+            conditions.after_page(cursor);
+        }
+        let Conditions { sql, values } = conditions;
         let order = match from {
             From::Before(_) => "DESC",
             From::After(_) => "ASC",
         };
-        let sql = format!("SELECT id FROM audit WHERE {} ORDER BY id {order}", sql.join(" AND "));
+        let sql = format!("SELECT id, at FROM audit WHERE {} ORDER BY id {order}", sql.join(" AND "));
         // It is put down after it has begun.
         let since = query.since.map_or(i64::MIN, |since| micros(since).saturating_sub(1));
         let (low, high) = match from {
-            From::Before(id) => (since, id),
+            From::Before(_) => (since, i64::MAX),
             From::After(id) => (id.max(since), i64::MAX),
         };
-        Ok(Search { statement: conn.prepare(&sql)?, values, from, low, high, limit, found: Vec::new() })
+        let statement = conn.prepare(&sql)?;
+        Ok(Search { statement, values, from, low, high, limit, found: BinaryHeap::new(), over: limit == 0 })
     }
 
     fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// The ids of what was found, in the order that is wanted.
+    fn ids(self) -> Vec<i64> {
+        // Ascending by what is reversed: the newest come first.
+        let mut found: Vec<_> =
+            self.found.into_sorted_vec().into_iter().map(|Reverse(found)| found.id).collect();
+        if let From::After(_) = self.from {
+            found.sort_unstable();
+        }
+        found
+    }
+
+    /// Whether whatever has at most this id is older than all that was found, which is enough.
+    fn is_enough_before(&self, id: i64) -> bool {
         self.found.len() >= self.limit
+            && self
+                .found
+                .peek()
+                .is_some_and(|Reverse(oldest)| matches!(self.from, From::Before(_)) && id < oldest.at)
     }
 
     /// Looks at what lies before a sieve, and at what is behind it if that is wanted.
@@ -198,6 +271,7 @@ impl<'c> Search<'c> {
         match self.from {
             From::Before(_) => {
                 self.look(sieve.last.max(self.low), self.high)?;
+                self.over |= self.is_enough_before(sieve.last);
                 if wanted {
                     self.look(self.low.max(sieve.first - 1), self.high.min(sieve.last.saturating_add(1)))?;
                 }
@@ -225,10 +299,26 @@ impl<'c> Search<'c> {
             return Ok(());
         }
         (self.values[0], self.values[1]) = (low.into(), high.into());
-        let mut rows = self.statement.query(params_from_iter(&self.values))?;
+        let Search { statement, values, from, limit, found, over, .. } = self;
+        let mut rows = statement.query(params_from_iter(&*values))?;
         while let Some(row) = rows.next()? {
-            self.found.push(row.get(0)?);
-            if self.found.len() >= self.limit {
+            let id: i64 = row.get(0)?;
+            let at = row.get_ref(1)?.as_str().ok().and_then(|at| at.parse().ok()).map_or(id, micros);
+            match from {
+                From::After(_) => found.push(Reverse(AuditCursor { at, id })),
+                From::Before(_) => {
+                    if found.len() >= *limit && found.peek().is_some_and(|Reverse(oldest)| id < oldest.at) {
+                        *over = true;
+                        break;
+                    }
+                    found.push(Reverse(AuditCursor { at, id }));
+                    if found.len() > *limit {
+                        found.pop();
+                    }
+                }
+            }
+            if matches!(from, From::After(_)) && found.len() >= *limit {
+                *over = true;
                 break;
             }
         }
@@ -240,15 +330,16 @@ impl<'c> Search<'c> {
 pub(super) fn page(
     shared: &Shared,
     query: &AuditQuery,
-    cursor: Option<i64>,
+    cursor: Option<AuditCursor>,
     limit: usize,
 ) -> StoreResult<AuditPage> {
     let reader = shared.reader()?;
-    let from = From::Before(cursor.unwrap_or(i64::MAX));
+    let from = From::Before(cursor);
     let mut entries = query.entries(&reader, from, limit.saturating_add(1))?;
     let more = entries.len() > limit;
     entries.truncate(limit);
-    let cursor = entries.last().map(|entry| entry.id).filter(|_| more);
+    let end = |entry: &AuditEntry| AuditCursor { at: entry.at().map_or(entry.id, micros), id: entry.id };
+    let cursor = entries.last().map(end).filter(|_| more);
     Ok(AuditPage { entries, cursor })
 }
 

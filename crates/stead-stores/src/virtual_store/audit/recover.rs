@@ -1,42 +1,203 @@
 //! What a process that was killed has left behind: its records are put into the database, and its chain is signed.
+//!
+//! First the database is compared with what lies outside of it. The chain goes on from the end that is known there, so a
+//! record that has gone from the database stays missing, and is told whenever the audit is checked.
 
 use std::sync::Arc;
 
+use rusqlite::{Connection, OptionalExtension};
 use stead_core::{Clock, StoreResult, SystemClock};
+use uuid::Uuid;
 
 use super::super::database::Shared;
+use super::super::fault::Result;
 use super::super::queue::Weight;
-use super::body::without_the_begun;
+use super::body::{Facts, time_text, without_the_begun};
 use super::chain::Chain;
-use super::head::Key;
-use super::place::{Place, Running};
+use super::head::{Head, Key};
+use super::place::{Finding, Place, Running};
 use super::spool::{left_in, unwritable};
+use super::tail::{self, ChainEnd, Marks};
 
-/// Puts in order what instances that run no longer have left.
-pub(super) fn recover(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreResult<()> {
+/// Puts in order what instances that run no longer have left; returns what is wrong with it, a sentence each.
+pub(super) fn recover(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreResult<Vec<String>> {
+    let mut wrong = Vec::new();
     for running in place.abandoned()? {
-        recover_one(shared, place, key, running)?;
+        wrong.extend(recover_one(shared, place, key, running)?);
     }
-    Ok(())
+    Ok(wrong)
 }
 
-fn recover_one(shared: &Arc<Shared>, place: &Place, key: &Key, running: Running) -> StoreResult<()> {
-    let left = left_in(&running.directory).map_err(|error| unwritable(&error))?;
+/// What an instance has left outside the database.
+struct Left {
+    marks: Option<Marks>,
+    head: Option<Head>,
+    spool: Vec<(i64, Facts)>,
+    has_spool: bool,
+}
+
+fn recover_one(shared: &Arc<Shared>, place: &Place, key: &Key, running: Running) -> StoreResult<Vec<String>> {
+    let left = Left {
+        marks: tail::read(&running.directory).map_err(|error| unwritable(&error))?,
+        head: running.head(),
+        spool: left_in(&running.directory).map_err(|error| unwritable(&error))?,
+        has_spool: running.has_spool(),
+    };
     let (uuid, key) = (running.uuid, key.clone());
-    let head = shared.write(Weight::Seal, move |writing| {
+    let mut heads: Vec<Head> = left.head.iter().cloned().collect();
+    let (head, found, wrong) = shared.write(Weight::Seal, move |writing| {
         let mut chain = Chain::load(writing.conn, uuid)?;
+        let known = chain.row.is_some();
+        let in_database = ChainEnd::of(&chain);
+        let end = left.end(in_database);
+        let mut found = left.gone(uuid, end.spooled, known);
+        found.extend(left.other_key(uuid, &key.public()));
+        let mut wrong = found.clone();
+        wrong.extend(difference(writing.conn, &chain, uuid, in_database, end)?);
+        (chain.seq, chain.hash, chain.spooled) = (end.seq, end.hash, end.spooled);
         // A drained file is emptied after its records are in: what is in already is not put in again.
-        let before = chain.spooled;
-        let left = left.into_iter().filter(|(number, _)| *number >= before).collect();
-        for (number, facts) in without_the_begun(left) {
+        let spool = left.spool.into_iter().filter(|(number, _)| *number >= end.spooled).collect();
+        for (number, facts) in without_the_begun(spool) {
             writing.appending.append(writing.conn, &mut chain, &facts)?;
             chain.spooled = number + 1;
         }
-        let Some(row) = chain.row else { return Ok(None) };
+        if chain.seq == 0 {
+            return Ok((None, found, wrong));
+        }
+        let row = chain.row(writing.conn)?;
         chain.save(writing.conn)?;
         let head = key.sign(&chain, SystemClock.now());
         head.insert(writing.conn, row)?;
-        Ok(Some(head))
+        Ok((Some(head), found, wrong))
     })?;
-    place.end(running, head.as_ref())
+    heads.extend(head);
+    let at = time_text(SystemClock.now()).to_string();
+    let findings: Vec<_> =
+        found.into_iter().map(|finding| Finding { instance: uuid, at: at.clone(), finding }).collect();
+    place.end(running, &heads, &findings)?;
+    Ok(wrong)
+}
+
+impl Left {
+    /// Where the chain ends, whatever the database says.
+    fn end(&self, in_database: ChainEnd) -> ChainEnd {
+        match (&self.marks, &self.head) {
+            (Some(marks), _) if marks.same_boot => {
+                // It was killed during a commit, and the commit was made.
+                if in_database.is_at(&marks.announced) { marks.announced } else { marks.confirmed }
+            }
+            (_, Some(head)) if in_database.seq <= head.seq => {
+                ChainEnd { seq: head.seq, hash: head.hash, spooled: in_database.spooled }
+            }
+            _ => in_database,
+        }
+    }
+
+    /// What is gone from beside the database.
+    fn gone(&self, uuid: Uuid, spooled: i64, known: bool) -> Vec<String> {
+        let Some(marks) = &self.marks else {
+            // The file is made before the first record.
+            let used = known || self.head.is_some() || !self.spool.is_empty();
+            return used
+                .then(|| format!("what instance {uuid} kept of its chain's end outside the database is gone"))
+                .into_iter()
+                .collect();
+        };
+        if !marks.same_boot {
+            return Vec::new();
+        }
+        let found = self.spool.iter().filter(|(number, _)| (spooled..marks.put).contains(number)).count();
+        let gone = (marks.put - spooled).max(0) - i64::try_from(found).unwrap_or(i64::MAX);
+        match gone {
+            1 => vec![format!("a record that instance {uuid} had in its spool is gone")],
+            2.. => vec![format!("{gone} records that instance {uuid} had in its spool are gone")],
+            _ if marks.put > 0 && !self.has_spool => vec![format!("the spool of instance {uuid} is gone")],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Says so where the instance signed with another key than the one that is here now.
+    fn other_key(&self, uuid: Uuid, key: &[u8; 32]) -> Option<String> {
+        let other = self.marks.as_ref().is_some_and(|marks| marks.key != *key);
+        other.then(|| format!("the key of instance {uuid} is gone; another one is in its place"))
+    }
+}
+
+/// Says how the database differs from what is known of a chain's end outside of it.
+fn difference(
+    conn: &Connection,
+    chain: &Chain,
+    uuid: Uuid,
+    in_database: ChainEnd,
+    end: ChainEnd,
+) -> Result<Option<String>> {
+    let missing = |first: i64| match end.seq - first {
+        0 => format!("record {first} of instance {uuid} is missing"),
+        _ => format!("records {first} to {} of instance {uuid} are missing", end.seq),
+    };
+    if in_database.seq < end.seq {
+        return Ok(Some(missing(in_database.seq + 1)));
+    }
+    if in_database.seq > end.seq {
+        return Ok(Some(format!(
+            "there are records of instance {uuid} after record {}, its last one",
+            end.seq
+        )));
+    }
+    if in_database.hash != end.hash {
+        return Ok(Some(format!("record {} of instance {uuid} is not the one that was written", end.seq)));
+    }
+    // The row of the instance says so; a record has to agree, unless it lies in an archive.
+    let newest: Option<i64> = conn
+        .prepare_cached("SELECT seq FROM audit WHERE instance = ?1 ORDER BY id DESC LIMIT 1")?
+        .query_row([chain.row], |row| row.get(0))
+        .optional()?;
+    let archived: i64 = conn
+        .prepare_cached("SELECT ifnull(max(last), 0) FROM audit_segment WHERE instance = ?1")?
+        .query_row([chain.row], |row| row.get(0))?;
+    let there = newest.unwrap_or(0).max(archived);
+    Ok((there < end.seq).then(|| missing(there + 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(seq: i64) -> ChainEnd {
+        ChainEnd { seq, hash: [seq as u8; 32], spooled: 0 }
+    }
+
+    fn left(same_boot: bool, confirmed: i64, announced: i64, signed: Option<i64>) -> Left {
+        let (confirmed, announced) = (end(confirmed), end(announced));
+        let head = signed.map(|seq| {
+            let chain = Chain { seq, hash: end(seq).hash, ..Chain::new(Uuid::nil()) };
+            Key::from_bytes(&[3; 32]).sign(&chain, SystemClock.now())
+        });
+        let marks = Marks { same_boot, key: [0; 32], confirmed, announced, put: 0 };
+        Left { marks: Some(marks), head, spool: Vec::new(), has_spool: false }
+    }
+
+    #[test]
+    fn the_chain_ends_where_it_was_committed_whatever_the_database_says() {
+        for cut in [0, 3, 6, 8, 20] {
+            assert_eq!(left(true, 7, 7, Some(5)).end(end(cut)), end(7), "{cut}");
+        }
+        let forged = ChainEnd { hash: [9; 32], ..end(7) };
+        assert_eq!(left(true, 7, 7, None).end(forged), end(7));
+    }
+
+    #[test]
+    fn a_commit_during_which_the_process_was_killed_was_made_or_not() {
+        assert_eq!(left(true, 7, 9, None).end(end(9)), end(9));
+        assert_eq!(left(true, 7, 9, None).end(end(7)), end(7));
+        assert_eq!(left(true, 7, 9, None).end(end(8)), end(7));
+    }
+
+    #[test]
+    fn after_another_boot_the_signed_head_counts_and_what_is_behind_it_may_be_there() {
+        assert_eq!(left(false, 7, 7, Some(5)).end(end(6)), end(6));
+        assert_eq!(left(false, 7, 7, Some(5)).end(end(9)), end(9));
+        assert_eq!(left(false, 7, 7, Some(5)).end(end(4)), end(5));
+        assert_eq!(left(false, 7, 7, None).end(end(4)), end(4));
+    }
 }

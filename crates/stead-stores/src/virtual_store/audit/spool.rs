@@ -13,13 +13,14 @@ use stead_core::{StoreError, StoreResult};
 
 use super::body::Facts;
 use super::map::Map;
+use super::tail::PutCount;
 
 /// How much one file holds: some three thousand records.
 const SIZE: usize = 1 << 20;
 /// Beyond this much, the other side is told to hurry.
 const PLENTY: usize = SIZE / 3;
 const HEAD: usize = 4 + 4 + 8;
-const NAMES: [&str; 2] = ["spool-0", "spool-1"];
+pub(super) const NAMES: [&str; 2] = ["spool-0", "spool-1"];
 
 /// The spool of an instance that runs.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ struct State {
     files: Vec<Bin>,
     made: usize,
     next: i64,
+    /// Says outside of the spool how many entries were put in.
+    count: PutCount,
     /// When the oldest entry that waits came in.
     since: Option<Instant>,
     closing: bool,
@@ -67,8 +70,8 @@ pub(super) enum Woken {
 
 impl Spool {
     /// An empty spool in a directory of its own.
-    pub(super) fn new(directory: &Path, patience: Duration) -> Self {
-        let state = State { files: Vec::new(), made: 0, next: 0, since: None, closing: false };
+    pub(super) fn new(directory: &Path, count: PutCount, patience: Duration) -> Self {
+        let state = State { files: Vec::new(), made: 0, next: 0, count, since: None, closing: false };
         Spool {
             directory: directory.to_owned(),
             state: Mutex::new(state),
@@ -106,10 +109,11 @@ impl Spool {
                 return Err(StoreError::unavailable("the records that wait for the database are too many"));
             }
         }
-        let State { files, next, since, .. } = &mut *state;
+        let State { files, next, count, since, .. } = &mut *state;
         let bin = files.last_mut().expect("one with room was just found");
         bin.put(*next, body);
         *next += 1;
+        count.set(*next);
         let (first, plenty) = (since.is_none(), bin.used > PLENTY && bin.used - size <= PLENTY);
         if first {
             *since = Some(Instant::now());
@@ -279,7 +283,8 @@ mod tests {
     }
 
     fn spool(directory: &Path) -> Spool {
-        Spool::new(directory, Duration::from_millis(20))
+        let (_, count) = crate::virtual_store::audit::tail::make(directory, &[0; 32]).unwrap();
+        Spool::new(directory, count, Duration::from_millis(20))
     }
 
     #[test]

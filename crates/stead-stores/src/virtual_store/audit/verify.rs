@@ -12,8 +12,9 @@ use super::archives::{self, Archive, Archives, Part};
 use super::body::AuditEntry;
 use super::chain::{Hash, START, hash};
 use super::head::Head;
-use super::place::Place;
+use super::place::{Line, Place, Remembered};
 use super::sieve::{Sieve, micros, terms};
+use super::versions::Versions;
 
 /// How many problems are told in detail; the rest would say no more.
 const MOST_PROBLEMS: usize = 100;
@@ -64,7 +65,10 @@ struct Known {
     ended: Option<i64>,
     /// The last position that a signature covers.
     signed: i64,
-    foreign: bool,
+    /// A key that has signed it and is not this log's own.
+    foreign: Option<[u8; 32]>,
+    /// Whether something outside the database tells of it.
+    outside: bool,
 }
 
 /// Checks one chain, record by record, in the order in which they were put down.
@@ -167,7 +171,7 @@ impl Walk {
 }
 
 /// A record as a problem names it.
-fn named(uuid: Uuid, seq: i64, body: &str) -> String {
+pub(super) fn named(uuid: Uuid, seq: i64, body: &str) -> String {
     match AuditEntry::parse(0, body) {
         Ok(AuditEntry { at, call, .. }) => {
             let call = stead_core::name::escaped(call.as_bytes()).to_string();
@@ -222,8 +226,8 @@ pub(super) fn verify(
     archives: &Archives,
     progress: &mut dyn FnMut(u64),
 ) -> StoreResult<AuditVerified> {
-    // Before the database: what they speak of was in it before they were kept.
-    let (ended, running, key) = (place.ended()?, place.running_heads()?, place.known_key()?);
+    // Before the database: what it speaks of was in the database before it was kept.
+    let outside = Outside::read(place)?;
     let reader = shared.reader()?;
     let mut verified = AuditVerified::default();
     let transaction = reader.unchecked_transaction().map_err(super::super::fault::Fault::from)?;
@@ -231,19 +235,73 @@ pub(super) fn verify(
     for table in &gone {
         verified.problem(format!("the table {table} is missing, with all that was in it"));
     }
-    let judge = Judge { key: key.map(|key| key.public()) };
-    let (known, parts) = known(&transaction, &judge, (ended, running), &mut verified)?;
+    for finding in &outside.findings {
+        verified.problem(finding.clone());
+    }
+    let (mut known, parts) = known(&transaction, &outside, &mut verified)?;
+    // An instance that began after the first look is told of by now.
+    let again = Outside::read(place)?;
+    for (uuid, known) in &mut known.known {
+        known.outside |= again.tells_of(uuid);
+    }
     walk(&transaction, known, &mut verified, progress)?;
     let known = match gone.contains(&"audit_archive") {
         true => Vec::new(),
         false => Archive::all(&transaction)?,
     };
-    drop(transaction);
+    for archive in &outside.archives {
+        let told = |known: &&Archive| known.file == archive.archive && known.hash == archive.hash;
+        if !known.iter().any(|known| told(&known)) {
+            verified.problem(format!(
+                "the archive {} with {} records, written at {}, is gone from the database, or is another there",
+                archive.archive, archive.records, archive.at
+            ));
+        }
+    }
     verified.archived = known.iter().map(|archive| archive.records).sum();
     if let Archives::In(directories) = archives {
-        archives::verify(&known, &parts, place, directories, &mut verified);
+        let versions = versions(&transaction)?;
+        archives::verify(&known, &parts, place, directories, versions.as_ref(), &mut verified);
     }
     Ok(verified)
+}
+
+/// What lies outside the database.
+struct Outside {
+    key: Option<[u8; 32]>,
+    ended: Vec<Head>,
+    running: Vec<Head>,
+    /// The instances that run, and how far the chain of each has certainly come.
+    at_least: HashMap<Uuid, i64>,
+    findings: Vec<String>,
+    archives: Vec<Remembered>,
+}
+
+impl Outside {
+    fn read(place: &Place) -> StoreResult<Self> {
+        // In this order: an instance that ends meanwhile is among one of them.
+        let at_least = place.running_instances()?.into_iter().map(|uuid| (uuid, 0));
+        let mut at_least: HashMap<Uuid, i64> = at_least.collect();
+        let exact = place.running_marks()?.into_iter().filter(|(_, marks)| marks.same_boot);
+        at_least.extend(exact.map(|(uuid, marks)| (uuid, marks.confirmed.seq)));
+        let running = place.running_heads()?;
+        let (mut ended, mut findings, mut archives) = (Vec::new(), Vec::new(), Vec::new());
+        for line in place.kept()? {
+            match line {
+                Line::Head(head) => ended.push(head),
+                Line::Finding(found) => {
+                    findings.push(format!("{} (found at {})", found.finding, found.at));
+                }
+                Line::Archive(archive) => archives.push(archive),
+            }
+        }
+        let key = place.known_key()?.map(|key| key.public());
+        Ok(Outside { key, ended, running, at_least, findings, archives })
+    }
+
+    fn tells_of(&self, uuid: &Uuid) -> bool {
+        self.at_least.contains_key(uuid) || self.ended.iter().any(|head| head.instance == *uuid)
+    }
 }
 
 /// The tables of the audit that are not there.
@@ -257,23 +315,23 @@ pub(super) fn missing(conn: &Connection) -> Result<Vec<&'static str>> {
     Ok(missing)
 }
 
+/// The versions, to be held to their records, if they are there.
+fn versions(conn: &Connection) -> Result<Option<Versions<'_>>> {
+    exists(conn, "version")?.then(|| Versions::new(conn)).transpose()
+}
+
 /// Whether the database has a table.
 fn exists(conn: &Connection, table: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
     Ok(conn.query_row(sql, [table], |row| row.get(0))?)
 }
 
-/// Tells heads that count from those that don't.
-struct Judge {
-    key: Option<[u8; 32]>,
-}
-
-impl Judge {
+impl Outside {
     /// Takes a head into account.
     fn weigh(&self, head: Head, known: &mut Known, verified: &mut AuditVerified) {
         let same = known.heads.entry(head.seq).or_default();
         if self.key != Some(head.key) {
-            known.foreign = true;
+            known.foreign = Some(head.key);
         } else if same.contains(&head) {
             // It lies in the database and outside.
         } else if head.is_signed() {
@@ -296,12 +354,7 @@ struct Chains {
 }
 
 /// Gathers what is known of the chains, and which parts of them are said to be in archives.
-fn known(
-    conn: &Connection,
-    judge: &Judge,
-    (ended, running): (Vec<Head>, Vec<Head>),
-    verified: &mut AuditVerified,
-) -> Result<(Chains, Vec<Part>)> {
+fn known(conn: &Connection, outside: &Outside, verified: &mut AuditVerified) -> Result<(Chains, Vec<Part>)> {
     let Chains { mut rows, mut known } = Chains::default();
     each(conn, "audit_instance", "SELECT id, uuid, seq FROM audit_instance", |row| {
         let (id, text, told): (i64, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -318,18 +371,23 @@ fn known(
     let heads = "SELECT seq, hash, at, key, signature, instance FROM audit_head ORDER BY instance, seq";
     each(conn, "audit_head", heads, |row| {
         if let Some(&uuid) = rows.get(&row.get(5)?) {
-            judge.weigh(Head::from_row(uuid, row)?, known.entry(uuid).or_default(), verified);
+            outside.weigh(Head::from_row(uuid, row)?, known.entry(uuid).or_default(), verified);
         }
         Ok(())
     })?;
-    for (head, over) in
-        running.into_iter().map(|head| (head, false)).chain(ended.into_iter().map(|head| (head, true)))
-    {
+    for (uuid, at_least) in &outside.at_least {
+        let known = known.entry(*uuid).or_default();
+        known.told = known.told.max(*at_least);
+        known.outside = true;
+    }
+    let running = outside.running.iter().map(|head| (head, false));
+    for (head, over) in running.chain(outside.ended.iter().map(|head| (head, true))) {
         let known = known.entry(head.instance).or_default();
+        known.outside = true;
         if over {
             known.ended = known.ended.max(Some(head.seq));
         }
-        judge.weigh(head, known, verified);
+        outside.weigh(head.clone(), known, verified);
     }
     let mut parts = Vec::new();
     each(conn, "audit_segment", "SELECT instance, first, last, file FROM audit_segment", |row| {
@@ -368,6 +426,7 @@ fn walk(
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
     let mut chains: HashMap<Uuid, (Walk, Known)> = HashMap::new();
+    let (mut lost_keys, mut unknown) = (BTreeMap::<[u8; 32], u64>::new(), Vec::new());
     for (uuid, mut known) in known {
         let mut heads = std::mem::take(&mut known.heads);
         heads.retain(|_, heads| !heads.is_empty());
@@ -382,13 +441,30 @@ fn walk(
                 START
             }
         };
-        if heads.is_empty() && known.foreign {
+        if let (true, Some(key)) = (heads.is_empty(), known.foreign) {
             verified.foreign += 1;
+            *lost_keys.entry(key).or_default() += 1;
+        }
+        // What lies in archives as a whole is remembered by them: its head may be gone already.
+        if !known.outside && known.archived < known.told.max(1) {
+            unknown.push(uuid);
         }
         known.signed = heads.last_key_value().map_or(0, |(seq, _)| *seq);
         chains.insert(uuid, (Walk::new(uuid, known.archived + 1, before, heads), known));
     }
+    for (key, chains) in lost_keys {
+        let key = super::head::hex::text(&key);
+        let chains = if chains == 1 { "a chain".to_owned() } else { format!("{chains} chains") };
+        verified.problem(format!(
+            "the key {key}, which has signed {chains} here, is not in the audit's directory"
+        ));
+    }
+    unknown.sort();
+    for uuid in unknown {
+        verified.problem(format!("nothing outside the database tells of instance {uuid}: its head is gone"));
+    }
     let mut homeless = HashSet::new();
+    let versions = versions(conn)?;
     let mut sieves = Sieves::load(conn, verified)?;
     each(conn, "audit", "SELECT instance, seq, hash, body, id, at FROM audit ORDER BY id", |row| {
         let (id, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
@@ -411,9 +487,13 @@ fn walk(
             ));
         }
         let stored = row.get_ref(2)?.as_blob().ok().and_then(|hash| hash.try_into().ok()).unwrap_or_default();
-        for problem in walk.step(seq, &stored, body) {
-            verified.problem(problem);
+        let wrong = walk.step(seq, &stored, body);
+        if let (true, Some(versions)) = (wrong.is_empty(), &versions)
+            && let Some(differs) = versions.differs(body)?
+        {
+            verified.problem(format!("{}: {differs}", named(walk.uuid, seq, body)));
         }
+        wrong.into_iter().for_each(|problem| verified.problem(problem));
         // Queries by time go by the number that it is filed under, and that is never before its own time.
         let at = row.get_ref(5)?.as_str().ok().and_then(|at| at.parse::<Timestamp>().ok());
         if at.is_some_and(|at| row.get::<_, i64>(4).is_ok_and(|filed| filed < at.0.div_euclid(1_000))) {
@@ -426,7 +506,7 @@ fn walk(
             verified
                 .problem(format!("{} was added after its instance had ended", named(walk.uuid, seq, body)));
         }
-        verified.unsigned += u64::from(seq > known.signed && !known.foreign);
+        verified.unsigned += u64::from(seq > known.signed && known.foreign.is_none());
         verified.records += 1;
         if verified.records.is_multiple_of(RECORDS_PER_WORD) {
             progress(verified.records);

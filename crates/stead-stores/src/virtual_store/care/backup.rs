@@ -21,15 +21,30 @@ const LEASED: i64 = 1 << 24;
 
 /// What no backup takes back: the audit, which is only ever added to, and what Physical Stores have written down of
 /// directories that are not in the backup.
+///
+/// Chains that the database knows stay as they are there. Others, of a backup that was made elsewhere, come along, with
+/// numbers of their own. Sieves are made anew.
 const CARRIED_OVER: &str = "
-    INSERT OR REPLACE INTO audit_instance SELECT * FROM live.audit_instance;
-    INSERT OR IGNORE INTO audit_head SELECT * FROM live.audit_head;
-    INSERT OR IGNORE INTO audit_segment SELECT * FROM live.audit_segment;
-    INSERT INTO audit(id, instance, seq, hash, body)
-      SELECT id, instance, seq, hash, body FROM live.audit
-      WHERE id > (SELECT ifnull(max(id), 0) FROM main.audit);
-    DELETE FROM main.audit WHERE EXISTS (
-      SELECT 1 FROM main.audit_segment s WHERE s.instance = audit.instance AND s.last >= audit.seq);
+    CREATE TEMP TABLE known AS
+      SELECT id FROM main.audit_instance WHERE uuid IN (SELECT uuid FROM live.audit_instance);
+    DELETE FROM main.audit WHERE instance IN (SELECT id FROM known);
+    DELETE FROM main.audit_head WHERE instance IN (SELECT id FROM known);
+    DELETE FROM main.audit_segment WHERE instance IN (SELECT id FROM known);
+    DELETE FROM main.audit_instance WHERE id IN (SELECT id FROM known);
+    CREATE TEMP TABLE beyond AS SELECT
+      (SELECT ifnull(max(id), 0) FROM main.audit_instance) + (SELECT ifnull(max(id), 0) FROM live.audit_instance) AS rows;
+    UPDATE main.audit SET instance = instance + (SELECT rows FROM beyond);
+    UPDATE main.audit_head SET instance = instance + (SELECT rows FROM beyond);
+    UPDATE main.audit_segment SET instance = instance + (SELECT rows FROM beyond);
+    UPDATE main.audit_instance SET id = id + (SELECT rows FROM beyond);
+    INSERT INTO audit_instance SELECT * FROM live.audit_instance;
+    INSERT INTO audit_head SELECT * FROM live.audit_head;
+    INSERT INTO audit_segment SELECT * FROM live.audit_segment;
+    INSERT OR IGNORE INTO audit_archive SELECT * FROM live.audit_archive;
+    INSERT INTO audit(id, instance, seq, hash, body) SELECT id, instance, seq, hash, body FROM live.audit;
+    DELETE FROM main.audit_sieve;
+    DROP TABLE known;
+    DROP TABLE beyond;
     INSERT OR IGNORE INTO volume SELECT * FROM live.volume WHERE namespace LIKE '{_directory_:%';
     DELETE FROM main.attached;
     INSERT INTO attached SELECT * FROM live.attached;
@@ -171,11 +186,26 @@ impl Aside {
             "INSERT INTO version(id, operation, agent, tool, at) VALUES (?1, ?2, ?3, 'restore-backup', ?4)",
             params![version, OperationId::fresh(now).as_bytes(), Identity::agent("operator").agent, now.0],
         )?;
+        let triggers = triggers(&conn)?;
+        for (name, _) in &triggers {
+            conn.execute_batch(&format!("DROP TRIGGER {name}"))?;
+        }
         conn.execute_batch(CARRIED_OVER)?;
+        for (_, sql) in &triggers {
+            conn.execute_batch(sql)?;
+        }
         transaction.commit()?;
         conn.execute_batch("DETACH DATABASE live; PRAGMA journal_mode = DELETE")?;
         Ok(version)
     }
+}
+
+/// What keeps the audit from being changed by the way, each by its name.
+fn triggers(conn: &Connection) -> Result<Vec<(String, String)>> {
+    let sql = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger' AND tbl_name = 'audit'";
+    let mut statement = conn.prepare(sql)?;
+    let triggers = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(triggers.collect::<rusqlite::Result<_>>()?)
 }
 
 impl Drop for Aside {

@@ -1,0 +1,298 @@
+//! Every call is on record, once, however it goes: every command and every tool, with names that are there and names that
+//! are not.
+
+use serde_json::{Value, json};
+
+use crate::common::Place;
+
+const CONFIG: &str = r#"
+    [stores.disk]
+    kind = "physical"
+    path = "disk"
+    [stores.notes]
+    kind = "virtual"
+    [agents.coder]
+    history = true
+    [[agents.coder.workspaces]]
+    prefix = "/disk"
+    scope = "rw"
+    store = "disk"
+    [[agents.coder.workspaces]]
+    prefix = "/notes"
+    scope = "rw"
+    store = "notes"
+"#;
+
+fn place() -> Place {
+    let place = Place::empty();
+    place.file("stead.toml", CONFIG);
+    place.file("disk/a", "1");
+    place.file("from/a", "1");
+    for number in ["1", "2"] {
+        assert!(place.stead(["write", "/notes/a", number]).status.success());
+    }
+    assert!(place.stead(["snapshot", "/notes", "--label", "kept"]).status.success());
+    assert!(place.stead(["fork", "/notes", "draft"]).status.success());
+    place
+}
+
+/// The records that tell how something went, oldest first.
+fn records(place: &Place) -> Vec<Value> {
+    let told = place.run(["audit", "export"]);
+    let records = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    records.filter(|record| record["outcome"] != "begun").collect()
+}
+
+fn shown(record: &Value) -> String {
+    let text = |key: &str| record[key].as_str().unwrap_or("-").to_owned();
+    let paths: Vec<_> = record["paths"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    format!("{} {} {}", text("call"), paths.join(","), text("outcome"))
+}
+
+/// Runs one command after the other, and returns those after which there is not one record more, of that call.
+fn not_on_record_once(place: &Place, commands: &[(&str, &str, &[&str])]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut before = records(place).len();
+    for (call, outcome, arguments) in commands {
+        place.stead(arguments.iter().copied());
+        let all = records(place);
+        let new: Vec<_> = all[before..].iter().map(shown).collect();
+        before = all.len();
+        let one = match &*new {
+            [only] => only.starts_with(&format!("{call} ")) && only.ends_with(&format!(" {outcome}")),
+            _ => false,
+        };
+        if !one {
+            wrong.push(format!("{}: {new:?}", arguments.join(" ")));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_command_is_on_record_once_also_with_names_that_are_not_there() {
+    let place = place();
+    let commands: &[(&str, &str, &[&str])] = &[
+        // Names that are not there.
+        ("append", "denied", &["append", "/none/x", "1"]),
+        ("blame", "failed", &["blame", "/notes/none"]),
+        ("cat", "failed", &["cat", "/notes/none"]),
+        ("cat", "failed", &["cat", "--at", "none", "/notes/a"]),
+        ("cp", "failed", &["cp", "/notes/none", "/notes/b"]),
+        ("diff", "failed", &["diff", "/notes", "none"]),
+        ("diff", "failed", &["diff", "/notes", "1", "none"]),
+        ("diff", "failed", &["diff", "/notes", "99999"]),
+        ("diff", "failed", &["diff", "--fork", "none"]),
+        ("discard", "failed", &["discard", "none"]),
+        ("edit", "failed", &["edit", "/notes/none", "1", "2"]),
+        ("export", "failed", &["export", "/notes/none", "out"]),
+        ("export", "failed", &["export", "--at", "none", "/notes", "out"]),
+        ("fork", "denied", &["fork", "/none", "other"]),
+        ("fork", "failed", &["fork", "/notes", "draft"]),
+        ("fork", "failed", &["fork", "/notes", "no/name"]),
+        ("fork", "failed", &["fork", "/notes", "other", "--to", "nobody"]),
+        ("glob", "failed", &["glob", "*", "/notes/none"]),
+        ("glob", "failed", &["glob", "*", "--at", "none", "/notes"]),
+        ("grep", "failed", &["grep", "x", "/notes/none"]),
+        ("grep", "failed", &["grep", "x", "--at", "none", "/notes"]),
+        ("import", "failed", &["import", "none", "/notes/in"]),
+        ("import", "denied", &["import", "from", "/none/in"]),
+        ("log", "denied", &["log", "/none"]),
+        ("ls", "failed", &["ls", "/notes/none"]),
+        ("ls", "failed", &["ls", "--at", "none", "/notes"]),
+        ("mkdir", "denied", &["mkdir", "/none"]),
+        ("mv", "failed", &["mv", "/notes/none", "/notes/b"]),
+        ("restore", "failed", &["restore", "/notes", "none"]),
+        ("restore", "failed", &["restore", "/notes", "99999"]),
+        ("restore", "failed", &["restore", "/none", "1"]),
+        ("restore", "failed", &["restore", "/notes", "kept", "/../x"]),
+        ("rm", "failed", &["rm", "/notes/none"]),
+        ("snapshot", "denied", &["snapshot", "/none"]),
+        ("snapshot", "failed", &["snapshot", "/notes", "--label", "kept"]),
+        ("snapshot", "failed", &["snapshot", "/notes", "--label", "now"]),
+        ("forget_snapshot", "failed", &["snapshots", "--forget", "none"]),
+        ("forget_snapshot", "failed", &["snapshots", "/notes", "--forget", "none"]),
+        ("stat", "failed", &["stat", "/notes/none"]),
+        ("stat", "failed", &["stat", "--at", "none", "/notes"]),
+        ("tree", "failed", &["tree", "/notes/none"]),
+        ("tree", "failed", &["tree", "--at", "none", "/notes"]),
+        ("undo", "failed", &["undo", "--operation", "00000000-0000-7000-8000-000000000000"]),
+        ("write", "denied", &["write", "/none/x", "1"]),
+        ("gc", "ok", &["gc"]),
+        ("restore_backup", "failed", &["restore-backup", "none.db", "--yes"]),
+        ("none", "denied", &["call", "none"]),
+        // Names that are.
+        ("blame", "ok", &["blame", "/notes/a"]),
+        ("cat", "ok", &["cat", "--at", "kept", "/notes/a"]),
+        ("diff", "ok", &["diff", "/notes", "1"]),
+        ("diff", "ok", &["diff", "--fork", "draft"]),
+        ("log", "ok", &["log"]),
+        ("snapshots", "ok", &["snapshots"]),
+        ("forks", "ok", &["forks"]),
+        ("snapshot", "ok", &["snapshot", "/notes", "--label", "other"]),
+        ("snapshot", "ok", &["snapshot", "--label", "all"]),
+        ("forget_snapshot", "ok", &["snapshots", "/notes", "--forget", "other"]),
+        ("restore", "ok", &["restore", "/notes", "1"]),
+        ("undo", "ok", &["undo"]),
+        ("export", "ok", &["export", "/notes", "out"]),
+        ("fork", "ok", &["fork", "/notes", "other"]),
+        ("discard", "ok", &["discard", "other"]),
+        ("backup", "ok", &["backup", "b.db"]),
+    ];
+    assert_eq!(not_on_record_once(&place, commands), [""; 0]);
+}
+
+/// Arguments for every tool there is: with a name that is not there, and with one that makes no sense.
+fn wrong_arguments(tool: &str) -> Vec<Value> {
+    let missing = "/notes/none/none";
+    let with = |path: &str| match tool {
+        "append_file" | "write_file" => json!({ "path": path, "content": "1" }),
+        "copy_file" | "move_file" => json!({ "source": path, "destination": "/notes/b" }),
+        "edit_file" => json!({ "path": path, "old_string": "1", "new_string": "2" }),
+        "glob" => json!({ "pattern": "*", "path": path }),
+        "grep" => json!({ "pattern": "x", "path": path }),
+        "read_many" => json!({ "paths": [path] }),
+        "read_version" => json!({ "path": path, "version": "1" }),
+        "restore" => json!({ "path": path, "snapshot": "1" }),
+        "undo" => json!({ "operation": "00000000-0000-7000-8000-000000000000" }),
+        _ => json!({ "path": path }),
+    };
+    let mut all = vec![with("/none/x"), with("/../x"), with(""), json!({}), json!({ "surprise": 1 })];
+    if !matches!(tool, "append_file" | "write_file" | "create_directory") {
+        all.push(with(missing));
+    }
+    match tool {
+        "read_version" => {
+            all.extend(
+                ["none", "99999", "-1"].map(|version| json!({ "path": "/notes/a", "version": version })),
+            );
+        }
+        "restore" => {
+            let paths = json!(["/../x"]);
+            all.extend(["none", "99999"].map(|snapshot| json!({ "path": "/notes", "snapshot": snapshot })));
+            all.push(json!({ "path": "/notes", "snapshot": "1", "paths": paths }));
+        }
+        "snapshot" => all.push(json!({ "path": "/notes", "label": "now" })),
+        "undo" => all.extend([json!({ "operation": "none" }), json!({ "operation": "x", "last": 1 })]),
+        _ => {}
+    }
+    all
+}
+
+#[test]
+fn every_tool_is_on_record_once_also_with_names_that_are_not_there() {
+    let place = place();
+    let offered = place.run(["tools", "--json"]);
+    let tools: Vec<Value> = serde_json::from_str(&offered).unwrap();
+    let names: Vec<String> = tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(names.len(), 19, "{offered}");
+    let calls: Vec<(String, Value)> = names
+        .iter()
+        .flat_map(|name| wrong_arguments(name).into_iter().map(|arguments| (name.clone(), arguments)))
+        .collect();
+    // One process, one record after the other: the order of the records is that of the calls.
+    let before = records(&place).len();
+    let lines: String = calls
+        .iter()
+        .map(|(tool, arguments)| format!("{}\n", json!({ "tool": tool, "arguments": arguments })))
+        .collect();
+    let answers = place.fed(["call", "--lines"], lines.as_bytes());
+    assert_eq!(String::from_utf8(answers.stdout).unwrap().lines().count(), calls.len());
+    let mut told: Vec<Value> = records(&place)[before..].to_vec();
+    told.sort_by_key(|record| record["at"].as_str().unwrap().to_owned());
+    let mut told = told.into_iter().peekable();
+    let mut wrong = Vec::new();
+    for (tool, arguments) in &calls {
+        let mut own = Vec::new();
+        // Calls of one tool follow one another: as many records as calls, and none is left over.
+        if told.peek().is_some_and(|record| record["call"] == **tool) {
+            own.extend(told.next());
+        }
+        if own.is_empty() {
+            wrong.push(format!("{tool} {arguments}"));
+        }
+    }
+    wrong.extend(told.map(|record| format!("one too many: {record}")));
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn a_dry_run_is_marked_as_one_and_one_that_would_conflict_is_not_ok() {
+    let place = place();
+    place.stead(["undo", "--dry-run"]);
+    place.stead(["restore", "/notes", "1", "--dry-run"]);
+    let all = records(&place);
+    for (record, call) in all[all.len() - 2..].iter().zip(["undo", "restore"]) {
+        assert_eq!(
+            (record["call"].as_str(), record["dry_run"].as_bool()),
+            (Some(call), Some(true)),
+            "{record}"
+        );
+        assert_eq!(record["outcome"], "ok", "{record}");
+    }
+    let told = place.run(["audit", "--limit", "2"]);
+    assert_eq!(told.lines().filter(|line| line.contains(" ok (dry run) ")).count(), 2, "{told}");
+}
+
+#[test]
+fn two_paths_that_were_touched_are_not_shown_as_a_move() {
+    let place = place();
+    place.file("two/x", "1");
+    place.file("two/y", "1");
+    place.stead(["import", "two", "/notes/two"]);
+    place.stead(["mv", "/notes/two/x", "/notes/two/z"]);
+    place.stead(["rm", "/notes/two/y", "/notes/two/z"]);
+    place.stead(["undo", "--last", "2"]);
+    let shown = |call: &str| {
+        let told = place.run(["audit", "--call", call, "--limit", "1"]);
+        told.split_whitespace().skip_while(|word| !word.starts_with('/')).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(shown("undo"), "/notes/two/x, /notes/two/y");
+    assert_eq!(shown("mv"), "/notes/two/x -> /notes/two/z");
+}
+
+/// A read waits for others before it is put into the database; a change does not.
+#[test]
+fn the_newest_come_first_by_time() {
+    let place = place();
+    let lines: String = (0..40)
+        .map(|number| match number % 2 {
+            0 => format!("{}\n", json!({ "tool": "stat", "arguments": { "path": "/notes/a" } })),
+            _ => {
+                let arguments = json!({ "path": format!("/notes/{number}"), "content": "1" });
+                format!("{}\n", json!({ "tool": "write_file", "arguments": arguments }))
+            }
+        })
+        .collect();
+    place.fed(["call", "--lines"], lines.as_bytes());
+    let mut times = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let page = match &cursor {
+            None => place.run(["audit", "--json", "--limit", "7"]),
+            Some(cursor) => place.run(["audit", "--json", "--limit", "7", "--cursor", cursor.as_str()]),
+        };
+        let lines: Vec<Value> = page.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        times.extend(lines.iter().filter_map(|line| Some(line["at"].as_str()?.to_owned())));
+        cursor = lines.iter().find_map(|line| Some(line["cursor"].as_str()?.to_owned()));
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(times.len(), place.run(["audit", "export"]).lines().count());
+    assert!(times.is_sorted_by(|newer, older| newer >= older), "{times:#?}");
+}
+
+#[test]
+fn output_that_can_not_be_written_is_nobodys_quota() {
+    let place = place();
+    for arguments in [&["cat", "/notes/a"][..], &["export", "/notes", "-"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = place.command(arguments.iter().copied()).stdout(full).output().unwrap();
+        assert_ne!(output.status.code(), Some(0), "{arguments:?}");
+        let all = records(&place);
+        let last = all.last().unwrap();
+        assert_eq!(last["call"], arguments[0], "{last}");
+        assert_ne!(last["code"], "quota", "{last}");
+    }
+}

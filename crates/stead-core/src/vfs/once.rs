@@ -1,0 +1,116 @@
+//! A call of a surface that comes to the door several times, or never: it has one record all the same.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::audit::{AuditOutcome, AuditRecord};
+use crate::error::{Error, Result};
+use crate::path::VfsPath;
+use crate::vfs::Vfs;
+
+/// The record of a call that is under way.
+#[derive(Default)]
+pub(super) struct OneRecord {
+    /// Whether it was written already: together with a change, say.
+    written: AtomicBool,
+    /// What the door would have written last: what came before only led to it.
+    held: Mutex<Option<AuditRecord>>,
+}
+
+impl fmt::Debug for OneRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OneRecord").field("written", &self.written).finish_non_exhaustive()
+    }
+}
+
+impl OneRecord {
+    /// The record was written.
+    pub(super) fn is_written(&self) {
+        self.written.store(true, Ordering::Relaxed);
+    }
+
+    /// Holds a record back until the call ends.
+    pub(super) fn hold(&self, record: AuditRecord) {
+        *self.held.lock() = Some(record);
+    }
+}
+
+/// How a call ended, as its record tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallEnd {
+    /// Like this.
+    Outcome(AuditOutcome),
+    /// It has not ended: it is made again, with a person's answer.
+    NotYet,
+}
+
+impl Vfs {
+    /// Makes a call of a surface, by the name of a tool or a command: one record tells how it went, however often it
+    /// comes to the door, and also if it never does.
+    ///
+    /// `path` is what it is about, as far as that is known before; it need not be a path. `end` sorts a failure.
+    /// Something that is one record already ([`Vfs::as_one`]) may be inside, and is that record then.
+    pub fn one_record<T, E: From<Error>>(
+        &self,
+        tool: impl Into<Cow<'static, str>>,
+        path: Option<&str>,
+        end: impl FnOnce(&E) -> CallEnd,
+        act: impl FnOnce(&Vfs) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let tool = tool.into();
+        let inside = match (&self.tool, self.operation) {
+            (Some(own), Some(_)) if *own == tool => self.clone(),
+            _ => self.operation(tool.clone()),
+        };
+        // A part of another call, or of an act, is told with that.
+        let Some(log) = self.shared.audit.as_ref().filter(|_| self.whole.is_none() && self.once.is_none())
+        else {
+            return act(&inside);
+        };
+        let (at, began, once) = (self.shared.clock.now(), Instant::now(), Arc::new(OneRecord::default()));
+        let inside = Vfs { once: Some(Arc::clone(&once)), ..inside };
+        let result = act(&inside);
+        let outcome = match result.as_ref().err().map(end) {
+            Some(CallEnd::NotYet) => return result,
+            Some(CallEnd::Outcome(outcome)) => Some(outcome),
+            None => None,
+        };
+        if once.written.load(Ordering::Relaxed) {
+            return result;
+        }
+        let held = once.held.lock().take();
+        let record = match held {
+            Some(held) => AuditRecord { outcome: outcome.unwrap_or(held.outcome), ..held },
+            None => self.never_came(&inside, path, outcome.unwrap_or(AuditOutcome::Ok)),
+        };
+        let record = AuditRecord { at, call: tool, took: began.elapsed(), ..record };
+        log.note(&record).map_err(|cause| E::from(Error::Unrecorded(cause)))?;
+        result
+    }
+
+    /// The record of a call that never came to the door.
+    fn never_came(&self, inside: &Vfs, path: Option<&str>, outcome: AuditOutcome) -> AuditRecord {
+        let paths: Vec<_> = path.and_then(|path| VfsPath::parse(path).ok()).into_iter().collect();
+        let route = paths.first().and_then(|path| self.shared.router.route(path));
+        AuditRecord {
+            at: self.shared.clock.now(),
+            stead: self.shared.stead.clone(),
+            identity: Arc::clone(&self.shared.identity),
+            call: Cow::Borrowed(""),
+            scope: route.map(|route| route.workspace.scope()),
+            paths,
+            outcome,
+            dry_run: false,
+            bytes: None,
+            files: None,
+            took: std::time::Duration::ZERO,
+            operation: inside.operation,
+            version: None,
+        }
+    }
+}

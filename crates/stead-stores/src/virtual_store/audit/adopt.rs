@@ -1,0 +1,49 @@
+//! What a backup brings into the database: chains that no head outside tells of. Whoever restores a backup answers for
+//! it, so they are signed as they are.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use stead_core::{Clock, StoreResult, SystemClock};
+use uuid::Uuid;
+
+use super::super::database::Shared;
+use super::super::fault::Result;
+use super::super::queue::Weight;
+use super::chain::Chain;
+use super::head::Key;
+use super::place::{Line, Place};
+
+/// Signs the chains of the database that nothing outside tells of.
+pub(super) fn adopt(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreResult<()> {
+    // In this order: an instance that ends meanwhile is among one of them.
+    let mut outside: HashSet<Uuid> = place.running_instances()?;
+    outside.extend(place.ended()?.into_iter().map(|head| head.instance));
+    let mut brought = instances(&*shared.reader()?)?;
+    brought.retain(|uuid| !outside.contains(uuid));
+    if brought.is_empty() {
+        return Ok(());
+    }
+    let key = key.clone();
+    let heads = shared.write(Weight::Seal, move |writing| {
+        let mut heads = Vec::new();
+        for uuid in brought {
+            let chain = Chain::load(writing.conn, uuid)?;
+            let Some(row) = chain.row else { continue };
+            chain.save(writing.conn)?;
+            let head = key.sign(&chain, SystemClock.now());
+            head.insert(writing.conn, row)?;
+            heads.push(Line::Head(head));
+        }
+        Ok(heads)
+    })?;
+    place.keep(&heads)
+}
+
+fn instances(conn: &Connection) -> Result<Vec<Uuid>> {
+    let mut statement = conn.prepare("SELECT uuid FROM audit_instance ORDER BY id")?;
+    let texts =
+        statement.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(texts.iter().filter_map(|text| Uuid::parse_str(text).ok()).collect())
+}

@@ -1,0 +1,218 @@
+//! How far a chain has come, kept outside the database in a mapped file: it survives the end of the process, and whoever
+//! puts things in order afterwards compares the database with it.
+//!
+//! The file has two slots. Just before a commit the chain's new end is written into the first one, just after it into the
+//! second one. So the database holds what both slots say; or, if the process was killed during a commit, what either of
+//! them says. Beside them stand how many records were put into the spool, the key that signs, and the boot of the
+//! machine: after another boot the file may be older or newer than the database, and only signed heads count.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use super::chain::{Chain, Hash, START};
+use super::map::Map;
+
+const NAME: &str = "tail";
+const SIZE: usize = 4_096;
+const BOOT: usize = 0;
+const BOOT_LENGTH: usize = 36;
+const KEY: usize = 64;
+const SLOTS: [usize; 2] = [128, 256];
+const SLOT_LENGTH: usize = 8 + 8 + 32;
+const PUT: usize = 512;
+
+/// Where a chain ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ChainEnd {
+    pub(super) seq: i64,
+    pub(super) hash: Hash,
+    /// How many records of the spool are in the chain.
+    pub(super) spooled: i64,
+}
+
+impl ChainEnd {
+    /// Where a chain begins.
+    pub(super) const START: ChainEnd = ChainEnd { seq: 0, hash: START, spooled: 0 };
+
+    pub(super) fn of(chain: &Chain) -> Self {
+        ChainEnd { seq: chain.seq, hash: chain.hash, spooled: chain.spooled }
+    }
+
+    /// Whether both name the same record.
+    pub(super) fn is_at(&self, other: &ChainEnd) -> bool {
+        (self.seq, self.hash) == (other.seq, other.hash)
+    }
+
+    fn bytes(&self) -> [u8; SLOT_LENGTH] {
+        let mut bytes = [0; SLOT_LENGTH];
+        bytes[..8].copy_from_slice(&self.seq.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.spooled.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.hash);
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; SLOT_LENGTH]) -> Self {
+        let number = |at: usize| i64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let hash = bytes[16..].try_into().expect("the rest is a hash");
+        ChainEnd { seq: number(0), spooled: number(8), hash }
+    }
+}
+
+/// The end of the chain of an instance that runs.
+#[derive(Debug)]
+pub(in super::super) struct Tail(Map);
+
+/// How many records were put into the spool of an instance that runs.
+#[derive(Debug)]
+pub(super) struct PutCount(Map);
+
+/// Makes the file of an instance that begins, in its own directory.
+pub(super) fn make(directory: &Path, key: &[u8; 32]) -> io::Result<(Tail, PutCount)> {
+    let path = directory.join(NAME);
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    // Two views of one file: each side writes its own bytes.
+    let (mut tail, put) = (Tail(Map::new(&file, SIZE)?), PutCount(Map::new(&file, SIZE)?));
+    if let Some(boot) = boot() {
+        tail.0[BOOT..BOOT + BOOT_LENGTH].copy_from_slice(&boot);
+    }
+    tail.0[KEY..KEY + key.len()].copy_from_slice(key);
+    SLOTS.into_iter().for_each(|slot| tail.write(slot, &ChainEnd::START));
+    Ok((tail, put))
+}
+
+impl Tail {
+    /// The chain is about to end there: a transaction commits next.
+    pub(in super::super) fn announce(&mut self, chain: &Chain) {
+        self.write(SLOTS[0], &ChainEnd::of(chain));
+    }
+
+    /// The chain ends there.
+    pub(in super::super) fn confirm(&mut self, chain: &Chain) {
+        self.write(SLOTS[1], &ChainEnd::of(chain));
+    }
+
+    fn write(&mut self, slot: usize, end: &ChainEnd) {
+        let bytes = end.bytes();
+        let sum = crc32fast::hash(&bytes).to_le_bytes();
+        self.0[slot..slot + SLOT_LENGTH].copy_from_slice(&bytes);
+        self.0[slot + SLOT_LENGTH..slot + SLOT_LENGTH + 4].copy_from_slice(&sum);
+    }
+}
+
+impl PutCount {
+    /// So many records were put into the spool by now.
+    pub(super) fn set(&mut self, count: i64) {
+        self.0[PUT..PUT + 8].copy_from_slice(&count.to_le_bytes());
+    }
+}
+
+/// What the file of an instance says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Marks {
+    /// Whether the machine has not been started again since: then it is exact.
+    pub(super) same_boot: bool,
+    /// The public half of the key that signs.
+    pub(super) key: [u8; 32],
+    /// The end that was committed.
+    pub(super) confirmed: ChainEnd,
+    /// The end that was about to be committed; the same one, between two commits.
+    pub(super) announced: ChainEnd,
+    /// How many records were put into the spool.
+    pub(super) put: i64,
+}
+
+/// Reads the file of an instance; `None` where there is none, or it holds nothing that can be read.
+pub(super) fn read(directory: &Path) -> io::Result<Option<Marks>> {
+    match fs::read(directory.join(NAME)) {
+        Ok(bytes) => Ok(parse(&bytes, boot())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn parse(bytes: &[u8], boot: Option<[u8; BOOT_LENGTH]>) -> Option<Marks> {
+    let bytes: &[u8; SIZE] = bytes.try_into().ok()?;
+    let slot = |at: usize| {
+        let slot: &[u8; SLOT_LENGTH] = bytes[at..].first_chunk()?;
+        let sum: &[u8; 4] = bytes[at + SLOT_LENGTH..].first_chunk()?;
+        (crc32fast::hash(slot).to_le_bytes() == *sum).then(|| ChainEnd::from_bytes(slot))
+    };
+    // A slot that a kill has torn does not count: the other one does.
+    let (first, second) = (slot(SLOTS[0]), slot(SLOTS[1]));
+    let (one, other) = (first.or(second)?, second.or(first)?);
+    let (confirmed, announced) = if one.seq < other.seq { (one, other) } else { (other, one) };
+    Some(Marks {
+        same_boot: boot.is_some_and(|boot| bytes[BOOT..BOOT + BOOT_LENGTH] == boot),
+        key: *bytes[KEY..].first_chunk()?,
+        confirmed,
+        announced,
+        put: i64::from_le_bytes(*bytes[PUT..].first_chunk()?),
+    })
+}
+
+/// The boot of this machine, where it tells.
+fn boot() -> Option<[u8; BOOT_LENGTH]> {
+    fs::read("/proc/sys/kernel/random/boot_id").ok()?.first_chunk().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn chain(seq: i64) -> Chain {
+        Chain { seq, hash: [seq as u8; 32], spooled: seq / 2, ..Chain::new(Uuid::nil()) }
+    }
+
+    fn marks(directory: &Path) -> Marks {
+        read(directory).unwrap().unwrap()
+    }
+
+    #[test]
+    fn between_two_commits_both_slots_say_the_same_and_within_one_they_differ() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut tail, mut put) = make(directory.path(), &[7; 32]).unwrap();
+        let at = marks(directory.path());
+        assert_eq!((at.confirmed, at.announced, at.put), (ChainEnd::START, ChainEnd::START, 0));
+        assert_eq!((at.key, at.same_boot), ([7; 32], boot().is_some()));
+        for seq in [3, 8, 200] {
+            let before = marks(directory.path()).confirmed;
+            tail.announce(&chain(seq));
+            put.set(seq);
+            let at = marks(directory.path());
+            let end = ChainEnd::of(&chain(seq));
+            assert_eq!((at.confirmed, at.announced, at.put), (before, end, seq));
+            tail.confirm(&chain(seq));
+            let at = marks(directory.path());
+            assert_eq!((at.confirmed, at.announced), (end, end));
+        }
+    }
+
+    #[test]
+    fn a_torn_slot_leaves_the_other_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut tail, _) = make(directory.path(), &[7; 32]).unwrap();
+        tail.announce(&chain(5));
+        let whole = fs::read(directory.path().join(NAME)).unwrap();
+        for (slot, left) in [(SLOTS[0], ChainEnd::START), (SLOTS[1], ChainEnd::of(&chain(5)))] {
+            let mut torn = whole.clone();
+            torn[slot + 20] ^= 1;
+            let at = parse(&torn, None).unwrap();
+            assert_eq!((at.confirmed, at.announced, at.same_boot), (left, left, false));
+        }
+        assert_eq!(parse(&whole[1..], None), None);
+        assert_eq!(parse(&[0; SIZE], None), None, "a file that was never filled says nothing");
+    }
+
+    #[test]
+    fn after_another_boot_it_is_not_exact() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &[7; 32]).unwrap();
+        let bytes = fs::read(directory.path().join(NAME)).unwrap();
+        assert!(!parse(&bytes, Some([b'x'; BOOT_LENGTH])).unwrap().same_boot);
+    }
+}
