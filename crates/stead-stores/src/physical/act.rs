@@ -17,7 +17,7 @@ use stead_core::{Clock, SystemClock, Timestamp};
 use super::PhysicalStore;
 use super::host::{self, At, Errno, Host, Stat, refused};
 use super::journal::Journal;
-use super::keep::Book;
+use super::keep::{Book, fingerprint};
 use super::lock::{Alone, Held};
 use super::quota::Counted;
 use super::root::Dir;
@@ -38,6 +38,8 @@ pub(super) struct Act<'s> {
     /// Whether it has more than one action, so that each goes through the journal.
     several: bool,
     alone: Option<Alone<'s>>,
+    /// The names that it holds, if not everything.
+    held: Option<Held<'s>>,
     actions: Vec<Undo>,
     journal: Option<Journal>,
     /// What the ledger is told, where there is one.
@@ -76,6 +78,7 @@ impl PhysicalStore {
         }
         let steps = self.unpacked(shop, change.steps)?;
         let _room = shop.locks.enter()?;
+        shop.recover_if_left(&self.root)?;
         self.check_still(&change.still)?;
         // A ledger counts along; without one, everything is counted before and after.
         let scanned: &[_] = if act.book.is_some() { &[] } else { &change.quotas };
@@ -129,6 +132,7 @@ impl<'s> Act<'s> {
             durability: store.durability,
             several: false,
             alone: None,
+            held: None,
             actions: Vec::new(),
             journal: None,
             book: None,
@@ -173,24 +177,42 @@ impl<'s> Act<'s> {
         self.hold_alone()
     }
 
-    /// Keeps others from changing what is at these spots.
-    pub(super) fn hold(&self, spots: &[&Spot]) -> StoreResult<Option<Held<'s>>> {
+    /// Keeps others from changing what is at these spots, until the change is made or taken back, or others are held.
+    pub(super) fn hold(&mut self, spots: &[&Spot]) -> StoreResult<()> {
+        self.release();
         if self.alone.is_some() {
-            return Ok(None);
+            return Ok(());
         }
-        let shop = self.shop;
-        match spots {
-            [one] => shop.locks.names(&mut [one.stripe()]).map(Some),
-            many => {
-                shop.locks.names(&mut many.iter().map(|spot| spot.stripe()).collect::<Vec<_>>()).map(Some)
+        let mut wanted: Vec<_> = spots.iter().map(|spot| spot.stripe()).collect();
+        let mut is_recovered = false;
+        loop {
+            if let Some(held) = self.shop.locks.names(&mut wanted)? {
+                self.held = Some(held);
+                break;
             }
+            self.shop.recover(&self.store.root)?;
+            is_recovered = true;
         }
+        // What was taken back may have been a directory on the way.
+        if is_recovered && !spots.iter().all(|spot| spot.is_there(&self.store.root)) {
+            return Err(StoreError::Conflict);
+        }
+        Ok(())
+    }
+
+    /// Gives the names back, before anything was done.
+    pub(super) fn release(&mut self) {
+        self.held = None;
     }
 
     /// Keeps others from changing anything.
     pub(super) fn hold_alone(&mut self) -> StoreResult<()> {
-        if self.alone.is_none() {
-            self.alone = Some(self.shop.locks.alone()?);
+        self.release();
+        while self.alone.is_none() {
+            self.alone = self.shop.locks.alone()?;
+            if self.alone.is_none() {
+                self.shop.recover(&self.store.root)?;
+            }
         }
         Ok(())
     }
@@ -210,6 +232,9 @@ impl<'s> Act<'s> {
             return Err(error);
         }
         self.actions.push(how);
+        if let Some(version) = self.book.as_ref().filter(|_| !self.several).and_then(Book::version) {
+            self.shop.acted(version);
+        }
         Ok(())
     }
 
@@ -247,17 +272,26 @@ impl<'s> Act<'s> {
         let how = self.write_down(how)?;
         self.enter(&how)?;
         self.actions.push(how);
-        action(self)
+        action(self)?;
+        if let Some(journal) = self.journal.as_mut().filter(|_| !self.several) {
+            journal.acted()?;
+        }
+        Ok(())
     }
 
     /// Puts something from the workshop where nothing is.
     pub(super) fn place(&mut self, scrap: &mut Scrap, ino: u64, spot: &Spot) -> StoreResult<()> {
-        let stash = scrap.name().to_owned();
-        let how = Undo::Placed { at: spot.top_path().to_vec(), stash, ino };
+        let (at, stash) = (spot.top_path().to_vec(), scrap.name().to_owned());
+        let how = Undo::Placed { at, print: self.print(&stash)?, stash, ino };
         let room = self.shop.room();
         self.act("place", how, || host::rename_new((room, scrap.name().as_bytes()), spot.at()))?;
         scrap.used();
         self.touched(&spot.dir)
+    }
+
+    /// The fingerprint of something in the room, if the journal may have to recognise it.
+    fn print(&self, stash: &str) -> StoreResult<Option<u64>> {
+        self.several.then(|| fingerprint(self.shop.room_dir(), stash.as_bytes())).transpose()
     }
 
     /// Refuses to take away what Stead needs where it is, or a directory that holds such a thing.
@@ -277,7 +311,8 @@ impl<'s> Act<'s> {
     pub(super) fn swap(&mut self, scrap: &mut Scrap, ours: u64, spot: &Spot, seen: &Stat) -> StoreResult<()> {
         self.stays(spot)?;
         let stash = scrap.name().to_owned();
-        let how = Undo::Swapped { at: spot.path().to_vec(), stash: stash.clone(), ours, theirs: seen.ino };
+        let (at, print) = (spot.path().to_vec(), self.print(&stash)?);
+        let how = Undo::Swapped { at, stash: stash.clone(), ours, theirs: seen.ino, print };
         let room = self.shop.room();
         let mine: At<'_> = (room, stash.as_bytes());
         let mut exchanged = true;
@@ -312,13 +347,13 @@ impl<'s> Act<'s> {
                 break;
             }
         }
-        keep(room, stash, self.shop.kept()).map_err(refused)
+        keep(room, stash, self.shop.kept()).map(drop).map_err(refused)
     }
 
     /// Takes what is there into the workshop, unless another program has changed it since it was seen.
     pub(super) fn take(&mut self, spot: &Spot, seen: &Stat) -> StoreResult<()> {
         let stash = self.shop.fresh();
-        let how = Undo::Taken { at: spot.path().to_vec(), stash: stash.clone() };
+        let how = Undo::Taken { at: spot.path().to_vec(), stash: stash.clone(), ino: seen.ino };
         let room = self.shop.room();
         self.act("take", how, || host::rename_new(spot.at(), (room, stash.as_bytes())))?;
         let taken = host::stat_at(room, stash.as_bytes()).map_err(refused)?;
@@ -425,6 +460,7 @@ impl<'s> Act<'s> {
         if !self.several {
             // One action can't be seen in part: others go on while this caller waits for the disk.
             self.alone = None;
+            self.release();
         }
         if let Err(error) = self.commit(&unsynced) {
             return Err(self.roll_back(error));
@@ -480,11 +516,17 @@ impl<'s> Act<'s> {
         if self.several {
             let _ = self.withdraw(&reason);
         }
+        if self.held.is_none() && !self.actions.is_empty() {
+            // The names were given back before the disk failed. Where they can't be had again, nothing is taken back that
+            // others may have changed since.
+            let _ = self.hold_alone();
+        }
         let site = Site {
             root: &self.store.root,
             room: self.shop.room(),
             kept: self.shop.kept(),
             moment: Moment::Now,
+            acted: false,
         };
         for action in self.actions.iter().rev() {
             if let Err(error) = undo(&site, action) {

@@ -258,12 +258,12 @@ pub(super) fn make_link(dir: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> Host
     rustix::fs::symlinkat(target, dir, name)
 }
 
-/// Removes a name of anything but a directory.
 /// Whether an open directory has been removed.
 pub(super) fn is_removed(dir: impl AsFd) -> bool {
     rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_nlink == 0)
 }
 
+/// Removes a name of anything but a directory.
 pub(super) fn unlink(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
     rustix::fs::unlinkat(dir, name, AtFlags::empty())
 }

@@ -18,7 +18,7 @@ use crate::Durability;
 
 const HEAD: usize = 4 + 8 + 8;
 /// No record is longer; a journal that says so is torn there.
-const LONGEST: usize = 16 << 20;
+const LONGEST: usize = 64 << 20;
 
 /// How much room a journal is made with. Records that fit change nothing but content, so that waiting for the disk means
 /// waiting for these bytes, not for whatever else the file system has noted meanwhile.
@@ -28,7 +28,10 @@ const ROOM: usize = 8 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 enum Record {
     /// An action that may have happened.
-    Undo(Undo),
+    Undo(Box<Undo>),
+    /// The last of them did, and it is all that the change has to do. Not a promise: it may have got to the disk before
+    /// what was done did.
+    Acted,
     /// All of them did.
     Done,
 }
@@ -70,12 +73,17 @@ impl Journal {
 
     /// Says how to undo what is done next.
     pub(super) fn intend(&mut self, undo: Undo, durability: Durability) -> StoreResult<Undo> {
-        let record = Record::Undo(undo);
+        let record = Record::Undo(Box::new(undo));
         self.write(&record, durability)?;
         match record {
-            Record::Undo(undo) => Ok(undo),
-            Record::Done => unreachable!("made above"),
+            Record::Undo(undo) => Ok(*undo),
+            Record::Acted | Record::Done => unreachable!("made above"),
         }
+    }
+
+    /// Says that the one action of a change has happened, before others may go on from there.
+    pub(super) fn acted(&mut self) -> StoreResult<()> {
+        self.write(&Record::Acted, Durability::Fast)
     }
 
     /// Says that everything is done: from now on nothing is undone.
@@ -116,8 +124,10 @@ pub(super) struct Use {
     pub(super) epoch: u64,
     /// What may have been done, in order.
     pub(super) actions: Vec<Undo>,
-    /// Whether all of it was.
+    /// Whether all of it was, for certain.
     pub(super) done: bool,
+    /// Whether it was at some time, before a power cut perhaps.
+    pub(super) acted: bool,
     /// When the last record was written.
     pub(super) written: Timestamp,
 }
@@ -129,18 +139,23 @@ pub(super) fn uses(room: &Dir) -> StoreResult<Vec<Use>> {
         let written = host::stat(&journal.file).map_err(refused)?.modified;
         let (epoch, records) = read(&journal.file);
         let done = matches!(records.last(), Some(Record::Done));
+        let acted = is_acted(&records);
         let actions: Vec<_> = records
             .into_iter()
             .filter_map(|record| match record {
-                Record::Undo(undo) => Some(undo),
-                Record::Done => None,
+                Record::Undo(undo) => Some(*undo),
+                Record::Acted | Record::Done => None,
             })
             .collect();
         if !actions.is_empty() {
-            uses.push(Use { epoch, actions, done, written });
+            uses.push(Use { epoch, actions, done, acted, written });
         }
     }
     Ok(uses)
+}
+
+fn is_acted(records: &[Record]) -> bool {
+    records.iter().any(|record| matches!(record, Record::Acted))
 }
 
 /// The records of a journal, as far as they are whole.
@@ -201,15 +216,18 @@ pub(super) fn is_open(room: &Dir) -> bool {
     })
 }
 
-/// Undoes what a process left half done, the last action first.
+/// Undoes what a process left half done, the last action first. What was alone has been decided before.
 pub(super) fn repair(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<()> {
     for mut journal in journals(room)? {
         let written = host::stat(&journal.file).map_err(refused)?.modified;
         let records = records(&journal.file);
         if !matches!(records.last(), Some(Record::Done)) {
-            let site = Site { root, room: room.as_fd(), kept, moment: Moment::Later { written } };
+            let (moment, acted) = (Moment::Later { written }, is_acted(&records));
+            let site = Site { root, room: room.as_fd(), kept, moment, acted };
             for record in records.iter().rev() {
-                if let Record::Undo(action) = record {
+                if let Record::Undo(action) = record
+                    && !action.is_alone()
+                {
                     undo(&site, action)?;
                 }
             }
@@ -226,7 +244,7 @@ mod tests {
     use super::*;
 
     fn taken(name: &str) -> Undo {
-        Undo::Taken { at: name.into(), stash: "t1".into() }
+        Undo::Taken { at: name.into(), stash: "t1".into(), ino: 7 }
     }
 
     #[test]

@@ -3,19 +3,30 @@
 //! An ordinary change holds the tree shared and the stripes of the names it touches; one that moves a directory, or has
 //! several steps, holds the tree alone. The order is always tree, then stripes upwards, so nobody waits in a circle.
 //! Threads queue on a lock in memory first, so that a process waits at each lock file at most once.
+//!
+//! The host frees the locks of a process that dies. So that nobody goes on from what it left half done, the file
+//! `acting` has a cell for each lock: who holds the lock alone writes the number of its room there, and zero before it
+//! gives the lock back. A number that is found by the next holder is a dead process's, and is recovered first.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use stead_core::store::StoreResult;
+use stead_core::store::{StoreError, StoreResult};
 
+use super::draft::fill;
 use super::host::{self, Errno, Host, Lock, refused};
+use super::life::Life;
 
 const STRIPES: usize = 64;
 /// How long a process keeps the tree shared for newcomers of its own before it queues again with everyone else.
 const TURN: Duration = Duration::from_millis(20);
+/// The cell of the tree, after those of the stripes, and what a cell takes.
+const TREE: usize = STRIPES;
+const CELL: usize = size_of::<u64>();
 /// How many changes a process works on at once. More would only use up descriptors.
 const AT_ONCE: usize = 16;
 
@@ -44,6 +55,11 @@ pub(super) struct Locks {
     empty: Condvar,
     turn: File,
     tree: File,
+    /// Who acts under which lock.
+    acting: File,
+    /// The number of this Store's room.
+    me: u64,
+    life: Arc<Life>,
     working: Mutex<usize>,
     free: Condvar,
     /// How long anything here is waited for: the process that has it may have been stopped.
@@ -66,8 +82,11 @@ struct Crowd {
 }
 
 impl Locks {
-    pub(super) fn new(dir: OwnedFd, patience: Duration) -> Host<Self> {
+    pub(super) fn new(dir: OwnedFd, patience: Duration, me: u64, life: Arc<Life>) -> Host<Self> {
         Ok(Locks {
+            acting: host::open_or_create(dir.as_fd(), "acting")?,
+            me,
+            life,
             turn: host::open_or_create(dir.as_fd(), "turn")?,
             tree: host::open_or_create(dir.as_fd(), "tree")?,
             dir,
@@ -99,8 +118,8 @@ impl Locks {
         Ok(Entered(self))
     }
 
-    /// Holds some names, for an ordinary change.
-    pub(super) fn names(&self, wanted: &mut [Stripe]) -> StoreResult<Held<'_>> {
+    /// Holds some names, for an ordinary change; `None` where a process died that held one of them.
+    pub(super) fn names(&self, wanted: &mut [Stripe]) -> StoreResult<Option<Held<'_>>> {
         let until = self.until();
         let tree = self.shared(until).map_err(refused)?;
         wanted.sort_unstable();
@@ -110,7 +129,61 @@ impl Locks {
                 stripes.push(self.stripe(stripe, until).map_err(refused)?);
             }
         }
-        Ok(Held { _stripes: stripes, _tree: tree })
+        let cells = self.cells()?;
+        if self.is_left(cells[TREE]) || wanted.iter().any(|stripe| self.is_left(cells[stripe.0])) {
+            return Ok(None);
+        }
+        for stripe in &mut stripes {
+            self.mark(stripe.index, self.me)?;
+            stripe.marked = true;
+        }
+        Ok(Some(Held { _stripes: stripes, _tree: tree }))
+    }
+
+    /// Whether a cell, of a lock that this Store holds, names a process that died while it held the lock.
+    fn is_left(&self, cell: u64) -> bool {
+        cell != 0 && cell != self.me
+    }
+
+    /// Who acts under which lock.
+    fn cells(&self) -> StoreResult<[u64; STRIPES + 1]> {
+        let mut bytes = [0; (STRIPES + 1) * CELL];
+        // A file that is shorter ends in zeros.
+        fill(&self.acting, 0, &mut bytes)?;
+        let mut cells = [0; STRIPES + 1];
+        for (cell, bytes) in cells.iter_mut().zip(bytes.as_chunks().0) {
+            *cell = u64::from_le_bytes(*bytes);
+        }
+        Ok(cells)
+    }
+
+    fn mark(&self, index: usize, room: u64) -> StoreResult<()> {
+        match self.acting.write_all_at(&room.to_le_bytes(), (index * CELL) as u64).map_err(host::failed) {
+            // On a full disk things can still be removed. Only a file system that never writes in place gets here.
+            Err(StoreError::NoSpace) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Says that nobody acts under a lock any more. A Store that a test has stopped leaves what a killed process would.
+    fn unmark(&self, index: usize) {
+        if !self.life.is_over() {
+            // A cell that could not be cleared costs the next holder a look at a room that is in order.
+            let _ = self.mark(index, 0);
+        }
+    }
+
+    /// The rooms of others that act under a lock. For who holds everything alone: that died while they did.
+    pub(super) fn left(&self) -> StoreResult<Vec<u64>> {
+        let mut rooms: Vec<_> = self.cells()?.into_iter().filter(|cell| self.is_left(*cell)).collect();
+        rooms.sort_unstable();
+        rooms.dedup();
+        Ok(rooms)
+    }
+
+    /// Says that nobody acts. Only for who holds everything alone, and has recovered what was left.
+    pub(super) fn clear(&self) -> StoreResult<()> {
+        self.acting.write_all_at(&[0; (STRIPES + 1) * CELL], 0).map_err(host::failed)
     }
 
     fn stripe(&self, Stripe(index): Stripe, until: Instant) -> Host<HeldStripe<'_>> {
@@ -125,7 +198,7 @@ impl Locks {
         let taken = host::lock(name, Lock::Exclusive, until);
         host::unlock(next)?;
         taken?;
-        Ok(HeldStripe(Some(slot)))
+        Ok(HeldStripe { locks: self, index, marked: false, slot: Some(slot) })
     }
 
     fn shared(&self, until: Instant) -> Host<Shared<'_>> {
@@ -146,12 +219,23 @@ impl Locks {
         Ok(Shared { locks: self, _inside: inside })
     }
 
-    /// Holds everything, alone.
-    pub(super) fn alone(&self) -> StoreResult<Alone<'_>> {
+    /// Holds everything, alone, for a change; `None` where a process died that held something.
+    pub(super) fn alone(&self) -> StoreResult<Option<Alone<'_>>> {
+        let mut alone = self.alone_to_recover()?;
+        if self.cells()?.into_iter().any(|cell| self.is_left(cell)) {
+            return Ok(None);
+        }
+        self.mark(TREE, self.me)?;
+        alone.marked = true;
+        Ok(Some(alone))
+    }
+
+    /// Holds everything, alone, whatever others have left.
+    pub(super) fn alone_to_recover(&self) -> StoreResult<Alone<'_>> {
         let until = self.until();
         let inside = self.inside.try_write_until(until).ok_or(Errno::TIMEDOUT).map_err(refused)?;
         self.queue(Lock::Exclusive, until).map_err(refused)?;
-        Ok(Alone { locks: self, _inside: inside })
+        Ok(Alone { locks: self, marked: false, _inside: inside })
     }
 
     /// Waits for the tree, one process after another: whoever waits to be alone keeps newcomers behind it.
@@ -182,11 +266,20 @@ pub(super) struct Held<'a> {
 }
 
 #[derive(Debug)]
-struct HeldStripe<'a>(Option<MutexGuard<'a, Option<Pair>>>);
+struct HeldStripe<'a> {
+    locks: &'a Locks,
+    index: usize,
+    /// Whether the lock's cell names this Store.
+    marked: bool,
+    slot: Option<MutexGuard<'a, Option<Pair>>>,
+}
 
 impl Drop for HeldStripe<'_> {
     fn drop(&mut self) {
-        let Some(slot) = self.0.take() else { return };
+        let Some(slot) = self.slot.take() else { return };
+        if self.marked {
+            self.locks.unmark(self.index);
+        }
         if let Some(pair) = &*slot {
             // Closing the file would free it, too; there is nothing to do about a failure.
             let _ = host::unlock(&pair.name);
@@ -216,11 +309,15 @@ impl Drop for Shared<'_> {
 #[derive(Debug)]
 pub(super) struct Alone<'a> {
     locks: &'a Locks,
+    marked: bool,
     _inside: RwLockWriteGuard<'a, ()>,
 }
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
+        if self.marked {
+            self.locks.unmark(TREE);
+        }
         let _ = host::unlock(&self.locks.tree);
     }
 }
@@ -232,7 +329,8 @@ mod tests {
     use super::*;
 
     fn locks(dir: &std::path::Path) -> Locks {
-        Locks::new(host::open_ambient(dir).unwrap(), Duration::from_secs(60)).unwrap()
+        let (dir, patience) = (host::open_ambient(dir).unwrap(), Duration::from_secs(60));
+        Locks::new(dir, patience, fastrand::u64(1..), Arc::default()).unwrap()
     }
 
     #[test]
@@ -248,13 +346,15 @@ mod tests {
                     for round in 0..200 {
                         let _room = sets[index % 2].enter();
                         if round % 10 == index % 10 {
-                            let _held = sets[index % 2].alone().unwrap();
+                            let _held = sets[index % 2].alone().unwrap().unwrap();
                             assert_eq!(everything.fetch_add(1, Ordering::SeqCst), 0);
                             assert_eq!(names.load(Ordering::SeqCst), 0);
                             everything.fetch_sub(1, Ordering::SeqCst);
                         } else {
-                            let _held =
-                                sets[index % 2].names(&mut [Stripe(7), Stripe(3), Stripe(7)]).unwrap();
+                            let _held = sets[index % 2]
+                                .names(&mut [Stripe(7), Stripe(3), Stripe(7)])
+                                .unwrap()
+                                .unwrap();
                             assert_eq!(names.fetch_add(1, Ordering::SeqCst), 0);
                             assert_eq!(everything.load(Ordering::SeqCst), 0);
                             names.fetch_sub(1, Ordering::SeqCst);
@@ -263,6 +363,33 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn a_lock_whose_holder_died_is_not_taken_before_its_room_is_recovered() {
+        let dir = tempfile::tempdir().unwrap();
+        let dies = || {
+            let life = Arc::new(Life::new(Some(Arc::new(|_| true))));
+            let dir = host::open_ambient(dir.path()).unwrap();
+            (Locks::new(dir, Duration::from_secs(60), 7, life.clone()).unwrap(), life)
+        };
+        let lives = locks(dir.path());
+        let (locks, life) = dies();
+        let held = locks.names(&mut [Stripe(3)]).unwrap().unwrap();
+        life.pass("death").unwrap_err();
+        drop(held);
+        assert!(lives.names(&mut [Stripe(3), Stripe(4)]).unwrap().is_none());
+        assert!(lives.alone().unwrap().is_none());
+        assert!(lives.names(&mut [Stripe(4)]).unwrap().is_some(), "other names are nobody's");
+        let alone = lives.alone_to_recover().unwrap();
+        assert_eq!(lives.left().unwrap(), [7]);
+        lives.clear().unwrap();
+        drop(alone);
+        let (locks, life) = dies();
+        let alone = locks.alone().unwrap().unwrap();
+        life.pass("death").unwrap_err();
+        drop(alone);
+        assert!(lives.names(&mut [Stripe(4)]).unwrap().is_none(), "everything was the dead one's");
     }
 
     #[test]
@@ -280,10 +407,10 @@ mod tests {
                     let too_late = Instant::now() + Duration::from_secs(60);
                     while !all_had_theirs() && Instant::now() < too_late {
                         if index == 0 {
-                            let _held = set.alone().unwrap();
+                            let _held = set.alone().unwrap().unwrap();
                             mine.fetch_add(1, Ordering::Relaxed);
                         } else {
-                            let _held = set.names(&mut [Stripe(index)]).unwrap();
+                            let _held = set.names(&mut [Stripe(index)]).unwrap().unwrap();
                             mine.fetch_add(1, Ordering::Relaxed);
                             std::thread::sleep(Duration::from_millis(1));
                         }

@@ -4,7 +4,8 @@
 //! reached by a path that the host resolves on its own: every call starts at a directory handle (`host`, `root`,
 //! `spot`). Nothing is overwritten in sight: new content is made in the `workshop` and put into place by a rename,
 //! and what was displaced is looked at before it is let go (`act`). And what takes more than one system call is
-//! written into a `journal` first, so that whoever opens the directory next can take it back.
+//! written into a `journal` first, so that the next process that opens the directory, or wants the same names, can take
+//! it back (`recover`), as far as nobody has gone on from there.
 //!
 //! With a ledger (`keep`), every change is written down before it is made, and what it displaces is kept.
 //!
@@ -42,6 +43,10 @@ mod quota;
 #[cfg(target_os = "linux")]
 mod read;
 #[cfg(target_os = "linux")]
+mod recover;
+#[cfg(target_os = "linux")]
+mod report;
+#[cfg(target_os = "linux")]
 mod root;
 #[cfg(target_os = "linux")]
 mod shift;
@@ -49,6 +54,8 @@ mod shift;
 mod spot;
 #[cfg(target_os = "linux")]
 mod store;
+#[cfg(target_os = "linux")]
+mod survey;
 #[cfg(target_os = "linux")]
 mod together;
 #[cfg(target_os = "linux")]

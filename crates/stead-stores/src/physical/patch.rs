@@ -1,11 +1,10 @@
 //! Writing into a file where it is: it keeps its inode, and a large one is not rewritten.
 //!
 //! No system call writes many bytes whole or not at all, so the old bytes are set aside first, and the journal says
-//! which content the file will have when all is written: an append only needs the old length.
+//! what is written where: an append only needs the old length. What became of it is told by the bytes that are there
+//! (`survey`).
 
 use std::fs::File;
-use std::io;
-use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -15,13 +14,15 @@ use stead_core::store::StoreResult;
 
 use super::host::{self, Errno, How, Stat, failed, refused};
 use super::life::Life;
-use super::undo::Moment;
+use super::survey::{Fate, Recorder, Written, fate};
+use super::undo::{Moment, Site};
 use super::workshop::{Temp, Workshop};
 use crate::Durability;
 
-const PIECE: usize = 1 << 20;
-/// Long after the last record, a change of the file is someone else's: it is left alone.
-const OURS_FOR_SECONDS: i64 = 300;
+const PIECE: u64 = 1 << 20;
+/// So long after the intent, the time of modification may still be the one of the write itself. Later it is left alone,
+/// which costs an undo of earlier changes, but never hides another program's.
+const OURS_FOR_SECONDS: i64 = 2;
 
 /// How a file is written into.
 pub(super) struct Plan<'a> {
@@ -64,10 +65,9 @@ pub(super) struct Patch {
     pub(super) new_length: u64,
     pub(super) before: Looks,
     pub(super) after: Looks,
-    /// Offset and length of everything that is written.
-    written: Vec<(u64, u64)>,
-    /// Of what is written there.
-    digest: [u8; 32],
+    /// How much of what it has may stay; what lies behind it reads as zeros from then on.
+    pub(super) cut: u64,
+    pub(super) written: Written,
     /// Where the old bytes are, one after the other, and where they belong.
     pub(super) stash: Option<String>,
     pub(super) replaced: Vec<(u64, u64)>,
@@ -113,9 +113,9 @@ impl Plan<'_> {
                 host::sync(&stash.file).map_err(refused)?;
             }
         }
-        let mut hasher = blake3::Hasher::new();
-        self.pieces(|_, bytes| {
-            hasher.update(bytes);
+        let mut recorder = Recorder::default();
+        self.pieces(|offset, bytes| {
+            recorder.add(offset, bytes);
             Ok(())
         })?;
         let patch = Patch {
@@ -124,8 +124,8 @@ impl Plan<'_> {
             new_length: self.length,
             before: Looks { mode: stat.mode, modified: stat.modified },
             after,
-            written: self.extents.iter().map(|extent| (extent.to, extent.length)).collect(),
-            digest: *hasher.finalize().as_bytes(),
+            cut: self.cut,
+            written: recorder.finish(),
             stash: stash.as_ref().map(|stash| stash.spot.name().to_owned()),
             replaced,
             alone,
@@ -163,7 +163,9 @@ impl Plan<'_> {
         for extent in &self.extents {
             let mut done = 0;
             while done < extent.length {
-                let count = usize::try_from(extent.length - done).unwrap_or(PIECE).min(PIECE);
+                // Each ends where a block does, so that a process killed between two has written whole blocks.
+                let room = PIECE - (extent.to + done) % PIECE;
+                let count = usize::try_from((extent.length - done).min(room)).expect("at most a piece");
                 let from = extent.from + done;
                 let bytes = match self.source {
                     Source::Bytes(bytes) => {
@@ -184,75 +186,53 @@ impl Plan<'_> {
     }
 }
 
-/// What has become of a patch that may have been cut short.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// All of it is there, and it was all that the change had to do.
-    Complete,
-    /// Others have changed the file since: it stays as it is.
-    Overtaken,
-    /// It has to be taken back.
-    Open,
-}
-
-pub(super) fn fate(file: &File, stat: &Stat, patch: &Patch, moment: Moment) -> StoreResult<Fate> {
-    if stat.size > patch.old_length.max(patch.new_length) {
-        // Others have appended since, and were told that it is there.
-        return Ok(Fate::Overtaken);
-    }
-    let Moment::Later { written } = moment else { return Ok(Fate::Open) };
-    let length = patch.old_length.min(patch.new_length)..=patch.old_length.max(patch.new_length);
-    let ours = stat.modified.as_secs() <= written.as_secs() + OURS_FOR_SECONDS
-        && (length.contains(&stat.size) || !patch.replaced.is_empty());
-    if !ours {
-        return Ok(Fate::Overtaken);
-    }
-    let complete = patch.alone && is_complete(file, stat, patch).map_err(failed)?;
-    Ok(if complete { Fate::Complete } else { Fate::Open })
-}
-
-/// Gives a file its old bytes and its old length back.
-pub(super) fn revert(file: &File, patch: &Patch, room: BorrowedFd<'_>, moment: Moment) -> StoreResult<()> {
-    let stat = host::stat(file).map_err(refused)?;
-    match fate(file, &stat, patch, moment)? {
-        Fate::Complete => return host::set_modified(file, patch.after.modified).map_err(refused),
-        Fate::Overtaken => return Ok(()),
-        Fate::Open => {}
-    }
-    if let Some(stash) = &patch.stash {
-        let stash = match host::open_name(room, stash.as_bytes(), How::Read) {
-            Ok(fd) => File::from(fd),
-            // It was undone before, or never begun.
-            Err(Errno::NOENT) => return Ok(()),
-            Err(error) => return Err(refused(error)),
+impl Patch {
+    /// What has become of it, by the bytes that the file has now.
+    pub(super) fn fate(&self, file: &File, stat: &Stat, site: &Site<'_>) -> StoreResult<Fate> {
+        let stash = match &self.stash {
+            Some(stash) => match host::open_name(site.room, stash.as_bytes(), How::Read) {
+                Ok(fd) => Some(File::from(fd)),
+                // It never got so far that anything was written, or it is all over.
+                Err(Errno::NOENT) => return Ok(if site.acted { Fate::Overtaken } else { Fate::Untouched }),
+                Err(error) => return Err(refused(error)),
+            },
+            None => None,
         };
-        let mut filled = 0;
-        for &(start, length) in &patch.replaced {
-            host::copy(&stash, filled, file, start, length).map_err(failed)?;
-            filled += length;
-        }
+        fate(file, stat, self, stash.as_ref(), site.acted)
     }
-    file.set_len(patch.old_length).map_err(failed)?;
-    host::set_mode(file, patch.before.mode).map_err(refused)?;
-    host::set_modified(file, patch.before.modified).map_err(refused)?;
-    host::sync(file).map_err(refused)
-}
 
-/// Whether the file has all that was to be written.
-fn is_complete(file: &File, stat: &Stat, patch: &Patch) -> io::Result<bool> {
-    if stat.size != patch.new_length {
-        return Ok(false);
+    /// Whether the file's time of modification is the change's own, so far as anyone can know.
+    fn has_own_time(&self, stat: &Stat, moment: Moment) -> bool {
+        let Moment::Later { written } = moment else { return true };
+        [self.before.modified, self.after.modified].contains(&stat.modified)
+            || stat.modified.as_secs() <= written.as_secs() + OURS_FOR_SECONDS
     }
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; PIECE];
-    for &(start, length) in &patch.written {
-        let mut done = 0;
-        while done < length {
-            let count = usize::try_from(length - done).unwrap_or(PIECE).min(PIECE);
-            file.read_exact_at(&mut buffer[..count], start + done)?;
-            hasher.update(&buffer[..count]);
-            done += count as u64;
+
+    /// Gives a file that has all that was to be written the time that it was to have.
+    pub(super) fn complete(&self, file: &File, stat: &Stat, moment: Moment) -> StoreResult<()> {
+        if stat.modified != self.after.modified && self.has_own_time(stat, moment) {
+            host::set_modified(file, self.after.modified).map_err(refused)?;
         }
+        Ok(())
     }
-    Ok(*hasher.finalize().as_bytes() == patch.digest)
+
+    /// Gives a file its old bytes and its old length back.
+    pub(super) fn revert(&self, file: &File, stat: &Stat, site: &Site<'_>) -> StoreResult<()> {
+        if let Some(stash) = &self.stash {
+            let stash = host::open_name(site.room, stash.as_bytes(), How::Read).map_err(refused)?;
+            let (stash, mut filled) = (File::from(stash), 0);
+            for &(start, length) in &self.replaced {
+                host::copy(&stash, filled, file, start, length).map_err(failed)?;
+                filled += length;
+            }
+        }
+        file.set_len(self.old_length).map_err(failed)?;
+        if stat.mode == self.after.mode {
+            host::set_mode(file, self.before.mode).map_err(refused)?;
+        }
+        if self.has_own_time(stat, site.moment) {
+            host::set_modified(file, self.before.modified).map_err(refused)?;
+        }
+        host::sync(file).map_err(refused)
+    }
 }

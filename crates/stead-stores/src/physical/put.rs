@@ -36,11 +36,12 @@ impl Act<'_> {
                 Drafted::Whole(temp) => temp,
                 Drafted::Changes(draft) => {
                     if there.is_some_and(|there| (there.dev, there.ino) == (draft.stat.dev, draft.stat.ino)) {
-                        let _held = self.hold(&[&spot])?;
+                        self.hold(&[&spot])?;
                         let now = self.file_at(&spot, put.expect)?;
                         if now.is_some_and(|now| now.ino == draft.stat.ino) {
                             return self.patch(&spot, How::Change, put, |now| draft.plan(now));
                         }
+                        self.release();
                     }
                     draft.whole()?
                 }
@@ -48,7 +49,7 @@ impl Act<'_> {
         };
         self.sync_new(&temp.file)?;
         for _ in 0..TRIES {
-            let held = self.hold(&[&spot])?;
+            self.hold(&[&spot])?;
             let there = self.file_at(&spot, put.expect)?;
             match self.put(&spot, &mut temp, there.as_ref(), put) {
                 Err(StoreError::AlreadyExists) if there.is_none() && put.expect != Expect::Absent => {}
@@ -56,7 +57,7 @@ impl Act<'_> {
                 Err(StoreError::NotFound) => {}
                 result => return result,
             }
-            drop(held);
+            self.release();
             spot = self.file_spot(at, Intent::Make, put.parents)?;
         }
         Err(StoreError::Conflict)
@@ -76,7 +77,7 @@ impl Act<'_> {
                 }
             }
         }
-        let _held = self.hold(&[&spot])?;
+        self.hold(&[&spot])?;
         self.file_at(&spot, Expect::Any)?.ok_or(StoreError::NotFound)?;
         let (file, stat) = open_regular(&spot.dir, spot.name(), How::Read)?;
         expect.check(Some(stat.tag()))?;
@@ -110,6 +111,7 @@ impl Act<'_> {
             }),
         };
         for _ in 0..TRIES {
+            self.release();
             let spot = self.file_spot(at, Intent::Make, put.parents)?;
             let mut leader = None;
             if self.file_at(&spot, put.expect)?.is_some() {
@@ -134,7 +136,7 @@ impl Act<'_> {
                 }
                 self.open_journal()?;
             }
-            let _held = self.hold(&[&spot])?;
+            self.hold(&[&spot])?;
             if self.file_at(&spot, put.expect)?.is_some() {
                 let others = leader.map_or_else(Vec::new, Leader::close);
                 return self.append_all(&spot, &mut content, put, others);
@@ -223,7 +225,7 @@ impl Act<'_> {
         }
         for _ in 0..TRIES {
             let spot = self.store.spot(at, Intent::Make, parents)?;
-            let _held = self.hold(&[&spot])?;
+            self.hold(&[&spot])?;
             let there = self.store.look(&spot)?;
             if there.is_some_and(|there| there.kind != Kind::Symlink) {
                 return Err(StoreError::AlreadyExists);
@@ -266,7 +268,7 @@ impl Act<'_> {
         }
         for _ in 0..TRIES {
             let spot = self.store.spot(at, Intent::Make, parents)?;
-            let _held = self.hold(&[&spot])?;
+            self.hold(&[&spot])?;
             match (self.store.look(&spot)?, parents) {
                 (None, _) => {}
                 (Some(there), Parents::Create) if there.is_dir() => return self.outcome(&spot, false),

@@ -48,7 +48,7 @@ impl Act<'_> {
         if found.is_dir() {
             return self.remove_dir(&spot, &found, subtree, expect, spare);
         }
-        let _held = self.hold(&[&spot])?;
+        self.hold(&[&spot])?;
         let Some(there) = self.store.look(&spot)? else { return gone(missing) };
         if there.is_dir() {
             return Err(StoreError::Conflict);
@@ -133,7 +133,7 @@ impl Act<'_> {
         } else if found.is_dir() || there.is_some_and(|there| there.is_dir()) {
             self.hold_alone()?;
         }
-        let _held = self.hold(&[&source, &sink])?;
+        self.hold(&[&source, &sink])?;
         let now = self.store.look(&source)?.ok_or(StoreError::NotFound)?;
         let there = self.store.look(&sink)?;
         if now.ino != found.ino {
@@ -158,7 +158,8 @@ impl Act<'_> {
     }
 
     fn rename_new(&mut self, source: &Spot, moved: &Stat, sink: &Spot) -> StoreResult<()> {
-        let how = Undo::Moved { from: source.path().to_vec(), to: sink.path().to_vec(), ino: moved.ino };
+        let (from, to) = (source.path().to_vec(), sink.path().to_vec());
+        let how = Undo::Moved { from, to, ino: moved.ino, changed: moved.changed };
         self.act("rename", how, || host::rename_new(source.at(), sink.at()))?;
         self.follow(source, moved, sink);
         Ok(())
@@ -185,7 +186,7 @@ impl Act<'_> {
         }
         let (from, to) = (source.path().to_vec(), sink.path().to_vec());
         if self.book.is_none() {
-            let how = Undo::Moved { from, to, ino: moved.ino };
+            let how = Undo::Moved { from, to, ino: moved.ino, changed: moved.changed };
             self.act("rename", how, || host::rename_over(source.at(), sink.at()))?;
         } else {
             // A second name keeps what is there, and the rename is still one step.
@@ -194,7 +195,7 @@ impl Act<'_> {
                 self.take(sink, there)?;
                 return self.rename_new(source, moved, sink);
             }
-            let how = Undo::Over { from, to, ino: moved.ino, stash };
+            let how = Undo::Over { from, to, ino: moved.ino, changed: moved.changed, stash };
             self.act("rename", how, || host::rename_over(source.at(), sink.at()))?;
         }
         self.follow(source, moved, sink);
@@ -220,6 +221,7 @@ impl Act<'_> {
             to: sink.path().to_vec(),
             from_ino: moved.ino,
             to_ino: there.ino,
+            changed: moved.changed,
         };
         self.act("exchange", how, || host::exchange(source.at(), sink.at()))?;
         if moved.is_dir() || there.is_dir() {
@@ -278,7 +280,7 @@ impl Act<'_> {
                 let mut temp = self.shop.temp()?;
                 let stat = tree::copy_file(&file, &temp.file)?;
                 self.sync_new(&temp.file)?;
-                let _held = self.hold(&[&sink])?;
+                self.hold(&[&sink])?;
                 let there = self.store.look(&sink)?;
                 self.may_replace(&found, there, replace)?;
                 let kept = there.filter(|there| there.kind == Kind::File).map(|there| there.mode);
@@ -288,7 +290,7 @@ impl Act<'_> {
             }
             Kind::Symlink => {
                 let target = host::read_link(source.dir.as_fd(), source.name()).map_err(refused)?;
-                let _held = self.hold(&[&sink])?;
+                self.hold(&[&sink])?;
                 let there = self.store.look(&sink)?;
                 self.may_replace(&found, there, replace)?;
                 let mut scrap = self.link(&target, found.modified, &sink)?;
@@ -307,7 +309,7 @@ impl Act<'_> {
         let dir = source.dir.enter(source.name(), How::Directory).map_err(refused)?;
         tree::copy(&dir, source.path(), &self.store.mask, &made)?;
         self.sync_new_tree()?;
-        let _held = self.hold(&[sink])?;
+        self.hold(&[sink])?;
         let ino = host::stat(&made).map_err(refused)?.ino;
         self.place_wrapped(&mut scrap, ino, sink)?;
         self.outcome(sink, true)
@@ -347,7 +349,7 @@ impl Act<'_> {
             ));
         }
         let spot = self.store.spot(at, Intent::Find, Parents::Required)?;
-        let _held = self.hold(&[&spot])?;
+        self.hold(&[&spot])?;
         let there = self.store.look(&spot)?.ok_or(StoreError::NotFound)?;
         let file: File = match there.kind {
             Kind::File => open_regular(&spot.dir, spot.name(), How::Read)?.0,

@@ -9,7 +9,7 @@ use super::PhysicalStore;
 use super::host::{self, At, Errno, How, Stat, refused};
 use super::lock::Stripe;
 use super::mask::{join, split};
-use super::root::{self, Dir, Way};
+use super::root::{self, Dir, Root, Way};
 use super::together::Key;
 
 /// What a caller wants with a place: what is masked can't be found, and can't be made either.
@@ -114,6 +114,13 @@ impl Spot {
 
     pub(super) fn at(&self) -> At<'_> {
         (self.dir.as_fd(), self.top())
+    }
+
+    /// Whether the directory is still where it was found.
+    pub(super) fn is_there(&self, root: &Root) -> bool {
+        let path = self.place.full[..self.top].strip_suffix(b"/").unwrap_or_default();
+        let there = root::enter(&root.dir, path, How::Base).and_then(|dir| host::stat(&dir).map_err(refused));
+        there.is_ok_and(|there| there.ino == self.dir_stat.ino)
     }
 
     /// What tells this name from any other.

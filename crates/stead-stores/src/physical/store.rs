@@ -276,6 +276,9 @@ impl Store for PhysicalStore {
                 ));
             }
         }
+        if let Some(shop) = &self.shop {
+            verified.problems.extend(shop.undecided()?);
+        }
         self.verify_kept(&mut verified, progress)?;
         progress(verified.entries);
         Ok(verified)

@@ -1,7 +1,8 @@
 //! How each action of a change is taken back: at once when a later step fails, or at the next open after a crash.
 //!
 //! An action may have happened or not, and other programs may have been at work since. So each case looks first, acts
-//! only on what the action itself has left, and never lets content go: what can't go back is kept.
+//! only on what is still as the action has left it, and never lets content go: what can't go back is kept, and what
+//! can't be decided stays as it is; both are reported (`report`).
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,26 +11,31 @@ use stead_core::Timestamp;
 use stead_core::store::{Kind, StoreError, StoreResult};
 
 use super::host::{self, At, Errno, Host, How, Stat, refused};
+use super::keep::fingerprint;
 use super::mask::split;
-use super::patch::{self, Fate, Looks, Patch};
+use super::patch::{Looks, Patch};
+use super::report::{self, Undecided};
 use super::root::{self, Dir, Root};
+use super::survey::Fate;
 use super::workshop::keep;
 
-/// An action, and what it takes to undo it. Paths start at the root; a `stash` is a name in the room.
+/// An action, and what it takes to undo it. Paths start at the root; a `stash` is a name in the room. A `print` is the
+/// fingerprint of what the action puts somewhere, where the journal is to undo it; `changed` is the time at which the
+/// first of the things that get another name had last been changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Undo {
     /// What was in the stash was put where nothing was.
-    Placed { at: Vec<u8>, stash: String, ino: u64 },
+    Placed { at: Vec<u8>, stash: String, ino: u64, print: Option<u64> },
     /// What was in the stash and what was there changed places.
-    Swapped { at: Vec<u8>, stash: String, ours: u64, theirs: u64 },
+    Swapped { at: Vec<u8>, stash: String, ours: u64, theirs: u64, print: Option<u64> },
     /// What was there went into the stash.
-    Taken { at: Vec<u8>, stash: String },
+    Taken { at: Vec<u8>, stash: String, ino: u64 },
     /// Something got another name, which nothing had.
-    Moved { from: Vec<u8>, to: Vec<u8>, ino: u64 },
+    Moved { from: Vec<u8>, to: Vec<u8>, ino: u64, changed: Timestamp },
     /// Something got another name. What had it before is in the stash as well, unless it was an empty directory.
-    Over { from: Vec<u8>, to: Vec<u8>, ino: u64, stash: Option<String> },
+    Over { from: Vec<u8>, to: Vec<u8>, ino: u64, changed: Timestamp, stash: Option<String> },
     /// Two names changed places.
-    Crossed { from: Vec<u8>, to: Vec<u8>, from_ino: u64, to_ino: u64 },
+    Crossed { from: Vec<u8>, to: Vec<u8>, from_ino: u64, to_ino: u64, changed: Timestamp },
     /// A file was written into.
     Patched { at: Vec<u8>, patch: Patch },
     /// Mode and time were set.
@@ -54,6 +60,8 @@ pub(super) struct Site<'a> {
     pub(super) room: BorrowedFd<'a>,
     pub(super) kept: &'a Dir,
     pub(super) moment: Moment,
+    /// Whether the action is known to have happened, whatever it looks like now.
+    pub(super) acted: bool,
 }
 
 /// A path's parent, open, and its last name.
@@ -100,95 +108,119 @@ impl Site<'_> {
     }
 
     fn keep(&self, stash: &str) -> StoreResult<()> {
-        keep(self.room, stash, self.kept).map_err(refused)
+        keep(self.room, stash, self.kept).map(drop).map_err(refused)
+    }
+
+    /// Keeps what can't go back to its place, and says so.
+    fn keep_and_report(&self, at: &[u8], stash: &str, why: Undecided) -> StoreResult<()> {
+        match keep(self.room, stash, self.kept).map_err(refused)? {
+            Some(name) => self.report(at, why, Some(&name)),
+            None => Ok(()),
+        }
+    }
+
+    fn report(&self, at: &[u8], why: Undecided, kept: Option<&str>) -> StoreResult<()> {
+        report::write(self.root, self.kept, at, why, kept)
+    }
+
+    /// Whether something is still as the action has put it there.
+    fn is_as_left(&self, spot: &Spot<'_>, print: Option<u64>) -> StoreResult<bool> {
+        match print {
+            Some(print) => Ok(fingerprint(&spot.dir, spot.name)? == print),
+            None => Ok(true),
+        }
     }
 }
 
 /// Takes one action back, if it happened.
 pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
     match action {
-        Undo::Placed { at, stash, ino } => {
+        Undo::Placed { at, stash, ino, print } => {
             let Some(spot) = site.spot(at)? else { return Ok(()) };
             if site.stashed(stash)?.is_some() || !spot.has(*ino)? {
                 return Ok(());
             }
+            if !site.is_as_left(&spot, *print)? {
+                return site.report(at, Undecided::Made, None);
+            }
             host::rename_new(spot.at(), site.stash(stash)).map_err(refused)?;
-            // Later, someone may have written into it: it is taken back, but not thrown away.
+            // Later, someone may be writing into it: it is taken back, but not thrown away.
             if site.moment == Moment::Now { Ok(()) } else { site.keep(stash) }
         }
-        Undo::Swapped { at, stash, ours, theirs } => {
+        Undo::Swapped { at, stash, ours, theirs, print } => {
             if site.stashed(stash)?.is_none_or(|stat| stat.ino != *theirs) {
                 return Ok(());
             }
             match site.spot(at)? {
-                Some(spot) if spot.has(*ours)? => {
+                Some(spot) if spot.has(*ours)? && site.is_as_left(&spot, *print)? => {
                     host::exchange(site.stash(stash), spot.at()).map_err(refused)?;
                     if site.moment == Moment::Now { Ok(()) } else { site.keep(stash) }
                 }
-                _ => site.keep(stash),
+                _ => site.keep_and_report(at, stash, Undecided::Replaced),
             }
         }
-        Undo::Taken { at, stash } => {
+        Undo::Taken { at, stash, .. } => {
             if site.stashed(stash)?.is_none() {
                 return Ok(());
             }
-            let Some(spot) = site.spot(at)? else { return site.keep(stash) };
+            let Some(spot) = site.spot(at)? else {
+                return site.keep_and_report(at, stash, Undecided::Removed);
+            };
             match host::rename_new(site.stash(stash), spot.at()) {
-                Err(Errno::EXIST | Errno::NOENT) => site.keep(stash),
+                Err(Errno::EXIST | Errno::NOENT) => site.keep_and_report(at, stash, Undecided::Removed),
                 result => result.map_err(refused),
             }
         }
-        Undo::Moved { from, to, ino } => {
-            let (Some(from), Some(to)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
-            if !to.has(*ino)? {
+        Undo::Moved { from, to, ino, .. } => {
+            let (Some(source), Some(sink)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
+            if !sink.has(*ino)? {
                 return Ok(());
             }
-            match host::rename_new(to.at(), from.at()) {
+            match host::rename_new(sink.at(), source.at()) {
                 // Someone has taken the old name: it stays where it is.
-                Err(Errno::EXIST) => Ok(()),
+                Err(Errno::EXIST) => site.report(to, Undecided::Moved, None),
                 result => result.map_err(refused),
             }
         }
-        Undo::Over { from, to, ino, stash } => {
-            let (Some(from), Some(to)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
-            if !to.has(*ino)? {
+        Undo::Over { from, to, ino, stash, .. } => {
+            let (Some(source), Some(sink)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
+            if !sink.has(*ino)? {
                 return Ok(());
             }
-            match host::rename_new(to.at(), from.at()) {
+            match host::rename_new(sink.at(), source.at()) {
                 // Someone has taken the old name: it stays where it is.
-                Err(Errno::EXIST) => return Ok(()),
+                Err(Errno::EXIST) => {
+                    return match stash {
+                        Some(stash) => site.keep_and_report(to, stash, Undecided::Moved),
+                        None => site.report(to, Undecided::Moved, None),
+                    };
+                }
                 result => result.map_err(refused)?,
             }
             let Some(stash) = stash else { return Ok(()) };
-            match host::rename_new(site.stash(stash), to.at()) {
-                Err(Errno::EXIST) => site.keep(stash),
+            match host::rename_new(site.stash(stash), sink.at()) {
+                Err(Errno::EXIST) => site.keep_and_report(to, stash, Undecided::Removed),
                 Err(Errno::NOENT) => Ok(()),
                 result => result.map_err(refused),
             }
         }
-        Undo::Crossed { from, to, from_ino, to_ino } => {
+        Undo::Crossed { from, to, from_ino, to_ino, .. } => {
             let (Some(from), Some(to)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
             if from.has(*to_ino)? && to.has(*from_ino)? {
                 host::exchange(from.at(), to.at()).map_err(refused)?;
             }
             Ok(())
         }
-        Undo::Patched { at, patch } => {
-            let Some(spot) = site.spot(at)? else { return Ok(()) };
-            let there = seen(spot.dir.stat_at(spot.name))?;
-            if there.is_some_and(|stat| stat.ino == patch.ino && stat.kind == Kind::File) {
-                let file = spot.dir.open(spot.name, How::Change).map_err(refused)?;
-                patch::revert(&file.into(), patch, site.room, site.moment)?;
-            }
-            Ok(())
-        }
+        Undo::Patched { at, patch } => undo_patch(site, at, patch),
         Undo::Dressed { at, ino, before, after, alone } => {
             let Some(spot) = site.spot(at)? else { return Ok(()) };
             let Some(stat) = seen(spot.dir.stat_at(spot.name))?.filter(|stat| stat.ino == *ino) else {
                 return Ok(());
             };
-            let complete = (stat.mode, stat.modified) == (after.mode, after.modified);
-            if site.moment != Moment::Now && *alone && complete {
+            let is_complete = (stat.mode, stat.modified) == (after.mode, after.modified);
+            // The mode is set first. Whatever it looks like otherwise, others have set.
+            let is_half = stat.mode == after.mode && stat.modified == before.modified;
+            if site.moment != Moment::Now && (*alone && is_complete || !is_complete && !is_half) {
                 return Ok(());
             }
             host::set_modified_at(spot.dir.as_fd(), spot.name, before.modified).map_err(refused)?;
@@ -203,40 +235,115 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
     }
 }
 
-/// Whether an action happened that was the only one of its change, by what it has left in the room or on the way.
-///
-/// What is at its place now tells little: others may have gone on from there.
-pub(super) fn happened(site: &Site<'_>, action: &Undo) -> StoreResult<bool> {
-    Ok(match action {
-        Undo::Placed { stash, .. } => site.stashed(stash)?.is_none(),
-        Undo::Swapped { stash, ours, .. } => site.stashed(stash)?.is_none_or(|stat| stat.ino != *ours),
-        Undo::Taken { stash, .. } => site.stashed(stash)?.is_some(),
-        Undo::Moved { from, ino, .. }
-        | Undo::Over { from, ino, .. }
-        | Undo::Crossed { from, from_ino: ino, .. } => match site.spot(from)? {
-            Some(from) => !from.has(*ino)?,
-            None => true,
+/// Takes a write into a file back, unless it is there whole and was all that its change had to do.
+fn undo_patch(site: &Site<'_>, at: &[u8], patch: &Patch) -> StoreResult<()> {
+    let found = match site.spot(at)? {
+        Some(spot) => match seen(spot.dir.stat_at(spot.name))? {
+            Some(stat) if stat.ino == patch.ino && stat.kind == Kind::File => Some((spot, stat)),
+            _ => None,
         },
+        None => None,
+    };
+    let unclear = |why| match &patch.stash {
+        Some(stash) => site.keep_and_report(at, stash, why),
+        None => site.report(at, why, None),
+    };
+    let Some((spot, stat)) = found else {
+        // Another file has the name. Where this one is, and what it holds, nobody knows.
+        return if patch.alone && site.acted { Ok(()) } else { unclear(Undecided::WrittenElsewhere) };
+    };
+    let file = spot.dir.open(spot.name, How::Change).map_err(refused)?.into();
+    let may_stay = patch.alone && site.moment != Moment::Now;
+    match patch.fate(&file, &stat, site)? {
+        Fate::Untouched => {
+            if stat.mode == patch.after.mode && stat.mode != patch.before.mode {
+                host::set_mode(&file, patch.before.mode).map_err(refused)?;
+            }
+            Ok(())
+        }
+        Fate::Complete if may_stay => patch.complete(&file, &stat, site.moment),
+        Fate::Overtaken if may_stay => Ok(()),
+        Fate::Complete | Fate::Torn => patch.revert(&file, &stat, site),
+        Fate::Overtaken | Fate::Unclear => unclear(Undecided::Written),
+    }
+}
+
+/// Whether an action happened that was the only one of its change.
+///
+/// What it has left in the room tells that for certain. Of the others, what is at their places tells it for as long as
+/// nobody has gone on from there: Stead's own processes recover before they do, and once the action was known to have
+/// happened ([`Site::acted`]) only what is exactly as before speaks against it: a power cut.
+pub(super) fn happened(site: &Site<'_>, action: &Undo) -> StoreResult<bool> {
+    let has = |path: &[u8], ino: u64| match site.spot(path)? {
+        Some(spot) => spot.has(ino),
+        None => Ok(false),
+    };
+    Ok(match action {
+        Undo::Placed { at, stash, ino, .. } => {
+            site.stashed(stash)?.is_none() && (site.acted || has(at, *ino)?)
+        }
+        Undo::Swapped { at, stash, ours, .. } => match site.stashed(stash)? {
+            Some(stat) => stat.ino != *ours,
+            None => site.acted || has(at, *ours)?,
+        },
+        Undo::Taken { at, stash, ino } => site.stashed(stash)?.is_some() || site.acted && !has(at, *ino)?,
+        Undo::Moved { from, to, ino, changed }
+        | Undo::Over { from, to, ino, changed, .. }
+        | Undo::Crossed { from, to, from_ino: ino, changed, .. } => {
+            let as_before = |from: &Spot<'_>| {
+                let stat = seen(from.dir.stat_at(from.name))?;
+                StoreResult::Ok(stat.is_some_and(|stat| (stat.ino, stat.changed) == (*ino, *changed)))
+            };
+            let is_back = match site.spot(from)? {
+                Some(from) => as_before(&from)?,
+                None => false,
+            };
+            has(to, *ino)? || site.acted && !is_back
+        }
         Undo::Patched { at, patch } => {
-            let Some(spot) = site.spot(at)? else { return Ok(true) };
+            let Some(spot) = site.spot(at)? else { return Ok(site.acted) };
             match seen(spot.dir.stat_at(spot.name))? {
                 Some(stat) if stat.ino == patch.ino && stat.kind == Kind::File => {
                     let file = spot.dir.open(spot.name, How::Read).map_err(refused)?;
-                    patch::fate(&file.into(), &stat, patch, site.moment)? != Fate::Open
+                    matches!(patch.fate(&file.into(), &stat, site)?, Fate::Complete | Fate::Overtaken)
                 }
-                _ => true,
+                _ => site.acted,
             }
         }
-        Undo::Dressed { at, ino, after, .. } => match site.spot(at)? {
-            Some(spot) => seen(spot.dir.stat_at(spot.name))?.is_none_or(|stat| {
-                stat.ino != *ino || (stat.mode, stat.modified) == (after.mode, after.modified)
-            }),
-            None => true,
+        Undo::Dressed { at, ino, before, after, .. } => match site.spot(at)? {
+            Some(spot) => match seen(spot.dir.stat_at(spot.name))?.filter(|stat| stat.ino == *ino) {
+                Some(stat) => {
+                    let is = |looks: &Looks| (stat.mode, stat.modified) == (looks.mode, looks.modified);
+                    is(after) || site.acted && !is(before)
+                }
+                None => site.acted,
+            },
+            None => site.acted,
         },
     })
 }
 
 impl Undo {
+    /// Whether it is all that its change has to do, though it takes more than one system call.
+    pub(super) fn is_alone(&self) -> bool {
+        match self {
+            Undo::Patched { patch, .. } => patch.alone,
+            Undo::Dressed { alone, .. } => *alone,
+            _ => false,
+        }
+    }
+
+    /// What the ledger needs of it where a journal has all.
+    pub(super) fn outline(&self) -> Self {
+        match self {
+            Undo::Patched { at, patch } => {
+                let patch = Patch { written: patch.written.outline(), ..patch.clone() };
+                Undo::Patched { at: at.clone(), patch }
+            }
+            other => other.clone(),
+        }
+    }
+
     /// The name in the room that holds, or will hold, what the action displaces.
     pub(super) fn displaces(&self) -> Option<&str> {
         match self {

@@ -1,17 +1,16 @@
 //! Where changes are prepared and displaced files wait: a directory of Stead's own on the root's mount.
 //!
 //! Every open Store has a room in it, which it holds locked for as long as it lives. A room that nobody has locked
-//! belonged to a process that died: what it left half done is undone, and the rest is thrown away.
+//! belonged to a process that died: what it left half done is undone, and the rest is thrown away (`recover`).
 //!
 //! ```text
-//! locks/           lock files
-//! opening          held while a Store opens
-//! rooms/<id>/      lock, journals (j…), content on its way in or out (t…)
-//! kept/            content that lost against another program's, or was taken back after a crash
+//! locks/           lock files, and who acts under them
+//! opening          held while a Store opens, or recovers what a dead one has left
+//! rooms/<id>/      lock, acted, journals (j…), content on its way in or out (t…)
+//! kept/            content that lost against another program's, or was taken back after a crash, and reports
 //! past/            what changes have displaced, as <version>-<number>, where there is a ledger
 //! ```
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -23,12 +22,14 @@ use stead_core::store::{StoreError, StoreResult};
 use stead_core::{Clock, Edit, SystemClock, Timestamp};
 
 use super::host::{self, Errno, Host, How, Lock, refused};
-use super::journal::{Journal, repair};
-use super::keep::{Fates, Home, Keeping, Remains, fates, id};
+use super::journal::Journal;
+use super::keep::{Home, Keeping, id};
 use super::life::Life;
 use super::lock::Locks;
 use super::mask::STATE;
 use super::options::{Confinement, PhysicalOptions};
+use super::recover::{Acted, Recovery, dead_rooms, is_dead};
+use super::report;
 use super::root::{Dir, Root};
 use super::together::Together;
 use super::tree;
@@ -48,9 +49,11 @@ pub(super) struct Workshop {
     pub(super) life: Arc<Life>,
     /// Who this process is to the host.
     pub(super) uid: u32,
+    top: Dir,
     rooms: Dir,
     room: Dir,
     name: String,
+    acted: Acted,
     kept: Dir,
     /// `None` without a ledger.
     pub(super) keeping: Option<Keeping>,
@@ -70,7 +73,8 @@ impl Workshop {
     ) -> StoreResult<Arc<Self>> {
         let top = find(root, state, options.confinement)?;
         let locks = own_dir(&top, "locks").and_then(|dir| dir.open(b"", How::Directory)).map_err(refused)?;
-        let locks = Locks::new(locks, options.patience).map_err(refused)?;
+        let number = fastrand::u64(1..);
+        let locks = Locks::new(locks, options.patience, number, life.clone()).map_err(refused)?;
         let rooms = own_dir(&top, "rooms").map_err(refused)?;
         let kept = own_dir(&top, "kept").map_err(refused)?;
         let keeping = match &options.ledger {
@@ -87,31 +91,16 @@ impl Workshop {
         host::lock(&opening, Lock::Exclusive, locks.until()).map_err(refused)?;
         let dead = dead_rooms(&rooms).map_err(refused)?;
         if !dead.is_empty() {
-            let _alone = locks.alone()?;
-            // What the journals tell is asked for before they are cleared, and what the rooms hold before they are.
-            let fates = dead.iter().map(|room| fates(root, &room.dir, &kept));
-            let fates = fates.collect::<StoreResult<Vec<_>>>()?;
-            if let Some(keeping) = &keeping {
-                let remains: Vec<_> =
-                    dead.iter().zip(&fates).map(|(room, fates)| room.remains(fates)).collect();
-                keeping.reconcile(root, &kept, &remains, &living(&rooms, &dead).map_err(refused)?)?;
-            }
-            for room in &dead {
-                repair(root, &room.dir, &kept)?;
-            }
+            let keeping = keeping.as_ref();
+            Recovery { root, locks: &locks, rooms: &rooms, kept: &kept, keeping }.run(dead)?;
         }
-        let name = format!("{:016x}", fastrand::u64(..));
+        let name = room_name(number);
         let room = own_dir(&rooms, &name).map_err(refused)?;
         let lock = host::open_or_create(room.as_fd(), "lock").map_err(refused)?;
         host::lock(&lock, Lock::Exclusive, locks.until()).map_err(refused)?;
         let uid = host::stat(&lock).map_err(refused)?.uid;
+        let acted = Acted::new(room.as_fd())?;
         drop(opening);
-
-        for room in &dead {
-            // Nothing in it matters any more; what can't be removed now is tried again by the next one.
-            let _ = tree::remove(&rooms, room.name.as_bytes());
-        }
-        drop(dead);
         prune(&kept);
         Ok(Arc::new(Workshop {
             locks,
@@ -119,15 +108,42 @@ impl Workshop {
             appends: Together::default(),
             life,
             uid,
+            top,
             rooms,
             room,
             name,
+            acted,
             kept,
             keeping,
             next: AtomicU64::new(0),
             journals: Mutex::new(Vec::new()),
             _lock: lock,
         }))
+    }
+
+    /// Recovers what processes that died have left, so that their names can be used again.
+    pub(super) fn recover(&self, root: &Root) -> StoreResult<()> {
+        self.life.check()?;
+        let opening = host::open_or_create(self.top.as_fd(), "opening").map_err(refused)?;
+        host::lock(&opening, Lock::Exclusive, self.locks.until()).map_err(refused)?;
+        let keeping = self.keeping.as_ref();
+        let dead = dead_rooms(&self.rooms).map_err(refused)?;
+        Recovery { root, locks: &self.locks, rooms: &self.rooms, kept: &self.kept, keeping }.run(dead)
+    }
+
+    /// Recovers what a process has left that died in the middle of a change: best before anything is looked at. One that
+    /// dies right after is found when its names are taken.
+    pub(super) fn recover_if_left(&self, root: &Root) -> StoreResult<()> {
+        let acting = self.locks.left()?;
+        if acting.into_iter().any(|number| is_dead(&self.rooms, number)) {
+            self.recover(root)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that the action of a version has happened, before others may go on from there.
+    pub(super) fn acted(&self, version: i64) {
+        self.acted.note(version);
     }
 
     /// What the room is called.
@@ -194,6 +210,11 @@ impl Workshop {
         Ok(dead.iter().filter(|room| super::journal::is_open(&room.dir)).count())
     }
 
+    /// What recovery could not decide, and nobody has looked at yet.
+    pub(super) fn undecided(&self) -> StoreResult<Vec<String>> {
+        report::all(&self.kept)
+    }
+
     /// How many bytes are kept of content that lost.
     pub(super) fn kept_bytes(&self) -> u64 {
         tree::size(&self.kept)
@@ -212,13 +233,18 @@ impl Drop for Workshop {
     }
 }
 
-/// Moves what a room holds to where it is kept for its owner to find.
-pub(super) fn keep(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> Host<()> {
+/// What the room with this number is called.
+pub(super) fn room_name(number: u64) -> String {
+    format!("{number:016x}")
+}
+
+/// Moves what a room holds to where it is kept for its owner to find, under a new name; `None` if it is not there.
+pub(super) fn keep(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> Host<Option<String>> {
     let now = SystemClock.now().as_millis();
     let to = format!("{now}-{:08x}", fastrand::u32(..));
     match host::rename_new((room, name.as_bytes()), (kept.as_fd(), to.as_bytes())) {
-        Err(Errno::NOENT) => Ok(()),
-        result => result,
+        Err(Errno::NOENT) => Ok(None),
+        result => result.map(|()| Some(to)),
     }
 }
 
@@ -286,47 +312,8 @@ fn own_dir(parent: &Dir, name: &str) -> Host<Dir> {
     parent.enter(name.as_bytes(), How::Directory)
 }
 
-struct DeadRoom {
-    name: String,
-    dir: Dir,
-    /// Held, so that nobody else takes it for dead, too.
-    _lock: Option<File>,
-}
-
-impl DeadRoom {
-    fn remains<'a>(&'a self, fates: &'a Fates) -> Remains<'a> {
-        Remains { name: &self.name, dir: &self.dir, fates }
-    }
-}
-
-/// The rooms that someone has locked.
-fn living(rooms: &Dir, dead: &[DeadRoom]) -> Host<HashSet<String>> {
-    let mut names = HashSet::new();
-    host::entries(own_view(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
-    names.retain(|name| dead.iter().all(|room| room.name != *name));
-    Ok(names)
-}
-
-fn dead_rooms(rooms: &Dir) -> Host<Vec<DeadRoom>> {
-    let mut names = Vec::new();
-    host::entries(own_view(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
-    let mut dead = Vec::new();
-    for name in names {
-        let Ok(dir) = rooms.enter(name.as_bytes(), How::Directory) else { continue };
-        let lock = match dir.open(b"lock", How::Change) {
-            Ok(fd) => Some(File::from(fd)),
-            Err(Errno::NOENT) => None,
-            Err(_) => continue,
-        };
-        if lock.as_ref().is_none_or(|lock| host::try_lock(lock).unwrap_or(false)) {
-            dead.push(DeadRoom { name, dir, _lock: lock });
-        }
-    }
-    Ok(dead)
-}
-
 /// A handle with a reading position of its own.
-fn own_view(dir: &Dir) -> Host<OwnedFd> {
+pub(super) fn own_view(dir: &Dir) -> Host<OwnedFd> {
     dir.open(b"", How::Directory)
 }
 

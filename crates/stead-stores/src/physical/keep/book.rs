@@ -99,7 +99,9 @@ impl Book {
 
     /// Adds an action, as the ledger will have it. The first row is of what it displaces.
     fn note(&mut self, how: &Undo, journal: Option<u64>, said: &[Said]) {
-        let undo = serde_json::to_string(how).expect("actions hold numbers, text and bytes");
+        let outline = journal.map(|_| how.outline());
+        let undo = serde_json::to_string(outline.as_ref().unwrap_or(how));
+        let undo = undo.expect("actions hold numbers, text and bytes");
         self.unwritten.intents.push(Intent { seq: self.next, journal, undo });
         if let Some(stash) = how.displaces() {
             self.stashes.insert(stash.to_owned(), (self.next, said[0].stashed));
@@ -108,6 +110,11 @@ impl Book {
             self.unwritten.rows.push(said.row(self.next));
             self.next += 1;
         }
+    }
+
+    /// The version that the change makes, once the ledger has been told of it.
+    pub(in super::super) fn version(&self) -> Option<i64> {
+        self.version
     }
 
     /// Whether the present step puts back what was kept.

@@ -37,7 +37,8 @@ use crate::virtual_store::shadow::Shadow;
 
 pub(super) use book::Book;
 pub(super) use home::{Home, id};
-pub(super) use reconcile::{Fates, Remains, fates};
+pub(super) use reconcile::{Remains, fates};
+pub(super) use stash::fingerprint;
 
 /// What a Store needs to keep things.
 #[derive(Debug)]

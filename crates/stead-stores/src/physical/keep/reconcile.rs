@@ -9,22 +9,26 @@ use stead_core::store::{StoreError, StoreResult};
 
 use super::super::journal;
 use super::super::root::{Dir, Root};
-use super::super::undo::{Moment, Site, Undo, happened};
+use super::super::undo::{Moment, Site, Undo, happened, undo};
 use super::Keeping;
 use crate::virtual_store::books::Pending;
 
 /// How the uses of a room's journals ended: whether what they tell of stands.
 pub(in super::super) type Fates = HashMap<u64, bool>;
 
-/// Looks at the journals of a dead room, before they are repaired.
+/// Decides how the uses of a dead room's journals ended. An action that was all its change had to do is completed or
+/// taken back at once; the rest is left to [`journal::repair`].
 pub(in super::super) fn fates(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<Fates> {
     let mut fates = Fates::new();
     for used in journal::uses(room)? {
         let moment = Moment::Later { written: used.written };
         let stands = match &*used.actions {
             _ if used.done => true,
-            [action] if is_alone(action) => {
-                happened(&Site { root, room: room.as_fd(), kept, moment }, action)?
+            [action] if action.is_alone() => {
+                let site = Site { root, room: room.as_fd(), kept, moment, acted: used.acted };
+                let happened = happened(&site, action)?;
+                undo(&site, action)?;
+                happened
             }
             _ => false,
         };
@@ -33,20 +37,13 @@ pub(in super::super) fn fates(root: &Root, room: &Dir, kept: &Dir) -> StoreResul
     Ok(fates)
 }
 
-/// Whether an action was all that its change had to do.
-fn is_alone(action: &Undo) -> bool {
-    match action {
-        Undo::Patched { patch, .. } => patch.alone,
-        Undo::Dressed { alone, .. } => *alone,
-        _ => false,
-    }
-}
-
 /// What is left of a process that died.
 pub(in super::super) struct Remains<'a> {
     pub(in super::super) name: &'a str,
     pub(in super::super) dir: &'a Dir,
     pub(in super::super) fates: &'a Fates,
+    /// The versions whose action has happened, before a power cut perhaps.
+    pub(in super::super) acted: &'a HashSet<i64>,
 }
 
 impl Keeping {
@@ -117,7 +114,8 @@ impl Keeping {
             return Ok(room.fates.get(&epoch).copied().unwrap_or(true));
         }
         let moment = Moment::Later { written: Timestamp(i64::MAX) };
-        let site = Site { root, room: room.dir.as_fd(), kept, moment };
+        let acted = room.acted.contains(&intents[0].version);
+        let site = Site { root, room: room.dir.as_fd(), kept, moment, acted };
         for (pending, action) in intents.iter().zip(actions) {
             let taken = action.displaces().is_some()
                 && self.stashed((pending.version, pending.intent.seq), b"").is_some();

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use stead_core::store::StoreResult;
+use stead_core::store::{Kind, StoreResult};
 
 use super::super::host::{self, Errno, How, refused};
 use super::super::mask::{join, split};
@@ -62,6 +62,17 @@ impl Keeping {
         }
         Ok(small.iter().map(|(_, face)| footprint(face)).sum())
     }
+}
+
+/// What tells whether something, or anything below it, has been changed since. Directories change with what is in them.
+pub(in super::super) fn fingerprint(dir: &Dir, name: &[u8]) -> StoreResult<u64> {
+    let mut hasher = blake3::Hasher::new();
+    for (path, face) in below(dir, name)? {
+        let changes = (face.kind != Kind::Directory).then_some((face.size, face.modified));
+        let text = serde_json::to_vec(&(path, face.kind, face.ino, changes));
+        hasher.update(&text.expect("numbers and words can be written as JSON"));
+    }
+    Ok(u64::from_le_bytes(*hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes")))
 }
 
 /// Something in one of Stead's own directories and all below it, parents first, with paths counted from it.

@@ -215,6 +215,13 @@ impl Books {
             }
             for version in &undone {
                 forget_rows(writing, vol, *version)?;
+                // What it was to take back has not been.
+                writing
+                    .conn
+                    .prepare_cached(
+                        "DELETE FROM undone WHERE by IN (SELECT operation FROM version WHERE id = ?1)",
+                    )?
+                    .execute([version])?;
             }
             if !undone.is_empty() {
                 writing.conn.execute("UPDATE counted SET dirty = 1 WHERE vol = ?1", [vol])?;

@@ -1,0 +1,170 @@
+//! What processes leave that die in the middle of a change: found, completed or taken back, and thrown away.
+//!
+//! A process that opens the directory does it, and one that has it open before it uses a name that a dead one held.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use stead_core::store::StoreResult;
+
+use super::draft::fill;
+use super::host::{self, Errno, Host, How, Lock, refused};
+use super::journal::repair;
+use super::keep::{Keeping, Remains, fates};
+use super::lock::Locks;
+use super::root::{Dir, Root};
+use super::tree;
+use super::workshop::{own_view, room_name};
+
+/// How long a process may take to die that has lost a lock already.
+const DYING: Duration = Duration::from_secs(5);
+/// How many versions are noted as acted. Long before so many others follow, the ledger has been told.
+const NOTED: usize = 256;
+const CELL: usize = size_of::<i64>();
+
+/// What recovery works on. Only one process recovers at a time.
+pub(super) struct Recovery<'a> {
+    pub(super) root: &'a Root,
+    pub(super) locks: &'a Locks,
+    pub(super) rooms: &'a Dir,
+    pub(super) kept: &'a Dir,
+    pub(super) keeping: Option<&'a Keeping>,
+}
+
+impl Recovery<'_> {
+    /// Recovers these dead rooms and those of all that held a lock, and says that nobody acts any more.
+    pub(super) fn run(&self, mut dead: Vec<DeadRoom>) -> StoreResult<()> {
+        let alone = self.locks.alone_to_recover()?;
+        for number in self.locks.left()? {
+            let name = room_name(number);
+            if dead.iter().all(|room| room.name != name) {
+                dead.extend(self.wait_for_death(name).map_err(refused)?);
+            }
+        }
+        // What the journals tell is asked for before they are cleared, and what the rooms hold before they are.
+        let found = dead
+            .iter()
+            .map(|room| Ok((fates(self.root, &room.dir, self.kept)?, Acted::versions(&room.dir)?)));
+        let found = found.collect::<StoreResult<Vec<_>>>()?;
+        if let Some(keeping) = self.keeping {
+            let remains = dead.iter().zip(&found).map(|(room, (fates, acted))| Remains {
+                name: &room.name,
+                dir: &room.dir,
+                fates,
+                acted,
+            });
+            let remains: Vec<_> = remains.collect();
+            let living = living(self.rooms, &dead).map_err(refused)?;
+            keeping.reconcile(self.root, self.kept, &remains, &living)?;
+        }
+        for room in &dead {
+            repair(self.root, &room.dir, self.kept)?;
+        }
+        self.locks.clear()?;
+        drop(alone);
+        for room in &dead {
+            // Nothing in it matters any more; what can't be removed now is tried again by the next one.
+            let _ = tree::remove(self.rooms, room.name.as_bytes());
+        }
+        Ok(())
+    }
+
+    /// Waits until a process is gone that has lost a lock: the host frees one after the other. One that lives on has
+    /// failed to clear its cell, and has nothing half done.
+    fn wait_for_death(&self, name: String) -> Host<Option<DeadRoom>> {
+        let Some((dir, lock)) = room(self.rooms, &name)? else { return Ok(None) };
+        match lock.as_ref().map_or(Ok(()), |lock| host::lock(lock, Lock::Exclusive, Instant::now() + DYING)) {
+            Err(Errno::TIMEDOUT) => Ok(None),
+            result => result.map(|()| Some(DeadRoom { name, dir, _lock: lock })),
+        }
+    }
+}
+
+/// A room, and its lock, which may not be there any more.
+fn room(rooms: &Dir, name: &str) -> Host<Option<(Dir, Option<File>)>> {
+    let dir = match rooms.enter(name.as_bytes(), How::Directory) {
+        Err(Errno::NOENT) => return Ok(None),
+        entered => entered?,
+    };
+    match dir.open(b"lock", How::Change) {
+        Ok(fd) => Ok(Some((dir, Some(File::from(fd))))),
+        Err(Errno::NOENT) => Ok(Some((dir, None))),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the process is gone that had the room with this number.
+pub(super) fn is_dead(rooms: &Dir, number: u64) -> bool {
+    match room(rooms, &room_name(number)) {
+        Ok(Some((_, lock))) => lock.is_none_or(|lock| host::try_lock(lock).unwrap_or(false)),
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}
+
+/// The room of a process that died.
+pub(super) struct DeadRoom {
+    name: String,
+    pub(super) dir: Dir,
+    /// Held, so that nobody else takes it for dead, too.
+    _lock: Option<File>,
+}
+
+/// The rooms that someone has locked.
+fn living(rooms: &Dir, dead: &[DeadRoom]) -> Host<HashSet<String>> {
+    let mut names = HashSet::new();
+    host::entries(own_view(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
+    names.retain(|name| dead.iter().all(|room| room.name != *name));
+    Ok(names)
+}
+
+/// The rooms that nobody has locked.
+pub(super) fn dead_rooms(rooms: &Dir) -> Host<Vec<DeadRoom>> {
+    let mut names = Vec::new();
+    host::entries(own_view(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
+    let mut dead = Vec::new();
+    for name in names {
+        let Ok(Some((dir, lock))) = room(rooms, &name) else { continue };
+        if lock.as_ref().is_none_or(|lock| host::try_lock(lock).unwrap_or(false)) {
+            dead.push(DeadRoom { name, dir, _lock: lock });
+        }
+    }
+    Ok(dead)
+}
+
+/// The versions whose actions have happened, in a file of the room: the ledger is told so only with the next change, and
+/// others may have gone on from there by then.
+#[derive(Debug)]
+pub(super) struct Acted {
+    file: File,
+    next: AtomicU64,
+}
+
+impl Acted {
+    pub(super) fn new(room: BorrowedFd<'_>) -> StoreResult<Self> {
+        let file = host::open_or_create(room, "acted").map_err(refused)?;
+        Ok(Acted { file, next: AtomicU64::new(0) })
+    }
+
+    /// Notes that the action of a version has happened. Should it fail, what is at its place tells it.
+    pub(super) fn note(&self, version: i64) {
+        let cell = self.next.fetch_add(1, Ordering::Relaxed) % NOTED as u64;
+        let _ = self.file.write_all_at(&version.to_le_bytes(), cell * CELL as u64);
+    }
+
+    /// What a dead room has noted.
+    fn versions(room: &Dir) -> StoreResult<HashSet<i64>> {
+        let file = match room.open(b"acted", How::Read) {
+            Ok(fd) => File::from(fd),
+            Err(Errno::NOENT) => return Ok(HashSet::new()),
+            Err(error) => return Err(refused(error)),
+        };
+        let mut bytes = [0; NOTED * CELL];
+        fill(&file, 0, &mut bytes)?;
+        Ok(bytes.as_chunks().0.iter().map(|cell| i64::from_le_bytes(*cell)).collect())
+    }
+}

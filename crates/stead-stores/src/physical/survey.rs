@@ -1,0 +1,398 @@
+//! What has become of a write into a file that may have been cut short: told by the bytes that the file has now.
+//!
+//! The journal knows a hash of each block of what was to be written, and all of it if it is little; the old bytes are in
+//! the room. A killed process has written whole blocks, from the first to some block, so each block is one of both, or
+//! neither: then another program has written there, and nothing is decided against it.
+
+use std::fs::File;
+
+use serde::{Deserialize, Serialize};
+use stead_core::store::StoreResult;
+
+use super::draft::fill;
+use super::host::Stat;
+use super::patch::Patch;
+
+/// Blocks end where the host's pages do.
+const BLOCK: u64 = 4_096;
+/// So few bytes are written down themselves.
+const LITTLE: usize = 2_048;
+
+/// What is written into a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Written {
+    /// Offset and length of each stretch.
+    stretches: Vec<(u64, u64)>,
+    /// The hash of each block of them.
+    blocks: Vec<u64>,
+    /// The bytes themselves in hexadecimal, one stretch after the other, if they are few.
+    bytes: Option<String>,
+}
+
+/// Takes down what is written, as it is written.
+#[derive(Debug, Default)]
+pub(super) struct Recorder {
+    written: Written,
+    /// The block that is not at its end yet.
+    block: Vec<u8>,
+    /// The first bytes of all.
+    first: Vec<u8>,
+    count: usize,
+}
+
+impl Recorder {
+    /// Adds bytes, in the order in which they are written.
+    pub(super) fn add(&mut self, offset: u64, mut bytes: &[u8]) {
+        match self.written.stretches.last_mut() {
+            Some((start, length)) if *start + *length == offset => *length += bytes.len() as u64,
+            _ => {
+                self.end_block();
+                self.written.stretches.push((offset, bytes.len() as u64));
+            }
+        }
+        self.count += bytes.len();
+        if self.count <= LITTLE {
+            self.first.extend_from_slice(bytes);
+        }
+        let mut at = offset;
+        while !bytes.is_empty() {
+            let left = usize::try_from(BLOCK - at % BLOCK).expect("at most a block");
+            let (now, later) = bytes.split_at(left.min(bytes.len()));
+            at += now.len() as u64;
+            bytes = later;
+            if self.block.is_empty() && at.is_multiple_of(BLOCK) {
+                self.written.blocks.push(hash(now));
+                continue;
+            }
+            self.block.extend_from_slice(now);
+            if at.is_multiple_of(BLOCK) {
+                self.end_block();
+            }
+        }
+    }
+
+    fn end_block(&mut self) {
+        if !self.block.is_empty() {
+            self.written.blocks.push(hash(&self.block));
+            self.block.clear();
+        }
+    }
+
+    /// All that was written.
+    pub(super) fn finish(mut self) -> Written {
+        self.end_block();
+        let bytes = (self.count <= LITTLE).then(|| hexadecimal(&self.first));
+        Written { bytes, ..self.written }
+    }
+}
+
+impl Written {
+    /// Without what it takes to recognise the bytes.
+    pub(super) fn outline(&self) -> Self {
+        Written { stretches: self.stretches.clone(), ..Written::default() }
+    }
+
+    /// Start and end of each block, and where it begins in all that is written.
+    fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
+        let mut before = 0;
+        self.stretches.iter().flat_map(move |&(start, length)| {
+            let first = before;
+            before += length;
+            split(start, start + length).map(move |(from, to)| Block { from, to, at: first + (from - start) })
+        })
+    }
+
+    /// The bytes of a block, where they are known.
+    fn bytes_of(&self, block: &Block) -> Option<Vec<u8>> {
+        let text = self.bytes.as_deref()?;
+        let start = usize::try_from(block.at).ok()? * 2;
+        let end = start + usize::try_from(block.to - block.from).ok()? * 2;
+        let digits = text.as_bytes().get(start..end)?;
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        digits.chunks(2).map(byte).collect()
+    }
+}
+
+struct Block {
+    from: u64,
+    to: u64,
+    at: u64,
+}
+
+/// Cuts a stretch where blocks end.
+fn split(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+    let mut from = start;
+    std::iter::from_fn(move || {
+        let to = end.min((from / BLOCK + 1) * BLOCK);
+        (from < end).then(|| (std::mem::replace(&mut from, to), to))
+    })
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(*blake3::hash(bytes).as_bytes().first_chunk().expect("a hash has 32 bytes"))
+}
+
+/// What has become of a write that may have been cut short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nothing of it is there.
+    Untouched,
+    /// All of it is there, and nothing else was changed by others, so far as can be seen.
+    Complete,
+    /// It was made, and others have changed the file since: it stays as it is.
+    Overtaken,
+    /// A part of it is there, and nobody has changed the file since: the part can be taken back.
+    Torn,
+    /// A part of it may be there, and others have changed the file since: nobody can tell what it should be.
+    Unclear,
+}
+
+/// What the blocks of a file are.
+#[derive(Debug, Default)]
+struct Survey {
+    /// As they were before.
+    old: usize,
+    /// As they were to be.
+    new: usize,
+    /// Neither.
+    foreign: usize,
+    /// The file ends in the middle of a block of what was to be written.
+    is_cut_short: bool,
+}
+
+/// Decides what has become of a write, by what the file has now. `acted` says that all of it was written once.
+pub(super) fn fate(
+    file: &File,
+    stat: &Stat,
+    patch: &Patch,
+    stash: Option<&File>,
+    acted: bool,
+) -> StoreResult<Fate> {
+    let survey = Survey::of(file, stat, patch, stash)?;
+    let longest = patch.old_length.max(patch.new_length);
+    let ends = patch.written.blocks().map(|block| block.to);
+    // The sizes that the file has while it is written into.
+    let is_own_size = survey.is_cut_short
+        || [patch.old_length, patch.new_length, patch.cut]
+            .into_iter()
+            .chain(ends)
+            .any(|end| end == stat.size);
+    // Nothing is cut away first, so what is not there any more was removed by others.
+    let was_whole = patch.stash.is_none() || patch.cut >= patch.old_length && stat.size >= patch.old_length;
+    let Survey { old, new, foreign, is_cut_short } = survey;
+    let some = new > 0 || is_cut_short;
+    Ok(match (some, old > 0, foreign > 0) {
+        // All that is in question is the length: both contents are the same.
+        (false, false, false) if stat.size == patch.new_length => Fate::Complete,
+        (false, _, false) if stat.size >= patch.old_length => Fate::Untouched,
+        (false, _, false) if is_own_size => Fate::Torn,
+        (false, _, false) => Fate::Untouched,
+        (true, false, false) if stat.size == patch.new_length && !is_cut_short => Fate::Complete,
+        (true, false, false) if stat.size > longest && !is_cut_short => Fate::Overtaken,
+        (true, _, false) if is_own_size && !(acted && stat.size > longest) => Fate::Torn,
+        _ if acted => Fate::Overtaken,
+        (false, _, true) if was_whole => Fate::Untouched,
+        _ => Fate::Unclear,
+    })
+}
+
+impl Survey {
+    fn of(file: &File, stat: &Stat, patch: &Patch, stash: Option<&File>) -> StoreResult<Self> {
+        let mut survey = Survey::default();
+        for (block, &hash) in patch.written.blocks().zip(&patch.written.blocks) {
+            let there = read(file, block.from, block.to.min(stat.size))?;
+            let is_whole = stat.size >= block.to;
+            let is_new = is_whole && self::hash(&there) == hash;
+            let is_old = patch.is_old(stash, &there, block.from, block.to, stat.size)?;
+            let begins = !is_whole
+                && !there.is_empty()
+                && patch.written.bytes_of(&block).is_some_and(|bytes| bytes.starts_with(&there));
+            match (is_new, is_old) {
+                (true, true) => {}
+                (true, false) => survey.new += 1,
+                (false, _) if begins => survey.is_cut_short = true,
+                (false, true) => survey.old += 1,
+                (false, false) => survey.foreign += 1,
+            }
+        }
+        // What is removed, and not written over.
+        for (from, to) in patch.removed() {
+            for (from, to) in split(from, to) {
+                let there = read(file, from, to.min(stat.size))?;
+                let is_new = there.iter().all(|&byte| byte == 0);
+                let is_old = patch.old(stash, from, to)? == there;
+                match (is_new, is_old) {
+                    (true, true) => {}
+                    (true, false) => survey.new += 1,
+                    (false, true) => survey.old += 1,
+                    (false, false) => survey.foreign += 1,
+                }
+            }
+        }
+        Ok(survey)
+    }
+}
+
+impl Patch {
+    /// The stretches of the old content that are removed, and not written over.
+    fn removed(&self) -> Vec<(u64, u64)> {
+        let mut from = self.cut.min(self.new_length);
+        let mut removed = Vec::new();
+        for &(start, length) in &self.written.stretches {
+            if start > from && from < self.old_length {
+                removed.push((from, start.min(self.old_length)));
+            }
+            from = from.max(start + length);
+        }
+        if from < self.old_length {
+            removed.push((from, self.old_length));
+        }
+        // Where nothing was cut, what lies between two stretches has stayed.
+        let cut = self.cut.min(self.new_length);
+        removed.retain(|&(start, end)| start >= cut && start < end);
+        removed
+    }
+
+    /// The old bytes of a stretch, so far as there were any.
+    fn old(&self, stash: Option<&File>, from: u64, to: u64) -> StoreResult<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut filled = 0;
+        for &(start, length) in &self.replaced {
+            let (first, last) = (from.max(start), to.min(start + length));
+            if let (Some(stash), true) = (stash, first < last) {
+                bytes.extend(read(stash, filled + (first - start), filled + (last - start))?);
+            }
+            filled += length;
+        }
+        Ok(bytes)
+    }
+
+    /// Whether a block that was to be written is still what it was, or was only cut away.
+    fn is_old(&self, stash: Option<&File>, there: &[u8], from: u64, to: u64, size: u64) -> StoreResult<bool> {
+        let old = self.old(stash, from, to)?;
+        let ends_as_before = to <= self.old_length || size <= from.max(self.old_length);
+        let was_cut = size == self.cut && old.starts_with(there);
+        let is_blank = from >= self.cut.min(self.old_length) && there.iter().all(|&byte| byte == 0);
+        Ok(old == there && ends_as_before || was_cut || is_blank)
+    }
+}
+
+fn read(file: &File, from: u64, to: u64) -> StoreResult<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(to.saturating_sub(from)).expect("at most a block")];
+    let count = fill(file, from, &mut bytes)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use stead_core::Timestamp;
+
+    use super::super::host;
+    use super::super::patch::Looks;
+    use super::*;
+
+    /// A write of `pieces` into a file that had `old` as its content.
+    fn patch(old: &[u8], pieces: &[(u64, &[u8])], cut: u64, new_length: u64) -> (Patch, File) {
+        let mut recorder = Recorder::default();
+        pieces.iter().for_each(|(offset, bytes)| recorder.add(*offset, bytes));
+        let stash = tempfile::tempfile().unwrap();
+        stash.write_all_at(old, 0).unwrap();
+        let looks = Looks { mode: 0o644, modified: Timestamp(1) };
+        let old_length = old.len() as u64;
+        let appends = cut >= old_length && pieces.iter().all(|(offset, _)| *offset >= old_length);
+        let patch = Patch {
+            ino: 1,
+            old_length,
+            new_length,
+            before: looks,
+            after: looks,
+            cut,
+            written: recorder.finish(),
+            stash: (!appends).then(|| "t1".to_owned()),
+            replaced: if appends { Vec::new() } else { vec![(0, old_length)] },
+            alone: true,
+        };
+        (patch, stash)
+    }
+
+    fn found(patch: &(Patch, File), content: &[u8], acted: bool) -> Fate {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(content, 0).unwrap();
+        let stash = patch.0.stash.is_some().then_some(&patch.1);
+        fate(&file, &host::stat(&file).unwrap(), &patch.0, stash, acted).unwrap()
+    }
+
+    #[test]
+    fn an_append_is_taken_back_only_where_the_file_ends_with_its_first_bytes() {
+        let append = patch(b"old\n", &[(4, b"new line\n")], 4, 13);
+        for (content, fate) in [
+            ("old\n", Fate::Untouched),
+            ("old\nnew", Fate::Torn),
+            ("old\nnew line\n", Fate::Complete),
+            ("old\nnew line\nmore\n", Fate::Overtaken),
+            ("old\nother\n", Fate::Untouched),
+            ("old\nothers, and much more\n", Fate::Untouched),
+            ("old\nnewmore\n", Fate::Untouched),
+            ("ol", Fate::Untouched),
+        ] {
+            assert_eq!(found(&append, content.as_bytes(), false), fate, "{content:?}");
+        }
+        assert_eq!(found(&append, b"old\nNEW LINE\nmore\n", true), Fate::Overtaken);
+        assert_eq!(found(&append, b"old\nnew", true), Fate::Torn, "a power cut");
+    }
+
+    #[test]
+    fn a_long_append_is_recognised_block_by_block() {
+        let (old, new) = ([b'o'; 100], [b'n'; 20_000]);
+        let append = patch(&old, &[(100, &new[..10_000]), (10_100, &new[10_000..])], 100, 20_100);
+        let content = [&old[..], &new[..]].concat();
+        assert_eq!(found(&append, &content, false), Fate::Complete);
+        assert_eq!(found(&append, &content[..8_192], false), Fate::Torn);
+        assert_eq!(found(&append, &content[..100], false), Fate::Untouched);
+        let others = [&content[..8_192], b"line\n"].concat();
+        assert_eq!(found(&append, &others, false), Fate::Unclear);
+        assert_eq!(found(&append, &[&content[..], b"line\n"].concat(), false), Fate::Overtaken);
+    }
+
+    #[test]
+    fn a_write_in_the_middle_is_taken_back_unless_others_wrote_there() {
+        let write = patch(b"one two three", &[(4, b"TWO"), (13, b"!")], 13, 14);
+        for (content, fate) in [
+            ("one two three", Fate::Untouched),
+            ("one TWO three", Fate::Torn),
+            ("one TWO three!", Fate::Complete),
+            ("one TWO three! and more", Fate::Overtaken),
+            ("one two three and more", Fate::Untouched),
+            ("one TWO three and more", Fate::Unclear),
+            ("one zwo three", Fate::Untouched),
+        ] {
+            assert_eq!(found(&write, content.as_bytes(), false), fate, "{content:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_cut_away_is_put_back_unless_others_wrote_there() {
+        let cut = patch(b"one two three", &[(0, b"four")], 0, 4);
+        for (content, fate) in [
+            ("one two three", Fate::Untouched),
+            ("", Fate::Torn),
+            ("four", Fate::Complete),
+            ("four more", Fate::Unclear),
+            ("other", Fate::Unclear),
+        ] {
+            assert_eq!(found(&cut, content.as_bytes(), false), fate, "{content:?}");
+        }
+        assert_eq!(found(&cut, b"four more", true), Fate::Overtaken);
+        let shorter = patch(b"one two three", &[], 3, 3);
+        assert_eq!(found(&shorter, b"one", false), Fate::Complete);
+        assert_eq!(found(&shorter, b"one two three", false), Fate::Untouched);
+    }
+}

@@ -1,0 +1,287 @@
+//! Death at any system call, while others go on: a process is killed in the middle of a change, another one that has the
+//! directory open acts on the same names and is answered, or a program of the host does; then a third one opens it.
+//! All that was acknowledged is there, once, and the change of the dead one is whole or absent.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a process has to be killed")]
+
+mod acts;
+mod tracer;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use acts::{ACTS, Act, Files, OTHERS, OTHERS_LINE, Other};
+use stead_core::store::{DeedQuery, Version};
+use stead_core::vfs::{LostUpdates, Undo, UndoOptions};
+use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
+use stead_stores::{Database, DatabaseOptions, Durability, PhysicalOptions, PhysicalStore};
+use tracer::{Calls, Killed};
+
+const TASK: &str = "STEAD_KILLED_TASK";
+
+/// How a Store is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct How {
+    ledger: bool,
+    durability: Durability,
+}
+
+fn open(temp: &Path, how: How) -> Arc<PhysicalStore> {
+    let mut options =
+        PhysicalOptions { durability: how.durability, ..PhysicalOptions::new(temp.join("state")) };
+    if how.ledger {
+        let database = DatabaseOptions { durability: how.durability, ..DatabaseOptions::default() };
+        options.ledger = Some(Database::open(temp.join("stead.db"), database).unwrap().into());
+    }
+    Arc::new(PhysicalStore::open(temp.join("root"), options).unwrap())
+}
+
+fn door(store: &Arc<PhysicalStore>, agent: &str) -> Vfs {
+    let mount = Mount::new(Arc::clone(store) as Arc<dyn Store>);
+    let workspace = Workspace::new(VfsPath::parse("/w").unwrap(), AccessScope::ReadWrite, mount);
+    let builder = Vfs::builder(Identity::agent(agent)).lost_updates(LostUpdates::Allow);
+    builder.workspace(workspace).build().unwrap()
+}
+
+/// What lies in a directory of the host.
+fn files(root: &Path) -> Files {
+    let entries = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
+    let file = |entry: std::fs::DirEntry| {
+        (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())
+    };
+    entries.map(file).collect()
+}
+
+/// The process that is killed.
+#[test]
+#[ignore = "the other end of the tests here, which start it as a process of its own"]
+fn the_process_that_is_killed() {
+    let task = std::env::var(TASK).expect("started by one of the tests here");
+    let mut parts = task.splitn(5, ',');
+    let mut next = || parts.next().unwrap();
+    let (act, ledger, durability) = (Act::named(next()), next() == "true", next().to_owned());
+    let (first, temp) = (Version(next().parse().unwrap()), Path::new(next()));
+    let durability = if durability == "Full" { Durability::Full } else { Durability::Fast };
+    let store = open(temp, How { ledger, durability });
+    let door = door(&store, "dies");
+    tracer::begin();
+    act.perform(&door, first).unwrap();
+    tracer::end();
+}
+
+/// One round: what was done before, where it was killed, and what is wrong afterwards.
+struct Round {
+    killed: Killed,
+    wrong: Option<String>,
+}
+
+fn round(act: Act, other: Other, how: How, calls: Calls, when: usize) -> Round {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let store = open(temp.path(), how);
+    let version = || if how.ledger { store.version().unwrap() } else { Version(0) };
+    let (before, first) = acts::set_up(&door(&store, "dies"), version);
+    let set_up = version();
+
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let How { ledger, durability } = how;
+    let task = format!("{act:?},{ledger},{durability:?},{},{}", first.0, temp.path().display());
+    command.args(["--ignored", "--exact", "the_process_that_is_killed", "--nocapture"]);
+    let killed = tracer::kill(command.env(TASK, task).stdout(Stdio::null()), calls, when);
+
+    let check = || {
+        let acknowledged = other.perform(&door(&store, "lives"), &root);
+        let third = open(temp.path(), how);
+        let found = Found { before: &before, act, other, killed, acknowledged, set_up };
+        found.check(&third, &store, temp.path(), how);
+    };
+    let wrong = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).err().map(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
+    });
+    Round { killed, wrong }
+}
+
+/// What is known of a round when the third process has opened the directory.
+struct Found<'a> {
+    before: &'a Files,
+    act: Act,
+    other: Other,
+    killed: Killed,
+    acknowledged: bool,
+    set_up: Version,
+}
+
+impl Found<'_> {
+    fn check(&self, third: &Arc<PhysicalStore>, second: &Arc<PhysicalStore>, temp: &Path, how: How) {
+        let root = temp.join("root");
+        let found = files(&root);
+        let problems = third.verify(&mut |_| ()).unwrap().problems;
+        let other = if self.acknowledged { self.other } else { Other::Nothing };
+        let mut absent = other.model(self.before);
+        let whole = other.model(&self.act.model(self.before));
+        if (self.act, other) == (Act::MoveOver, Other::HostAtTarget) && found != whole && found != absent {
+            // The host's line went into the file that had the name then, and goes back with it.
+            absent = Other::Host.model(self.before);
+        }
+        if !problems.is_empty() && self.other.is_of_the_host() {
+            return self.check_reported(&found, &problems, temp);
+        }
+        assert!(problems.is_empty(), "verify: {problems:?}");
+        assert!(found == absent || found == whole, "neither whole nor absent: {}", shown(&found));
+        if matches!(self.killed, Killed::AtTheEnd(_)) {
+            assert!(found == whole, "acknowledged and lost: {}", shown(&found));
+        }
+        let rooms = std::fs::read_dir(temp.join("state/physical")).unwrap().next().unwrap().unwrap().path();
+        assert_eq!(std::fs::read_dir(rooms.join("rooms")).unwrap().count(), 2, "rooms that are left");
+        if how.ledger {
+            self.check_history(third, &root, found == whole, absent == whole);
+        }
+        // The process that was there all the time goes on.
+        door(second, "lives").write("/w/afterwards", "fine").unwrap();
+    }
+
+    /// What could not be decided: what the host's program wrote is there, once, and what was there before the dead
+    /// process is there or kept; the report says where.
+    fn check_reported(&self, found: &Files, problems: &[String], temp: &Path) {
+        let name = if self.other == Other::Host { "log" } else { "target" };
+        let count = found.get(name).map_or(0, |content| {
+            content.windows(OTHERS_LINE.len()).filter(|window| *window == OTHERS_LINE).count()
+        });
+        assert_eq!(count, 1, "the host's line in `{name}`: {}", shown(found));
+        let names_it = |problem: &String| ["`log`", "`target`"].iter().any(|name| problem.starts_with(name));
+        assert!(problems.iter().all(names_it), "{problems:?}");
+        let state = temp.join("state");
+        for problem in problems.iter().filter(|problem| problem.contains("kept as")) {
+            let path = problem.split('`').find(|part| part.contains("/kept/")).unwrap();
+            assert!(state.join(path).exists(), "{problem}");
+        }
+    }
+
+    fn check_history(&self, store: &Arc<PhysicalStore>, root: &Path, is_whole: bool, same: bool) {
+        let deeds = |agent: &str| {
+            let query = DeedQuery { after: self.set_up, agent: Some(agent.to_owned()), ..DeedQuery::all() };
+            store.deeds(&query).unwrap().deeds.len()
+        };
+        let by_the_dead = deeds("dies");
+        assert!(same || by_the_dead == usize::from(is_whole), "{by_the_dead} deeds of the dead process");
+        let by_the_living = usize::from(self.acknowledged && !self.other.is_of_the_host());
+        assert_eq!(deeds("lives"), by_the_living, "deeds of the living process");
+        if by_the_living == 1 {
+            let undone = door(store, "lives").undo(Undo::Last(1), UndoOptions::default()).unwrap();
+            assert!(undone.done, "what lives can't be undone: {:?}", undone.conflicts);
+            let wanted = if by_the_dead == 1 { self.act.model(self.before) } else { self.before.clone() };
+            assert_eq!(shown(&files(root)), shown(&wanted), "after the living one's undo");
+        }
+        let undone = door(store, "dies").undo(Undo::Last(1), UndoOptions::default()).unwrap();
+        let found = files(root);
+        if self.other.is_of_the_host() {
+            let lines: usize = found
+                .values()
+                .map(|content| content.windows(OTHERS_LINE.len()).filter(|line| *line == OTHERS_LINE).count())
+                .sum();
+            assert_eq!(lines, 1, "the host's lines after an undo: {}", shown(&found));
+            return;
+        }
+        assert!(undone.done, "what stayed can't be undone: {:?}", undone.conflicts);
+        let wanted = if by_the_dead == 1 && self.act != Act::Undo {
+            self.before.clone()
+        } else if by_the_dead == 1 {
+            // The undo was the dead one's last operation that is not undone but one.
+            return;
+        } else {
+            Act::Undo.model(self.before)
+        };
+        assert_eq!(shown(&found), shown(&wanted), "after the dead one's undo");
+    }
+}
+
+fn shown(files: &Files) -> String {
+    let file = |(name, content): (&String, &Vec<u8>)| match content.len() {
+        ..=120 => format!("{name}: {:?}", String::from_utf8_lossy(content)),
+        length => format!("{name}: {length} bytes ending in {:?}", tail(content)),
+    };
+    files.iter().map(file).collect::<Vec<_>>().join(", ")
+}
+
+fn tail(content: &[u8]) -> String {
+    String::from_utf8_lossy(&content[content.len() - 40..]).into_owned()
+}
+
+fn long() -> bool {
+    std::env::var_os("STEAD_TEST_LONG").is_some()
+}
+
+/// Kills the act at each of its calls, or at a part of them, with something else done after each.
+fn killed_everywhere(act: Act, how: How) {
+    if act.needs_history() && !how.ledger {
+        return;
+    }
+    let calls = if long() { Calls::All } else { Calls::Changing };
+    let (mut total, mut wrong) = (0, Vec::new());
+    let mut go = |other: Other, when: usize| {
+        let Round { killed, wrong: found } = round(act, other, how, calls, when);
+        total += 1;
+        wrong.extend(found.map(|found| format!("call {when} ({killed:?}), then {other:?}: {found}")));
+        killed
+    };
+    let Killed::AtTheEnd(points) = go(Other::Append, usize::MAX) else { unreachable!("never so many calls") };
+    for when in 0..=points {
+        for (index, other) in OTHERS.into_iter().enumerate() {
+            if long() || index == when % OTHERS.len() {
+                go(other, when);
+            }
+        }
+    }
+    println!("{act:?} with {how:?}: {} wrong of {total}, at {points} calls", wrong.len());
+    assert!(
+        wrong.is_empty(),
+        "{act:?} with {how:?}: {} wrong of {total}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+macro_rules! acts {
+    ($($name:ident: $act:ident,)*) => {
+        $(mod $name {
+            use super::*;
+
+            #[test]
+            fn with_a_ledger() {
+                killed_everywhere(Act::$act, How { ledger: true, durability: Durability::Fast });
+            }
+
+            #[test]
+            fn with_a_ledger_and_the_disk() {
+                killed_everywhere(Act::$act, How { ledger: true, durability: Durability::Full });
+            }
+
+            #[test]
+            fn without_a_ledger() {
+                killed_everywhere(Act::$act, How { ledger: false, durability: Durability::Fast });
+            }
+        })*
+
+        #[test]
+        fn every_act_is_killed() {
+            assert_eq!([$(Act::$act),*], ACTS);
+        }
+    };
+}
+
+acts! {
+    append: Append,
+    append_much: AppendMuch,
+    edit: Edit,
+    write: Write,
+    patch: Patch,
+    rename: Move,
+    rename_over: MoveOver,
+    delete: Delete,
+    undo: Undo,
+    restore: Restore,
+}
