@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
@@ -115,6 +115,8 @@ impl Commits {
 pub(super) struct OpenNode {
     store: Arc<dyn Store>,
     node: NodeId,
+    /// How many [`OpenFile`]s there are of it. References from elsewhere come and go, and say nothing about that.
+    files: AtomicUsize,
     state: RwLock<State>,
 }
 
@@ -216,6 +218,7 @@ impl Call<'_> {
         let put = Put { keep: spot.keep(), ..Put::default() };
         let begins = if options.read { Begins::Recorded } else { Begins::Silently };
         let lasting = self.lasting(begins)?;
+        node.files.fetch_add(1, Ordering::Relaxed);
         Ok(OpenFile { vfs: self.vfs.clone(), path: spot.path.clone(), options, put, node, lasting })
     }
 
@@ -240,7 +243,7 @@ impl Call<'_> {
             merges: 0,
             modified: Timestamp(0),
         });
-        let shared = Arc::new(OpenNode { store: Arc::clone(store), node, state });
+        let shared = Arc::new(OpenNode { store: Arc::clone(store), node, files: AtomicUsize::new(0), state });
         open.insert(key, Arc::downgrade(&shared));
         drop(open);
         if self.shared().open.told.load(Ordering::Acquire) != told {
@@ -522,6 +525,7 @@ impl OpenFile {
                 edits.copy(&mut *ours, &mut *theirs)?;
                 (ours, edits.base) = (theirs, Some(now));
                 *merges += 1;
+                within(ours.size(), self.vfs.shared.limits.file_size)?;
             }
             // Kept, in case that another is faster now.
             let kept = match edits.base {
@@ -542,6 +546,7 @@ impl OpenFile {
                     let before = store.stat(&at).ok().map(|attr| attr.tag);
                     let mut theirs = store.draft(DraftOf::File(&at))?;
                     edits.put(&pieces, &mut *theirs)?;
+                    within(theirs.size(), self.vfs.shared.limits.file_size)?;
                     (*draft, edits.base) = (Some(theirs), before);
                     *merges += 1;
                 }
@@ -574,8 +579,10 @@ fn within(size: u64, limit: u64) -> Result<(), StoreError> {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        // Nobody is left to be told; `close` tells.
-        if Arc::strong_count(&self.node) == 1 && !std::thread::panicking() {
+        // Of files that are dropped at once, exactly one is the last. It sees what was written through the others.
+        let is_last = self.node.files.fetch_sub(1, Ordering::AcqRel) == 1;
+        // Nobody is left to be told of a failure; `close` tells.
+        if is_last && !std::thread::panicking() {
             let _ = self.sync();
         }
     }

@@ -28,7 +28,10 @@ impl Changing<'_, '_> {
         let there = self.file_at(&spot)?;
         put.expect.check(there.map(|row| row.tag()))?;
         let whole = match &there {
-            Some(row) => joined(self.conn(), row, content)?,
+            Some(row) => {
+                put.check_append(row.size.cast_unsigned(), content.size().cast_unsigned())?;
+                joined(self.conn(), row, content)?
+            }
             None => content,
         };
         self.put(&spot, there, &whole, put)
