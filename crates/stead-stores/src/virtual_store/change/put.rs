@@ -163,8 +163,10 @@ fn joined(conn: &Connection, row: &Row, more: Prepared) -> Result<Prepared> {
             chunks.iter().try_for_each(|chunk| content::with_bytes(conn, chunk.id, &mut append)?)?;
         }
         Prepared::Known { id, size } => {
-            let ids = content::chunk_ids(conn, *id, *size)?;
-            ids.into_iter().try_for_each(|id| content::with_bytes(conn, id, &mut append)?)?;
+            content::layout(conn, *id, *size)?
+                .ids
+                .into_iter()
+                .try_for_each(|id| content::with_bytes(conn, id, &mut append)?)?;
         }
     }
     if chunks.is_empty() {
