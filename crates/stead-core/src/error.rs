@@ -452,7 +452,10 @@ fn seen(path: &VfsPath, cause: &StoreError) -> String {
             format!("`{path}` was not written: {cause}")
         }
         StoreError::Corrupt(what) => {
-            format!("what is stored for `{path}` is damaged: {what}; run `stead verify`")
+            format!(
+                "what is stored for `{path}` is damaged: {what}; `stead verify` tells all that is, and \
+                 `stead restore-backup` brings a backup back"
+            )
         }
         StoreError::Link(_) => format!("`{path}` is a symlink"),
         StoreError::Invalid(what) => format!("`{path}`: {what}"),

@@ -49,7 +49,7 @@ fn a_broken_store_is_in_nobody_elses_way() {
     "#);
     assert_snapshot!(place.run(["cat", "/gone/x", "/notes/x"]), @r#"
     ! stead: `/gone/x` can't be reached right now: the Store `gone` can't be opened: its directory is not there; make it, or correct its `path`; try again
-    ! stead: what is stored for `/notes/x` is damaged: the file is no database; run `stead verify`
+    ! stead: what is stored for `/notes/x` is damaged: the file is no database; `stead verify` tells all that is, and `stead restore-backup` brings a backup back
     exit 75
     "#);
     assert_snapshot!(place.run(["grep", "fox"]), @r#"

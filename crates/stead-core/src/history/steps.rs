@@ -427,6 +427,7 @@ impl Ordering<'_> {
                     mode: Some(to.mode),
                     modified: to.modified,
                     keep: Keep::History,
+                    at_most: None,
                 };
                 self.note_return(node, steps);
                 steps.steps.push(Step::Write { at, content, put });

@@ -202,6 +202,19 @@ pub struct Put {
     pub modified: Option<Timestamp>,
     /// Whether what was there is kept.
     pub keep: Keep,
+    /// How large an append may make the file; otherwise nothing happens, and it is [`crate::StoreError::TooLarge`].
+    pub at_most: Option<u64>,
+}
+
+impl Put {
+    /// Judges an append of `more` bytes to a file that has `size`. One of no bytes makes no file too large.
+    pub fn check_append(&self, size: u64, more: u64) -> Result<(), crate::StoreError> {
+        let size = size.saturating_add(more);
+        match self.at_most {
+            Some(limit) if more > 0 && size > limit => Err(crate::StoreError::TooLarge { size, limit }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What has to be at a place for a step to happen; otherwise nothing does, and the answer is Conflict.

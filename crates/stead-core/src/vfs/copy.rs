@@ -463,7 +463,8 @@ impl Load<'_> {
                 taken.hash = Some(reader.hasher.finalize());
                 // A file that is replaced keeps its own mode.
                 let mode = (over == Overwrite::Refuse).then_some(attr.mode);
-                let put = Put { expect, parents, mode, modified: Some(attr.modified), keep: self.to.keep() };
+                let (modified, keep) = (Some(attr.modified), self.to.keep());
+                let put = Put { expect, parents, mode, modified, keep, at_most: None };
                 self.steps.push(Step::Write { at, content: Content::Sealed(sealed), put });
             }
             Kind::Special(_) => return Err(failed(StoreError::Special(attr.kind))),

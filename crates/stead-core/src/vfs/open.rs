@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
@@ -116,6 +116,8 @@ impl Commits {
 pub(super) struct OpenNode {
     store: Arc<dyn Store>,
     node: NodeId,
+    /// How many [`OpenFile`]s there are of it. References from elsewhere come and go, and say nothing about that.
+    files: AtomicUsize,
     state: RwLock<State>,
 }
 
@@ -225,6 +227,7 @@ impl Call<'_> {
         let put = Put { keep: spot.keep(), ..Put::default() };
         let begins = if options.read { Begins::Recorded } else { Begins::Silently };
         let lasting = self.lasting(begins)?;
+        node.files.fetch_add(1, Ordering::Relaxed);
         let is_blind = spot.sight() == Sight::Blind;
         let (vfs, path) = (self.vfs.clone(), spot.path.clone());
         Ok(OpenFile { vfs, path, shown: spot.shown.clone(), is_blind, options, put, node, lasting })
@@ -251,7 +254,7 @@ impl Call<'_> {
             merges: 0,
             modified: Timestamp(0),
         });
-        let shared = Arc::new(OpenNode { store: Arc::clone(store), node, state });
+        let shared = Arc::new(OpenNode { store: Arc::clone(store), node, files: AtomicUsize::new(0), state });
         open.insert(key, Arc::downgrade(&shared));
         drop(open);
         if self.shared().open.told.load(Ordering::Acquire) != told {
@@ -533,6 +536,7 @@ impl OpenFile {
                 edits.copy(&mut *ours, &mut *theirs)?;
                 (ours, edits.base) = (theirs, Some(now));
                 *merges += 1;
+                within(ours.size(), self.vfs.shared.limits.file_size)?;
             }
             // Kept, in case that another is faster now.
             let kept = match edits.base {
@@ -556,6 +560,7 @@ impl OpenFile {
                     let before = store.stat(&at).ok().map(|attr| attr.tag);
                     let mut theirs = store.draft(DraftOf::File(&at))?;
                     edits.put(&pieces, &mut *theirs)?;
+                    within(theirs.size(), self.vfs.shared.limits.file_size)?;
                     (*draft, edits.base) = (Some(theirs), before);
                     *merges += 1;
                 }
@@ -588,8 +593,10 @@ fn within(size: u64, limit: u64) -> Result<(), StoreError> {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        // Nobody is left to be told; `close` tells.
-        if Arc::strong_count(&self.node) == 1 && !std::thread::panicking() {
+        // Of files that are dropped at once, exactly one is the last. It sees what was written through the others.
+        let is_last = self.node.files.fetch_sub(1, Ordering::AcqRel) == 1;
+        // Nobody is left to be told of a failure; `close` tells.
+        if is_last && !std::thread::panicking() {
             let _ = self.sync();
         }
     }

@@ -66,7 +66,7 @@ impl WriteOptions {
         let WriteOptions { expect, mode, modified, parents } = *self;
         // That a parent is missing would tell what is there.
         let parents = if spot.sight() == Sight::Blind { Parents::Create } else { parents };
-        Put { expect, parents, mode, modified, keep: spot.keep() }
+        Put { expect, parents, mode, modified, keep: spot.keep(), at_most: None }
     }
 }
 
@@ -208,8 +208,10 @@ impl Vfs {
             let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, Stop> {
                 spot.check_not_leading()?;
                 call.check_size(bytes.len() as u64)?;
-                let (content, put) = (Content::Bytes(bytes.clone()), options.put(spot));
-                let step = Step::Append { at: spot.place.clone(), content, put };
+                let limit = call.shared().limits.file_size;
+                let put = Put { at_most: (limit < u64::MAX).then_some(limit), ..options.put(spot) };
+                let step =
+                    Step::Append { at: spot.place.clone(), content: Content::Bytes(bytes.clone()), put };
                 call.leaves(spot, Leaves::Something);
                 let (outcome, written) = call.change(spot, step)?;
                 call.advance_seen(spot, &outcome);

@@ -39,7 +39,7 @@ impl Act<'_> {
                         self.hold(&[&spot])?;
                         let now = self.file_at(&spot, put.expect)?;
                         if now.is_some_and(|now| now.ino == draft.stat.ino) {
-                            return self.patch(&spot, How::Change, put, |now| draft.plan(now));
+                            return self.patch(&spot, How::Change, put, |now| Ok(draft.plan(now)));
                         }
                         self.release();
                     }
@@ -165,12 +165,13 @@ impl Act<'_> {
         }
         let length = content.size()?;
         let whole = self.patch(spot, How::Write, put, |now| {
-            (length > 0).then(|| Plan {
+            put.check_append(now.size, length)?;
+            Ok((length > 0).then(|| Plan {
                 cut: now.size,
                 extents: vec![Extent { from: 0, to: now.size, length }],
                 length: now.size + length,
                 source: content.source(),
-            })
+            }))
         })?;
         let (Some(before), Some(attr), false) = (whole.before, whole.attr, others.is_empty()) else {
             return Ok(whole);
@@ -370,12 +371,12 @@ impl Act<'_> {
         spot: &Spot,
         how: How,
         put: &Put,
-        plan: impl FnOnce(&Stat) -> Option<Plan<'p>>,
+        plan: impl FnOnce(&Stat) -> StoreResult<Option<Plan<'p>>>,
     ) -> StoreResult<Outcome> {
         let (file, stat) = open_regular(&spot.dir, spot.name(), how)?;
         put.expect.check(Some(stat.tag()))?;
         let mode = put.mode.map_or(stat.mode, |mode| mode & 0o1777);
-        match plan(&stat) {
+        match plan(&stat)? {
             None => self.dress(&file, &stat, spot, put.mode.and(Some(mode)), put.modified)?,
             Some(plan) => {
                 let looks = Looks { mode, modified: put.modified.unwrap_or_else(|| self.now()) };
@@ -438,7 +439,8 @@ enum Appended {
 impl Appended {
     /// The bytes, if they may be appended in one go with others'.
     fn to_share(&self, put: &Put) -> Option<&Vec<u8>> {
-        let plain = (put.expect, put.mode, put.modified) == (Expect::Any, None, None);
+        // One with a limit is judged by itself.
+        let plain = (put.expect, put.mode, put.modified, put.at_most) == (Expect::Any, None, None, None);
         match self {
             Appended::Bytes(bytes) if plain && (1..=LITTLE).contains(&bytes.len()) => Some(bytes),
             _ => None,

@@ -211,14 +211,48 @@ pub(super) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Resu
     }
 }
 
-/// Hands a chunk's bytes to `take`, without a copy in between.
+/// Hands a chunk's bytes to `take`, without a copy in between, if they are what their hash says.
 pub(super) fn with_bytes<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
-    let mut statement = conn.prepare_cached("SELECT data FROM content WHERE id = ?1")?;
+    with_hashed(conn, id, |bytes, _| take(bytes))
+}
+
+/// [`with_bytes`], together with their hash.
+pub(super) fn with_hashed<T>(conn: &Connection, id: i64, take: impl FnOnce(&[u8], Hash) -> T) -> Result<T> {
+    let mut statement = conn.prepare_cached("SELECT hash, data FROM content WHERE id = ?1")?;
     let mut rows = statement.query([id])?;
-    match rows.next()?.map(|row| row.get_ref(0)).transpose()? {
-        Some(ValueRef::Blob(bytes)) => Ok(take(bytes)),
-        _ => Err(corrupt("the content of a file is missing")),
+    let row = rows.next()?.ok_or_else(missing)?;
+    match row.get_ref(1)? {
+        ValueRef::Blob(bytes) => Ok(take(bytes, check(row.get_ref(0)?, bytes)?)),
+        _ => Err(missing()),
     }
+}
+
+/// Checks bytes against the column `hash` of their row, and returns the hash.
+///
+/// The database's file has no checksums of its own, so this is what keeps a damaged disk from answering with other bytes
+/// than were written.
+pub(super) fn check(column: ValueRef<'_>, bytes: &[u8]) -> Result<Hash> {
+    let hash = blake3::hash(bytes);
+    if column.as_blob().is_ok_and(|stored| stored == hash.as_bytes()) { Ok(hash) } else { Err(damaged()) }
+}
+
+/// Checks the hashes of all chunks of a content against the hash of its list.
+pub(super) fn check_list(list: Hash, chunks: impl Iterator<Item = Hash>) -> Result<()> {
+    if list_hash(chunks) == list { Ok(()) } else { Err(damaged()) }
+}
+
+/// The answer where content is not what its hash says.
+fn damaged() -> Fault {
+    corrupt("its content is not what was written")
+}
+
+/// Where the bytes of a content are.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// The ids of its chunks, in order; just its own where it is not in chunks.
+    pub(super) ids: Vec<i64>,
+    /// The hash of the list of chunks, where there is one.
+    pub(super) list: Option<Hash>,
 }
 
 /// The ids in a list of parts.
@@ -228,14 +262,21 @@ pub(super) fn part_ids(parts: &str) -> Result<Vec<i64>> {
 
 /// A whole content.
 pub(super) fn read_whole(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    read_parts(conn, &chunk_ids(conn, content, size)?, |piece| bytes.extend_from_slice(piece))?;
-    checked(bytes, size)
+    read_layout(conn, &layout(conn, content, size)?, size)
 }
 
-/// The bytes of chunks, one after the other.
-pub(super) fn read_parts(conn: &Connection, ids: &[i64], mut append: impl FnMut(&[u8])) -> Result<()> {
-    ids.iter().try_for_each(|&id| with_bytes(conn, id, &mut append))
+/// A whole content, chunk by chunk, each checked, and in the end the list of them.
+pub(super) fn read_layout(conn: &Connection, layout: &Layout, size: i64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    let mut hashes = Vec::with_capacity(layout.ids.len());
+    for &id in &layout.ids {
+        with_hashed(conn, id, |piece, hash| {
+            bytes.extend_from_slice(piece);
+            hashes.push(hash);
+        })?;
+    }
+    layout.list.map_or(Ok(()), |list| check_list(list, hashes.into_iter()))?;
+    checked(bytes, size)
 }
 
 /// The bytes, if there are as many as the catalog says.
@@ -243,20 +284,27 @@ pub(super) fn checked(bytes: Vec<u8>, size: i64) -> Result<Vec<u8>> {
     if bytes.len() as i64 == size { Ok(bytes) } else { Err(corrupt("a file's content has the wrong length")) }
 }
 
-/// The ids of the chunks of a content, in order; just its own where it is not in chunks.
-pub(super) fn chunk_ids(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<i64>> {
-    let Some(content) = content else { return empty(size) };
+/// Where the bytes of a content are.
+pub(super) fn layout(conn: &Connection, content: Option<i64>, size: i64) -> Result<Layout> {
+    let Some(content) = content else { return Ok(Layout { ids: empty(size)?, list: None }) };
     if size <= CHUNK as i64 {
-        return Ok(vec![content]);
+        return Ok(Layout { ids: vec![content], list: None });
     }
-    let parts: String = conn
-        .prepare_cached("SELECT parts FROM content WHERE id = ?1")?
-        .query_row([content], |row| row.get(0))?;
-    let ids = part_ids(&parts)?;
-    if ids.len() as u64 == size.cast_unsigned().div_ceil(CHUNK as u64) {
-        Ok(ids)
-    } else {
-        Err(corrupt("a chunk of a file is missing"))
+    let mut statement = conn.prepare_cached("SELECT parts, hash FROM content WHERE id = ?1")?;
+    let mut rows = statement.query([content])?;
+    let row = rows.next()?.ok_or_else(missing)?;
+    listed(row.get_ref(0)?, row.get_ref(1)?, size)
+}
+
+/// The chunks of a content of that size, by the columns `parts` and `hash` of its row.
+pub(super) fn listed(parts: ValueRef<'_>, hash: ValueRef<'_>, size: i64) -> Result<Layout> {
+    let ids = part_ids(parts.as_str().unwrap_or_default())?;
+    let list = hash.as_blob().ok().and_then(|hash| Hash::from_slice(hash).ok());
+    match list {
+        Some(list) if ids.len() as u64 == size.cast_unsigned().div_ceil(CHUNK as u64) => {
+            Ok(Layout { ids, list: Some(list) })
+        }
+        _ => Err(corrupt("a chunk of a file is missing")),
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
+use blake3::Hash;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use stead_core::StoreError;
@@ -16,7 +17,7 @@ use stead_core::store::{Place, StorePath};
 
 use super::VirtualStore;
 use super::content;
-use super::fault::{Result, corrupt};
+use super::fault::{Fault, Result, corrupt};
 use super::row::{EntryKind, Row};
 use super::walk::{Bounds, Forest};
 
@@ -181,6 +182,13 @@ impl Scan<'_> {
         Ok(())
     }
 
+    /// Notes the files whose content is damaged; the others are searched all the same.
+    fn pass_by(&self, content: usize, what: &str) {
+        for candidate in &self.candidates[self.contents[content].clone()] {
+            self.grep.unread.note(candidate.path.clone(), StoreError::Corrupt(what.to_owned()));
+        }
+    }
+
     fn id(&self, content: usize) -> i64 {
         self.candidates[self.contents[content].start].content
     }
@@ -196,15 +204,18 @@ impl Scan<'_> {
                 self.stop.store(true, Ordering::Relaxed);
                 return Err(StoreError::unavailable("the search took too long; narrow it").into());
             }
-            if let Some(found) = search_row(&reader, row, searcher)? {
-                hits.push((content, found));
+            let size = self.candidates[self.contents[content].start].row.size;
+            match search_row(&reader, row, size, searcher) {
+                Ok(found) => hits.extend(found.map(|found| (content, found))),
+                Err(Fault::Store(StoreError::Corrupt(what))) => self.pass_by(content, &what),
+                Err(fault) => return Err(fault),
             }
             Ok(())
         };
         // Contents that were written together lie side by side: one scan over all of them beats a look-up for each.
         if last - first < 2 * piece.len() as i64 {
             let mut statement = reader.prepare_cached(
-                "SELECT id, parts, data FROM content WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
+                "SELECT id, parts, hash, data FROM content WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
             )?;
             let mut rows = statement.query([first, last])?;
             let mut wanted = piece.peekable();
@@ -218,7 +229,8 @@ impl Scan<'_> {
                 return Err(corrupt("the content of a file is missing"));
             }
         } else {
-            let mut statement = reader.prepare_cached("SELECT id, parts, data FROM content WHERE id = ?1")?;
+            let mut statement =
+                reader.prepare_cached("SELECT id, parts, hash, data FROM content WHERE id = ?1")?;
             for content in piece {
                 let mut rows = statement.query([self.id(content)])?;
                 let row = rows.next()?.ok_or_else(|| corrupt("the content of a file is missing"))?;
@@ -233,21 +245,33 @@ impl Scan<'_> {
 fn search_row(
     conn: &Connection,
     row: &rusqlite::Row<'_>,
+    size: i64,
     searcher: &mut GrepSearcher<'_>,
 ) -> Result<Option<Hits>> {
-    match row.get_ref(2)? {
-        ValueRef::Blob(bytes) => Ok(searcher.search(bytes)),
+    match row.get_ref(3)? {
+        ValueRef::Blob(bytes) => {
+            content::check(row.get_ref(2)?, bytes)?;
+            Ok(searcher.search(bytes))
+        }
         _ => {
-            let parts = row.get_ref(1)?.as_str().map_err(|_| corrupt("the content of a file is missing"))?;
+            let layout = content::listed(row.get_ref(1)?, row.get_ref(2)?, size)?;
             let mut chunks = Chunks {
                 conn,
-                left: content::part_ids(parts)?.into_iter(),
+                hashes: Vec::with_capacity(layout.ids.len()),
+                left: layout.ids.into_iter(),
                 chunk: Vec::new(),
                 read: 0,
                 failure: None,
             };
             let hits = searcher.search_reader(&mut chunks);
-            chunks.failure.map_or(Ok(hits), Err)
+            if let Some(fault) = chunks.failure {
+                return Err(fault);
+            }
+            // A search that had enough early has not read them all.
+            if let (Some(list), true) = (layout.list, chunks.left.len() == 0) {
+                content::check_list(list, chunks.hashes.into_iter())?;
+            }
+            Ok(hits)
         }
     }
 }
@@ -256,19 +280,21 @@ fn search_row(
 struct Chunks<'c> {
     conn: &'c Connection,
     left: std::vec::IntoIter<i64>,
+    hashes: Vec<Hash>,
     chunk: Vec<u8>,
     read: usize,
-    failure: Option<super::fault::Fault>,
+    failure: Option<Fault>,
 }
 
 impl io::Read for Chunks<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.read == self.chunk.len() {
             let Some(id) = self.left.next() else { return Ok(0) };
-            let chunk = &mut self.chunk;
-            let loaded = content::with_bytes(self.conn, id, |bytes| {
+            let (chunk, hashes) = (&mut self.chunk, &mut self.hashes);
+            let loaded = content::with_hashed(self.conn, id, |bytes, hash| {
                 chunk.clear();
                 chunk.extend_from_slice(bytes);
+                hashes.push(hash);
             });
             if let Err(fault) = loaded {
                 self.failure = Some(fault);

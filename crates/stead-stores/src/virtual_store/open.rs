@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use blake3::Hash;
 use parking_lot::Mutex;
 use stead_core::store::{Attr, Kind, NodeId, OpenContent, Place, VersionTag};
 use stead_core::{StoreResult, Timestamp};
 
 use super::VirtualStore;
-use super::content::{self, CHUNK};
+use super::content::{self, CHUNK, Layout};
 use super::database::Shared;
 use super::fault::{Result, corrupt};
 use super::row::FILE_MODE;
@@ -16,7 +17,8 @@ use super::row::FILE_MODE;
 pub(super) struct OpenFile {
     shared: Arc<Shared>,
     attr: Attr,
-    chunks: Vec<i64>,
+    layout: Layout,
+    read: Mutex<ReadChunks>,
     /// The chunk that was last read in part: who reads a file piece by piece comes back for the rest of it.
     last: Mutex<Option<(usize, Vec<u8>)>>,
 }
@@ -25,13 +27,8 @@ impl VirtualStore {
     pub(super) fn open_at(&self, place: &Place) -> Result<OpenFile> {
         self.snapshot(|snapshot| {
             let row = snapshot.file(place)?;
-            let chunks = content::chunk_ids(snapshot.tree.conn, row.content, row.size)?;
-            Ok(OpenFile {
-                shared: Arc::clone(self.shared()),
-                attr: row.attr(),
-                chunks,
-                last: Mutex::new(None),
-            })
+            let layout = content::layout(snapshot.tree.conn, row.content, row.size)?;
+            Ok(OpenFile::new(Arc::clone(self.shared()), row.attr(), layout))
         })
     }
 }
@@ -39,7 +36,7 @@ impl VirtualStore {
 impl VirtualStore {
     /// Content that no entry need hold any more.
     pub(super) fn open_content(&self, content: Option<i64>, size: i64) -> Result<OpenFile> {
-        let chunks = content::chunk_ids(&*self.shared().reader()?, content, size)?;
+        let layout = content::layout(&*self.shared().reader()?, content, size)?;
         let attr = Attr {
             node: NodeId(0),
             kind: Kind::File,
@@ -50,7 +47,7 @@ impl VirtualStore {
             changed: Timestamp(0),
             tag: VersionTag(0),
         };
-        Ok(OpenFile { shared: Arc::clone(self.shared()), attr, chunks, last: Mutex::new(None) })
+        Ok(OpenFile::new(Arc::clone(self.shared()), attr, layout))
     }
 }
 
@@ -69,12 +66,48 @@ impl OpenContent for OpenFile {
     }
 }
 
+/// The hashes of the chunks that were read, until all of them were: then the list of them is checked, too.
+#[derive(Debug, Default)]
+struct ReadChunks {
+    hashes: Vec<Option<Hash>>,
+    left: usize,
+}
+
+impl ReadChunks {
+    /// One more was read. Answers with the hashes of all where it was the last.
+    fn note(&mut self, index: usize, hash: Hash) -> Option<Vec<Hash>> {
+        let slot = self.hashes.get_mut(index)?;
+        if slot.replace(hash).is_none() {
+            self.left -= 1;
+        }
+        (self.left == 0).then(|| std::mem::take(&mut self.hashes).into_iter().flatten().collect())
+    }
+}
+
 impl OpenFile {
+    fn new(shared: Arc<Shared>, attr: Attr, layout: Layout) -> Self {
+        let count = if layout.list.is_some() { layout.ids.len() } else { 0 };
+        let read = ReadChunks { hashes: vec![None; count], left: count };
+        OpenFile { shared, attr, layout, read: Mutex::new(read), last: Mutex::new(None) }
+    }
+
+    /// Hands the bytes of a chunk to `take`, if they are what was written.
+    fn with_chunk<T>(&self, index: usize, take: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let reader = self.shared.reader()?;
+        let id = *self.layout.ids.get(index).ok_or_else(content::missing)?;
+        let (taken, hash) = content::with_hashed(&reader, id, |bytes, hash| (take(bytes), hash))?;
+        if let Some(list) = self.layout.list
+            && let Some(hashes) = self.read.lock().note(index, hash)
+        {
+            content::check_list(list, hashes.into_iter())?;
+        }
+        Ok(taken)
+    }
+
     /// Copies a piece of one chunk.
     fn copy(&self, index: usize, skip: usize, into: &mut [u8]) -> Result<()> {
         if into.len() == CHUNK {
-            let reader = self.shared.reader()?;
-            return content::with_bytes(&reader, self.chunks[index], |chunk| piece(chunk, skip, into))?;
+            return self.with_chunk(index, |chunk| piece(chunk, skip, into))?;
         }
         let mut last = self.last.lock();
         let chunk = match &mut *last {
@@ -82,8 +115,7 @@ impl OpenFile {
             other => {
                 // The buffer of the chunk before is used again.
                 let mut chunk = other.take().map_or_else(Vec::new, |(_, chunk)| chunk);
-                let reader = self.shared.reader()?;
-                content::with_bytes(&reader, self.chunks[index], |bytes| {
+                self.with_chunk(index, |bytes| {
                     chunk.clear();
                     chunk.extend_from_slice(bytes);
                 })?;

@@ -147,7 +147,7 @@ impl VirtualStore {
     pub(super) fn read_at(&self, place: &Place, limit: u64) -> Result<Whole> {
         const SQL: &str = "
             SELECT m.value, e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since,
-                   c.parts, c.data
+                   c.parts, c.hash, c.data
             FROM meta m
             LEFT JOIN entry e ON e.vol = ?2 AND e.parent = ?3 AND e.name = ?4
             LEFT JOIN content c ON c.id = e.content AND e.size <= ?5
@@ -162,17 +162,18 @@ impl VirtualStore {
             match judge(row, &spot.trust)? {
                 Judged::Found(found) if found.kind == EntryKind::File => {
                     admit(&found, limit)?;
-                    let bytes = match (found.content, row.get_ref(12)?) {
+                    let bytes = match (found.content, row.get_ref(13)?) {
                         (None, _) => Vec::new(),
-                        (Some(_), ValueRef::Blob(bytes)) => content::checked(bytes.to_vec(), found.size)?,
-                        (Some(_), _) if found.size > CHUNK as i64 => {
-                            let parts = content::part_ids(row.get_ref(11)?.as_str().unwrap_or_default())?;
-                            let mut bytes = Vec::with_capacity(found.size.cast_unsigned() as usize);
-                            // Content is never rewritten, so the snapshot doesn't matter here.
-                            content::read_parts(&reader, &parts, |piece| bytes.extend_from_slice(piece))?;
-                            content::checked(bytes, found.size)?
+                        (Some(_), ValueRef::Blob(bytes)) => {
+                            content::check(row.get_ref(12)?, bytes)?;
+                            content::checked(bytes.to_vec(), found.size)?
                         }
-                        _ => return Err(corrupt("the content of a file is missing")),
+                        (Some(_), _) if found.size > CHUNK as i64 => {
+                            let layout = content::listed(row.get_ref(11)?, row.get_ref(12)?, found.size)?;
+                            // Content is never rewritten, so the snapshot doesn't matter here.
+                            content::read_layout(&reader, &layout, found.size)?
+                        }
+                        _ => return Err(content::missing()),
                     };
                     return Ok(Whole { attr: found.attr(), bytes });
                 }

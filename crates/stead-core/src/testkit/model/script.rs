@@ -104,6 +104,7 @@ impl Op {
             mode: *mode,
             modified: None,
             keep: Keep::History,
+            at_most: None,
         };
         let keep = Keep::History;
         match self {

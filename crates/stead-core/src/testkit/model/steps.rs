@@ -83,6 +83,9 @@ impl Doing {
                 let (id, bytes) = self.tree.file(at)?;
                 let tag = self.tree.node(id).tag;
                 put.expect.check(Some(tag))?;
+                if how == How::AtTheEnd {
+                    put.check_append(bytes.len() as u64, content.len() as u64)?;
+                }
                 let whole = match how {
                     How::Whole => content,
                     How::AtTheEnd => [bytes.as_slice(), &content].concat(),

@@ -162,6 +162,20 @@ pub fn an_append_goes_to_the_end(t: &Subject) {
     assert!(t.read("large") == expected);
 }
 
+pub fn an_append_past_its_limit_changes_nothing(t: &Subject) {
+    t.write("log", "one\n");
+    let up_to = |limit, content: &str| Step::Append {
+        at: at("log"),
+        content: Content::Bytes(content.into()),
+        put: Put { at_most: Some(limit), ..Put::default() },
+    };
+    let over = t.leaves_all(|| t.apply(vec![up_to(7, "two\n")])).unwrap_err();
+    assert!(matches!(over, StoreError::TooLarge { size: 8, limit: 7 }), "{over:?}");
+    t.apply(vec![up_to(3, "")]).unwrap();
+    t.apply(vec![up_to(8, "two\n")]).unwrap();
+    assert_eq!(t.read("log"), b"one\ntwo\n");
+}
+
 pub fn a_draft_can_be_appended(t: &Subject) {
     t.write("file", "start ");
     let mut draft = t.draft();

@@ -54,6 +54,7 @@ macro_rules! store_suite {
                     a_write_can_set_mode_and_time
                     mode_and_time_can_be_set
                     an_append_goes_to_the_end
+                    an_append_past_its_limit_changes_nothing
                     a_draft_can_be_appended
                     an_edit_replaces_text
                     an_edit_that_does_not_fit_changes_nothing

@@ -1,6 +1,9 @@
 //! Files that stay open.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use super::*;
+use crate::store::{Place, StorePath};
 
 fn whole(file: &OpenFile) -> String {
     let mut buffer = vec![0; usize::try_from(file.size()).unwrap()];
@@ -68,4 +71,72 @@ fn opening_creates_truncates_and_keeps_to_what_was_asked() {
     assert_eq!(kind(vfs.open("/a", OpenOptions::read()).unwrap().write_at(0, b"x")), ErrorKind::Invalid);
     assert_eq!(kind(vfs.open("/a", OpenOptions::default())), ErrorKind::Invalid);
     assert_eq!(kind(vfs.open("/", OpenOptions::read())), ErrorKind::Invalid);
+}
+
+#[test]
+fn what_is_written_is_a_change_when_the_last_two_are_dropped_at_once() {
+    let (vfs, _) = open_door();
+    for round in 0..2_000 {
+        vfs.write("/a", "..").unwrap();
+        let [one, other] = [(); 2].map(|()| vfs.open("/a", OpenOptions::read_write()).unwrap());
+        one.write_at(0, b"1").unwrap();
+        other.write_at(1, b"2").unwrap();
+        // Both spin, so that they go on within nanoseconds of each other.
+        let ready = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for file in [one, other] {
+                scope.spawn(|| {
+                    ready.fetch_add(1, Ordering::AcqRel);
+                    while ready.load(Ordering::Acquire) < 2 {
+                        std::hint::spin_loop();
+                    }
+                    drop(file);
+                });
+            }
+        });
+        assert_eq!(text(&vfs, "/a"), "12", "round {round}");
+    }
+}
+
+#[test]
+fn whoever_looks_at_a_node_does_not_keep_its_last_close_from_making_a_change() {
+    let (vfs, store) = open_door();
+    let store: Arc<dyn Store> = store;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let _ = vfs.stat("/a");
+                if let Ok(attr) = store.stat(&Place::path(StorePath::from_checked("a"))) {
+                    let open = &vfs.shared.open;
+                    open.over(&store, attr, open.moment());
+                }
+            }
+        });
+        for round in 0..5_000 {
+            let file = vfs.open("/a", OpenOptions::write().create().truncate()).unwrap();
+            file.write_at(0, round.to_string().as_bytes()).unwrap();
+            drop(file);
+            if text(&vfs, "/a") != round.to_string() {
+                over.store(true, Ordering::Relaxed);
+                panic!("round {round} is lost");
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        looking.join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_put_into_what_another_has_made_stays_within_the_size_limit() {
+    let (theirs, store) = open_door();
+    theirs.write("/a", "12").unwrap();
+    let limits = Limits { file_size: 4, ..Limits::default() };
+    let builder = Vfs::builder(Identity::agent("tester")).limits(limits);
+    let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
+    let file = vfs.open("/a", OpenOptions::read_write()).unwrap();
+    file.append(b"34").unwrap();
+    theirs.append("/a", "xyz").unwrap();
+    assert_eq!(kind(file.sync()), ErrorKind::TooLarge);
+    assert_eq!(text(&theirs, "/a"), "12xyz");
 }

@@ -102,6 +102,19 @@ fn a_size_limit_is_kept_before_memory_is_taken() {
 }
 
 #[test]
+fn an_append_past_the_size_limit_is_refused_and_changes_nothing() {
+    let store = store_with(&[("/a", "123"), ("/over", "12345")]);
+    let limits = Limits { file_size: 4, ..Limits::default() };
+    let builder = Vfs::builder(Identity::agent("tester")).limits(limits);
+    let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
+    assert_eq!(kind(vfs.append("/a", "45")), ErrorKind::TooLarge);
+    assert_eq!(text(&vfs, "/a"), "123");
+    vfs.append("/a", "4").unwrap();
+    vfs.append("/over", "").unwrap();
+    assert_eq!((text(&vfs, "/a"), text(&vfs, "/over")), ("1234".into(), "12345".into()));
+}
+
+#[test]
 fn removal_says_what_it_needs() {
     let (vfs, _) = open_door();
     vfs.write("/d/a", "x").unwrap();

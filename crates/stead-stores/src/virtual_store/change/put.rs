@@ -28,7 +28,10 @@ impl Changing<'_, '_> {
         let there = self.file_at(&spot)?;
         put.expect.check(there.map(|row| row.tag()))?;
         let whole = match &there {
-            Some(row) => joined(self.conn(), row, content)?,
+            Some(row) => {
+                put.check_append(row.size.cast_unsigned(), content.size().cast_unsigned())?;
+                joined(self.conn(), row, content)?
+            }
             None => content,
         };
         self.put(&spot, there, &whole, put)
@@ -160,8 +163,10 @@ fn joined(conn: &Connection, row: &Row, more: Prepared) -> Result<Prepared> {
             chunks.iter().try_for_each(|chunk| content::with_bytes(conn, chunk.id, &mut append)?)?;
         }
         Prepared::Known { id, size } => {
-            let ids = content::chunk_ids(conn, *id, *size)?;
-            ids.into_iter().try_for_each(|id| content::with_bytes(conn, id, &mut append)?)?;
+            content::layout(conn, *id, *size)?
+                .ids
+                .into_iter()
+                .try_for_each(|id| content::with_bytes(conn, id, &mut append)?)?;
         }
     }
     if chunks.is_empty() {

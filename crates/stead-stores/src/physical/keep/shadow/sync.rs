@@ -206,6 +206,7 @@ impl<'a> Syncing<'a> {
             mode: Some(attr.mode),
             modified: Some(attr.modified),
             keep: Keep::History,
+            at_most: None,
         };
         let step = Step::Write { at: Place::path(path.clone()), content, put };
         self.note(Note::Step(step, Some(attr.tag)), bytes)

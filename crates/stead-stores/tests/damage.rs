@@ -1,0 +1,153 @@
+//! What a damaged database answers: the bytes that were written, or that they are damaged. Never other bytes.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use stead_core::glob::PathGlobs;
+use stead_core::search::{Grep, GrepQuery};
+use stead_core::store::{Change, Content, Place, Put, Step, StorePath, Version};
+use stead_core::{ErrorKind, Identity, Operation, OperationId, Store, StoreError, Timestamp};
+use stead_stores::{Database, DatabaseOptions, VirtualStore};
+
+/// How many places of the file are damaged, one at a time.
+const FLIPS: usize = 100;
+
+fn at(path: &str) -> Place {
+    Place::path(StorePath::from_checked(path))
+}
+
+/// Content of that size that is like no other.
+fn pattern(seed: u64, size: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..size).map(|at| if at % 60 == 59 { b'\n' } else { random.u8(b'a'..=b'z') }).collect()
+}
+
+fn write(store: &VirtualStore, path: &str, bytes: &[u8]) -> Version {
+    let operation = Operation {
+        id: OperationId::fresh(Timestamp(1)),
+        identity: Identity::agent("tester").into(),
+        tool: "test".into(),
+        at: Timestamp(1),
+    };
+    let content = Content::Bytes(bytes.to_vec());
+    let step = Step::Write { at: at(path), content, put: Put::default() };
+    store.apply(Change::new(operation, vec![step])).unwrap().version.unwrap()
+}
+
+struct Written {
+    path: &'static str,
+    bytes: Vec<u8>,
+    /// What it held before, and the version at which it did.
+    before: (Version, Vec<u8>),
+}
+
+/// A database in one file, and what was written into it.
+fn filled(file: &Path) -> Vec<Written> {
+    let database = Database::open(file, DatabaseOptions::default()).unwrap();
+    let store = database.store(["files"]).unwrap();
+    let sizes = [("a", 30), ("d/b", 3_000), ("d/c", 9_001), ("d/e/large", 600_000)];
+    let mut written = Vec::new();
+    for (seed, (path, size)) in sizes.into_iter().enumerate() {
+        let before = pattern(100 + seed as u64, size / 2 + 7);
+        let version = write(&store, path, &before);
+        written.push(Written { path, bytes: pattern(seed as u64, size), before: (version, before) });
+    }
+    for Written { path, bytes, .. } in &written {
+        write(&store, path, bytes);
+    }
+    written
+}
+
+/// Whether an answer is what was written, or says that it is damaged.
+#[track_caller]
+fn judge(answer: Result<Vec<u8>, StoreError>, expected: &[u8], what: &str) -> bool {
+    match answer {
+        Ok(bytes) => {
+            assert!(bytes == expected, "{what}: other bytes than were written");
+            false
+        }
+        // The damage may have hit a name, or the structure as a whole.
+        Err(error) => {
+            let kind = error.kind();
+            assert!(matches!(kind, ErrorKind::Corrupt | ErrorKind::NotFound), "{what}: {error:?}");
+            kind == ErrorKind::Corrupt
+        }
+    }
+}
+
+/// Reads an open file in pieces of that length.
+fn in_pieces(store: &dyn Store, path: &str, length: usize) -> Result<Vec<u8>, StoreError> {
+    let open = store.open(&at(path))?;
+    let (mut bytes, mut buffer) = (Vec::new(), vec![0; length]);
+    loop {
+        match open.read_at(bytes.len() as u64, &mut buffer)? {
+            0 => return Ok(bytes),
+            count => bytes.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+/// Reads everything in every way. How often the answer was that it is damaged.
+fn read_all(database: &Database, written: &[Written]) -> usize {
+    let Ok(store) = database.store(["files"]) else { return 1 };
+    let mut damaged = 0;
+    for Written { path, bytes, before } in written {
+        let whole = store.read(&at(path), u64::MAX).map(|whole| whole.bytes);
+        damaged += usize::from(judge(whole, bytes, path));
+        let many = store.read_many(&[at(path)], u64::MAX).remove(0).map(|whole| whole.bytes);
+        judge(many, bytes, path);
+        for length in [262_144, 1_000_000, 10_007] {
+            judge(in_pieces(&store, path, length), bytes, path);
+        }
+        let past = store.as_of(before.0).and_then(|past| past.read(&at(path), u64::MAX));
+        damaged += usize::from(judge(past.map(|whole| whole.bytes), &before.1, path));
+    }
+    let query = GrepQuery { max_results: 500, ..GrepQuery::new(".") };
+    let grep = Grep::new(&query, None, PathGlobs::none()).unwrap();
+    let mut lines = Vec::new();
+    let searched = store.grep(&Place::root(), &grep, &mut |hits| {
+        lines.extend(hits.hits.lines.into_iter().map(|line| (hits.path.clone(), line)));
+        ControlFlow::Continue(())
+    });
+    let _ = searched;
+    for (path, line) in lines {
+        if let Some(file) = written.iter().find(|file| file.path.as_bytes() == path.as_bytes()) {
+            let there = file.bytes.split(|&byte| byte == b'\n').nth(line.number as usize - 1);
+            assert!(
+                there == Some(line.text.as_bytes()),
+                "{path:?}: grep shows a line that was never written"
+            );
+        }
+    }
+    damaged
+}
+
+#[test]
+fn what_is_read_from_a_damaged_file_is_what_was_written_or_corrupt() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("db");
+    let written = filled(&file);
+    let sound = fs::read(&file).unwrap();
+    let database = Database::open(&file, DatabaseOptions::default()).unwrap();
+    assert_eq!(read_all(&database, &written), 0);
+    drop(database);
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut told = 0;
+    for _ in 0..FLIPS {
+        let (place, bit) = (random.usize(100..sound.len()), 1 << random.u8(..8));
+        let mut damaged = sound.clone();
+        damaged[place] ^= bit;
+        for suffix in ["-wal", "-shm"] {
+            let _ = fs::remove_file(directory.path().join(format!("db{suffix}")));
+        }
+        fs::write(&file, damaged).unwrap();
+        match Database::open(&file, DatabaseOptions::default()) {
+            Ok(database) => told += usize::from(read_all(&database, &written) > 0),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{place}"),
+        }
+    }
+    assert!(told > FLIPS / 2, "most of a database is content, and {told} of {FLIPS} were noticed");
+}
