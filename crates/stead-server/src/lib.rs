@@ -13,6 +13,7 @@ mod run;
 mod served;
 mod stdio;
 mod steads;
+mod turns;
 mod watching;
 
 pub use http::{HttpOptions, PublicUrl, serve};

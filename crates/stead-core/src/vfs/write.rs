@@ -370,6 +370,9 @@ impl Call<'_> {
             let expect = if_match.map_or(Expect::Any, Expect::Tag);
             let Shared { limits, quota, .. } = self.shared();
             let edit = edit.clone().at_most(limits.file_size).within(*quota).within(spot.workspace.quota());
+            // What is not there, or is no file, the Store refuses by itself.
+            let size = spot.store().stat(&spot.place).map_or(0, |attr| attr.size);
+            let _memory = self.reserve(edit.memory(size))?;
             let step = Step::Edit { at: spot.place.clone(), edit, expect, keep: spot.keep() };
             let (outcome, written) = match self.change(spot, step) {
                 // How often it occurs would tell what is in the file; that it does more than once has to be told.
