@@ -71,6 +71,18 @@ impl Edit {
         Edit { quota, ..self }
     }
 
+    /// How much memory it may take to edit a file of that size: the file before and after it.
+    pub(crate) fn memory(&self, size: u64) -> u64 {
+        let (old, new) = (self.old.len() as u64, self.new.len() as u64);
+        let times = match self.occurrences {
+            Occurrences::One => 1,
+            Occurrences::All => size / old,
+        };
+        let largest = size.saturating_add(times.saturating_mul(new.saturating_sub(old)));
+        let before = size.min(LARGEST_EDIT);
+        before.saturating_add(largest.min(self.most))
+    }
+
     /// The content after the edit, and how many replacements were made.
     ///
     /// What would be too large is refused before memory is taken for it: a few bytes, replaced often enough by a few
@@ -172,6 +184,24 @@ mod tests {
         }
         let shrink = Edit::new("yy", "z", Occurrences::All).unwrap().within(limits(Some(1), Some(1)));
         assert!(shrink.apply(&many).is_ok(), "what is over a quota may shrink");
+    }
+
+    #[test]
+    fn what_an_edit_may_take_is_known_before() {
+        let memory = |new: &str, occurrences, size| {
+            let edit = Edit::new("ab", new, occurrences).unwrap();
+            let content = "ab".repeat(size / 2);
+            if let Ok((after, _)) = edit.apply(content.as_bytes()) {
+                assert!(edit.memory(size as u64) >= (size + after.len()) as u64);
+            }
+            edit.memory(size as u64)
+        };
+        assert_eq!(memory("abcd", Occurrences::One, 2), 2 + 4);
+        assert_eq!(memory("abcd", Occurrences::All, 100), 100 + 200);
+        assert_eq!(memory("", Occurrences::All, 100), 100 + 100, "it may occur less often than it could");
+        let huge = Edit::new("a", "b".repeat(1 << 20), Occurrences::All).unwrap();
+        assert_eq!(huge.memory(1 << 30), LARGEST_EDIT + LARGEST_EDIT, "no larger one is made");
+        assert_eq!(huge.at_most(5).memory(1 << 30), LARGEST_EDIT + 5);
     }
 
     #[test]

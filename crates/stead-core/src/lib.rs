@@ -13,6 +13,7 @@ pub mod history;
 pub mod identity;
 mod lines;
 pub mod map;
+mod memory;
 pub mod name;
 pub mod path;
 pub mod router;

@@ -14,6 +14,7 @@ mod served;
 mod signals;
 mod stdio;
 mod steads;
+mod turns;
 mod watching;
 
 pub use http::{HttpOptions, PublicUrl, serve};

@@ -5,9 +5,12 @@ use std::time::Duration;
 /// The longest message that is read, in bytes. What is longer is refused before memory is taken for it.
 pub(crate) const LONGEST_MESSAGE: usize = 16 << 20;
 
-/// How much of the server one identity may have.
+/// How much of the server one identity may have, and all of them together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
+    /// How many calls of all identities together run at a time. Each holds a thread, so a runtime of one's own needs more
+    /// threads for blocking work than this. Half of it is for identities that have no call running.
+    pub running: usize,
     /// How many of its calls are made at a time. Further ones wait.
     pub at_once: usize,
     /// How many may wait. Further ones are refused.
@@ -25,6 +28,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
+            running: 128,
             at_once: 8,
             waiting: 256,
             call: Duration::from_secs(120),

@@ -14,8 +14,9 @@ use crate::signals::EndSignals;
 use crate::stdio;
 use crate::steads::Steads;
 
-/// How many calls, of all identities together, are made at a time over HTTP before further ones have to wait.
-const CALLS: usize = 256;
+/// How many threads there are beside those that make calls and those that answer: for opening steads, for reading the
+/// configuration again, for writing down what was used.
+const SPARE: usize = 12;
 /// How long calls that are under way when everything is over may take to end.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -51,7 +52,7 @@ pub fn run_http(
     let cannot = |cause| stead::Error::Host { what: format!("`{listen}` can't be listened on"), cause };
     let listener = TcpListener::bind(listen).map_err(cannot)?;
     let bound = listener.local_addr().map_err(cannot)?;
-    let runtime = runtime(CALLS).map_err(no_runtime)?;
+    let runtime = runtime(steads.limits().running).map_err(no_runtime)?;
     let steads = Arc::clone(steads);
     runtime.block_on(async move {
         let over = CancellationToken::new();
@@ -70,10 +71,11 @@ pub fn run_http(
 /// A runtime for so many calls at a time.
 fn runtime(calls: usize) -> io::Result<Runtime> {
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
-    // A thread takes over from each one that makes a call. More than these would only wait for a core.
+    // A thread takes over from each one that makes a call, so there have to be more threads than calls: if there were
+    // none left, nobody would answer anything until a call ends.
     Builder::new_multi_thread()
         .worker_threads(workers)
-        .max_blocking_threads(calls + workers + 4)
+        .max_blocking_threads(calls + workers + SPARE)
         .enable_all()
         .thread_name("stead")
         .build()

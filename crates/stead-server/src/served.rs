@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::questions::Questions;
+use crate::turns::{Sharer, Turn, Turns};
 
 /// One identity's stead, as every connection of that identity sees it.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct Served {
     now: RwLock<Arc<Now>>,
     limits: Limits,
     metrics: Arc<Metrics>,
+    turns: Arc<Turns>,
+    sharer: Sharer,
     places: Semaphore,
     waiting: AtomicUsize,
     listening: AtomicUsize,
@@ -54,16 +57,18 @@ impl Now {
 impl Served {
     /// Serves this stead.
     pub fn new(stead: &Stead, limits: Limits) -> Self {
-        Served::counted(stead, limits, Arc::default())
+        Served::counted(stead, limits, Arc::default(), Turns::new(limits.running))
     }
 
-    /// The same, counted along with others.
-    pub(crate) fn counted(stead: &Stead, limits: Limits, metrics: Arc<Metrics>) -> Self {
+    /// The same, counted along with others, with whom it shares the turns.
+    pub(crate) fn counted(stead: &Stead, limits: Limits, metrics: Arc<Metrics>, turns: Arc<Turns>) -> Self {
         Served {
             identity: stead.vfs().identity().clone(),
             now: RwLock::new(Arc::new(Now::of(stead))),
             limits,
             metrics,
+            sharer: turns.sharer(),
+            turns,
             places: Semaphore::new(limits.at_once),
             waiting: AtomicUsize::new(0),
             listening: AtomicUsize::new(0),
@@ -131,8 +136,13 @@ impl Served {
         self.changed.send_modify(|generation| *generation += 1);
     }
 
-    /// Waits for a place among the calls that are made at a time.
-    pub(crate) async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
+    /// Waits for a place among the calls of this identity, and then for a turn among those of all identities.
+    pub(crate) async fn place(&self) -> Result<CallPlace<'_>, Failure> {
+        let own = self.own_place().await?;
+        Ok(CallPlace { _turn: self.turns.take(self.sharer).await, _own: own })
+    }
+
+    async fn own_place(&self) -> Result<SemaphorePermit<'_>, Failure> {
         if let Ok(place) = self.places.try_acquire() {
             return Ok(place);
         }
@@ -147,6 +157,13 @@ impl Served {
         })?;
         Ok(self.places.acquire().await.expect("the places are never closed"))
     }
+}
+
+/// A call's place among those that are made at a time.
+#[derive(Debug)]
+pub(crate) struct CallPlace<'a> {
+    _turn: Turn,
+    _own: SemaphorePermit<'a>,
 }
 
 /// One of a limited number; no longer when it is dropped.

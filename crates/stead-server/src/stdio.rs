@@ -5,9 +5,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::unix::pipe;
 
 use crate::mcp::{self, Answerer};
@@ -16,12 +17,13 @@ use crate::served::Served;
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Serves the client at standard input and output, until it closes its end.
+/// Serves the client at standard input and output, until it closes either of them.
 ///
 /// It has to run inside a multi-threaded runtime: calls are made on its workers.
 pub async fn stdio(served: Arc<Served>) -> io::Result<()> {
     let (read, write) = (reader(io::stdin().as_fd())?, writer(io::stdout().as_fd())?);
-    connection(served, read, write).await;
+    let unread = unread(io::stdout().as_fd())?;
+    mcp::over_lines(Answerer::new(served), read, write, unread).await;
     Ok(())
 }
 
@@ -31,7 +33,7 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    mcp::over_lines(Answerer::new(served), read, write).await;
+    mcp::over_lines(Answerer::new(served), read, write, std::future::pending()).await;
 }
 
 // What clients launch a server with is a pipe or, where they run on Node, a socket: both are waited for without a thread
@@ -64,6 +66,31 @@ fn writer(standard: BorrowedFd<'_>) -> io::Result<Writer> {
         return Ok(Box::new(pipe));
     }
     Ok(Box::new(tokio::fs::File::from_std(file)))
+}
+
+/// Ends when nobody can read any more what is written. A file or a terminal is always there.
+fn unread(standard: BorrowedFd<'_>) -> io::Result<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    let file = File::from(standard.try_clone_to_owned()?);
+    let kind = file.metadata()?.file_type();
+    if kind.is_socket() {
+        let socket = socket(file)?;
+        return Ok(Box::pin(async move {
+            while let Ok(ready) = socket.ready(Interest::WRITABLE).await {
+                if ready.is_write_closed() {
+                    return;
+                }
+                // Wait for the next event, whatever it is.
+                let _ = socket.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+            }
+        }));
+    }
+    if kind.is_fifo()
+        && let Ok(pipe) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1")
+    {
+        // A pipe that nobody reads from has an error, and no other one.
+        return Ok(Box::pin(async move { drop(pipe.ready(Interest::ERROR).await) }));
+    }
+    Ok(Box::pin(std::future::pending()))
 }
 
 fn socket(file: File) -> io::Result<tokio::net::UnixStream> {

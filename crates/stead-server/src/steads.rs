@@ -3,19 +3,23 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use stead::{Config, Identity, Result, Stead, Stores};
 
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::served::Served;
+use crate::turns::Turns;
 
 /// Every stead of a configuration, opened when it is first asked for, over Stores that all of them share.
 #[derive(Debug)]
 pub struct Steads {
     state: Mutex<State>,
+    /// Apart from the state, which is locked while Stores are opened: every request asks for it.
+    config: RwLock<Arc<Config>>,
     limits: Limits,
     metrics: Arc<Metrics>,
+    turns: Arc<Turns>,
 }
 
 #[derive(Debug)]
@@ -27,11 +31,18 @@ struct State {
 impl Steads {
     /// The steads of this configuration.
     pub fn of(config: &Config, limits: Limits) -> Self {
+        let stores = Stores::of(config);
         Steads {
-            state: Mutex::new(State { stores: Stores::of(config), served: HashMap::new() }),
+            config: RwLock::new(Arc::clone(stores.config())),
+            state: Mutex::new(State { stores, served: HashMap::new() }),
             limits,
             metrics: Arc::default(),
+            turns: Turns::new(limits.running),
         }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
@@ -40,7 +51,7 @@ impl Steads {
 
     /// The configuration that holds now.
     pub fn config(&self) -> Arc<Config> {
-        Arc::clone(self.state.lock().stores.config())
+        Arc::clone(&self.config.read())
     }
 
     /// The stead of an identity.
@@ -53,7 +64,8 @@ impl Steads {
         }
         state.stores.check_audit()?;
         let stead = Stead::open_in(&mut state.stores, identity)?;
-        let served = Arc::new(Served::counted(&stead, self.limits, Arc::clone(&self.metrics)));
+        let served = Served::counted(&stead, self.limits, Arc::clone(&self.metrics), Arc::clone(&self.turns));
+        let served = Arc::new(served);
         state.served.insert(identity.clone(), Arc::clone(&served));
         Ok(served)
     }
@@ -75,6 +87,7 @@ impl Steads {
         for (served, stead) in opened {
             served.replace(&stead);
         }
+        *self.config.write() = Arc::clone(stores.config());
         state.stores = stores;
         Ok(())
     }

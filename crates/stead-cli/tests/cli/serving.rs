@@ -2,7 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -88,6 +91,59 @@ fn directories_can_be_served_without_any_configuration() {
         assert_eq!(std::fs::read_dir(place.path(directory)).unwrap().count(), files, "{directory}");
     }
     assert!(place.path("state/stead").is_dir());
+}
+
+/// Waits for a process to end by itself.
+fn ends_by_itself(child: &mut Child) -> Option<i32> {
+    let until = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < until {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    panic!("it goes on");
+}
+
+#[test]
+fn a_server_whose_answers_nobody_reads_ends_though_its_input_is_open() {
+    let place = Place::new();
+    // At once, without anything to answer; and when there is something.
+    for asks in [false, true] {
+        let mut server = Launched::new(place.command(["mcp", "--agent", "coder"]));
+        server.initialize();
+        assert_eq!(server.call("stat", json!({ "path": "/notes" }))["isError"], false);
+        let Launched { mut child, read } = server;
+        drop(read);
+        if asks {
+            let message = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" });
+            // It may have noticed before.
+            let _ = writeln!(child.stdin.as_mut().unwrap(), "{message}");
+        }
+        assert_eq!(ends_by_itself(&mut child), Some(0), "asks: {asks}");
+        let running = std::fs::read_dir(place.path(".stead/audit/running")).unwrap();
+        assert_eq!(running.count(), 0, "it has ended in good order");
+    }
+}
+
+#[test]
+fn a_server_at_sockets_ends_when_its_output_is_closed() {
+    let place = Place::new();
+    let (mut input, its_input) = UnixStream::pair().unwrap();
+    let (output, its_output) = UnixStream::pair().unwrap();
+    let mut command = place.command(["mcp", "--agent", "coder"]);
+    command.stdin(OwnedFd::from(its_input)).stdout(OwnedFd::from(its_output));
+    let mut child = command.spawn().unwrap();
+    // Its ends are its own from now on.
+    drop(command);
+    writeln!(input, "{}", json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" })).unwrap();
+    let mut line = String::new();
+    BufReader::new(&output).read_line(&mut line).unwrap();
+    assert!(!line.is_empty());
+    drop(output);
+    assert_eq!(ends_by_itself(&mut child), Some(0));
 }
 
 #[test]

@@ -60,8 +60,44 @@ impl Connection {
         self.session.as_deref()
     }
 
+    /// Another connection of the same client, in the same session.
+    pub(crate) fn beside(&self) -> Self {
+        let mut other = Connection::open(self.host, &self.token, Era::NoSessions);
+        other.session.clone_from(&self.session);
+        other
+    }
+
     /// Makes a request that has to succeed, and returns its result.
-    pub(crate) fn request(&mut self, method: &str, mut params: Value) -> Value {
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
+        let name = params.get("name").and_then(Value::as_str).map(str::to_owned);
+        self.send(method, params);
+        let answer = self.answer();
+        assert_eq!(answer.status, 200, "{method} {name:?}: {}", answer.body);
+        let mut said = message_in(&answer.body);
+        assert_eq!(said["id"], self.next, "an answer to somebody else: {said}");
+        assert!(said.get("error").is_none(), "{method} {name:?}: {said}");
+        said["result"].take()
+    }
+
+    /// Asks for a tool to be used, waits for nothing, and returns the id of the request.
+    pub(crate) fn begin(&mut self, tool: &str, arguments: Value) -> u64 {
+        self.send("tools/call", json!({ "name": tool, "arguments": arguments }));
+        self.next
+    }
+
+    /// Waits for the answer to what was begun.
+    pub(crate) fn ended(&mut self) {
+        let answer = self.answer();
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert_eq!(message_in(&answer.body)["result"]["isError"], false, "{}", answer.body);
+    }
+
+    /// Sends a notification, and returns the status of the reply.
+    pub(crate) fn tell(&mut self, message: &Value) -> u16 {
+        self.say(message).status
+    }
+
+    fn send(&mut self, method: &str, mut params: Value) {
         self.next += 1;
         let name = params.get("name").or(params.get("uri")).and_then(Value::as_str).map(str::to_owned);
         if self.session.is_none() {
@@ -72,18 +108,14 @@ impl Connection {
             });
         }
         let message = json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params });
-        let answer = if self.session.is_some() {
-            self.say(&message)
-        } else {
-            let mut headers = vec![("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
-            headers.extend(name.as_deref().map(|name| ("Mcp-Name", name)));
-            self.post(&message, &headers)
-        };
-        assert_eq!(answer.status, 200, "{method} {name:?}: {}", answer.body);
-        let mut said = message_in(&answer.body);
-        assert_eq!(said["id"], self.next, "an answer to somebody else: {said}");
-        assert!(said.get("error").is_none(), "{method} {name:?}: {said}");
-        said["result"].take()
+        match self.session.clone() {
+            Some(session) => self.write(&message, &in_session(&session)),
+            None => {
+                let mut headers = vec![("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
+                headers.extend(name.as_deref().map(|name| ("Mcp-Name", name)));
+                self.write(&message, &headers);
+            }
+        }
     }
 
     /// Uses a tool, which has to succeed.
@@ -101,16 +133,21 @@ impl Connection {
     /// What the server says to a request in some session.
     pub(crate) fn status_in(&mut self, session: &str) -> u16 {
         let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": {} });
-        self.post(&message, &[("Mcp-Session-Id", session), ("MCP-Protocol-Version", "2025-11-25")]).status
+        self.post(&message, &in_session(session)).status
     }
 
     /// Sends a message in this connection's session.
     fn say(&mut self, message: &Value) -> Answer {
         let session = self.session.clone().unwrap();
-        self.post(message, &[("Mcp-Session-Id", &session), ("MCP-Protocol-Version", "2025-11-25")])
+        self.post(message, &in_session(&session))
     }
 
     fn post(&mut self, message: &Value, headers: &[(&str, &str)]) -> Answer {
+        self.write(message, headers);
+        self.answer()
+    }
+
+    fn write(&mut self, message: &Value, headers: &[(&str, &str)]) {
         let body = message.to_string();
         let mut text = format!(
             "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
@@ -123,7 +160,6 @@ impl Connection {
             text += &format!("{name}: {value}\r\n");
         }
         self.stream.get_mut().write_all(format!("{text}\r\n{body}").as_bytes()).unwrap();
-        self.answer()
     }
 
     fn answer(&mut self) -> Answer {
@@ -167,6 +203,11 @@ impl Connection {
         body.resize(start + size, 0);
         self.stream.read_exact(&mut body[start..]).unwrap();
     }
+}
+
+/// The headers of a request in a session.
+fn in_session(session: &str) -> [(&str, &str); 2] {
+    [("Mcp-Session-Id", session), ("MCP-Protocol-Version", "2025-11-25")]
 }
 
 /// The message in a body, whether it came alone or as an event.

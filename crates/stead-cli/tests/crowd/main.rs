@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod connection;
+mod large;
 mod server;
+mod slow;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,13 @@
 //! The server: the real binary, in a process of its own, whose memory can be looked at.
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
+use stead::{Clock, Config, Identity, SystemClock, Tokens};
 
 const CONFIG: &str = r#"
     [stores.ann]
@@ -38,8 +41,14 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn launch() -> Self {
+        Server::launch_with(CONFIG, |_| ())
+    }
+
+    /// One with a configuration of its own, in a directory that is prepared first.
+    pub(crate) fn launch_with(config: &str, prepare: impl FnOnce(&Path)) -> Self {
         let place = tempfile::tempdir().unwrap();
-        std::fs::write(place.path().join("stead.toml"), CONFIG).unwrap();
+        std::fs::write(place.path().join("stead.toml"), config).unwrap();
+        prepare(place.path());
         let mut command = stead(&place);
         command.args(["serve", "--listen", "127.0.0.1:0", "--json"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -58,11 +67,47 @@ impl Server {
         token["token"].as_str().unwrap().to_owned()
     }
 
+    /// Tokens for agents, made without a process for each.
+    pub(crate) fn tokens(&self, agents: impl IntoIterator<Item = String>) -> Vec<String> {
+        let tokens = Tokens::of(&Config::load(&self.path("stead.toml")).unwrap());
+        let token = |agent: String| tokens.create(Identity::agent(agent), None, SystemClock.now()).unwrap().1;
+        agents.into_iter().map(token).collect()
+    }
+
+    /// A path in its directory.
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.place.path().join(below)
+    }
+
+    /// What is at a path of it: the status and the body.
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("the server answers");
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
     /// How much memory it has now, in bytes.
     pub(crate) fn memory(&self) -> u64 {
+        self.status("VmRSS:").strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+    }
+
+    /// The most memory that it has had, in bytes.
+    pub(crate) fn peak(&self) -> u64 {
+        self.status("VmHWM:").strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+    }
+
+    /// How many threads it has.
+    pub(crate) fn threads(&self) -> u64 {
+        self.status("Threads:").parse().unwrap()
+    }
+
+    fn status(&self, name: &str) -> String {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+        status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned()
     }
 }
 

@@ -17,6 +17,7 @@ use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{Operation, OperationId};
+use crate::memory::{Reserved, WHOLE_CONTENTS};
 use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
 use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreResult};
@@ -221,6 +222,11 @@ impl<'v> Call<'v> {
     pub(super) fn check_wanted(&self) -> Result<()> {
         let stop = self.vfs.watch.as_ref().and_then(|watch| watch.stop());
         stop.map_or(Ok(()), |stop| Err(Error::Stopped(stop)))
+    }
+
+    /// Reserves memory for whole contents, having waited for it. A call does so once, and before it changes anything.
+    pub(super) fn reserve(&self, bytes: u64) -> StoreResult<Reserved<'static>> {
+        WHOLE_CONTENTS.reserve(bytes, || self.vfs.watch.as_ref().and_then(|watch| watch.stop()))
     }
 
     /// Makes a change in a Store.

@@ -397,6 +397,9 @@ impl Call<'_> {
             }
             let Shared { limits, quota, .. } = self.shared();
             let edit = edit.clone().at_most(limits.file_size).within(*quota).within(spot.workspace.quota());
+            // What is not there, or is no file, the Store refuses by itself.
+            let size = spot.store().stat(&spot.place).map_or(0, |attr| attr.size);
+            let _memory = self.reserve(edit.memory(size))?;
             let step = Step::Edit { at: spot.place.clone(), edit, expect, keep: spot.keep() };
             let (outcome, written) = match self.change(spot, step) {
                 // Another has written it in between, or removed it: it is no longer one's own.

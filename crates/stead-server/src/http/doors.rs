@@ -68,7 +68,7 @@ impl Doors {
         if uri.authority().is_some_and(|named| *named != authority) {
             return Err(Astray::Hosts);
         }
-        if authority.as_str().contains('@') {
+        if authority.as_str().contains('@') || !has_good_port(&authority) {
             return Err(Astray::Host);
         }
         let public = self.public.as_ref();
@@ -93,10 +93,23 @@ impl Doors {
 
 /// Whether a name is this machine's, whatever a name server says.
 fn is_own(host: &str, at: IpAddr) -> bool {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    match host.parse::<IpAddr>() {
+    // Only an IPv6 address stands in brackets.
+    let address = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(host) => host.parse().map(IpAddr::V6),
+        None => host.parse().map(IpAddr::V4),
+    };
+    match address {
         Ok(address) => address.is_loopback() || address == at.to_canonical(),
         Err(_) => host.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+/// Whether what follows the host is a port, or nothing.
+fn has_good_port(authority: &Authority) -> bool {
+    match authority.as_str().strip_prefix(authority.host()) {
+        Some("" | ":") => true,
+        Some(port) => port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok()),
+        None => false,
     }
 }
 
@@ -158,6 +171,15 @@ mod tests {
             Some("0.0.0.0:4747"),
             Some("localhost@evil.example"),
             Some("stead.example.com:81"),
+            Some("127.0.0.1:99999"),
+            Some("[127.0.0.1]:4747"),
+            Some("[localhost]"),
+            Some("[[::1]]"),
+            Some("::1"),
+            Some("127.1"),
+            Some("localhost."),
+            Some(":4747"),
+            Some("[]"),
             Some(""),
             None,
         ] {

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use parking_lot::Mutex;
 use stead::{Clock, Identity, SystemClock, Tokens};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use super::doors::Doors;
@@ -28,6 +29,14 @@ use crate::steads::Steads;
 /// How long the body of a request may take.
 const BODY: Duration = Duration::from_secs(60);
 
+/// How many steads are opened at a time. Each holds a thread, and they wait for each other anyway.
+const OPENING: usize = 2;
+/// How many bytes of messages all identities together may have under way, and how many one of them. Messages up to
+/// [`SMALL_MESSAGE`] are not counted.
+const MESSAGES: usize = 128 << 20;
+const MESSAGES_OF_ONE: usize = 48 << 20;
+const SMALL_MESSAGE: usize = 64 << 10;
+
 /// Everything that a request is answered with.
 pub(super) struct Routes {
     doors: Doors,
@@ -35,6 +44,9 @@ pub(super) struct Routes {
     tokens: Arc<Tokens>,
     local: Option<String>,
     endpoints: Mutex<HashMap<Identity, Arc<Endpoint>>>,
+    opening: Semaphore,
+    /// Room for messages, in KiB.
+    messages: Semaphore,
     over: CancellationToken,
 }
 
@@ -46,7 +58,16 @@ impl Routes {
         over: CancellationToken,
     ) -> Self {
         let doors = Doors::new(options.public_url);
-        Routes { doors, steads, tokens, local: options.agent, endpoints: Mutex::default(), over }
+        Routes {
+            doors,
+            steads,
+            tokens,
+            local: options.agent,
+            endpoints: Mutex::default(),
+            opening: Semaphore::new(OPENING),
+            messages: Semaphore::new(MESSAGES >> 10),
+            over,
+        }
     }
 
     pub(super) fn metrics(&self) -> Arc<Metrics> {
@@ -126,9 +147,13 @@ impl Routes {
     }
 
     async fn mcp(&self, request: Request<Incoming>, caller: Caller) -> Reply {
-        let endpoint = match self.endpoint(&caller.identity) {
+        let endpoint = match self.endpoint(&caller.identity).await {
             Ok(endpoint) => endpoint,
             Err(error) => return replies::crowded(&error.to_string()),
+        };
+        let room = tokio::time::timeout(BODY, self.room(&endpoint, request.body())).await;
+        let Ok(_room) = room else {
+            return replies::crowded("too many large messages are under way; send this one again later");
         };
         let (request, about) = match whole(request).await {
             Ok(whole) => whole,
@@ -153,12 +178,30 @@ impl Routes {
         }
     }
 
-    fn endpoint(&self, identity: &Identity) -> stead::Result<Arc<Endpoint>> {
-        if let Some(endpoint) = self.endpoints.lock().get(identity) {
-            return Ok(Arc::clone(endpoint));
+    /// Waits until there is room for a message: first among those of its identity, then among all.
+    async fn room<'a>(&'a self, endpoint: &'a Endpoint, body: &Incoming) -> [Option<SemaphorePermit<'a>>; 2] {
+        // What says nothing of its length may be as long as any.
+        let length = body.size_hint().exact().unwrap_or(LONGEST_MESSAGE as u64);
+        let length = usize::try_from(length).unwrap_or(LONGEST_MESSAGE).min(LONGEST_MESSAGE);
+        if length <= SMALL_MESSAGE {
+            return [None, None];
+        }
+        let kib = u32::try_from(length.div_ceil(1 << 10)).expect("a message is not that long");
+        let of_one = endpoint.messages().acquire_many(kib).await.ok();
+        [of_one, self.messages.acquire_many(kib).await.ok()]
+    }
+
+    async fn endpoint(&self, identity: &Identity) -> stead::Result<Arc<Endpoint>> {
+        let known = || self.endpoints.lock().get(identity).cloned();
+        if let Some(endpoint) = known() {
+            return Ok(endpoint);
+        }
+        let _opening = self.opening.acquire().await;
+        if let Some(endpoint) = known() {
+            return Ok(endpoint);
         }
         let served = tokio::task::block_in_place(|| self.steads.get(identity))?;
-        let made = || Arc::new(Endpoint::new(served, self.over.child_token()));
+        let made = || Arc::new(Endpoint::new(served, MESSAGES_OF_ONE, self.over.child_token()));
         Ok(Arc::clone(self.endpoints.lock().entry(identity.clone()).or_insert_with(made)))
     }
 

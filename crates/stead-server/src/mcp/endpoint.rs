@@ -14,6 +14,7 @@ use http_body_util::combinators::BoxBody;
 use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::Answerer;
@@ -48,11 +49,12 @@ pub(crate) struct Endpoint {
     served: Arc<Served>,
     sessions: Arc<LocalSessionManager>,
     service: StreamableHttpService<Answerer, LocalSessionManager>,
+    messages: Semaphore,
 }
 
 impl Endpoint {
-    /// An endpoint for this identity, until the token says that it is over.
-    pub(crate) fn new(served: Arc<Served>, over: CancellationToken) -> Self {
+    /// An endpoint for this identity, with room for so many bytes of messages, until the token says that it is over.
+    pub(crate) fn new(served: Arc<Served>, messages: usize, over: CancellationToken) -> Self {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(IDLE);
         let sessions = Arc::new(sessions);
@@ -68,7 +70,13 @@ impl Endpoint {
             served,
             service: StreamableHttpService::new(make, Arc::clone(&sessions), config),
             sessions,
+            messages: Semaphore::new(messages >> 10),
         }
+    }
+
+    /// Room for this identity's messages, in KiB.
+    pub(crate) fn messages(&self) -> &Semaphore {
+        &self.messages
     }
 
     /// How many sessions are open.

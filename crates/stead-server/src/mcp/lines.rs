@@ -17,6 +17,7 @@ use rmcp::service::{RxJsonRpcMessage, ServiceExt, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio_util::sync::CancellationToken;
 
 use super::Answerer;
 use super::id_of::IdOf;
@@ -32,16 +33,27 @@ const PARKED: usize = 64;
 /// How many bytes these may have.
 const PARKED_BYTES: usize = 4 << 20;
 
-/// Serves one client until it closes its end.
-pub(crate) async fn over_lines<R, W>(handler: Answerer, read: R, write: W)
+/// Serves one client until it closes one of its ends: the one that it writes to, or the one that it reads from, which
+/// `unread` waits for where that can be known before something is written.
+pub(crate) async fn over_lines<R, W>(handler: Answerer, read: R, write: W, unread: impl Future<Output = ()>)
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    // However it ends, the client is gone, and nobody is left to be told.
-    if let Ok(running) = handler.serve(Lines::new(read, write)).await {
-        let _ = running.waiting().await;
+    let lines = Lines::new(read, write);
+    let gone = lines.flow.gone.clone();
+    let served = async {
+        // However it ends, the client is gone, and nobody is left to be told.
+        if let Ok(running) = handler.serve(lines).await {
+            let _ = running.waiting().await;
+        }
+    };
+    let mut served = std::pin::pin!(served);
+    tokio::select! {
+        () = served.as_mut() => return,
+        () = unread => gone.cancel(),
     }
+    served.await;
 }
 
 struct Lines<R, W> {
@@ -67,6 +79,8 @@ struct Flow {
     questions: Mutex<HashSet<RequestId>>,
     unwritten: AtomicUsize,
     eased: Notify,
+    /// Cancelled when nothing that is written arrives any more.
+    gone: CancellationToken,
 }
 
 impl Flow {
@@ -211,81 +225,9 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         let id = self.flow.questions.lock().iter().next().cloned()?;
         Some(JsonRpcMessage::error(ErrorData::internal_error("the client is gone", None), Some(id)))
     }
-}
 
-fn as_line(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    Ok(line)
-}
-
-/// Writes a line, which counts as unwritten from now on.
-fn write<W: AsyncWrite + Send + Unpin + 'static>(
-    writer: &Arc<AsyncMutex<Option<W>>>,
-    flow: &Arc<Flow>,
-    line: Vec<u8>,
-    answers: Option<RequestId>,
-) -> impl Future<Output = io::Result<()>> + Send + 'static {
-    let (writer, flow) = (Arc::clone(writer), Arc::clone(flow));
-    flow.unwritten.fetch_add(line.len(), Ordering::Relaxed);
-    async move {
-        let written = match &mut *writer.lock().await {
-            Some(writer) => match writer.write_all(&line).await {
-                Ok(()) => writer.flush().await,
-                failed => failed,
-            },
-            None => Err(io::ErrorKind::NotConnected.into()),
-        };
-        flow.unwritten.fetch_sub(line.len(), Ordering::Relaxed);
-        if let Some(id) = &answers {
-            flow.unanswered.lock().remove(id);
-        }
-        flow.eased.notify_one();
-        written
-    }
-}
-
-impl<R, W> Transport<RoleServer> for Lines<R, W>
-where
-    R: AsyncRead + Send + Unpin,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
-    type Error = io::Error;
-
-    fn send(
-        &mut self,
-        item: TxJsonRpcMessage<RoleServer>,
-    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let (writer, flow) = (Arc::clone(&self.writer), Arc::clone(&self.flow));
-        match &item {
-            JsonRpcMessage::Request(question) => {
-                flow.questions.lock().insert(question.id.clone());
-            }
-            JsonRpcMessage::Notification(notification) => {
-                if let ServerNotification::CancelledNotification(withdrawn) = &notification.notification
-                    && let Some(id) = &withdrawn.params.request_id
-                {
-                    flow.questions.lock().remove(id);
-                }
-            }
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
-        }
-        async move {
-            let line = as_line(&item)?;
-            let answers = match item {
-                JsonRpcMessage::Response(response) => Some(response.id),
-                JsonRpcMessage::Error(error) => error.id,
-                JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
-            };
-            // Before it is written: whoever has read it may use the id again at once.
-            if let Some(id) = &answers {
-                flow.under_way.lock().remove(id);
-            }
-            write(&writer, &flow, line, answers).await
-        }
-    }
-
-    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+    /// The next message for the service; `None` when there is none any more.
+    async fn next(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             if !self.flow.is_full()
                 && let Some((message, bytes)) = self.parked.pop_front()
@@ -344,6 +286,88 @@ where
                 Err(refusal) => self.refuse(refusal),
             }
         }
+    }
+}
+
+fn as_line(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Writes a line, which counts as unwritten from now on.
+fn write<W: AsyncWrite + Send + Unpin + 'static>(
+    writer: &Arc<AsyncMutex<Option<W>>>,
+    flow: &Arc<Flow>,
+    line: Vec<u8>,
+    answers: Option<RequestId>,
+) -> impl Future<Output = io::Result<()>> + Send + 'static {
+    let (writer, flow) = (Arc::clone(writer), Arc::clone(flow));
+    flow.unwritten.fetch_add(line.len(), Ordering::Relaxed);
+    async move {
+        let written = match &mut *writer.lock().await {
+            Some(writer) => match writer.write_all(&line).await {
+                Ok(()) => writer.flush().await,
+                failed => failed,
+            },
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        if written.is_err() {
+            flow.gone.cancel();
+        }
+        flow.unwritten.fetch_sub(line.len(), Ordering::Relaxed);
+        if let Some(id) = &answers {
+            flow.unanswered.lock().remove(id);
+        }
+        flow.eased.notify_one();
+        written
+    }
+}
+
+impl<R, W> Transport<RoleServer> for Lines<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let (writer, flow) = (Arc::clone(&self.writer), Arc::clone(&self.flow));
+        match &item {
+            JsonRpcMessage::Request(question) => {
+                flow.questions.lock().insert(question.id.clone());
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ServerNotification::CancelledNotification(withdrawn) = &notification.notification
+                    && let Some(id) = &withdrawn.params.request_id
+                {
+                    flow.questions.lock().remove(id);
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        }
+        async move {
+            let line = as_line(&item)?;
+            let answers = match item {
+                JsonRpcMessage::Response(response) => Some(response.id),
+                JsonRpcMessage::Error(error) => error.id,
+                JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+            };
+            // Before it is written: whoever has read it may use the id again at once.
+            if let Some(id) = &answers {
+                flow.under_way.lock().remove(id);
+            }
+            write(&writer, &flow, line, answers).await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        // One who reads no answer asks for nothing any more, whatever else it has written.
+        let gone = self.flow.gone.clone();
+        gone.run_until_cancelled(self.next()).await.flatten()
     }
 
     async fn close(&mut self) -> io::Result<()> {

@@ -326,6 +326,11 @@ fn requests_that_are_meant_for_others_are_turned_away() {
     let server = Server::new();
     for (headers, status) in [
         (vec![("Host", "evil.example")], 403),
+        (vec![("Host", "")], 403),
+        (vec![("Host", " \t")], 403),
+        (vec![("Host", ":80")], 403),
+        (vec![("Host", "127.0.0.1:99999")], 403),
+        (vec![("Host", ""), ("Host", "localhost")], 400),
         (vec![("Origin", "http://evil.example")], 403),
         (vec![("Origin", "null")], 403),
         (vec![("Host", "localhost"), ("Host", "evil.example")], 400),
@@ -335,6 +340,15 @@ fn requests_that_are_meant_for_others_are_turned_away() {
         }
     }
     assert_eq!(server.request("GET", "http://evil.example/healthz", &[], b"").status, 400);
+    // Nor does a good token help.
+    let (_, secret) = server.token("ann", None);
+    let bearer = format!("Bearer {secret}");
+    let ping =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": introduction(json!({})) });
+    assert_eq!(server.post(&[("Authorization", &bearer)], &ping).status, 200);
+    for host in ["", " ", ":80", "[]", "evil.example"] {
+        assert_eq!(server.post(&[("Authorization", &bearer), ("Host", host)], &ping).status, 403, "{host:?}");
+    }
     assert_eq!(server.request("GET", "/healthz", &[], b"").body, "ok\n");
     assert_eq!(server.request("POST", "/healthz", &[], b"").status, 405);
     assert_eq!(server.request("GET", "/nothing", &[], b"").status, 404);

@@ -211,6 +211,9 @@ impl Call<'_> {
         if unknown || large {
             return Ok(Some(ContentDiff::Binary));
         }
+        // The lines of both are held beside them.
+        let sizes = [&before, &after].into_iter().flatten().map(Past::size);
+        let _memory = self.reserve(sizes.sum::<u64>() * 4)?;
         let bytes = |past: &Option<Past>| match past {
             Some(past) => read_past(store, past),
             None => Ok(Vec::new()),
@@ -231,6 +234,13 @@ impl Call<'_> {
         let ground = Ground { store: spot.workspace.mount().store(), workspaces: vec![spot.workspace] };
         // Who wrote something where the caller may not look is not told.
         let is_here = |state: &State| self.logical(&ground, &state.path).is_some();
+        // All states of the file are compared with each other.
+        let states = deeds.deeds.iter().flat_map(|deed| &deed.lines).filter_map(|line| line.after.as_ref());
+        let size = states.filter_map(|state| state.content.as_ref()).map(Past::size).sum();
+        if size > super::LARGEST {
+            return Err(failed(StoreError::TooLarge { size, limit: super::LARGEST }));
+        }
+        let _memory = self.reserve(size * 2).map_err(failed)?;
         let mut contents: Vec<Vec<u8>> = Vec::new();
         let mut writers: Vec<Option<(Version, Operation)>> = Vec::new();
         for deed in deeds.deeds.iter().rev() {

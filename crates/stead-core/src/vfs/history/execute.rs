@@ -233,7 +233,15 @@ impl Call<'_> {
         let Part { ground, deeds, how, .. } = part;
         let store = &**ground.store;
         let failed = |cause| ground.failed(cause);
-        let mut arrangement = plan(deeds, *how, &mut |past| read_past(store, past)).map_err(failed)?;
+        // A merge has three sides and a result. What follows is mostly no larger.
+        let mut memory = None;
+        let mut read = |past: &Past| {
+            if memory.is_none() {
+                memory = Some(self.reserve(past.size().saturating_mul(4))?);
+            }
+            read_past(store, past)
+        };
+        let mut arrangement = plan(deeds, *how, &mut read).map_err(failed)?;
         let mut refused = self.refused_places(part, &arrangement)?;
         loop {
             for node in refused.keys() {

@@ -1,0 +1,117 @@
+//! Forty agents whose calls don't end: nobody else notices.
+
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use serde_json::json;
+
+use crate::connection::{Connection, Era};
+use crate::server::Server;
+
+const AGENTS: usize = 40;
+/// As many as one identity may have under way.
+const CALLS: usize = 8;
+
+/// A directory that all of them write to, and notes of one more agent.
+fn config() -> String {
+    let mut text = String::from(
+        r#"
+        [stores.shared]
+        kind = "physical"
+        path = "shared"
+        keep = false
+        [stores.notes]
+        kind = "virtual"
+        [[agents.reader.workspaces]]
+        prefix = "/notes"
+        scope = "rw"
+        store = "notes"
+        "#,
+    );
+    for number in 0..AGENTS {
+        text += &format!(
+            "[[agents.slow{number}.workspaces]]\nprefix = \"/w\"\nscope = \"rw\"\nstore = \"shared\"\n"
+        );
+    }
+    text
+}
+
+#[test]
+fn many_slow_calls_of_many_agents_stall_neither_health_nor_cancellation_nor_another_agent() {
+    let server = Server::launch_with(&config(), |place| std::fs::create_dir(place.join("shared")).unwrap());
+    let tokens = server.tokens((0..AGENTS).map(|number| format!("slow{number}")));
+    let reader = server.tokens(["reader".to_owned()]).remove(0);
+    let mut reader = Connection::open(server.address, &reader, Era::NoSessions);
+    reader.call("write_file", json!({ "path": "/notes/a", "content": "hello\n" }));
+    let mut first = Connection::open(server.address, &tokens[0], Era::Sessions);
+    first.call("write_file", json!({ "path": "/w/a", "content": "" }));
+
+    // Whoever has this lock is waited for: no change of the directory ends before it is let go of.
+    let locks = find(&server.path(".stead/physical"), "tree").unwrap();
+    let tree = File::open(locks).unwrap();
+    flock(&tree, FlockOperation::LockExclusive).unwrap();
+    let mut slow = Vec::new();
+    for token in &tokens {
+        for call in 0..CALLS {
+            let mut connection = Connection::open(server.address, token, Era::NoSessions);
+            let arguments = json!({ "path": format!("/w/f{call}"), "content": "x" });
+            connection.begin("append_file", arguments);
+            slow.push(connection);
+        }
+    }
+    // One more of the first agent, which has to wait behind its others.
+    let waits = first.begin("append_file", json!({ "path": "/w/late", "content": "x" }));
+
+    // Until no further call begins; all the while it is well.
+    let (mut threads, mut same) = (0, 0);
+    while same < 10 {
+        assert_eq!(server.get("/healthz").0, 200);
+        let now = server.threads();
+        same = if now == threads { same + 1 } else { 0 };
+        threads = now;
+    }
+    assert!(
+        server
+            .get("/metrics")
+            .1
+            .lines()
+            .any(|line| line == format!("stead_http_connections {}", AGENTS * CALLS + 3))
+    );
+    for _ in 0..20 {
+        let read = reader.call("read_file", json!({ "path": "/notes/a" }));
+        assert_eq!(read["content"][0]["text"], "hello\n");
+        reader.call("append_file", json!({ "path": "/notes/b", "content": "x" }));
+    }
+    let mut other = first.beside();
+    let cancelled =
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": waits } });
+    assert_eq!(other.tell(&cancelled), 202);
+    let counted = "stead_calls_total{tool=\"append_file\",outcome=\"cancelled\"} 1";
+    let until = Instant::now() + Duration::from_secs(20);
+    while !server.get("/metrics").1.lines().any(|line| line == counted) {
+        assert!(Instant::now() < until, "the cancellation did not arrive");
+    }
+
+    // Once the directory is free again, all of them end.
+    drop(tree);
+    for connection in &mut slow {
+        connection.ended();
+    }
+    let written = std::fs::read_dir(server.path("shared")).unwrap().count();
+    assert_eq!(written, 1 + CALLS, "the cancelled one has made nothing");
+}
+
+/// A file of that name, somewhere below a directory.
+fn find(directory: &std::path::Path, name: &str) -> Option<std::path::PathBuf> {
+    for entry in std::fs::read_dir(directory).ok()? {
+        let path = entry.ok()?.path();
+        if path.file_name().is_some_and(|found| found == name) {
+            return Some(path);
+        }
+        if let Some(found) = find(&path, name) {
+            return Some(found);
+        }
+    }
+    None
+}

@@ -1,0 +1,188 @@
+//! How much memory whole contents may take at a time, over all callers of the process.
+//!
+//! An edit holds a file before and after it in memory; so do a merge and a blame with the contents that they compare. Each
+//! is bounded by itself, but many at once would take more than the host has. So each reserves what it needs first, and
+//! waits for its turn where others have reserved too much: first come, first served, so that a large one is not passed over
+//! by small ones for ever. A caller reserves once, before it holds any lock, and so nobody waits in a circle.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::store::{StoreError, StoreResult};
+use crate::watch::Stop;
+
+/// Memory for whole contents in this process: as much as the largest edit needs, which has the file before and after it.
+pub(crate) static WHOLE_CONTENTS: Budget =
+    Budget::new(2 * crate::edit::LARGEST_EDIT, Duration::from_secs(30));
+
+/// What takes no more than this is not counted: as many as there are callers take little.
+const SMALL: u64 = 1 << 20;
+/// How often one that waits looks whether it still has to.
+const PACE: Duration = Duration::from_millis(50);
+
+/// Memory that callers share.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    bytes: u64,
+    /// How long a caller waits.
+    patience: Duration,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    reserved: u64,
+    next: u64,
+    /// Those that wait, in the order in which they came.
+    waiting: VecDeque<u64>,
+}
+
+/// A part of a [`Budget`], given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Reserved<'a> {
+    of: &'a Budget,
+    bytes: u64,
+}
+
+impl Budget {
+    pub(crate) const fn new(bytes: u64, patience: Duration) -> Self {
+        let state = State { reserved: 0, next: 0, waiting: VecDeque::new() };
+        Budget { bytes, patience, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Reserves memory, having waited for it. `stop` is asked again and again whether the caller still wants it.
+    ///
+    /// One that wants more than there is gets all of it.
+    pub(crate) fn reserve(&self, bytes: u64, stop: impl Fn() -> Option<Stop>) -> StoreResult<Reserved<'_>> {
+        if bytes <= SMALL {
+            return Ok(Reserved { of: self, bytes: 0 });
+        }
+        let bytes = bytes.min(self.bytes);
+        let until = Instant::now() + self.patience;
+        let mut state = self.state.lock();
+        let ticket = state.next;
+        state.next += 1;
+        state.waiting.push_back(ticket);
+        while state.waiting.front() != Some(&ticket) || state.reserved + bytes > self.bytes {
+            let gives_up = if Instant::now() >= until { Some(crowded()) } else { stop().map(stopped) };
+            if let Some(error) = gives_up {
+                state.waiting.retain(|waiting| *waiting != ticket);
+                self.changed.notify_all();
+                return Err(error);
+            }
+            self.changed.wait_for(&mut state, PACE);
+        }
+        state.waiting.pop_front();
+        state.reserved += bytes;
+        // There may be enough left for the next one.
+        self.changed.notify_all();
+        Ok(Reserved { of: self, bytes })
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.of.state.lock().reserved -= self.bytes;
+            self.of.changed.notify_all();
+        }
+    }
+}
+
+fn stopped(stop: Stop) -> StoreError {
+    StoreError::unavailable(stop)
+}
+
+fn crowded() -> StoreError {
+    StoreError::unavailable(
+        "too many large files are being worked on at once; nothing has changed: try again in a moment",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn goes_on() -> Option<Stop> {
+        None
+    }
+
+    #[test]
+    fn no_more_than_there_is_is_ever_reserved() {
+        let budget = Budget::new(10 * MIB, Duration::from_secs(60));
+        let (now, most) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for n in 0..16 {
+                let (budget, now, most) = (&budget, &now, &most);
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        let bytes = (2 + n % 4) * MIB;
+                        let _reserved = budget.reserve(bytes, goes_on).unwrap();
+                        most.fetch_max(now.fetch_add(bytes, Ordering::SeqCst) + bytes, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        now.fetch_sub(bytes, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert!(most.into_inner() <= 10 * MIB);
+        assert_eq!(budget.state.lock().reserved, 0);
+    }
+
+    #[test]
+    fn one_that_wants_more_than_there_is_gets_all_of_it() {
+        let budget = Budget::new(10 * MIB, Duration::ZERO);
+        let all = budget.reserve(100 * MIB, goes_on).unwrap();
+        assert!(budget.reserve(2 * MIB, goes_on).is_err());
+        assert!(budget.reserve(SMALL, goes_on).is_ok(), "what is small is not counted");
+        drop(all);
+        assert!(budget.reserve(2 * MIB, goes_on).is_ok());
+    }
+
+    #[test]
+    fn one_that_has_waited_too_long_is_told_so() {
+        let budget = Budget::new(4 * MIB, Duration::from_millis(1));
+        let _all = budget.reserve(4 * MIB, goes_on).unwrap();
+        let refused = budget.reserve(2 * MIB, goes_on).unwrap_err();
+        assert_eq!(refused.kind(), crate::ErrorKind::Unavailable);
+        assert!(refused.to_string().contains("try again"), "{refused}");
+        assert!(budget.state.lock().waiting.is_empty());
+    }
+
+    #[test]
+    fn one_that_is_cancelled_waits_no_longer_and_is_in_nobodys_way() {
+        let budget = Budget::new(4 * MIB, Duration::from_secs(600));
+        let held = budget.reserve(3 * MIB, goes_on).unwrap();
+        let (cancelled, got) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let large = scope.spawn(|| {
+                let stop = || cancelled.load(Ordering::SeqCst).then_some(Stop::Cancelled);
+                budget.reserve(4 * MIB, stop).map(drop)
+            });
+            while budget.state.lock().waiting.is_empty() {
+                std::thread::yield_now();
+            }
+            let small = scope.spawn(|| {
+                let _reserved = budget.reserve(MIB + 1, goes_on).unwrap();
+                got.store(true, Ordering::SeqCst);
+            });
+            while budget.state.lock().waiting.len() < 2 {
+                std::thread::yield_now();
+            }
+            assert!(!got.load(Ordering::SeqCst), "the large one came first");
+            cancelled.store(true, Ordering::SeqCst);
+            assert!(large.join().unwrap().is_err());
+            // 3 MiB and a little more are too much together.
+            drop(held);
+            small.join().unwrap();
+        });
+        assert!(got.into_inner());
+    }
+}

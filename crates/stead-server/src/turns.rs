@@ -1,0 +1,209 @@
+//! The calls that run at a time, over all identities: fewer than there are threads, and shared out fairly.
+//!
+//! A call holds a thread until it ends. If calls could take every thread, nothing else would be done: no health check, no
+//! cancellation, no other identity's call. So the number of running calls is bounded. An identity may have several of them
+//! only as long as more than half of all turns are free; the other half is for identities that have no call running. So
+//! however many calls busy identities make, and however long those take, another identity's first call begins at once,
+//! until as many identities as half of the turns are busy.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// The turns of one server.
+#[derive(Debug)]
+pub(crate) struct Turns(Mutex<State>);
+
+/// Which of those who share the turns it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Sharer(u64);
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    /// How many turns are for sharers that have none.
+    first: usize,
+    sharers: u64,
+    /// How many turns each sharer has. One without any is not in it.
+    running: HashMap<Sharer, usize>,
+    waiting: VecDeque<(Sharer, oneshot::Sender<Turn>)>,
+}
+
+/// The right to run one call, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// `None` if it was never handed out.
+    of: Option<(Arc<Turns>, Sharer)>,
+}
+
+impl Turns {
+    /// So many calls run at a time; at least one.
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        let (free, running, waiting) = (most.max(1), HashMap::new(), VecDeque::new());
+        Arc::new(Turns(Mutex::new(State { free, first: free / 2, sharers: 0, running, waiting })))
+    }
+
+    /// Someone more who shares the turns.
+    pub(crate) fn sharer(&self) -> Sharer {
+        let mut state = self.0.lock();
+        state.sharers += 1;
+        Sharer(state.sharers)
+    }
+
+    /// Waits for a turn. Dropping the future gives up the place in the queue.
+    pub(crate) async fn take(self: &Arc<Self>, sharer: Sharer) -> Turn {
+        let turn = {
+            let mut state = self.0.lock();
+            if state.may_run(sharer) {
+                state.begin(sharer);
+                return Turn { of: Some((Arc::clone(self), sharer)) };
+            }
+            let (give, turn) = oneshot::channel();
+            state.waiting.push_back((sharer, give));
+            turn
+        };
+        turn.await.expect("whoever waits is handed a turn, or gives up")
+    }
+
+    fn give_back(self: &Arc<Self>, sharer: Sharer) {
+        let mut state = self.0.lock();
+        state.end(sharer);
+        while let Some((next, give)) = state.next() {
+            state.begin(next);
+            if let Err(mut turn) = give.send(Turn { of: Some((Arc::clone(self), next)) }) {
+                // It does not wait any more. The turn must not come back here while the lock is held.
+                turn.of = None;
+                state.end(next);
+            }
+        }
+    }
+}
+
+impl State {
+    fn running(&self, sharer: Sharer) -> usize {
+        self.running.get(&sharer).copied().unwrap_or(0)
+    }
+
+    fn may_run(&self, sharer: Sharer) -> bool {
+        self.free > if self.running(sharer) == 0 { 0 } else { self.first }
+    }
+
+    fn begin(&mut self, sharer: Sharer) {
+        self.free -= 1;
+        *self.running.entry(sharer).or_default() += 1;
+    }
+
+    fn end(&mut self, sharer: Sharer) {
+        self.free += 1;
+        if let Some(count) = self.running.get_mut(&sharer) {
+            *count -= 1;
+            if *count == 0 {
+                self.running.remove(&sharer);
+            }
+        }
+    }
+
+    /// The first of those that wait with the fewest running calls, if it may run. If it may not, nobody may.
+    fn next(&mut self) -> Option<(Sharer, oneshot::Sender<Turn>)> {
+        let at = (0..self.waiting.len()).min_by_key(|&at| self.running(self.waiting[at].0))?;
+        if self.may_run(self.waiting[at].0) { self.waiting.remove(at) } else { None }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some((turns, sharer)) = self.of.take() {
+            turns.give_back(sharer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn poll<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(turn) => Some(turn),
+            Poll::Pending => None,
+        }
+    }
+
+    fn at_once(turns: &Arc<Turns>, sharer: Sharer) -> Option<Turn> {
+        poll(pin!(turns.take(sharer)))
+    }
+
+    /// As many turns as a sharer gets without waiting.
+    fn all(turns: &Arc<Turns>, sharer: Sharer) -> Vec<Turn> {
+        std::iter::from_fn(|| at_once(turns, sharer)).collect()
+    }
+
+    #[test]
+    fn one_who_takes_all_it_can_get_leaves_half() {
+        let turns = Turns::new(64);
+        assert_eq!(all(&turns, turns.sharer()).len(), 32);
+        assert_eq!(all(&Turns::new(1), Sharer(1)).len(), 1);
+    }
+
+    #[test]
+    fn however_many_are_greedy_one_who_comes_later_has_a_turn_at_once() {
+        let turns = Turns::new(64);
+        let mut taken = Vec::new();
+        for _ in 0..32 {
+            let got = all(&turns, turns.sharer());
+            assert!(!got.is_empty(), "everyone gets one");
+            taken.extend(got);
+        }
+        assert_eq!(taken.len(), 32 + 31);
+        assert!(at_once(&turns, turns.sharer()).is_some());
+    }
+
+    #[test]
+    fn a_turn_that_is_given_back_goes_to_the_one_with_the_fewest() {
+        let turns = Turns::new(4);
+        let (greedy, other, third) = (turns.sharer(), turns.sharer(), turns.sharer());
+        let mut had = all(&turns, greedy);
+        assert_eq!(had.len(), 2);
+        let (_one, _two) = (at_once(&turns, other).unwrap(), at_once(&turns, third).unwrap());
+        let (mut again, mut fourth) = (pin!(turns.take(greedy)), pin!(turns.take(turns.sharer())));
+        assert!(poll(again.as_mut()).is_none() && poll(fourth.as_mut()).is_none());
+        had.pop();
+        assert!(poll(again.as_mut()).is_none(), "it has one");
+        assert!(poll(fourth.as_mut()).is_some(), "and this one has none");
+    }
+
+    #[test]
+    fn whoever_gives_up_waiting_is_passed_over() {
+        let turns = Turns::new(2);
+        let (one, other) = (turns.sharer(), turns.sharer());
+        let first = at_once(&turns, one).unwrap();
+        let second = at_once(&turns, other).unwrap();
+        let mut patient = Box::pin(turns.take(one));
+        {
+            let mut impatient = Box::pin(turns.take(turns.sharer()));
+            assert!(poll(impatient.as_mut()).is_none());
+        }
+        assert!(poll(patient.as_mut()).is_none());
+        drop((first, second));
+        assert!(poll(patient.as_mut()).is_some());
+    }
+
+    #[test]
+    fn a_turn_that_was_handed_over_and_never_taken_is_free_again() {
+        let turns = Turns::new(2);
+        let one = turns.sharer();
+        let first = at_once(&turns, one).unwrap();
+        let mut waits = Box::pin(turns.take(one));
+        assert!(poll(waits.as_mut()).is_none());
+        drop(first);
+        // It has been handed its turn, and is dropped before it looks.
+        drop(waits);
+        assert!(at_once(&turns, one).is_some());
+        assert_eq!(turns.0.lock().free, 2);
+    }
+}
