@@ -148,7 +148,7 @@ fn snapshots_have_names_and_can_be_gone_back_to() {
     ");
     assert_eq!(place.run(["--agent", "ann", "cat", "/notes/plan.md", "--at", "draft"]), "1. think");
     assert_eq!(place.run(["--agent", "ann", "ls", "/notes", "--at", "#1"]), "plan.md");
-    assert_eq!(place.run(["--agent", "ann", "ls", "/", "--at", "1"]), "notes/");
+    assert_eq!(place.run(["--agent", "ann", "ls", "/", "--at", "1"]), "notes/\nsite/");
     assert_eq!(place.run(["--agent", "ann", "grep", "write", "/notes", "--at", "draft"]), "exit 1");
     assert_snapshot!(place.run(["--agent", "ann", "diff", "/notes", "now", "#1", "--stat"]), @r"
     D /notes/more.md
