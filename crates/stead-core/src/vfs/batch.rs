@@ -169,7 +169,14 @@ impl<'a> Batch<'a> {
                         resolved
                     }
                 };
-                let spot = call.enter(&parent.join(name)?, Access::Write)?;
+                let entered = call.enter(&parent.join(name)?, Access::Write);
+                // Where a symlink leads that may not be read is not told by a refusal either.
+                let spot = match entered {
+                    Err(error) if is_secret && !matches!(error, Error::Ask { .. }) => {
+                        return Err(asked.failed(StoreError::HostDenied));
+                    }
+                    entered => entered?,
+                };
                 if is_secret { Spot { shown: path.clone(), is_secret, ..spot } } else { spot }
             }
             _ => asked,

@@ -156,11 +156,11 @@ impl<'v> Call<'v> {
             (source, target) => (source?, target?),
         };
         if act == Act::Move {
-            self.check_movable(&source)?;
+            from.judged(self.check_movable(&source))?;
         } else {
-            self.check_holds_none(&source)?;
+            from.judged(self.check_holds_none(&source))?;
         }
-        self.check_movable(&target)?;
+        to.judged(self.check_movable(&target))?;
         Ok(Ends { from: source, to: target })
     }
 

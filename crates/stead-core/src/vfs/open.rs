@@ -581,7 +581,7 @@ impl OpenFile {
     }
 
     fn failed(&self, cause: StoreError) -> Error {
-        let sight = if self.options.read { Sight::Sees } else { Sight::Blind };
+        let sight = if self.is_blind { Sight::Blind } else { Sight::Sees };
         Error::Store { path: self.shown.clone(), sight, cause }
     }
 }

@@ -1,0 +1,152 @@
+//! Every tool, with arguments made from its schema.
+
+use serde_json::{Map, Value, json};
+use stead::Stead;
+use stead::search::GrepQuery;
+use stead::tools::{TOOLS, Tool};
+use stead::transfer::{Compare, Destination, Existing, Unwatched};
+use stead::vfs::{LogQuery, WalkQuery};
+
+use crate::is_long;
+use crate::world::{Asked, NAME, PATHS, World, check, named};
+
+/// The values that an argument is tried with. One that is not known here has to be added.
+fn values(tool: &Tool, argument: &str, path: &str, world: &World) -> Vec<Value> {
+    match argument {
+        "path" | "source" => vec![json!(path)],
+        "destination" => vec![json!("/work/taken"), json!("/home/wo/taken")],
+        "paths" => vec![json!([path])],
+        "content" | "new_string" => vec![json!("x")],
+        // What is tried out letter by letter.
+        "old_string" => vec![json!("C"), json!("§")],
+        "pattern" if tool.name == "glob" => vec![json!("**")],
+        "pattern" => vec![json!(".")],
+        "version" | "snapshot" => vec![json!(world.version), json!("before"), json!("now")],
+        "label" | "if_match" | "cursor" | "offset" | "limit" | "depth" | "include" | "exclude"
+        | "extensions" | "byte_offset" | "byte_limit" | "operation" | "since" | "last" | "count" => {
+            Vec::new()
+        }
+        "context" | "before" | "after" => vec![json!(1)],
+        "max_results" => vec![json!(1_000)],
+        other => {
+            let schema = tool.input_schema();
+            let takes = &schema["properties"][other];
+            if let Some(values) = takes.get("enum").and_then(Value::as_array) {
+                return values.clone();
+            }
+            assert_eq!(takes["type"], "boolean", "`{}` takes `{other}`, which has no values here", tool.name);
+            vec![json!(true)]
+        }
+    }
+}
+
+/// Calls of a tool about a path: the arguments that it needs, alone and with each of the others.
+fn calls(tool: &Tool, path: &str, world: &World) -> Vec<Value> {
+    let schema = tool.input_schema();
+    let properties = schema["properties"].as_object().unwrap();
+    let needed: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let mut calls = vec![Map::new()];
+    for name in properties.keys().filter(|name| needed.contains(&name.as_str()) || *name == "path") {
+        let values = values(tool, name, path, world);
+        let with = |call: &Map<String, Value>| {
+            let call = call.clone();
+            values.clone().into_iter().map(move |value| {
+                let mut call = call.clone();
+                call.insert(name.clone(), value);
+                call
+            })
+        };
+        calls = calls.iter().flat_map(with).collect();
+    }
+    let mut more = Vec::new();
+    for name in properties.keys().filter(|name| !needed.contains(&name.as_str()) && *name != "path") {
+        for value in values(tool, name, path, world) {
+            let few = if is_long() { usize::MAX } else { 1 };
+            more.extend(calls.iter().take(few).cloned().map(|mut call| {
+                call.insert(name.clone(), value.clone());
+                call
+            }));
+        }
+    }
+    calls.into_iter().chain(more).map(Value::Object).collect()
+}
+
+fn ask(stead: &Stead, tool: &Tool, arguments: Value) {
+    let asked = format!("{} {arguments}", tool.name);
+    let reply = stead.call(tool.name, arguments);
+    let structured = Value::from(reply.structured());
+    check(&asked, format!("{} {structured} {:?}", reply.words(), reply.failure).as_bytes());
+}
+
+/// Asks a tool about everything.
+fn ask_about_everything(stead: &Stead, tool: &Tool, world: &World) {
+    // What is made under that name where everything may be seen is no canary.
+    let is_open = |path: &String| tool.changes() && path.starts_with("/home/beside");
+    for path in PATHS.iter().map(ToString::to_string).chain(named()).filter(|path| !is_open(path)) {
+        for arguments in calls(tool, &path, world) {
+            ask(stead, tool, arguments);
+        }
+    }
+}
+
+/// Looks at all that the agent can see: nothing may have been brought there.
+fn look_everywhere(stead: &Stead) {
+    let vfs = stead.vfs();
+    check("walk", format!("{:?}", vfs.walk("/", &WalkQuery::default()).unwrap()).as_bytes());
+    let found = vfs.grep(&GrepQuery { max_results: 100_000, ..GrepQuery::new(".") }, "/").unwrap();
+    check("grep", format!("{found:?}").as_bytes());
+    check("log", format!("{:?}", vfs.log(&LogQuery::default()).unwrap()).as_bytes());
+    let mut archive = Vec::new();
+    let to = Destination::Stream(Box::new(&mut archive));
+    stead.export("/", to, Existing::Refuse, Compare::default(), &mut Unwatched).unwrap();
+    check("export", &archive);
+}
+
+#[test]
+fn no_tool_that_looks_tells_of_what_is_withheld() {
+    let world = World::new(Asked::ByAgent);
+    let stead = world.stead();
+    look_everywhere(&stead);
+    for tool in TOOLS.into_iter().filter(|tool| !tool.changes()) {
+        ask_about_everything(&stead, tool, &world);
+    }
+}
+
+#[test]
+fn no_tool_that_changes_tells_of_what_is_withheld_or_brings_it_out() {
+    // What destroys comes last, so that there is something to be told of for the others.
+    let destroys = |tool: &&&Tool| tool.name.starts_with("delete") || tool.name.starts_with("write");
+    let (last, first): (Vec<&Tool>, Vec<&Tool>) =
+        TOOLS.iter().copied().filter(|tool| tool.changes()).partition(|tool| destroys(&tool));
+    for tools in [first, last] {
+        let world = World::new(Asked::ByAgent);
+        let stead = world.stead();
+        for tool in tools {
+            ask_about_everything(&stead, tool, &world);
+            look_everywhere(&stead);
+        }
+        assert!(!format!("{:?}", stead.vfs().workspaces().collect::<Vec<_>>()).contains(NAME));
+    }
+}
+
+#[test]
+fn a_copy_of_a_whole_workspace_and_the_map_tell_nothing() {
+    let world = World::new(Asked::ByAgent);
+    let stead = world.stead();
+    check("map", stead.map().as_bytes());
+    for from in PATHS {
+        let tool = TOOLS.into_iter().find(|tool| tool.name == "copy_file").unwrap();
+        ask(
+            &stead,
+            tool,
+            json!({ "source": from, "destination": format!("/work/copy{}", from.replace('/', "-")) }),
+        );
+    }
+    look_everywhere(&stead);
+}

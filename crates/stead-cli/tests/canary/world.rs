@@ -1,0 +1,250 @@
+//! A stead with canaries in every place that is withheld from the agent `coder`.
+
+use std::cell::RefCell;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use stead::store::Parents;
+use stead::{Config, Stead};
+
+/// In every withheld content, and nowhere else.
+const CONTENT: &str = "CANARYTEXT";
+/// The same at the beginning of bytes that are told as base64.
+const CONTENT_BASE64: &str = "Q0FOQVJZVEVY";
+/// In the name of every withheld file.
+pub(crate) const NAME: &str = "CANARYNAME";
+/// The size of every withheld file: a number that nothing else has.
+const SIZE: usize = 1_299_709;
+
+const CONFIG: &str = r#"
+# CANARYTEXT: nobody reads the configuration through a Workspace.
+[stores.main]
+kind = "virtual"
+[stores.beside]
+kind = "virtual"
+[stores.host]
+kind = "physical"
+path = "."
+
+[[agents.owner.workspaces]]
+prefix = "/"
+scope = "rw"
+store = "main"
+protect = []
+[[agents.owner.workspaces]]
+prefix = "/beside"
+scope = "rw"
+store = "beside"
+[[agents.owner.workspaces]]
+prefix = "/host"
+scope = "rw"
+store = "host"
+path = "/host"
+
+[agents.other]
+workspaces = [{ prefix = "/", store = "main", path = "/agents/other", scope = "rw" }]
+
+[agents.coder]
+history = true
+quota = { bytes = "100MiB" }
+workspaces = [
+  { prefix = "/home", store = "main", path = "/home", scope = "rw", quota = { bytes = "20MiB" } },
+  { prefix = "/home/wo", store = "main", path = "/home/wo", scope = "wo" },
+  { prefix = "/home/beside", store = "beside", scope = "rw" },
+  { prefix = "/home/ask", store = "main", path = "/home/ask", scope = "rw", ask = "everything" },
+  { prefix = "/drop", store = "main", path = "/drop", scope = "wo", quota = { bytes = "3MiB" } },
+  { prefix = "/work", store = "main", path = "/agents/coder", scope = "rw" },
+  { prefix = "/disk", store = "host", path = "/host/disk", scope = "rw" },
+  { prefix = "/disk/wo", store = "host", path = "/host/disk/wo", scope = "wo" },
+  { prefix = "/whole", store = "host", path = "/", scope = "ro" },
+  { prefix = "/whole/host", store = "main", path = "/nothing", scope = "ro" },
+]
+"#;
+
+/// Paths to ask about: what may be seen, what may not, and the symlinks that lead there.
+pub(crate) const PATHS: [&str; 24] = [
+    "/",
+    "/home",
+    "/home/wo",
+    "/home/self/wo",
+    "/home/to-wo",
+    "/home/to-file",
+    "/home/to-drop",
+    "/home/out",
+    "/home/beside",
+    "/home/ask",
+    "/drop",
+    "/work",
+    "/work/to-other",
+    "/disk",
+    "/disk/wo",
+    "/disk/to-wo",
+    "/disk/outside",
+    "/disk/to-state",
+    "/whole/.stead",
+    "/whole/stead.toml",
+    "/forks/one",
+    "/forks/one/wo",
+    "/forks/two/self/wo",
+    "/agents/other",
+];
+
+/// The places of the canaries themselves, by name.
+pub(crate) fn named() -> Vec<String> {
+    let places = [
+        "/home/wo",
+        "/home/self/wo",
+        "/home/beside",
+        "/home/ask",
+        "/drop",
+        "/disk/wo",
+        "/forks/one/wo",
+        "/forks/two/self/beside",
+        "/agents/other",
+        "/work/../agents/other",
+    ];
+    places.iter().map(|place| format!("{place}/{NAME}.txt")).collect()
+}
+
+/// Who asks. Where a Workspace asks a person first, a person at the command line has agreed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    ByAgent,
+    ByPerson,
+}
+
+thread_local! {
+    /// What was told of canaries, in this test.
+    static TOLD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Dropped, it fails if anything was told of a canary.
+pub(crate) struct World {
+    directory: tempfile::TempDir,
+    /// A directory of the host that no Workspace shows.
+    pub(crate) elsewhere: tempfile::TempDir,
+    /// A version from when all canaries were there already.
+    pub(crate) version: String,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let told = TOLD.with_borrow_mut(std::mem::take);
+        if !std::thread::panicking() {
+            let shown = told.iter().take(30).map(String::as_str).collect::<Vec<_>>().join("\n");
+            assert!(told.is_empty(), "{} answers tell of what is withheld:\n{shown}", told.len());
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn new(asked: Asked) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let host = |below: &str| directory.path().join("host").join(below);
+        for below in ["disk/wo", "disk/deep"] {
+            fs::create_dir_all(host(below)).unwrap();
+        }
+        fs::write(directory.path().join("stead.toml"), CONFIG).unwrap();
+        let secret = secret();
+        for below in ["", "disk/wo/"] {
+            fs::write(host(&format!("{below}{NAME}.txt")), &secret).unwrap();
+        }
+        fs::write(host("disk/open.txt"), "open\n").unwrap();
+        symlink("wo", host("disk/to-wo")).unwrap();
+        symlink("..", host("disk/outside")).unwrap();
+        symlink("../../.stead", host("disk/to-state")).unwrap();
+
+        let config = Config::parse(CONFIG, &directory.path().join("stead.toml")).unwrap();
+        let owner = Stead::open(&config, "owner").unwrap();
+        let vfs = owner.vfs();
+        let mut places = vec!["/home/wo", "/home/beside", "/drop", "/agents/other", "/agents/coder10"];
+        places.extend(Some("/home/ask").filter(|_| asked == Asked::ByAgent));
+        for place in places {
+            // Twice, so that there is a past of it.
+            vfs.write(format!("{place}/{NAME}.txt"), &*secret).unwrap();
+            vfs.append(format!("{place}/{NAME}.txt"), "").unwrap();
+        }
+        // Where a symlink leads that may be read is no secret; what lies there is.
+        vfs.write("/home/wo/linked.txt", &*secret).unwrap();
+        for (link, target) in [
+            ("/home/self", "."),
+            ("/home/to-wo", "wo"),
+            ("/home/to-file", "wo/linked.txt"),
+            ("/home/to-drop", "/drop"),
+            ("/home/out", "../agents/other"),
+            ("/agents/coder/to-other", "../other"),
+        ] {
+            vfs.symlink(link, target).unwrap();
+        }
+        vfs.write("/home/open.txt", "open 1\n").unwrap();
+        vfs.mkdir("/agents/coder", Parents::Create).unwrap();
+        let version = vfs.write("/home/open.txt", "open 2\n").unwrap().version.unwrap().to_string();
+        vfs.write(format!("/home/wo/{NAME}.txt"), &*secret).unwrap();
+        // Once a withheld file lay where everybody may look, under another name and with another content.
+        vfs.write("/home/was-here.txt", "before\n").unwrap();
+        vfs.rename("/home/was-here.txt", format!("/home/wo/{NAME}-moved.txt"), Default::default()).unwrap();
+        vfs.write(format!("/home/wo/{NAME}-moved.txt"), &*secret).unwrap();
+        drop(owner);
+
+        let coder = Stead::open(&config, "coder").unwrap();
+        for (path, text) in [("/home/mine.txt", "1\n"), ("/home/mine.txt", "2\n"), ("/work/a.txt", "a\n")] {
+            coder.vfs().write(path, text).unwrap();
+        }
+        coder.snapshot(None, Some("before")).unwrap();
+        let coder = coder.fork("/home", "one").unwrap();
+        coder.fork("/forks/one", "two").unwrap().fork("/disk", "three").ok();
+        drop(coder);
+        fs::write(directory.path().join(".stead").join(format!("{NAME}.txt")), &secret).unwrap();
+        World { directory, elsewhere: tempfile::tempdir().unwrap(), version }
+    }
+
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.directory.path().join(below)
+    }
+
+    pub(crate) fn stead(&self) -> Stead {
+        let config = Config::parse(CONFIG, &self.path("stead.toml")).unwrap();
+        Stead::open(&config, "coder").unwrap()
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
+        command.args(args).current_dir(self.directory.path()).stdin(Stdio::null());
+        for variable in ["STEAD_CONFIG", "STEAD_TOKEN", "XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
+            command.env_remove(variable);
+        }
+        command.env("STEAD_AGENT", "coder").env("HOME", self.path("no-home"));
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+}
+
+fn secret() -> Vec<u8> {
+    let mut secret = CONTENT.as_bytes().to_vec();
+    while secret.len() < SIZE {
+        secret.extend_from_slice(b" words\n");
+    }
+    secret.truncate(SIZE);
+    secret
+}
+
+/// Notes it if an answer tells of a canary. Its name may come back to whoever asked by it.
+pub(crate) fn check(asked: &str, answer: &[u8]) {
+    let text = String::from_utf8_lossy(answer);
+    let mut told = vec![CONTENT, CONTENT_BASE64, "1299709", "1,299,709"];
+    if !asked.contains(NAME) {
+        told.push(NAME);
+    }
+    for canary in told {
+        if let Some(at) = text.find(canary) {
+            let start = text[..at].char_indices().rev().nth(160).map_or(0, |(index, _)| index);
+            let shown: String = text[start..].chars().take(240).collect();
+            TOLD.with_borrow_mut(|told| told.push(format!("{asked}\n  tells {canary}: …{shown}…")));
+        }
+    }
+}
