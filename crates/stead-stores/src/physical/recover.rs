@@ -2,13 +2,14 @@
 //!
 //! A process that opens the directory does it, and one that has it open before it uses a name that a dead one held.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use stead_core::store::StoreResult;
 
 use super::draft::fill;
@@ -25,6 +26,8 @@ const DYING: Duration = Duration::from_secs(5);
 /// How many versions are noted as acted. Long before so many others follow, the ledger has been told.
 const NOTED: usize = 256;
 const CELL: usize = size_of::<i64>();
+/// How many locks of other rooms stay open.
+const OTHERS: usize = 64;
 
 /// What recovery works on. Only one process recovers at a time.
 pub(super) struct Recovery<'a> {
@@ -97,12 +100,32 @@ fn room(rooms: &Dir, name: &str) -> Host<Option<(Dir, Option<File>)>> {
     }
 }
 
-/// Whether the process is gone that had the room with this number.
-pub(super) fn is_dead(rooms: &Dir, number: u64) -> bool {
-    match room(rooms, &room_name(number)) {
-        Ok(Some((_, lock))) => lock.is_none_or(|lock| host::try_lock(lock).unwrap_or(false)),
-        Ok(None) => true,
-        Err(_) => false,
+/// The locks of other rooms, open, so that a look at one takes a single system call.
+#[derive(Debug, Default)]
+pub(super) struct Others(Mutex<HashMap<u64, File>>);
+
+impl Others {
+    /// Whether the process is gone that had the room with this number.
+    pub(super) fn is_dead(&self, rooms: &Dir, number: u64) -> bool {
+        let mut locks = self.0.lock();
+        if !locks.contains_key(&number) {
+            match room(rooms, &room_name(number)) {
+                Ok(Some((_, Some(lock)))) => {
+                    if locks.len() >= OTHERS {
+                        locks.clear();
+                    }
+                    locks.insert(number, lock);
+                }
+                Ok(_) => return true,
+                Err(_) => return false,
+            }
+        }
+        let is_dead = host::try_lock(&locks[&number]).unwrap_or(false);
+        if is_dead {
+            // Closed, the lock is free again for recovery.
+            locks.remove(&number);
+        }
+        is_dead
     }
 }
 

@@ -79,6 +79,13 @@ impl PhysicalStore {
         Ok(())
     }
 
+    /// [`PhysicalStore::check`], and recovers what a process has left that died in the middle of a change: for calls that
+    /// tell what happened, or build on it.
+    fn check_and_recover(&self) -> StoreResult<()> {
+        self.check()?;
+        self.shop.as_ref().map_or(Ok(()), |shop| shop.recover_if_left(&self.root))
+    }
+
     pub(super) fn workshop(&self) -> StoreResult<&Arc<Workshop>> {
         self.shop.as_ref().ok_or_else(workshop::missing)
     }
@@ -157,7 +164,7 @@ impl Store for PhysicalStore {
     }
 
     fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
-        self.check()?;
+        self.check_and_recover()?;
         let shop = self.workshop()?;
         Ok(match of {
             DraftOf::Nothing => Box::new(NewDraft::new(shop.temp()?)),
@@ -203,17 +210,17 @@ impl Store for PhysicalStore {
     }
 
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
-        self.check()?;
+        self.check_and_recover()?;
         self.deeds_of(query)
     }
 
     fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
-        self.check()?;
+        self.check_and_recover()?;
         self.standing_of(agent, since, limit)
     }
 
     fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
-        self.check()?;
+        self.check_and_recover()?;
         self.deeds_between(older, newer, below)
     }
 
@@ -223,7 +230,7 @@ impl Store for PhysicalStore {
         operation: &Operation,
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<Option<TakenIn>> {
-        self.check()?;
+        self.check_and_recover()?;
         self.take_in_extents(extents, operation, progress)
     }
 
@@ -259,6 +266,11 @@ impl Store for PhysicalStore {
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
         self.check()?;
+        if let Some(shop) = &self.shop
+            && shop.unfinished().map_err(refused)? > 0
+        {
+            shop.recover(&self.root)?;
+        }
         let mut verified = Verified::default();
         self.walk_below(&Place::root(), &Walk::default(), &mut |_| {
             verified.entries += 1;

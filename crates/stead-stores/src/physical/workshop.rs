@@ -28,7 +28,7 @@ use super::life::Life;
 use super::lock::Locks;
 use super::mask::STATE;
 use super::options::{Confinement, PhysicalOptions};
-use super::recover::{Acted, Recovery, dead_rooms, is_dead};
+use super::recover::{Acted, Others, Recovery, dead_rooms};
 use super::report;
 use super::root::{Dir, Root};
 use super::together::Together;
@@ -54,6 +54,7 @@ pub(super) struct Workshop {
     room: Dir,
     name: String,
     acted: Acted,
+    others: Others,
     kept: Dir,
     /// `None` without a ledger.
     pub(super) keeping: Option<Keeping>,
@@ -113,6 +114,7 @@ impl Workshop {
             room,
             name,
             acted,
+            others: Others::default(),
             kept,
             keeping,
             next: AtomicU64::new(0),
@@ -135,7 +137,7 @@ impl Workshop {
     /// dies right after is found when its names are taken.
     pub(super) fn recover_if_left(&self, root: &Root) -> StoreResult<()> {
         let acting = self.locks.left()?;
-        if acting.into_iter().any(|number| is_dead(&self.rooms, number)) {
+        if acting.into_iter().any(|number| self.others.is_dead(&self.rooms, number)) {
             self.recover(root)?;
         }
         Ok(())

@@ -26,6 +26,7 @@ mod faults;
 mod history;
 mod patience;
 mod races;
+mod recovery;
 mod rules;
 mod shadow;
 
