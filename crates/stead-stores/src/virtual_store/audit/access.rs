@@ -30,7 +30,7 @@ impl AuditAccess {
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Self> {
         let (shared, place) = (Arc::clone(&database.0), Place::at(directory));
         let whole = verify::missing(&*shared.reader()?)?.is_empty();
-        if let (true, Some(key)) = (whole, place.known_key()?) {
+        if let (true, false, Some(key)) = (whole, database.is_read_only(), place.known_key()?) {
             recover(&shared, &place, &key)?;
         }
         Ok(AuditAccess { shared, place })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stead_core::{Clock, StoreResult, SystemClock};
+use stead_core::{Clock, StoreError, StoreResult, SystemClock};
 
 use super::super::database::Shared;
 use super::super::queue::Weight;
@@ -15,7 +15,11 @@ use super::spool::{left_in, unwritable};
 /// Puts in order what instances that run no longer have left.
 pub(super) fn recover(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreResult<()> {
     for running in place.abandoned()? {
-        recover_one(shared, place, key, running)?;
+        match recover_one(shared, place, key, running) {
+            // It stays where it is, for when there is room. Others have to work on a full disk meanwhile.
+            Err(StoreError::NoSpace) => return Ok(()),
+            recovered => recovered?,
+        }
     }
     Ok(())
 }
@@ -23,7 +27,7 @@ pub(super) fn recover(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreRe
 fn recover_one(shared: &Arc<Shared>, place: &Place, key: &Key, running: Running) -> StoreResult<()> {
     let left = left_in(&running.directory).map_err(|error| unwritable(&error))?;
     let (uuid, key) = (running.uuid, key.clone());
-    let head = shared.write(Weight::Seal, move |writing| {
+    let head = shared.write_reserved(Weight::Seal, move |writing| {
         let mut chain = Chain::load(writing.conn, uuid)?;
         // A drained file is emptied after its records are in: what is in already is not put in again.
         let before = chain.spooled;
