@@ -290,6 +290,8 @@ impl Error {
             Error::NoHistory(_) => ErrorKind::NotFound,
             Error::Binary { .. } | Error::OtherWorkspace { .. } => ErrorKind::Unsupported,
             Error::Garbled { .. } => ErrorKind::Corrupt,
+            // A full disk is a full disk, whatever is on it.
+            Error::Unrecorded(StoreError::NoSpace) => ErrorKind::Quota,
             Error::Unrecorded(_) | Error::Stopped(_) => ErrorKind::Unavailable,
             Error::Partly { cause, .. } => cause.kind(),
             Error::Store { sight: Sight::Blind, cause, .. } if tells_what_is_there(cause) => {
@@ -447,7 +449,10 @@ fn seen(path: &VfsPath, cause: &StoreError) -> String {
         StoreError::HostDenied => {
             format!("the host does not let Stead reach `{path}`; its owner has to allow it")
         }
-        StoreError::NoSpace => format!("`{path}` was not written: no space is left where it is stored"),
+        StoreError::NoSpace => format!(
+            "no space is left on the disk that holds `{path}` or Stead's own state, so nothing was done; delete something, or \
+             ask for room: `stead gc` frees what is no longer needed"
+        ),
         StoreError::OverQuota { .. } | StoreError::AtLimit { .. } => {
             format!("`{path}` was not written: {cause}")
         }

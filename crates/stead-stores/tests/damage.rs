@@ -151,3 +151,61 @@ fn what_is_read_from_a_damaged_file_is_what_was_written_or_corrupt() {
     }
     assert!(told > FLIPS / 2, "most of a database is content, and {told} of {FLIPS} were noticed");
 }
+
+/// What a process that is killed leaves behind: the files as they are while it runs.
+fn killed(directory: &Path, to: &Path) -> Version {
+    let database = Database::open(directory.join("db"), DatabaseOptions::default()).unwrap();
+    let store = database.store(["files"]).unwrap();
+    let last = (0..20).map(|number| write(&store, "a", &pattern(number, 3_000))).last().unwrap();
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+    last
+}
+
+#[test]
+fn a_log_that_was_cut_off_after_a_kill_is_told_until_a_backup_is_back() {
+    for left in [0.0, 0.6, 0.99] {
+        let [directory, after] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let backup = directory.path().join("backup");
+        {
+            let database = Database::open(directory.path().join("db"), DatabaseOptions::default()).unwrap();
+            write(&database.store(["files"]).unwrap(), "a", b"kept");
+            database.backup(&backup, &mut |_| ()).unwrap();
+        }
+        let last = killed(directory.path(), after.path());
+        let log = after.path().join("db-wal");
+        let length = (fs::metadata(&log).unwrap().len() as f64 * left) as u64;
+        fs::File::options().write(true).open(&log).unwrap().set_len(length).unwrap();
+        fs::remove_file(after.path().join("db-shm")).unwrap();
+
+        let open = || Database::open(after.path().join("db"), DatabaseOptions::default()).unwrap();
+        let told = |database: &Database| database.verify(&mut |_| ()).unwrap().problems.join("\n");
+        let gone = format!("to {} were acknowledged and are gone", last.0);
+        assert!(told(&open()).contains(&gone), "{left}: {}", told(&open()));
+        // Whoever writes takes no version that was given out, and hides nothing.
+        let database = open();
+        let next = write(&database.store(["files"]).unwrap(), "a", b"next");
+        assert!(next > last, "{left}: {next} after {last}");
+        assert!(told(&database).contains(&gone), "{left}: {}", told(&database));
+        drop(database);
+        assert!(told(&open()).contains(&gone), "{left}");
+        let database = open();
+        let restored = database.restore_backup(&backup, &mut |_| ()).unwrap();
+        assert!(restored > next);
+        assert_eq!(told(&database), "", "{left}");
+    }
+}
+
+#[test]
+fn a_database_whose_only_content_was_in_a_lost_log_is_not_begun_anew() {
+    let [directory, after] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    killed(directory.path(), after.path());
+    for suffix in ["-wal", "-shm"] {
+        fs::remove_file(after.path().join(format!("db{suffix}"))).unwrap();
+    }
+    let opened = Database::open(after.path().join("db"), DatabaseOptions::default());
+    let error = opened.err().expect("it is refused");
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+}

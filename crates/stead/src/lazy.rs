@@ -11,7 +11,7 @@ use stead_core::store::{
     NodeId, OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, TakenIn, Usage,
     Verified, Version, VersionCount, Whole,
 };
-use stead_core::{Operation, Timestamp};
+use stead_core::{ErrorKind, Operation, Timestamp};
 
 use crate::error::Error;
 
@@ -74,6 +74,8 @@ impl Lazy {
         match error {
             // Waiting does not help, and `stead verify` says more.
             Error::Open { cause: StoreError::Corrupt(what), .. } => StoreError::Corrupt(what.clone()),
+            // One cause has one code, wherever it is met.
+            full if full.kind() == ErrorKind::Quota => StoreError::NoSpace,
             Error::Open { .. } => StoreError::unavailable(error),
             other => StoreError::unavailable(format_args!(
                 "the Store `{}` can't be opened: {other}",

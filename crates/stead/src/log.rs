@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use stead_core::store::{StoreError, StoreResult};
-use stead_core::{AuditLog, AuditRecord, LogId};
+use stead_core::{AuditLog, AuditRecord, ErrorKind, LogId};
 use stead_stores::Audit;
 
 use crate::error::{Error, Result};
@@ -50,8 +50,11 @@ impl LazyLog {
 
 /// What a caller is told of a log that can't be opened. How to turn it off is nothing to tell an agent.
 fn told<T>(opened: Result<Option<T>>) -> StoreResult<T> {
-    let told = |cause: &dyn std::fmt::Display| {
-        StoreError::unavailable(format_args!("the audit can't be opened: {cause}"))
+    let told = |cause: &Error| match cause {
+        // One cause has one code, wherever it is met.
+        Error::Store(StoreError::NoSpace) => StoreError::NoSpace,
+        cause if cause.kind() == ErrorKind::Quota => StoreError::NoSpace,
+        cause => StoreError::unavailable(format_args!("the audit can't be opened: {cause}")),
     };
     match opened {
         Ok(log) => Ok(log.expect("where there is none, nobody has it")),
@@ -65,11 +68,19 @@ impl AuditLog for LazyLog {
         self.id
     }
 
+    /// Where the state can only be read, looking goes on without a record: nothing can be written down there, and nothing
+    /// be changed.
     fn note(&self, record: &AuditRecord) -> StoreResult<()> {
+        if self.opener.is_read_only() {
+            return Ok(());
+        }
         self.log()?.note(record)
     }
 
     fn announce(&self, record: &AuditRecord) -> StoreResult<()> {
+        if self.opener.is_read_only() {
+            return Err(StoreError::HostDenied);
+        }
         self.log()?.announce(record)
     }
 }

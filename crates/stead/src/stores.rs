@@ -24,7 +24,19 @@ use crate::lazy::Lazy;
 use crate::log::{LazyLog, tell_wrong};
 
 /// The files that SQLite and the queue of writers keep beside a database.
-const BESIDE_DATABASE: [&str; 6] = ["", "-wal", "-shm", "-journal", "-turn", "-next"];
+const BESIDE_DATABASE: [&str; 11] = [
+    "",
+    "-wal",
+    "-shm",
+    "-journal",
+    "-turn",
+    "-next",
+    "-reserve",
+    "-version",
+    "-damaged",
+    "-damaged-wal",
+    "-damaged-shm",
+];
 
 /// The Stores of a configuration, none of them open before it is used; each is opened once, however many Workspaces or
 /// names it has.
@@ -115,6 +127,9 @@ impl Stores {
 
     /// Opens the log now, unless it is turned off, so that whatever is wrong with it is told.
     pub fn open_audit(&mut self) -> Result<()> {
+        if self.opener.is_read_only() {
+            return Ok(());
+        }
         self.opener.audit().map(drop)
     }
 
@@ -125,6 +140,9 @@ impl Stores {
             return Ok(());
         }
         let check = || -> Result<()> {
+            if self.opener.is_read_only() {
+                return Ok(());
+            }
             self.opener.make_state().map_err(no_state)?;
             if self.opener.config.database.path.exists() {
                 self.opener.database()?;
@@ -207,18 +225,32 @@ impl Stores {
 
     /// Makes the database what a backup holds.
     pub fn restore_backup(&mut self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<Version> {
-        let database = self.opener.database()?;
-        self.on_record("restore_backup", || {
-            let restored = database.restore_backup(from, progress).map_err(|cause| match cause {
-                StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", shown(from))),
-                cause => cause.into(),
-            })?;
-            // Whoever restores a backup answers for the records that come with it.
-            if let Some(audit) = self.opener.audit()? {
-                audit.adopt()?;
+        let missing = |cause| match cause {
+            StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", shown(from))),
+            cause => cause.into(),
+        };
+        let database = match self.opener.database() {
+            // It is gone, or can't be opened: then there is nothing to be kept of it.
+            Err(Error::Store(StoreError::Corrupt(_))) => {
+                let DatabaseConfig { path, durability } = &self.opener.config.database;
+                let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
+                let version = Database::restore_lost(path, from, options).map_err(missing)?;
+                return self.on_record("restore_backup", || self.adopted(version));
             }
-            Ok(restored)
+            database => database?,
+        };
+        self.on_record("restore_backup", || {
+            let restored = database.restore_backup(from, progress).map_err(missing)?;
+            self.adopted(restored)
         })
+    }
+
+    /// Whoever restores a backup answers for the records that come with it.
+    fn adopted(&self, restored: Version) -> Result<Version> {
+        if let Some(audit) = self.opener.audit()? {
+            audit.adopt()?;
+        }
+        Ok(restored)
     }
 
     /// The forks of an agent, and what opens the Store of each. Where there is no database yet, there are none.
@@ -251,7 +283,9 @@ impl Stores {
         let stores = &opener.config.stores;
         let in_database = |store: &StoreConfig| match store {
             StoreConfig::Virtual { .. } => true,
-            StoreConfig::Physical { keep, .. } => keep.is_some() && opener.config.database.path.exists(),
+            StoreConfig::Physical { keep, .. } => {
+                keep.is_some() && Database::was_at(&opener.config.database.path)
+            }
             StoreConfig::Memory => false,
         };
         if stores.values().any(in_database) {
@@ -397,9 +431,16 @@ impl Opener {
         if path.starts_with(self.config.state_directory()) {
             self.make_state().map_err(no_state)?;
         }
-        make_private_file(path).map_err(|cause| Error::host("the database can't be made", cause))?;
+        if !Database::was_at(path) {
+            make_private_file(path).map_err(|cause| Error::host("the database can't be made", cause))?;
+        }
         let options = DatabaseOptions { durability: *durability, ..DatabaseOptions::default() };
         Ok(open.insert(Database::open(path, options)?).clone())
+    }
+
+    /// Whether the database is there and this process may only read it: then it changes nothing, and writes nothing down.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.config.database.path.exists() && self.database().is_ok_and(|database| database.is_read_only())
     }
 
     /// The log of everything that is done, unless it is turned off.

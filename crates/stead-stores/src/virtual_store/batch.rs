@@ -1,18 +1,22 @@
 //! One write transaction: the jobs of a batch, each whole or not at all, and one commit for all of them.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::{Connection, params};
 use stead_core::store::{Record, Version};
 use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
 
 use super::audit::{Appending, Chain, Facts, Tail};
-use super::database::{Shared, Volume};
-use super::fault::{Fault, Result};
-use super::queue::{Job, Verdict, Weight};
+use super::database::{Shared, Volume, newest};
+use super::fault::{Fault, Result, told};
+use super::mark;
+use super::queue::{Job, Room, Verdict, Weight};
+use super::reserve::Reserve;
 use super::schema::{DIR_EPOCH, NEXT_NODE, synchronous};
 use crate::Durability;
 
@@ -29,6 +33,8 @@ pub(super) struct Writer {
     pub(super) chain: Option<Chain>,
     /// What is told where the chain ends, outside of the database.
     pub(super) tail: Option<Tail>,
+    /// Where the newest version is told beside the database.
+    pub(super) mark: Option<File>,
 }
 
 #[derive(Default)]
@@ -39,8 +45,8 @@ struct Lease {
 }
 
 impl Writer {
-    pub(super) fn new(conn: Option<Connection>) -> Self {
-        Writer { conn, lease: Lease::default(), chain: None, tail: None }
+    pub(super) fn new(conn: Option<Connection>, mark: Option<File>) -> Self {
+        Writer { conn, lease: Lease::default(), chain: None, tail: None, mark }
     }
 }
 
@@ -182,12 +188,19 @@ impl Writing<'_> {
 /// Runs the jobs in one transaction, and says what became of each.
 pub(super) fn commit(shared: &Shared, jobs: &[Arc<Job>]) -> Vec<Verdict> {
     let unpinned = std::mem::take(&mut *shared.unpinned.lock());
-    match run(shared, jobs, &unpinned) {
+    let failed = |jobs: &[Arc<Job>], error: &StoreError| -> Vec<Verdict> {
+        shared.unpinned.lock().extend(&unpinned);
+        jobs.iter().map(|_| Verdict::Failed(repeated(error))).collect()
+    };
+    let run = |jobs: &[Arc<Job>]| match run(shared, jobs, &unpinned) {
         Ok(verdicts) => verdicts,
-        Err(error) => {
-            shared.unpinned.lock().extend(unpinned);
-            jobs.iter().map(|_| Verdict::Failed(repeated(&error))).collect()
-        }
+        Err(error) => failed(jobs, &error),
+    };
+    // On a full disk each is made alone: one that needs more than there is takes no other along, and what may use the
+    // reserve shares it with nobody.
+    match &shared.reserve {
+        Some(reserve) if reserve.is_needed() => jobs.chunks(1).flat_map(run).collect(),
+        _ => run(jobs),
     }
 }
 
@@ -196,17 +209,72 @@ fn run(shared: &Shared, jobs: &[Arc<Job>], unpinned: &[i64]) -> StoreResult<Vec<
     let _turn =
         shared.turnstile.as_ref().map(|turnstile| turnstile.take(shared.options.patience)).transpose()?;
     let mut writer = shared.writer.lock();
-    let Writer { conn, lease, chain, tail } = &mut *writer;
+    let Writer { conn, lease, chain, tail, mark } = &mut *writer;
     let conn = conn.as_ref().expect("it was opened");
+    let reserve = shared.reserve.as_ref().filter(|_| jobs.iter().all(|job| job.room == Room::Reserve));
+    let lent = reserve.filter(|reserve| reserve.is_needed() && reserve.lend());
+    let _lent = lent.map(|reserve| Lent { reserve, conn, patience: shared.options.patience });
     let opened = shared.options.durability;
     let wanted = durability(jobs, opened);
-    let _synced = (wanted != opened).then(|| Synced::new(conn, wanted, opened)).transpose()?;
+    let synced = (wanted != opened).then(|| Synced::new(conn, wanted, opened)).transpose()?;
     let verdicts = transact(conn, lease, (chain, tail.as_mut()), jobs, unpinned);
     if lease.fresh {
         // No commit has made it a plain lease: the counter is back where it was.
         *lease = Lease::default();
     }
+    if let (Ok(_), Durability::Full, Some(mark)) = (&verdicts, wanted, mark) {
+        tell_newest(conn, mark);
+    }
+    drop(synced);
+    if let (Some(reserve), true) = (reserve, ran_out(&verdicts)) {
+        // Its quota is not told by what is free. The next one gets the reserve.
+        reserve.note_refusal();
+    }
     Ok(verdicts?)
+}
+
+/// The reserve of a full disk while a transaction uses it.
+struct Lent<'a> {
+    reserve: &'a Reserve,
+    conn: &'a Connection,
+    patience: Duration,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        shorten_log(self.conn, self.patience);
+        self.reserve.take_back();
+    }
+}
+
+/// Tells the newest version beside the database, now that it is on the disk. Where that fails, the file tells less than it
+/// could, and nothing wrong.
+fn tell_newest(conn: &Connection, mark: &File) {
+    if let Ok(newest) = newest(conn) {
+        let _ = mark::tell(mark, newest);
+    }
+}
+
+/// Writes the log back, so that the room that it took is free again. Whoever reads from it keeps it.
+fn shorten_log(conn: &Connection, patience: Duration) {
+    let shorten = || -> rusqlite::Result<()> {
+        conn.busy_timeout(Duration::ZERO)?;
+        conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+    };
+    let _ = shorten();
+    // It only sets a field of the connection.
+    let _ = conn.busy_timeout(patience);
+}
+
+/// Whether a job or the whole batch found no room.
+fn ran_out(verdicts: &Result<Vec<Verdict>>) -> bool {
+    match verdicts {
+        Ok(verdicts) => {
+            verdicts.iter().any(|verdict| matches!(verdict, Verdict::Failed(StoreError::NoSpace)))
+        }
+        Err(Fault::Store(error)) => matches!(error, StoreError::NoSpace),
+        Err(Fault::Sqlite(error)) => matches!(told(error), StoreError::NoSpace),
+    }
 }
 
 /// What a batch has to survive: as much as the one of its jobs that asks for the most.

@@ -18,6 +18,7 @@ static MOST: LazyLock<usize> =
 /// The readers of a database file.
 pub(super) struct Readers {
     path: PathBuf,
+    role: Role,
     patience: Duration,
     state: Mutex<State>,
     returned: Condvar,
@@ -31,10 +32,10 @@ struct State {
 
 impl Readers {
     /// Readers of a file, the first of which may be open already.
-    pub(super) fn new(path: PathBuf, patience: Duration, first: Option<Connection>) -> Self {
+    pub(super) fn new(path: PathBuf, role: Role, patience: Duration, first: Option<Connection>) -> Self {
         let idle: Vec<_> = first.into_iter().collect();
         let state = State { made: idle.len(), idle };
-        Readers { path, patience, state: Mutex::new(state), returned: Condvar::new() }
+        Readers { path, role, patience, state: Mutex::new(state), returned: Condvar::new() }
     }
 
     /// The database's file.
@@ -60,7 +61,7 @@ impl Readers {
         // From here on the place that was taken is given back, also if connecting fails.
         let mut place = Reader::Pooled { readers: self, conn: None };
         if let Reader::Pooled { conn, .. } = &mut place {
-            *conn = Some(connect(&self.path, Role::Reader, self.patience)?);
+            *conn = Some(connect(&self.path, self.role, self.patience)?);
         }
         Ok(place)
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,21 +11,29 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{OptionalExtension, params};
 use stead_core::store::{Verified, Version};
-use stead_core::{Clock, LogId, StoreError, StoreResult, SystemClock};
+use stead_core::{Clock, Identity, LogId, OperationId, StoreError, StoreResult, SystemClock};
 
 use super::VirtualStore;
 use super::audit::{Chain, Tail};
 use super::batch::{Writer, Writing, commit};
 use super::connections::{Reader, Readers};
 use super::dirs::DirCache;
-use super::fault::Result;
+use super::fault::{Result, of_host};
 use super::fork;
 use super::layers::{self, Layer};
-use super::queue::{Queue, Weight};
+use super::mark::{Known, Mark};
+use super::queue::{Queue, Room, Weight};
+use super::reserve::Reserve;
 use super::row::DIRECTORY_MODE;
-use super::schema::{Role, connect, connect_memory, is_current, is_prepared, prepare};
+use super::schema::{
+    DIR_EPOCH, NEXT_NODE, Role, connect, connect_memory, has_format, is_current, is_empty, is_prepared,
+    prepare,
+};
 use super::turn::Turnstile;
 use crate::Durability;
+
+/// More nodes than running processes may have leased.
+pub(super) const LEASED: i64 = 1 << 24;
 
 /// How a database is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +60,10 @@ pub(super) struct Shared {
     pub(super) writer: Mutex<Writer>,
     /// `None` where the database lives in memory: then the writer reads, too.
     readers: Option<Readers>,
+    /// `None` where the database lives in memory, or can only be read.
     pub(super) turnstile: Option<Turnstile>,
+    /// Room for what has to work on a full disk; `None` where nothing is written to one.
+    pub(super) reserve: Option<Arc<Reserve>>,
     queue: Queue,
     /// Drafts whose pins the next write transaction takes away.
     pub(super) unpinned: Mutex<Vec<i64>>,
@@ -73,18 +85,76 @@ pub(super) struct Volume {
 impl Database {
     /// Opens the database in this file, and makes it if there is none.
     ///
-    /// Two more files beside it, `-next` and `-turn`, are the queue of the processes that write to it.
+    /// Four more files beside it are ours: `-next` and `-turn` are the queue of the processes that write to it, `-reserve`
+    /// is room for when the disk is full, `-version` is the newest version that was acknowledged. Where that is there and
+    /// the database is not, it was lost: that is [`StoreError::Corrupt`], and no new one is begun.
+    ///
+    /// Where the host lets nobody write, it is opened for reading.
     pub fn open(path: impl Into<PathBuf>, options: DatabaseOptions) -> StoreResult<Self> {
         let path: PathBuf = path.into();
-        let turnstile = Turnstile::open(&path)?;
-        let reader = open_prepared(&path, &options)?;
+        let reserve = Arc::new(Reserve::of(&path));
+        match Database::open_beside(&path, options, &reserve) {
+            // The files that SQLite shares between processes need a little room, too.
+            Err(StoreError::NoSpace) if reserve.lend() => {
+                let opened = Database::open_beside(&path, options, &reserve);
+                reserve.take_back();
+                opened
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_beside(path: &Path, options: DatabaseOptions, reserve: &Arc<Reserve>) -> StoreResult<Self> {
+        if Mark::of(path).read().is_some() && is_gone(path) {
+            return Err(lost());
+        }
+        let turnstile = match Turnstile::open(path) {
+            Err(StoreError::HostDenied) if path.exists() => return Database::open_to_read(path, options),
+            turnstile => turnstile?,
+        };
+        let reader = open_prepared(path, &options)?;
         let writer = match &reader {
             // It can be read as it is, and whoever only reads needs no more.
             Some(_) => None,
-            None => Some(open_file(&path, &turnstile, &options)?),
+            None => Some(open_file(path, &turnstile, &options)?),
         };
-        let readers = Readers::new(path, options.patience, reader);
-        Ok(Database::new(writer, options, Some(readers), Some(turnstile)))
+        let mark = writer.is_some().then(|| open_mark(path)).transpose()?;
+        if writer.is_some() {
+            reserve.fill();
+        }
+        let readers = Readers::new(path.to_owned(), Role::Reader, options.patience, reader);
+        let writer = Writer::new(writer, mark);
+        Ok(Database::new(writer, options, Some(readers), Some(turnstile), Some(Arc::clone(reserve))))
+    }
+
+    /// Opens a database that this process may not write to.
+    fn open_to_read(path: &Path, options: DatabaseOptions) -> StoreResult<Self> {
+        let open = |role| -> StoreResult<Option<rusqlite::Connection>> {
+            let conn = connect(path, role, options.patience)?;
+            let ready = if role == Role::Frozen { has_format(&conn)? } else { is_current(&conn)? };
+            Ok(ready.then_some(conn))
+        };
+        let (role, conn) = match open(Role::Reader) {
+            // Without the files for sharing, only what nobody can change is read: all of it is in the one file.
+            Err(StoreError::Unavailable { .. } | StoreError::HostDenied) if is_frozen(path) => {
+                (Role::Frozen, open(Role::Frozen)?)
+            }
+            opened => (Role::Reader, opened?),
+        };
+        // It is of an older format, which would have to be changed.
+        let conn = conn.ok_or(StoreError::HostDenied)?;
+        let readers = Readers::new(path.to_owned(), role, options.patience, Some(conn));
+        Ok(Database::new(Writer::new(None, None), options, Some(readers), None, None))
+    }
+
+    /// Whether the host lets this process only read it.
+    pub fn is_read_only(&self) -> bool {
+        self.0.readers.is_some() && self.0.turnstile.is_none()
+    }
+
+    /// Whether there was a database at this path, even if it is gone.
+    pub fn was_at(path: &Path) -> bool {
+        path.exists() || Mark::of(path).read().is_some()
     }
 
     /// A new database in memory, gone when the last Store on it is.
@@ -92,20 +162,22 @@ impl Database {
         // Nothing of it depends on the machine but the memory, without which nothing else would go on either.
         let conn = connect_memory().expect("a database in memory can be opened");
         prepare(&conn).expect("an empty database takes the schema");
-        Database::new(Some(conn), DatabaseOptions::default(), None, None)
+        Database::new(Writer::new(Some(conn), None), DatabaseOptions::default(), None, None, None)
     }
 
     fn new(
-        conn: Option<rusqlite::Connection>,
+        writer: Writer,
         options: DatabaseOptions,
         readers: Option<Readers>,
         turnstile: Option<Turnstile>,
+        reserve: Option<Arc<Reserve>>,
     ) -> Self {
         Database(Arc::new(Shared {
             options,
-            writer: Mutex::new(Writer::new(conn)),
+            writer: Mutex::new(writer),
             readers,
             turnstile,
+            reserve,
             queue: Queue::default(),
             unpinned: Mutex::default(),
             volumes: Mutex::default(),
@@ -137,7 +209,7 @@ impl Database {
     /// Removes a volume. Its content is freed when nothing else refers to it any more.
     pub(super) fn destroy(&self, volume: &Arc<Volume>) -> StoreResult<()> {
         let id = volume.id;
-        self.0.write(Weight::Change, move |writing| {
+        self.0.write_reserved(Weight::Change, move |writing| {
             fork::refuse_if_forked(writing.conn, id)?;
             remove_volume(writing.conn, id)?;
             fork::remove_unused(writing.conn)?;
@@ -168,7 +240,8 @@ impl Database {
     /// Checks all volumes and all content, and says what is wrong.
     pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
         let reader = self.0.reader()?;
-        Ok(super::verify::verify(&reader, progress)?)
+        let known = self.0.readers.as_ref().and_then(|readers| Mark::of(readers.path()).read());
+        Ok(super::verify::verify(&reader, known, progress)?)
     }
 }
 
@@ -195,7 +268,87 @@ fn open_prepared(path: &Path, options: &DatabaseOptions) -> StoreResult<Option<r
         return Ok(None);
     }
     let conn = connect(path, Role::Reader, options.patience)?;
-    Ok(is_current(&conn)?.then_some(conn))
+    if is_current(&conn)? {
+        return Ok(Some(conn));
+    }
+    if Mark::of(path).read().is_some() && is_empty(&conn)? {
+        return Err(lost());
+    }
+    Ok(None)
+}
+
+/// Whether there is no database at the path, or nothing in it.
+fn is_gone(path: &Path) -> bool {
+    std::fs::metadata(path).map_or_else(|error| error.kind() == NotFound, |file| file.len() == 0)
+}
+
+/// The answer where a database was, and is no more.
+fn lost() -> StoreError {
+    StoreError::Corrupt(
+        "the database is gone, although there was one: its file is missing or empty; bring a backup back with \
+         `stead restore-backup`, or remove the file beside it that ends with `-version` to begin anew"
+            .into(),
+    )
+}
+
+/// Whether nobody can change the file, and nothing of it is elsewhere.
+fn is_frozen(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let read_only = rustix::fs::statvfs(path)
+        .is_ok_and(|disk| disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
+    read_only && std::fs::metadata(log).map_or(true, |log| log.len() == 0)
+}
+
+/// Opens the file that tells the newest version, and makes it for a database that has none.
+fn open_mark(path: &Path) -> StoreResult<std::fs::File> {
+    let mark = Mark::of(path);
+    let open = || -> std::io::Result<std::fs::File> {
+        if mark.read().is_none() {
+            mark.make(Known::default())?;
+        }
+        mark.open()
+    };
+    open().map_err(|error| of_host(&error))
+}
+
+/// Notes that versions are gone that were acknowledged, and has none of them given out again.
+fn note_loss(
+    conn: &rusqlite::Connection,
+    path: &Path,
+    turnstile: &Turnstile,
+    patience: Duration,
+) -> StoreResult<()> {
+    let mark = Mark::of(path);
+    // In this order: a commit of another process is in the database before it is in the file.
+    let is_lost = || -> Result<Option<(Known, i64)>> {
+        let known = mark.read().unwrap_or_default();
+        let newest = newest(conn)?;
+        Ok((known.version > newest).then_some((known, newest)))
+    };
+    if is_lost()?.is_none() {
+        return Ok(());
+    }
+    let _turn = turnstile.take(patience)?;
+    let Some((known, newest)) = is_lost()? else { return Ok(()) };
+    let version = known.version + 1;
+    skip_to(conn, version, "recovery")?;
+    let first = if known.lost.0 > 0 { known.lost.0.min(newest + 1) } else { newest + 1 };
+    mark.make(Known { version, lost: (first, known.version) }).map_err(|error| of_host(&error))
+}
+
+/// Has versions and nodes begin beyond what was given out by then, in one transaction.
+pub(super) fn skip_to(conn: &rusqlite::Connection, version: i64, tool: &str) -> Result<()> {
+    let now = SystemClock.now();
+    let transaction = conn.unchecked_transaction()?;
+    conn.execute("UPDATE meta SET value = value + ?2 WHERE id = ?1", [NEXT_NODE, LEASED])?;
+    conn.execute("UPDATE meta SET value = value + 1 WHERE id = ?1", [DIR_EPOCH])?;
+    conn.execute(
+        "INSERT INTO version(id, operation, agent, tool, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![version, OperationId::fresh(now).as_bytes(), Identity::agent("operator").agent, tool, now.0],
+    )?;
+    transaction.commit()?;
+    Ok(())
 }
 
 /// Opens the connection that writes. Where the database is not there yet, or has an older format, the turn is taken
@@ -241,11 +394,20 @@ impl Shared {
     /// Opens the connection that writes, unless it is open. That has to happen before the turn is taken: it may take
     /// the turn itself.
     pub(super) fn open_writer(&self) -> StoreResult<()> {
-        let conn = &mut self.writer.lock().conn;
-        if let (None, Some(readers), Some(turnstile)) = (&conn, &self.readers, &self.turnstile) {
-            *conn = Some(open_file(readers.path(), turnstile, &self.options)?);
+        let writer = &mut *self.writer.lock();
+        match (&writer.conn, &self.readers, &self.turnstile) {
+            (None, Some(readers), Some(turnstile)) => {
+                let conn = open_file(readers.path(), turnstile, &self.options)?;
+                note_loss(&conn, readers.path(), turnstile, self.options.patience)?;
+                (writer.mark, writer.conn) = (Some(open_mark(readers.path())?), Some(conn));
+                if let Some(reserve) = &self.reserve {
+                    reserve.fill();
+                }
+                Ok(())
+            }
+            (None, ..) => Err(StoreError::HostDenied),
+            (Some(_), ..) => Ok(()),
         }
-        Ok(())
     }
 
     /// The database's file, if it is in one.
@@ -306,7 +468,16 @@ impl Shared {
         weight: Weight,
         work: impl FnOnce(&mut Writing<'_>) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
-        self.queue.run(weight, |jobs| commit(self, jobs), work)
+        self.queue.run((weight, Room::Free), |jobs| commit(self, jobs), work)
+    }
+
+    /// Has `work` done that may use the reserve of a full disk: it makes room, or is a small record.
+    pub(super) fn write_reserved<T: Send + 'static>(
+        &self,
+        weight: Weight,
+        work: impl FnOnce(&mut Writing<'_>) -> Result<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        self.queue.run((weight, Room::Reserve), |jobs| commit(self, jobs), work)
     }
 
     /// Puts on the disk what could wait.
@@ -335,6 +506,15 @@ impl Shared {
         };
         let below = layers::load(&*self.reader()?, id)?;
         Ok(Arc::new(Volume { id, root, dirs: Arc::default(), below }))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(conn) = &self.writer.get_mut().conn {
+            // The log stays as a file, and need not stay long: the next one to open it would read it all.
+            let _ = conn.execute_batch("PRAGMA journal_size_limit = 0");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! SQLite's own messages stay inside: some name the database's file, and a caller could do nothing with the rest.
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use stead_core::StoreError;
 
 /// A refusal of ours, or a failure of SQLite's.
@@ -46,6 +46,8 @@ pub(super) fn told(error: &rusqlite::Error) -> StoreError {
         |what: &str| StoreError::Unavailable { what: what.into(), source: Some((*failure).into()) };
     match failure.code {
         ErrorCode::DiskFull => StoreError::NoSpace,
+        // The file of the shared memory could not be made longer.
+        _ if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => StoreError::NoSpace,
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
             unavailable("another program holds the database; it was waited for in vain")
         }

@@ -30,6 +30,15 @@ pub(super) enum Weight {
     Seal,
 }
 
+/// What a job may use of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// What is free.
+    Free,
+    /// The reserve as well: it makes room, or is needed to look at what is there.
+    Reserve,
+}
+
 impl Weight {
     /// A change that has to last, or one that can wait for the next one that has to.
     pub(super) fn of(lasts: Lasts) -> Self {
@@ -53,6 +62,7 @@ pub(super) enum Verdict {
 /// Something to do in a transaction, and the place where its caller waits.
 pub(super) struct Job {
     pub(super) weight: Weight,
+    pub(super) room: Room,
     work: Mutex<Option<Work>>,
     phase: Mutex<Phase>,
     turned: Condvar,
@@ -105,7 +115,7 @@ impl Queue {
     /// `commit` runs the jobs of a batch and says what became of each.
     pub(super) fn run<T: Send + 'static>(
         &self,
-        weight: Weight,
+        (weight, room): (Weight, Room),
         commit: impl FnOnce(&[Arc<Job>]) -> Vec<Verdict>,
         work: impl FnOnce(&mut Writing<'_>) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
@@ -117,6 +127,7 @@ impl Queue {
         });
         let job = Arc::new(Job {
             weight,
+            room,
             work: Mutex::new(Some(work)),
             phase: Mutex::new(Phase::Waits),
             turned: Condvar::new(),
@@ -227,10 +238,10 @@ mod tests {
     #[test]
     fn a_leader_that_ends_early_leaves_nobody_waiting() {
         let queue = Queue::default();
-        let dies = || queue.run(Weight::Change, |_| panic!("as asked for"), |_| Ok(()));
+        let dies = || queue.run((Weight::Change, Room::Free), |_| panic!("as asked for"), |_| Ok(()));
         assert!(catch_unwind(AssertUnwindSafe(dies)).is_err());
         // The lead is free again, and a batch whose leader says too little is answered all the same.
-        let unanswered = queue.run(Weight::Change, |_| Vec::new(), |_| Ok(()));
+        let unanswered = queue.run((Weight::Change, Room::Free), |_| Vec::new(), |_| Ok(()));
         assert!(matches!(unanswered, Err(StoreError::Unavailable { .. })));
     }
 }

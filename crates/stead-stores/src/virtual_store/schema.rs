@@ -8,6 +8,7 @@ use stead_core::{StoreError, StoreResult};
 
 use super::change::SCRATCH;
 use super::fault::{Fault, Result};
+use super::shared_memory;
 use crate::Durability;
 
 /// The row of `meta` that counts moved and removed directories.
@@ -47,19 +48,48 @@ const STATEMENTS: usize = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Reader,
+    /// Reads a file that nobody can change, since its file system is read-only.
+    Frozen,
     Writer(Durability),
 }
 
 /// Opens a connection to the file, which is made if it is missing.
 pub(super) fn connect(path: &Path, role: Role, patience: Duration) -> Result<Connection> {
-    // Without URI: a path is a path, also one that begins with `file:`.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let flags = if role == Role::Reader { flags } else { flags | OpenFlags::SQLITE_OPEN_CREATE };
-    let conn = Connection::open_with_flags(path, flags)?;
+    let conn = match role {
+        Role::Frozen => {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+            Connection::open_with_flags(frozen(path), flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?
+        }
+        Role::Reader | Role::Writer(_) => {
+            // Without URI: a path is a path, also one that begins with `file:`.
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let flags = if role == Role::Reader { flags } else { flags | OpenFlags::SQLITE_OPEN_CREATE };
+            let conn = if shared_memory::register() {
+                Connection::open_with_flags_and_vfs(path, flags, shared_memory::NAME)?
+            } else {
+                Connection::open_with_flags(path, flags)?
+            };
+            shared_memory::keep_files(&conn)?;
+            conn
+        }
+    };
     // A net below the turnstile, for programs that know nothing of it.
     conn.busy_timeout(patience)?;
     configure(&conn, role)?;
     Ok(conn)
+}
+
+/// A path as a URI that says that nobody changes the file.
+fn frozen(path: &Path) -> String {
+    use std::fmt::Write;
+    let mut uri = String::from("file:");
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => uri.push(byte.into()),
+            other => write!(uri, "%{other:02x}").expect("a text takes all that is written"),
+        }
+    }
+    uri + "?immutable=1"
 }
 
 /// A connection to a database that lives as long as it.
@@ -80,7 +110,9 @@ fn configure(conn: &Connection, role: Role) -> Result<()> {
          PRAGMA temp_store = MEMORY;",
     )?;
     conn.execute_batch(match role {
-        Role::Reader => "PRAGMA cache_size = -2048; PRAGMA query_only = ON;",
+        // It never writes the log, so the limit only says what is left of it where this is the last one to close.
+        Role::Reader => "PRAGMA cache_size = -2048; PRAGMA query_only = ON; PRAGMA journal_size_limit = 0;",
+        Role::Frozen => "PRAGMA cache_size = -2048; PRAGMA query_only = ON;",
         Role::Writer(_) => "PRAGMA cache_size = -8192;",
     })?;
     if let Role::Writer(durability) = role {
@@ -112,6 +144,17 @@ pub(super) fn is_current(conn: &Connection) -> StoreResult<bool> {
     check_sqlite()?;
     let mode: String = conn.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(Fault::from)?;
     Ok(mode == "wal" && check(conn)? == MIGRATIONS.len())
+}
+
+/// Whether the format is the present one, whatever the mode.
+pub(super) fn has_format(conn: &Connection) -> StoreResult<bool> {
+    check_sqlite()?;
+    Ok(check(conn)? == MIGRATIONS.len())
+}
+
+/// Whether nothing was ever put into the file.
+pub(super) fn is_empty(conn: &Connection) -> StoreResult<bool> {
+    Ok(check(conn)? == 0)
 }
 
 /// Brings the database to the present format. The caller has the turn to write, if the database is a file.

@@ -10,9 +10,10 @@ use stead_core::store::Verified;
 
 use super::change::quota;
 use super::content::{CHUNK, key, list_hash, part_ids};
-use super::database::Volume;
+use super::database::{Volume, newest};
 use super::fault::Result;
 use super::layers;
+use super::mark::Known;
 use super::row::WHITEOUT;
 use super::tree::Tree;
 
@@ -102,7 +103,11 @@ struct Verifying<'a> {
 }
 
 /// Checks everything in the database, as of one moment.
-pub(super) fn verify(conn: &Connection, progress: &mut dyn FnMut(u64)) -> Result<Verified> {
+pub(super) fn verify(
+    conn: &Connection,
+    known: Option<Known>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Verified> {
     let _transaction = conn.unchecked_transaction()?;
     let mut verifying = Verifying { conn, progress, done: 0, found: Verified::default() };
     verifying.structure()?;
@@ -112,6 +117,7 @@ pub(super) fn verify(conn: &Connection, progress: &mut dyn FnMut(u64)) -> Result
         verifying.forks()?;
         verifying.contents()?;
         verifying.unreferenced()?;
+        verifying.versions(known)?;
     }
     (verifying.progress)(verifying.done);
     Ok(verifying.found)
@@ -131,6 +137,23 @@ impl Verifying<'_> {
         if self.done.is_multiple_of(ROWS_PER_WORD) {
             (self.progress)(self.done);
         }
+    }
+
+    /// All versions that were acknowledged are there, as far as the file beside the database knows.
+    fn versions(&mut self, known: Option<Known>) -> Result<()> {
+        let Some(Known { version, lost: (mut first, mut last) }) = known else { return Ok(()) };
+        let newest = newest(self.conn)?;
+        if version > newest {
+            (first, last) = (if first > 0 { first.min(newest + 1) } else { newest + 1 }, version);
+        }
+        if first > 0 {
+            self.problem(format!(
+                "versions {first} to {last} were acknowledged and are gone: the end of the write-ahead log was cut off, or \
+                 an older database was put here; `stead restore-backup` brings a backup back, and the line `lost` in the \
+                 file that ends with `-version` can be set to zeros to accept it"
+            ));
+        }
+        Ok(())
     }
 
     fn structure(&mut self) -> Result<()> {

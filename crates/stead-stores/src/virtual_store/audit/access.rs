@@ -31,8 +31,8 @@ impl AuditAccess {
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Self> {
         let (shared, place) = (Arc::clone(&database.0), Place::at(directory));
         let whole = verify::missing(&*shared.reader()?)?.is_empty();
-        let wrong = match (whole, place.known_key()?) {
-            (true, Some(key)) => recover(&shared, &place, &key)?,
+        let wrong = match (whole, database.is_read_only(), place.known_key()?) {
+            (true, false, Some(key)) => recover(&shared, &place, &key)?,
             _ => Vec::new(),
         };
         Ok(AuditAccess { shared, place, wrong })

@@ -107,7 +107,7 @@ pub(super) fn archive(
             hash: whole.to_vec(),
         };
         // Synced: the records must not go while the word of where they are may still be lost.
-        shared.write(Weight::Seal, move |writing| {
+        shared.write_reserved(Weight::Seal, move |writing| {
             archive.insert(writing.conn)?;
             for (row, segment) in &segments {
                 let Segment { first, head, .. } = segment;
@@ -128,7 +128,7 @@ pub(super) fn archive(
     }
     for stretch in ids.chunks(TOGETHER) {
         let stretch = stretch.to_vec();
-        shared.write(Weight::Staging, move |writing| {
+        shared.write_reserved(Weight::Staging, move |writing| {
             let mut delete = writing.conn.prepare_cached("DELETE FROM audit WHERE id = ?1")?;
             for id in stretch {
                 delete.execute([id])?;

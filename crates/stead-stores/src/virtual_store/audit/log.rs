@@ -67,6 +67,18 @@ impl Audit {
 
     /// The same for who had to know the log's id before.
     pub fn open_as(id: LogId, database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
+        match (Audit::open_once(id, database, directory), &database.0.reserve) {
+            // A directory and a lock need a little room, too.
+            (Err(StoreError::NoSpace), Some(reserve)) if reserve.lend() => {
+                let opened = Audit::open_once(id, database, directory);
+                reserve.take_back();
+                opened
+            }
+            (opened, _) => opened,
+        }
+    }
+
+    fn open_once(id: LogId, database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
         let shared = &database.0;
         let place = Place::make(directory)?;
         let key = place.key()?;
@@ -76,7 +88,8 @@ impl Audit {
             place.end(running, &[], &[])?;
             return Err(StoreError::Invalid("the audit of this database is open already".into()));
         }
-        let spool = Spool::new(&running.directory, count, shared.options.patience);
+        let (patience, reserve) = (shared.options.patience, shared.reserve.clone());
+        let spool = Spool::new(&running.directory, count, patience, reserve);
         let inner = Arc::new(Inner { shared: Arc::clone(shared), id, spool, place, key, wrong });
         let keeper = Keeper { inner: Arc::clone(&inner), running, head: None, sifted: None };
         let worker = Builder::new().name("stead-audit".into()).spawn(move || keeper.run());
@@ -111,7 +124,7 @@ impl AuditLog for Audit {
 
     fn announce(&self, record: &AuditRecord) -> StoreResult<()> {
         let facts = Facts::of(record);
-        self.inner.shared.write(Weight::Change, move |writing| writing.append(&facts))
+        self.inner.shared.write_reserved(Weight::Change, move |writing| writing.append(&facts))
     }
 }
 
@@ -170,8 +183,10 @@ impl Keeper {
     fn drain(&self) -> StoreResult<bool> {
         let Some(bin) = self.inner.spool.fetch() else { return Ok(false) };
         let entries = without_the_begun(bin.entries());
-        let drained =
-            self.inner.shared.write(Weight::Staging, move |writing| writing.append_spooled(&entries));
+        let drained = self
+            .inner
+            .shared
+            .write_reserved(Weight::Staging, move |writing| writing.append_spooled(&entries));
         let emptied = if drained.is_ok() { Emptied::Yes } else { Emptied::No };
         self.inner.spool.give_back(bin, emptied);
         drained.map(|()| true)
@@ -198,7 +213,7 @@ impl Keeper {
             return Ok(());
         }
         let key = self.inner.key.clone();
-        let head = self.inner.shared.write(Weight::Seal, move |writing| {
+        let head = self.inner.shared.write_reserved(Weight::Seal, move |writing| {
             let Some((chain, row)) = writing.chain().and_then(|chain| Some((chain, chain.row?))) else {
                 return Ok(None);
             };

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension};
-use stead_core::{Clock, StoreResult, SystemClock};
+use stead_core::{Clock, StoreError, StoreResult, SystemClock};
 use uuid::Uuid;
 
 use super::super::database::Shared;
@@ -23,7 +23,11 @@ use super::tail::{self, ChainEnd, Marks};
 pub(super) fn recover(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreResult<Vec<String>> {
     let mut wrong = Vec::new();
     for running in place.abandoned()? {
-        wrong.extend(recover_one(shared, place, key, running)?);
+        match recover_one(shared, place, key, running) {
+            // It stays where it is, for when there is room. Others have to work on a full disk meanwhile.
+            Err(StoreError::NoSpace) => return Ok(wrong),
+            recovered => wrong.extend(recovered?),
+        }
     }
     Ok(wrong)
 }
@@ -45,7 +49,7 @@ fn recover_one(shared: &Arc<Shared>, place: &Place, key: &Key, running: Running)
     };
     let (uuid, key) = (running.uuid, key.clone());
     let mut heads: Vec<Head> = left.head.iter().cloned().collect();
-    let (head, found, wrong) = shared.write(Weight::Seal, move |writing| {
+    let (head, found, wrong) = shared.write_reserved(Weight::Seal, move |writing| {
         let mut chain = Chain::load(writing.conn, uuid)?;
         let known = chain.row.is_some();
         let in_database = ChainEnd::of(&chain);

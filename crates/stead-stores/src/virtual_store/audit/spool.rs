@@ -6,19 +6,21 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use stead_core::{StoreError, StoreResult};
 
+use super::super::reserve::Reserve;
 use super::body::Facts;
 use super::map::Map;
 use super::tail::PutCount;
 
 /// How much one file holds: some three thousand records.
 const SIZE: usize = 1 << 20;
-/// Beyond this much, the other side is told to hurry.
-const PLENTY: usize = SIZE / 3;
+/// How much one holds where the disk has no more.
+const SMALL: usize = 64 << 10;
 const HEAD: usize = 4 + 4 + 8;
 pub(super) const NAMES: [&str; 2] = ["spool-0", "spool-1"];
 
@@ -33,6 +35,8 @@ pub(super) struct Spool {
     emptied: Condvar,
     /// How long a full spool is waited for.
     patience: Duration,
+    /// Room for it on a full disk.
+    reserve: Option<Arc<Reserve>>,
 }
 
 #[derive(Debug)]
@@ -70,7 +74,12 @@ pub(super) enum Woken {
 
 impl Spool {
     /// An empty spool in a directory of its own.
-    pub(super) fn new(directory: &Path, count: PutCount, patience: Duration) -> Self {
+    pub(super) fn new(
+        directory: &Path,
+        count: PutCount,
+        patience: Duration,
+        reserve: Option<Arc<Reserve>>,
+    ) -> Self {
         let state = State { files: Vec::new(), made: 0, next: 0, count, since: None, closing: false };
         Spool {
             directory: directory.to_owned(),
@@ -78,6 +87,7 @@ impl Spool {
             filled: Condvar::new(),
             emptied: Condvar::new(),
             patience,
+            reserve,
         }
     }
 
@@ -90,7 +100,7 @@ impl Spool {
         }
         let mut state = self.state.lock();
         let mut until = None;
-        while state.files.last().is_none_or(|bin| bin.used + size > SIZE) {
+        while state.files.last().is_none_or(|bin| bin.used + size > bin.map.len()) {
             if state.made < NAMES.len() {
                 let bin = self.bin(state.made).map_err(|error| unwritable(&error))?;
                 state.made += 1;
@@ -98,10 +108,14 @@ impl Spool {
                 state.files.push(bin);
                 continue;
             }
-            if let Some(empty) = state.files.iter().position(|bin| bin.used == 0) {
+            if let Some(empty) = state.files.iter().position(|bin| bin.used == 0 && size <= bin.map.len()) {
                 let bin = state.files.remove(empty);
                 state.files.push(bin);
                 continue;
+            }
+            if state.files.len() == NAMES.len() && state.files.iter().all(|bin| size > bin.map.len()) {
+                // Both were made on a full disk, and are too small for it.
+                return Err(StoreError::NoSpace);
             }
             self.filled.notify_one();
             let until = *until.get_or_insert_with(|| Instant::now() + self.patience);
@@ -114,7 +128,8 @@ impl Spool {
         bin.put(*next, body);
         *next += 1;
         count.set(*next);
-        let (first, plenty) = (since.is_none(), bin.used > PLENTY && bin.used - size <= PLENTY);
+        let plenty = bin.plenty();
+        let (first, plenty) = (since.is_none(), bin.used > plenty && bin.used - size <= plenty);
         if first {
             *since = Some(Instant::now());
         }
@@ -130,7 +145,18 @@ impl Spool {
         // One may be there that could not be made whole, since the disk was full. Nothing was ever put into it: the
         // directory is this instance's own.
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-        Ok(Bin { map: Map::new(&file, SIZE)?, used: 0, first: 0, count: 0 })
+        let made = |size| {
+            file.set_len(0)?;
+            Ok(Bin { map: Map::new(&file, size)?, used: 0, first: 0, count: 0 })
+        };
+        made(SIZE).or_else(|_: io::Error| made(SMALL)).or_else(|error| match &self.reserve {
+            Some(reserve) if error.kind() == io::ErrorKind::StorageFull && reserve.lend() => {
+                let bin = made(SMALL);
+                reserve.take_back();
+                bin
+            }
+            _ => Err(error),
+        })
     }
 
     /// Waits until entries have waited for `pause`, or fill much of a file; at most so long.
@@ -141,7 +167,7 @@ impl Spool {
             if state.closing {
                 return Woken::Closing;
             }
-            let plenty = state.files.iter().any(|bin| bin.used > PLENTY);
+            let plenty = state.files.iter().any(|bin| bin.used > bin.plenty());
             let due = state.since.map(|since| since + pause);
             if plenty || due.is_some_and(|due| due <= Instant::now()) {
                 return Woken::Due;
@@ -207,6 +233,11 @@ impl Bin {
         entry[..4].copy_from_slice(&length.to_le_bytes());
         self.used += HEAD + body.len();
         self.count += 1;
+    }
+
+    /// Beyond this much, the other side is told to hurry.
+    fn plenty(&self) -> usize {
+        self.map.len() / 3
     }
 
     /// Its entries, oldest first.
@@ -284,7 +315,7 @@ mod tests {
 
     fn spool(directory: &Path) -> Spool {
         let (_, count) = crate::virtual_store::audit::tail::make(directory, &[0; 32]).unwrap();
-        Spool::new(directory, count, Duration::from_millis(20))
+        Spool::new(directory, count, Duration::from_millis(20), None)
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Database {
         let vol = match found {
             Some(Found::Own(vol)) => vol,
             Some(found @ (Found::Moved(vol) | Found::Left(vol))) => {
-                let noted = self.0.write(Weight::Staging, move |writing| {
+                let noted = self.0.write_reserved(Weight::Staging, move |writing| {
                     attach(writing, &id, &place, vol)?;
                     if matches!(found, Found::Left(_)) {
                         // Nobody has counted what came with the other directory.
@@ -53,7 +53,9 @@ impl Database {
                 vol
             }
             None if !begin => return Ok(None),
-            None => self.0.write(Weight::Staging, move |writing| begin_books(writing, &id, &place))?,
+            None => {
+                self.0.write_reserved(Weight::Staging, move |writing| begin_books(writing, &id, &place))?
+            }
         };
         Ok(Some(Books::new(&self.0, vol)))
     }

@@ -189,7 +189,7 @@ impl Books {
     ) -> StoreResult<T> {
         let settled = std::mem::take(&mut *self.settled.lock());
         let (vol, settles) = (self.vol, settled.clone());
-        let done = self.shared.write(weight, move |writing| {
+        let done = self.shared.write_reserved(weight, move |writing| {
             settles.write(writing, vol)?;
             work(writing, vol)
         });
@@ -257,7 +257,7 @@ impl Books {
     /// Closes the books: nothing in them is known any more.
     pub(crate) fn destroy(&self) -> StoreResult<()> {
         *self.settled.lock() = Settled::default();
-        self.shared.write(Weight::Change, {
+        self.shared.write_reserved(Weight::Change, {
             let vol = self.vol;
             move |writing| {
                 for table in ["kept", "intent", "counted", "undone"] {

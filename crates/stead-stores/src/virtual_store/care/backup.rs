@@ -9,15 +9,15 @@ use rusqlite::{Connection, OpenFlags, params};
 use stead_core::store::Version;
 use stead_core::{Clock, Identity, OperationId, StoreError, StoreResult, SystemClock};
 
-use super::super::Database;
-use super::super::database::newest;
+use super::super::database::{LEASED, newest, skip_to};
 use super::super::fault::{Result, of_host};
+use super::super::mark::{Known, Mark};
 use super::super::schema::{DIR_EPOCH, NEXT_NODE, check_copy, migrate_copy};
+use super::super::turn::Turnstile;
+use super::super::{Database, DatabaseOptions};
 
 /// How often progress is told.
 const LOOK: Duration = Duration::from_millis(100);
-/// More nodes than running processes may have leased.
-const LEASED: i64 = 1 << 24;
 
 /// What no backup takes back: the audit, which is only ever added to, and what Physical Stores have written down of
 /// directories that are not in the backup.
@@ -146,7 +146,41 @@ impl Database {
             }
         })?;
         self.0.forget_volumes();
+        // What was lost before is no longer missed.
+        Mark::of(&live).make(Known { version, lost: (0, 0) }).map_err(|error| of_host(&error))?;
         progress(1);
+        Ok(Version(version))
+    }
+
+    /// Puts what a backup holds in the place of a database that is gone, or so damaged that it can't be opened. The damaged
+    /// files stay beside it, with `-damaged` in their names.
+    ///
+    /// Versions that were acknowledged before are not given out again. The audit is as the backup has it.
+    pub fn restore_lost(path: &Path, from: &Path, options: DatabaseOptions) -> StoreResult<Version> {
+        if !from.is_file() {
+            return Err(StoreError::NotFound);
+        }
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        let aside = Aside::copy(from, directory)?;
+        let known = Mark::of(path).read().unwrap_or_default();
+        let version = aside.prepare_alone(known.version)?;
+        let turnstile = Turnstile::open(path)?;
+        let _turn = turnstile.take(options.patience)?;
+        let replace = || -> std::io::Result<()> {
+            File::open(&aside.0)?.sync_all()?;
+            let damaged = beside(path, "-damaged");
+            for suffix in ["-wal", "-shm", ""] {
+                match std::fs::rename(beside(path, suffix), beside(&damaged, suffix)) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            std::fs::rename(&aside.0, path)?;
+            File::open(directory)?.sync_all()?;
+            Mark::of(path).make(Known { version, lost: (0, 0) })
+        };
+        replace().map_err(|error| of_host(&error))?;
         Ok(Version(version))
     }
 }
@@ -161,8 +195,8 @@ impl Aside {
         Ok(aside)
     }
 
-    /// Checks the copy, brings it to the present format, and lets its counters begin beyond the database's own.
-    fn prepare(&self, current: &Connection, live: &Path) -> Result<i64> {
+    /// Checks the copy, and brings it to the present format.
+    fn open(&self) -> Result<Connection> {
         let conn = Connection::open(&self.0)?;
         check_copy(&conn)?;
         let sound: String = conn.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
@@ -170,12 +204,28 @@ impl Aside {
             return Err(StoreError::Corrupt("the backup's structure is broken".into()).into());
         }
         migrate_copy(&conn)?;
+        Ok(conn)
+    }
+
+    /// Makes the copy ready to be the database by itself, with a version beyond all that were acknowledged.
+    fn prepare_alone(&self, acknowledged: i64) -> Result<i64> {
+        let conn = self.open()?;
+        let version = newest(&conn)?.max(acknowledged) + 1;
+        skip_to(&conn, version, "restore-backup")?;
+        conn.execute_batch("PRAGMA journal_mode = DELETE")?;
+        Ok(version)
+    }
+
+    /// Makes the copy ready, and lets its counters begin beyond the database's own.
+    fn prepare(&self, current: &Connection, live: &Path) -> Result<i64> {
+        let conn = self.open()?;
         let counter = |conn: &Connection, id: i64| -> Result<i64> {
             Ok(conn.query_row("SELECT value FROM meta WHERE id = ?1", [id], |row| row.get(0))?)
         };
         let epoch = counter(&conn, DIR_EPOCH)?.max(counter(current, DIR_EPOCH)?) + 1;
         let node = counter(&conn, NEXT_NODE)?.max(counter(current, NEXT_NODE)?) + LEASED;
-        let version = newest(&conn)?.max(newest(current)?) + 1;
+        let known = Mark::of(live).read().unwrap_or_default();
+        let version = newest(&conn)?.max(newest(current)?).max(known.version) + 1;
         conn.execute("ATTACH DATABASE ?1 AS live", [live.to_string_lossy()])?;
         let now = SystemClock.now();
         let transaction = conn.unchecked_transaction()?;

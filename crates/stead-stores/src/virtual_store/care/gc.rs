@@ -68,7 +68,7 @@ impl Database {
             .collect();
         for ids in fresh.chunks(AT_ONCE) {
             let ids = ids.to_vec();
-            self.0.write(Weight::Staging, move |writing| {
+            self.0.write_reserved(Weight::Staging, move |writing| {
                 let mut condemn = writing.conn.prepare_cached(
                     "UPDATE content SET condemned_at = ?2 WHERE id = ?1 AND condemned_at IS NULL",
                 )?;
@@ -90,7 +90,7 @@ impl Database {
         };
         for batch in due.chunks(AT_ONCE) {
             let ids: Vec<(i64, i64)> = batch.iter().map(|content| (content.id, content.size)).collect();
-            let (count, bytes) = self.0.write(Weight::Staging, move |writing| {
+            let (count, bytes) = self.0.write_reserved(Weight::Staging, move |writing| {
                 let (mut count, mut bytes) = (0, 0);
                 let mut clear = writing
                     .conn
@@ -115,7 +115,7 @@ impl Database {
     /// A draft that was not made a change within a day is nobody's any more.
     fn void_pins(&self, now: Timestamp) -> StoreResult<()> {
         let day = 24 * 3600 * 1_000_000_000;
-        self.0.write(Weight::Staging, move |writing| {
+        self.0.write_reserved(Weight::Staging, move |writing| {
             writing.conn.prepare_cached("DELETE FROM pin WHERE at < ?1")?.execute([now.0 - day])?;
             Ok(())
         })

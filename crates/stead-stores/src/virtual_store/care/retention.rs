@@ -74,11 +74,12 @@ impl Database {
         let mut forgotten = Forgotten::default();
         if let Some(horizon) = horizon {
             // First nobody may ask for it any more, then it goes.
-            self.0.write(Weight::Change, move |writing| raise_horizon(writing, horizon))?;
+            self.0.write_reserved(Weight::Change, move |writing| raise_horizon(writing, horizon))?;
             let mut steps = |forget: fn(&mut Writing<'_>, i64) -> Result<u64>| -> StoreResult<u64> {
                 let mut all = 0;
                 loop {
-                    let count = self.0.write(Weight::Staging, move |writing| forget(writing, horizon))?;
+                    let count =
+                        self.0.write_reserved(Weight::Staging, move |writing| forget(writing, horizon))?;
                     all += count;
                     progress(all);
                     if count == 0 {
@@ -86,7 +87,7 @@ impl Database {
                     }
                 }
             };
-            self.0.write(Weight::Staging, forget_unheld)?;
+            self.0.write_reserved(Weight::Staging, forget_unheld)?;
             forgotten.states = steps(forget_states)?;
             forgotten.lines = steps(forget_lines)?;
             steps(forget_versions)?;
@@ -106,7 +107,7 @@ impl Database {
         };
         let (mut all, idle_since) = (0, now.0.saturating_sub(UNFINISHED_FOR));
         for vol in shadows()? {
-            all += self.0.write(Weight::Staging, move |writing| let_go(writing, vol, idle_since))?;
+            all += self.0.write_reserved(Weight::Staging, move |writing| let_go(writing, vol, idle_since))?;
         }
         Ok(all)
     }
@@ -139,8 +140,9 @@ impl Database {
         let mut all = 0;
         for (vol, node) in crowded()? {
             loop {
-                let count =
-                    self.0.write(Weight::Staging, move |writing| thin_out(writing, vol, node, most))?;
+                let count = self
+                    .0
+                    .write_reserved(Weight::Staging, move |writing| thin_out(writing, vol, node, most))?;
                 all += count;
                 progress(all);
                 if count == 0 {

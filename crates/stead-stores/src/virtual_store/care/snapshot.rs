@@ -123,7 +123,7 @@ impl Database {
     /// Takes a snapshot's name away. Its version is kept no longer than others.
     pub fn forget_snapshot(&self, agent: &str, id: i64) -> StoreResult<()> {
         let agent = agent.to_owned();
-        self.0.write(Weight::Change, move |writing| {
+        self.0.write_reserved(Weight::Change, move |writing| {
             let gone = writing
                 .conn
                 .prepare_cached("DELETE FROM snapshot WHERE agent = ?1 AND id = ?2")?

@@ -55,7 +55,8 @@ impl VirtualStore {
         let Change { operation, steps, quotas, records, returning, still, lasts: _ } = change;
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
         let volume = Arc::clone(&self.volume);
-        self.shared().write(weight, move |writing| {
+        let only_removes = steps.iter().all(|(step, _)| matches!(step, Step::Remove { .. }));
+        let make = move |writing: &mut Writing<'_>| {
             volume.check_there(writing.conn)?;
             before(writing)?;
             let mut changing = Changing::new(writing, &volume, &operation);
@@ -72,7 +73,12 @@ impl VirtualStore {
             let applied = changing.finish(outcomes);
             after(writing, &applied)?;
             Ok(applied)
-        })
+        };
+        if only_removes {
+            self.shared().write_reserved(weight, make)
+        } else {
+            self.shared().write(weight, make)
+        }
     }
 
     /// Takes the content out of a step, ready to be put somewhere.

@@ -1,0 +1,72 @@
+//! A full disk can be read and made less full, and what does not fit has one code.
+
+use crate::small::{Disk, Kind, on_small_disk};
+
+fn sweep(disk: &Disk) {
+    disk.furnish();
+    for (round, free) in [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024].into_iter().enumerate() {
+        disk.fill_but(free << 10);
+        let file = format!("/notes/f{round}");
+        for args in [
+            &["cat", "/notes/keep"][..],
+            &["ls", "/notes"],
+            &["grep", "hello", "/notes"],
+            &["log", "/notes/keep"],
+            &["cat", "--at", "1", "/notes/f0"],
+        ] {
+            assert_eq!(disk.told(args).0, 0, "{free} KiB free: {args:?}: {}", disk.told(args).1);
+        }
+        for size in [10, 120_000] {
+            let (code, said) =
+                disk.told(&["--json", "write", &format!("/notes/new{round}"), &"x".repeat(size)]);
+            let refused = code == 1 && said.contains(r#""code":"quota""#);
+            assert!(code == 0 || refused, "{free} KiB free, {size} bytes: {code} {said}");
+        }
+        for args in [&["rm", &file][..], &["gc", "--older-than", "0s", "--grace", "0s"], &["audit"]] {
+            let (code, said) = disk.told(args);
+            assert_eq!(code, 0, "{free} KiB free: {args:?}: {said}");
+        }
+        disk.make_room();
+        // The room that was used is set aside again.
+        assert_eq!(disk.ends(&["cat", "/notes/keep"]), 0);
+    }
+    for args in [&["verify"][..], &["audit", "verify"]] {
+        let (code, said) = disk.told(args);
+        assert_eq!(code, 0, "{args:?}: {said}");
+    }
+    assert_eq!(disk.told(&["cat", "/notes/keep"]), (0, "hello\n".to_owned()));
+}
+
+#[test]
+fn a_full_disk_is_read_and_emptied_with_any_little_room_left() {
+    let name = "full::a_full_disk_is_read_and_emptied_with_any_little_room_left";
+    on_small_disk(name, Kind::Memory, sweep);
+}
+
+#[test]
+fn a_full_disk_with_small_blocks_ends_no_process() {
+    let name = "full::a_full_disk_with_small_blocks_ends_no_process";
+    on_small_disk(name, Kind::SmallBlocks, sweep);
+}
+
+#[test]
+fn what_does_not_fit_leaves_room_for_deleting() {
+    let name = "full::what_does_not_fit_leaves_room_for_deleting";
+    on_small_disk(name, Kind::Memory, |disk| {
+        disk.furnish();
+        disk.fill_but(0);
+        // Nothing that adds content gets at the room that is set aside, however often it is tried.
+        for round in 0..10 {
+            let text = "y".repeat(100_000);
+            let code = disk.ends(&["write", &format!("/notes/more{round}"), &text]);
+            assert_eq!(code, 1, "round {round}");
+        }
+        for number in 0..14 {
+            let (code, said) = disk.told(&["rm", &format!("/notes/f{number}")]);
+            assert_eq!(code, 0, "{number}: {said}");
+        }
+        assert_eq!(disk.ends(&["gc", "--older-than", "0s", "--grace", "0s"]), 0);
+        disk.make_room();
+        assert_eq!(disk.ends(&["verify"]), 0);
+    });
+}

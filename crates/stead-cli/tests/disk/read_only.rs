@@ -1,0 +1,97 @@
+//! What can only be read can be read.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::small::{Disk, Kind, on_small_disk};
+
+const LOOKS: [&[&str]; 7] = [
+    &["cat", "/notes/keep"],
+    &["ls", "/notes"],
+    &["grep", "hello", "/notes"],
+    &["log", "/notes/keep"],
+    &["cat", "--at", "1", "/notes/f0"],
+    &["tree", "/"],
+    &["audit"],
+];
+const CHANGES: [&[&str]; 3] = [&["write", "/notes/new", "x"], &["rm", "/notes/keep"], &["gc"]];
+
+#[test]
+fn a_read_only_disk_is_read_and_not_changed() {
+    on_small_disk("read_only::a_read_only_disk_is_read_and_not_changed", Kind::Memory, |disk| {
+        disk.furnish();
+        let remount = |how: &str| {
+            let done = Command::new("mount").args(["-o", how]).arg(disk.path("")).status().unwrap();
+            assert!(done.success());
+        };
+        let look = |what: &str| {
+            for args in LOOKS {
+                let (code, said) = disk.told(args);
+                assert_eq!(code, 0, "{what}: {args:?}: {said}");
+            }
+            for args in CHANGES {
+                let (code, said) = disk.told(args);
+                assert_eq!(code, 1, "{what}: {args:?}: {said}");
+            }
+        };
+        remount("remount,ro");
+        look("as it was left");
+        // As a copy has it that was made of the one file.
+        remount("remount,rw");
+        for beside in ["-wal", "-shm", "-turn", "-next", "-reserve", "-version"] {
+            std::fs::remove_file(disk.path(&format!(".stead/stead.db{beside}"))).unwrap();
+        }
+        remount("remount,ro");
+        look("the file alone");
+        remount("remount,rw");
+        assert_eq!(disk.ends(&["write", "/notes/new", "x"]), 0);
+        assert_eq!(disk.ends(&["verify"]), 0);
+    });
+}
+
+/// Lets others look at everything, and change nothing.
+fn show(directory: &Path) {
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            show(&path);
+        } else {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn whoever_may_only_read_the_files_reads_what_is_in_them() {
+    let host = tempfile::tempdir().unwrap();
+    let disk = Disk::at(host.path());
+    disk.furnish();
+    show(host.path());
+    let is_superuser = rustix::process::geteuid().is_root();
+    if !is_superuser {
+        eprintln!("SKIPPED: only the superuser can be somebody else");
+        return;
+    }
+    std::fs::copy(env!("CARGO_BIN_EXE_stead"), disk.path("stead")).unwrap();
+    let other = |args: &[&str]| {
+        let mut command = Command::new(disk.path("stead"));
+        command.args(args).current_dir(host.path()).env("HOME", "/nonexistent").uid(65_534).gid(65_534);
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    };
+    for args in LOOKS {
+        let (code, said) = other(args);
+        assert_eq!(code, Some(0), "{args:?}: {said}");
+    }
+    for args in CHANGES {
+        let (code, said) = other(args);
+        assert_eq!(code, Some(1), "{args:?}: {said}");
+    }
+    // The owner goes on meanwhile, and others see it.
+    assert_eq!(disk.ends(&["write", "/notes/keep", "changed\n"]), 0);
+    assert_eq!(other(&["cat", "/notes/keep"]), (Some(0), "changed\n".to_owned()));
+}

@@ -1,0 +1,147 @@
+//! A small disk of its own, in a mount namespace of its own.
+//!
+//! A test that needs one runs itself again under `unshare --mount`: what it mounts goes with that process.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Where the disk is mounted, for the process that is run again.
+const MOUNTED: &str = "STEAD_TEST_SMALL_DISK";
+
+/// What a disk is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Memory,
+    /// An ext4 with the smallest blocks there are: what is mapped there is allocated a quarter of a page at a time.
+    SmallBlocks,
+}
+
+/// Runs a test on a disk of some MiB. Where the host lets nobody mount, it says so, and nothing is tested.
+pub(crate) fn on_small_disk(name: &str, kind: Kind, test: impl FnOnce(&Disk)) {
+    if let Some(directory) = std::env::var_os(MOUNTED) {
+        let directory = PathBuf::from(directory);
+        if mount(&directory, kind) {
+            test(&Disk { directory });
+        } else {
+            eprintln!("SKIPPED {name}: this host mounts no {kind:?}");
+        }
+        return;
+    }
+    let host = tempfile::tempdir().unwrap();
+    let directory = host.path().join("disk");
+    std::fs::create_dir(&directory).unwrap();
+    let mut again = Command::new("unshare");
+    again.arg("--mount").arg(std::env::current_exe().unwrap()).args(["--exact", name, "--nocapture"]);
+    let may = Command::new("unshare").args(["--mount", "true"]).stderr(Stdio::null()).status();
+    if !may.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED {name}: this host has no mount namespace for this user");
+        return;
+    }
+    let output = again.env(MOUNTED, &directory).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    said.lines().filter(|line| line.starts_with("SKIPPED")).for_each(|line| eprintln!("{line}"));
+    assert!(output.status.success(), "{}\n{said}", String::from_utf8_lossy(&output.stdout));
+}
+
+fn mount(directory: &Path, kind: Kind) -> bool {
+    let run = |program: &str, args: &[&str]| {
+        let run = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        run.is_ok_and(|status| status.success())
+    };
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    match kind {
+        Kind::Memory => run("mount", &["-t", "tmpfs", "-o", "size=24m", "none", &text(directory)]),
+        Kind::SmallBlocks => {
+            let image = directory.with_extension("image");
+            std::fs::File::create(&image).unwrap().set_len(24 << 20).unwrap();
+            run("mkfs.ext4", &["-q", "-F", "-b", "1024", "-m", "0", &text(&image)])
+                && run("mount", &["-o", "loop", &text(&image), &text(directory)])
+        }
+    }
+}
+
+/// A disk with a stead on it.
+pub(crate) struct Disk {
+    directory: PathBuf,
+}
+
+impl Disk {
+    /// A stead in a directory that is there.
+    pub(crate) fn at(directory: &Path) -> Self {
+        Disk { directory: directory.to_owned() }
+    }
+
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.directory.join(below)
+    }
+
+    /// Writes a configuration with one Virtual Store, and some files into that.
+    pub(crate) fn furnish(&self) {
+        let config = "[stores.notes]\nkind = \"virtual\"\n[[agents.a.workspaces]]\nprefix = \"/notes\"\n\
+                      scope = \"rw\"\nstore = \"notes\"\n";
+        std::fs::write(self.path("stead.toml"), config).unwrap();
+        for number in 0..14 {
+            let text = format!("line of file {number}\n").repeat(900);
+            assert_eq!(self.ends(&["write", &format!("/notes/f{number}"), &text]), 0);
+            if number == 0 {
+                // Version 1 stays, whatever is forgotten.
+                assert_eq!(self.ends(&["snapshot", "/notes"]), 0);
+            }
+        }
+        assert_eq!(self.ends(&["write", "/notes/keep", "hello\n"]), 0);
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
+        command.args(args).current_dir(&self.directory).stdin(Stdio::null());
+        for name in ["STEAD_CONFIG", "STEAD_AGENT", "STEAD_TOKEN", "XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
+            command.env_remove(name);
+        }
+        command.env("HOME", self.path("no-home"));
+        command
+    }
+
+    pub(crate) fn stead(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// How a command ends; one that was killed ends with none of our codes.
+    #[track_caller]
+    pub(crate) fn ends(&self, args: &[&str]) -> i32 {
+        let output = self.stead(args);
+        output.status.code().unwrap_or_else(|| panic!("{args:?}: {:?}", output.status))
+    }
+
+    /// What a command says, and how it ends.
+    pub(crate) fn told(&self, args: &[&str]) -> (i32, String) {
+        let output = self.stead(args);
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Leaves that much of the disk free.
+    pub(crate) fn fill_but(&self, free: u64) {
+        use std::os::unix::fs::FileExt;
+        let filler = std::fs::File::create(self.path("filler")).unwrap();
+        let disk = rustix::fs::statvfs(&self.directory).unwrap();
+        let there = disk.f_bfree * disk.f_frsize;
+        let _ = rustix::fs::fallocate(
+            &filler,
+            rustix::fs::FallocateFlags::empty(),
+            0,
+            there.saturating_sub(free).max(1),
+        );
+        // What is too much at once fits in part: small blocks need some of their own.
+        let mut at = filler.metadata().unwrap().len();
+        while {
+            let disk = rustix::fs::statvfs(&self.directory).unwrap();
+            disk.f_bfree * disk.f_frsize > free && filler.write_all_at(&[1; 1024], at).is_ok()
+        } {
+            at += 1024;
+        }
+    }
+
+    pub(crate) fn make_room(&self) {
+        std::fs::remove_file(self.path("filler")).unwrap();
+    }
+}

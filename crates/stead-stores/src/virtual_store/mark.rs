@@ -1,0 +1,102 @@
+//! The newest version that was acknowledged, in a small file beside the database.
+//!
+//! The database can't tell that it is gone, or that its end is: an empty file is an empty database, and a write-ahead log
+//! that was cut off is a shorter one. The file `-version` outlives both. It is written after a commit is on the disk, so it
+//! never tells of more than was there.
+//!
+//! ```text
+//! version 00000000000000000042
+//! lost 00000000000000000000 00000000000000000000
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What the file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Known {
+    /// The newest version that was acknowledged.
+    pub(super) version: i64,
+    /// The first and the last version that were acknowledged and are not there any more; 0 where none are.
+    pub(super) lost: (i64, i64),
+}
+
+/// The file beside one database.
+#[derive(Debug)]
+pub(super) struct Mark {
+    path: PathBuf,
+}
+
+impl Mark {
+    /// The mark of the database at that path.
+    pub(super) fn of(database: &Path) -> Self {
+        let mut path = database.as_os_str().to_owned();
+        path.push("-version");
+        Mark { path: path.into() }
+    }
+
+    /// What it says; `None` where there never was a database. One that can't be read says that there was one.
+    pub(super) fn read(&self) -> Option<Known> {
+        match std::fs::read_to_string(&self.path) {
+            Ok(text) => Some(parse(&text).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(_) => Some(Known::default()),
+        }
+    }
+
+    /// Makes it, for a database that is there, and has it stay.
+    pub(super) fn make(&self, known: Known) -> io::Result<()> {
+        let file = self.open()?;
+        write(&file, known)?;
+        file.sync_all()?;
+        match self.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(directory) => File::open(directory)?.sync_all(),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens it to be written with every commit.
+    pub(super) fn open(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600).open(&self.path)
+    }
+}
+
+/// Writes it over what was there, which has the same length: a full disk has room for it.
+pub(super) fn write(file: &File, known: Known) -> io::Result<()> {
+    let Known { version, lost: (first, last) } = known;
+    file.write_all_at(format!("version {version:020}\nlost {first:020} {last:020}\n").as_bytes(), 0)
+}
+
+/// Tells the newest version, and leaves the rest.
+pub(super) fn tell(file: &File, version: i64) -> io::Result<()> {
+    file.write_all_at(format!("version {version:020}\n").as_bytes(), 0)
+}
+
+fn parse(text: &str) -> Option<Known> {
+    let mut lines = text.lines();
+    let version = lines.next()?.strip_prefix("version ")?.parse().ok()?;
+    let (first, last) = lines.next()?.strip_prefix("lost ")?.split_once(' ')?;
+    Some(Known { version, lost: (first.parse().ok()?, last.parse().ok()?) })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_torn_says_that_there_was_a_database() {
+        let directory = tempfile::tempdir().unwrap();
+        let mark = Mark::of(&directory.path().join("db"));
+        assert_eq!(mark.read(), None);
+        let known = Known { version: 42, lost: (7, 9) };
+        mark.make(known).unwrap();
+        assert_eq!(mark.read(), Some(known));
+        let path = directory.path().join("db-version");
+        std::fs::write(&path, "version 00").unwrap();
+        assert_eq!(mark.read(), Some(Known::default()));
+    }
+}

@@ -1,0 +1,142 @@
+//! Room that is set aside beside the database, so that a full disk can be read and made less full.
+//!
+//! The file `-reserve` holds nothing. What has to work on a full disk (reading, deleting, `gc`, and the records of them)
+//! gives its blocks back to the host for a moment, works, and sets aside again what is left. What adds content never
+//! touches it.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs, statvfs};
+
+/// How much is set aside, where the disk has it: some ten thousand records, or as many deletions.
+const SIZE: u64 = 4 << 20;
+/// Of what is free, at most this part.
+const PART: u64 = 8;
+/// With less than this free, the reserve is used: more than one small transaction takes.
+const LOW: u64 = 2 << 20;
+/// Blocks are set aside in steps of this.
+const STEP: u64 = 16 << 10;
+
+/// The room beside one database.
+#[derive(Debug)]
+pub(super) struct Reserve {
+    path: PathBuf,
+    lent: Mutex<Lent>,
+    /// Whether the host said that there is no room, whatever it says is free: its quotas don't show there.
+    refused: AtomicBool,
+}
+
+/// What was given back to the host for a while.
+#[derive(Debug, Default)]
+struct Lent {
+    /// How many use it now.
+    users: usize,
+    /// How much there was before: no more is taken back.
+    bytes: u64,
+}
+
+impl Reserve {
+    /// The reserve of the database at that path.
+    pub(super) fn of(database: &Path) -> Self {
+        let mut path = database.as_os_str().to_owned();
+        path.push("-reserve");
+        Reserve { path: path.into(), lent: Mutex::default(), refused: AtomicBool::new(false) }
+    }
+
+    /// Sets room aside, unless it is already. What the host does not have is not set aside: nothing depends on it before
+    /// the disk is full.
+    pub(super) fn fill(&self) {
+        let Some(file) = self.open() else { return };
+        let free = fstatvfs(&file).map_or(0, |disk| free(&disk));
+        self.set_aside(SIZE.min((free + held(&file)) / PART));
+    }
+
+    /// Whether the disk is so full that the reserve is needed.
+    pub(super) fn is_needed(&self) -> bool {
+        self.refused.load(Ordering::Relaxed) || self.free() < LOW
+    }
+
+    /// The host said that there is no room.
+    pub(super) fn note_refusal(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    fn free(&self) -> u64 {
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        statvfs(directory.unwrap_or(Path::new("."))).map_or(u64::MAX, |disk| free(&disk))
+    }
+
+    /// Gives the room back to the host until [`Reserve::take_back`]. Without any, it says so, and nothing is to be taken
+    /// back.
+    pub(super) fn lend(&self) -> bool {
+        let mut lent = self.lent.lock();
+        if lent.users == 0 {
+            let Ok(file) = OpenOptions::new().write(true).open(&self.path) else { return false };
+            let held = held(&file);
+            lent.bytes = lent.bytes.max(held);
+            if held == 0 || file.set_len(0).is_err() {
+                return false;
+            }
+        }
+        lent.users += 1;
+        true
+    }
+
+    /// Sets aside again what is left of it, once nobody uses it any more.
+    pub(super) fn take_back(&self) {
+        let mut lent = self.lent.lock();
+        lent.users -= 1;
+        if lent.users > 0 {
+            return;
+        }
+        self.set_aside(lent.bytes);
+        if self.free() > LOW {
+            self.refused.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets aside that much, or what there is of it.
+    fn set_aside(&self, bytes: u64) {
+        let Some(file) = self.open() else { return };
+        let held = held(&file);
+        let free = fstatvfs(&file).map_or(0, |disk| free(&disk));
+        let mut more = bytes.saturating_sub(held).min(free) / STEP * STEP;
+        // Where another process is faster, it is a part of what is left.
+        while more >= STEP && fallocate(&file, FallocateFlags::empty(), 0, held + more).is_err() {
+            let _ = file.set_len(held);
+            more = more / 2 / STEP * STEP;
+        }
+    }
+
+    fn open(&self) -> Option<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        options.open(&self.path).ok()
+    }
+}
+
+impl Drop for Reserve {
+    fn drop(&mut self) {
+        // What this process took on the way, for a file that is gone by now, is set aside again.
+        let bytes = self.lent.get_mut().bytes;
+        if bytes > 0 {
+            self.set_aside(bytes);
+        }
+    }
+}
+
+/// How many bytes this process may still write.
+fn free(disk: &rustix::fs::StatVfs) -> u64 {
+    let blocks = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
+    blocks.saturating_mul(disk.f_frsize)
+}
+
+/// How many bytes a file has a place for.
+fn held(file: &File) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    file.metadata().map_or(0, |file| file.len().min(file.blocks() * 512))
+}
