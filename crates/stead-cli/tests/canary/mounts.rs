@@ -85,7 +85,7 @@ fn a_mount_shows_nothing_of_what_is_withheld() {
         assert_eq!(file.metadata().unwrap().size(), 0, "{path} after it was removed");
         check(
             path,
-            format!("{:?}", rustix::fs::statvfs(&top.join("drop")).map(|space| space.f_bfree)).as_bytes(),
+            format!("{:?}", rustix::fs::statvfs(top.join("drop")).map(|space| space.f_bfree)).as_bytes(),
         );
     }
 }

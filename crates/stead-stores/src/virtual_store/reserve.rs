@@ -131,8 +131,15 @@ impl Drop for Reserve {
 
 /// How many bytes this process may still write.
 fn free(disk: &rustix::fs::StatVfs) -> u64 {
-    let blocks = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
+    let blocks = if is_root() { disk.f_bfree } else { disk.f_bavail };
     blocks.saturating_mul(disk.f_frsize)
+}
+
+/// Whether this process may use what a file system sets aside for root.
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    static IS_ROOT: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *IS_ROOT.get_or_init(|| std::fs::metadata("/proc/self").is_ok_and(|itself| itself.uid() == 0))
 }
 
 /// How many bytes a file has a place for.
