@@ -49,6 +49,7 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
             "diff",
             vec![
                 Asks(&["diff", "{}", "1"], No),
+                Asks(&["diff", "{}", "before"], No),
                 Once(&["diff", "--fork", "one"]),
                 Once(&["diff", "--fork", "two"]),
             ],
@@ -166,20 +167,14 @@ fn ask(world: &World, name: &str, row: &Row) {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let with = |more: &[&str]| run(world, &[&args, more].concat());
         let json = if name == "export" { &[][..] } else { &["--json"] };
-        // Each path is asked about in one way, and over all paths in all ways; in the long form in all ways each.
-        let turn = |n: usize| is_long() || index % 2 == n;
-        if turn(0) {
-            with(&[]);
-        }
-        if turn(1) {
-            with(json);
-        }
-        if past == Past::At {
-            if turn(0) {
-                with(&[json, &["--at", &world.version]].concat());
-            }
-            if turn(1) {
-                with(&["--at", "before"]);
+        let ways: &[&[&str]] = match past {
+            Past::At => &[&[], json, &["--at", "before"], &[json, &["--at", &world.version]].concat()],
+            Past::No => &[&[], json],
+        };
+        // Each path is asked about in one way, and over all paths and commands in all ways; in the long form in all ways.
+        for (way, more) in ways.iter().enumerate() {
+            if is_long() || (index + name.len()) % ways.len() == way {
+                with(more);
             }
         }
     }

@@ -16,6 +16,8 @@ fn values(tool: &Tool, argument: &str, path: &str, world: &World) -> Vec<Value> 
         "path" | "source" => vec![json!(path)],
         "destination" => vec![json!("/work/taken"), json!("/home/wo/taken")],
         "paths" => vec![json!([path])],
+        // More than the quota of that Workspace has left.
+        "content" if path.starts_with("/drop") => vec![json!("x"), json!("x".repeat(2_500_000))],
         "content" | "new_string" => vec![json!("x")],
         // What is tried out letter by letter.
         "old_string" => vec![json!("C"), json!("§")],
