@@ -164,32 +164,34 @@ impl Stores {
         Ok(Some(access))
     }
 
-    /// Does something that no agent does, and writes it down as the operator's.
+    /// Does something that no agent does, and writes it down as the operator's: as it begins, so that it is known even
+    /// if the end is never reached, and how it went.
     fn on_record<T>(&self, call: &'static str, act: impl FnOnce() -> Result<T>) -> Result<T> {
-        let log = self.opener.audit()?;
-        let (at, began) = (SystemClock.now(), Instant::now());
+        let Some(log) = self.opener.audit()? else { return act() };
+        let began = Instant::now();
+        let mut record = AuditRecord {
+            at: SystemClock.now(),
+            stead: None,
+            identity: Arc::new(Identity::agent("(operator)")),
+            call: call.into(),
+            paths: Vec::new(),
+            scope: None,
+            outcome: AuditOutcome::Begun,
+            dry_run: false,
+            bytes: None,
+            files: None,
+            took: began.elapsed(),
+            operation: None,
+            version: None,
+        };
+        log.note(&record)?;
         let done = act();
-        if let Some(log) = log {
-            let outcome = match &done {
-                Ok(_) => AuditOutcome::Ok,
-                Err(error) => AuditOutcome::of(error.kind()),
-            };
-            log.note(&AuditRecord {
-                at,
-                stead: None,
-                identity: Arc::new(Identity::agent("(operator)")),
-                call: call.into(),
-                paths: Vec::new(),
-                scope: None,
-                outcome,
-                dry_run: false,
-                bytes: None,
-                files: None,
-                took: began.elapsed(),
-                operation: None,
-                version: None,
-            })?;
-        }
+        record.outcome = match &done {
+            Ok(_) => AuditOutcome::Ok,
+            Err(error) => AuditOutcome::of(error.kind()),
+        };
+        record.took = began.elapsed();
+        log.note(&record)?;
         done
     }
 

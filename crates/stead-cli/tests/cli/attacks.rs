@@ -149,9 +149,10 @@ enum Attacked {
 type Attack = (&'static str, fn(&Place) -> Attacked);
 
 /// What can be done with access to the database alone.
-const ON_THE_DATABASE: [Attack; 16] = [
-    ("cuts the newest two records off", |place| cut(place, 2)),
-    ("cuts the newest record off", |place| cut(place, 1)),
+const ON_THE_DATABASE: [Attack; 18] = [
+    ("cuts the newest records off", |place| cut(place, "/notes/5")),
+    ("cuts a few more records off", |place| cut(place, "/notes/4")),
+    ("cuts all of the newest chain off but its first record", |place| cut(place, "/notes/2")),
     ("cuts a record out of the middle", |place| {
         sql(place, "DELETE FROM audit WHERE instance = (SELECT max(id) FROM audit_instance) AND seq = 2")
     }),
@@ -200,6 +201,13 @@ const ON_THE_DATABASE: [Attack; 16] = [
         sql(place, "UPDATE version SET operation = x'00112233445566778899aabbccddeeff' WHERE id = 2")
     }),
     ("removes a version", |place| sql(place, "DELETE FROM version WHERE id = 2")),
+    ("removes a version and says that a backup was restored", |place| {
+        sql(
+            place,
+            "DELETE FROM version WHERE id = 2;
+             INSERT INTO version(operation, agent, tool, at) VALUES (x'00', 'operator', 'restore-backup', 0)",
+        )
+    }),
     ("makes the newest record anew", |place| {
         let conn = open(place);
         let (id, instance, body, before) = newest(&conn);
@@ -271,13 +279,15 @@ fn sql(place: &Place, statements: &str) -> Attacked {
     Attacked::Yes
 }
 
-/// Cuts records off the end of the newest chain, with everything in the database that tells of them.
-fn cut(place: &Place, count: i64) -> Attacked {
+/// Cuts records off the end of the newest chain, from the one on that tells of this file being written, with everything in
+/// the database that tells of them. That call was answered.
+fn cut(place: &Place, from: &str) -> Attacked {
     sql(
         place,
         &format!(
             "CREATE TEMP TABLE cut AS SELECT max(id) AS i FROM audit_instance;
-             CREATE TEMP TABLE kept AS SELECT max(seq) - {count} AS s FROM audit, cut WHERE instance = i;
+             CREATE TEMP TABLE kept AS SELECT min(seq) - 1 AS s FROM audit, cut
+                WHERE instance = i AND call = 'write_file' AND path = '{from}';
              DELETE FROM audit WHERE instance = (SELECT i FROM cut) AND seq > (SELECT s FROM kept);
              DELETE FROM audit_head WHERE instance = (SELECT i FROM cut) AND seq > (SELECT s FROM kept);
              UPDATE audit_instance SET seq = (SELECT s FROM kept), hash = (SELECT hash FROM audit
@@ -423,7 +433,7 @@ fn an_archive_that_the_database_no_longer_tells_of_is_told() {
 #[test]
 fn what_is_missing_after_a_kill_is_said_once_and_named_from_then_on() {
     let place = used(End::Signal(Signal::KILL));
-    cut(&place, 2);
+    cut(&place, "/notes/4");
     let said = place.run(["ls", "/notes"]);
     assert!(said.contains("! stead: the audit is not whole: records "), "{said}");
     assert!(said.contains("`stead audit verify`"), "{said}");

@@ -18,6 +18,7 @@ mod chain;
 mod head;
 mod log;
 mod map;
+mod outside;
 mod place;
 mod query;
 mod recover;

@@ -12,7 +12,8 @@ use super::archives::{self, Archive, Archives, Part};
 use super::body::AuditEntry;
 use super::chain::{Hash, START, hash};
 use super::head::Head;
-use super::place::{Line, Place, Remembered};
+use super::outside::Outside;
+use super::place::Place;
 use super::sieve::{Sieve, micros, terms};
 use super::versions::Versions;
 
@@ -244,7 +245,8 @@ pub(super) fn verify(
     for (uuid, known) in &mut known.known {
         known.outside |= again.tells_of(uuid);
     }
-    walk(&transaction, known, &mut verified, progress)?;
+    let versions = versions(&transaction)?;
+    walk(&transaction, known, versions.as_ref(), &mut verified, progress)?;
     let known = match gone.contains(&"audit_archive") {
         true => Vec::new(),
         false => Archive::all(&transaction)?,
@@ -260,48 +262,12 @@ pub(super) fn verify(
     }
     verified.archived = known.iter().map(|archive| archive.records).sum();
     if let Archives::In(directories) = archives {
-        let versions = versions(&transaction)?;
         archives::verify(&known, &parts, place, directories, versions.as_ref(), &mut verified);
+        if let Some(too_many) = versions.and_then(|versions| versions.too_many_restores()) {
+            verified.problem(too_many);
+        }
     }
     Ok(verified)
-}
-
-/// What lies outside the database.
-struct Outside {
-    key: Option<[u8; 32]>,
-    ended: Vec<Head>,
-    running: Vec<Head>,
-    /// The instances that run, and how far the chain of each has certainly come.
-    at_least: HashMap<Uuid, i64>,
-    findings: Vec<String>,
-    archives: Vec<Remembered>,
-}
-
-impl Outside {
-    fn read(place: &Place) -> StoreResult<Self> {
-        // In this order: an instance that ends meanwhile is among one of them.
-        let at_least = place.running_instances()?.into_iter().map(|uuid| (uuid, 0));
-        let mut at_least: HashMap<Uuid, i64> = at_least.collect();
-        let exact = place.running_marks()?.into_iter().filter(|(_, marks)| marks.same_boot);
-        at_least.extend(exact.map(|(uuid, marks)| (uuid, marks.confirmed.seq)));
-        let running = place.running_heads()?;
-        let (mut ended, mut findings, mut archives) = (Vec::new(), Vec::new(), Vec::new());
-        for line in place.kept()? {
-            match line {
-                Line::Head(head) => ended.push(head),
-                Line::Finding(found) => {
-                    findings.push(format!("{} (found at {})", found.finding, found.at));
-                }
-                Line::Archive(archive) => archives.push(archive),
-            }
-        }
-        let key = place.known_key()?.map(|key| key.public());
-        Ok(Outside { key, ended, running, at_least, findings, archives })
-    }
-
-    fn tells_of(&self, uuid: &Uuid) -> bool {
-        self.at_least.contains_key(uuid) || self.ended.iter().any(|head| head.instance == *uuid)
-    }
 }
 
 /// The tables of the audit that are not there.
@@ -422,6 +388,7 @@ fn each(
 fn walk(
     conn: &Connection,
     Chains { rows, known }: Chains,
+    versions: Option<&Versions<'_>>,
     verified: &mut AuditVerified,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
@@ -464,7 +431,6 @@ fn walk(
         verified.problem(format!("nothing outside the database tells of instance {uuid}: its head is gone"));
     }
     let mut homeless = HashSet::new();
-    let versions = versions(conn)?;
     let mut sieves = Sieves::load(conn, verified)?;
     each(conn, "audit", "SELECT instance, seq, hash, body, id, at FROM audit ORDER BY id", |row| {
         let (id, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
@@ -488,7 +454,7 @@ fn walk(
         }
         let stored = row.get_ref(2)?.as_blob().ok().and_then(|hash| hash.try_into().ok()).unwrap_or_default();
         let wrong = walk.step(seq, &stored, body);
-        if let (true, Some(versions)) = (wrong.is_empty(), &versions)
+        if let (true, Some(versions)) = (wrong.is_empty(), versions)
             && let Some(differs) = versions.differs(body)?
         {
             verified.problem(format!("{}: {differs}", named(walk.uuid, seq, body)));

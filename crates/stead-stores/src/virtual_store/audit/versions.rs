@@ -1,6 +1,9 @@
 //! Who made a version stands in two places: in the version's own row, from which the log and blame are told, and in the
 //! record of the change that made it. The record can't be changed unseen, so the row is held to it.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
+
 use rusqlite::{Connection, OptionalExtension};
 use uuid::Uuid;
 
@@ -10,6 +13,8 @@ use super::body::AuditEntry;
 
 /// What stands in the record of a change alone.
 const MADE: &str = ",\"version\":";
+/// What stands in the record of a restored backup.
+const RESTORES: &str = ",\"call\":\"restore_backup\",";
 
 /// The versions of a database, to be compared with records.
 pub(super) struct Versions<'c> {
@@ -18,6 +23,10 @@ pub(super) struct Versions<'c> {
     history_from: i64,
     /// The newest version that a restored backup made: what is older may be the backup's, or gone with what it replaced.
     restored: i64,
+    /// How many versions were made by restored backups.
+    restores: u64,
+    /// When those backups were restored, as far as records tell.
+    told_restores: RefCell<HashSet<String>>,
 }
 
 /// A version as its row has it.
@@ -35,17 +44,35 @@ impl<'c> Versions<'c> {
     pub(super) fn new(conn: &'c Connection) -> Result<Self> {
         let number = |sql: &str| -> Result<i64> { Ok(conn.query_row(sql, [], |row| row.get(0))?) };
         let from = format!("SELECT ifnull((SELECT value FROM meta WHERE id = {HISTORY_FROM}), 0)");
+        let restores = "FROM version WHERE tool = 'restore-backup' AND agent = 'operator'";
         Ok(Versions {
             conn,
             history_from: number(&from)?,
-            restored: number(
-                "SELECT ifnull(max(id), 0) FROM version WHERE tool = 'restore-backup' AND agent = 'operator'",
-            )?,
+            restored: number(&format!("SELECT ifnull(max(id), 0) {restores}"))?,
+            restores: number(&format!("SELECT count(*) {restores}"))?.cast_unsigned(),
+            told_restores: RefCell::default(),
+        })
+    }
+
+    /// Says so where more versions are said to be a restored backup's than backups were restored. Every record has to
+    /// have been seen by then.
+    pub(super) fn too_many_restores(&self) -> Option<String> {
+        let told = self.told_restores.borrow().len() as u64;
+        (self.restores > told).then(|| {
+            format!(
+                "{} versions are said to be of restored backups, and records tell of {told} restored backups",
+                self.restores
+            )
         })
     }
 
     /// Says how the version that a record tells of differs from it.
     pub(super) fn differs(&self, body: &str) -> Result<Option<String>> {
+        if body.contains(RESTORES)
+            && let Ok(entry) = AuditEntry::parse(0, body)
+        {
+            self.told_restores.borrow_mut().insert(entry.at);
+        }
         if !body.contains(MADE) {
             return Ok(None);
         }

@@ -1,0 +1,48 @@
+//! What is known of the audit without looking into its database.
+
+use std::collections::HashMap;
+
+use stead_core::StoreResult;
+use uuid::Uuid;
+
+use super::head::Head;
+use super::place::{Line, Place, Remembered};
+
+/// What lies outside the database.
+pub(super) struct Outside {
+    pub(super) key: Option<[u8; 32]>,
+    pub(super) ended: Vec<Head>,
+    pub(super) running: Vec<Head>,
+    /// The instances that run, and how far the chain of each has certainly come.
+    pub(super) at_least: HashMap<Uuid, i64>,
+    pub(super) findings: Vec<String>,
+    pub(super) archives: Vec<Remembered>,
+}
+
+impl Outside {
+    pub(super) fn read(place: &Place) -> StoreResult<Self> {
+        // In this order: an instance that ends meanwhile is among one of them.
+        let at_least = place.running_instances()?.into_iter().map(|uuid| (uuid, 0));
+        let mut at_least: HashMap<Uuid, i64> = at_least.collect();
+        let exact = place.running_marks()?.into_iter().filter(|(_, marks)| marks.same_boot);
+        at_least.extend(exact.map(|(uuid, marks)| (uuid, marks.confirmed.seq)));
+        let running = place.running_heads()?;
+        let (mut ended, mut findings, mut archives) = (Vec::new(), Vec::new(), Vec::new());
+        for line in place.kept()? {
+            match line {
+                Line::Head(head) => ended.push(head),
+                Line::Finding(found) => {
+                    findings.push(format!("{} (found at {})", found.finding, found.at));
+                }
+                Line::Archive(archive) => archives.push(archive),
+            }
+        }
+        let key = place.known_key()?.map(|key| key.public());
+        Ok(Outside { key, ended, running, at_least, findings, archives })
+    }
+
+    /// Whether something tells of an instance.
+    pub(super) fn tells_of(&self, uuid: &Uuid) -> bool {
+        self.at_least.contains_key(uuid) || self.ended.iter().any(|head| head.instance == *uuid)
+    }
+}
