@@ -23,7 +23,7 @@ use crate::scope::AccessScope;
 use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreResult};
 use crate::vfs::batch::common;
 use crate::vfs::whole::Whole;
-use crate::vfs::{Shared, Vfs};
+use crate::vfs::{Shared, Vfs, repository};
 
 /// A path as it came in: read, or not to be read as one.
 pub(super) type Asked = Result<VfsPath, PathError>;
@@ -53,6 +53,8 @@ pub(super) struct Call<'v> {
     changed: Cell<bool>,
     /// Whether a record says that it went well.
     told: Cell<bool>,
+    /// Held where it may change a name that git looks for in a repository.
+    pub(super) repository: RefCell<Option<repository::Turn>>,
 }
 
 /// What a change is to the call that makes it.
@@ -151,6 +153,7 @@ impl Vfs {
             announced: Cell::new(false),
             changed: Cell::new(false),
             told: Cell::new(false),
+            repository: RefCell::default(),
         };
         let result = match wrong {
             Some(error) => Err(error.into()),

@@ -18,6 +18,7 @@ mod open;
 mod own;
 mod quota;
 mod read;
+mod repository;
 mod resolve;
 mod search;
 mod seen;
