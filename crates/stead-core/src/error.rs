@@ -102,6 +102,16 @@ pub enum Error {
         /// The Workspaces where it is allowed.
         allowed: Vec<VfsPath>,
     },
+    /// Git would take its directory for a repository, and obey it.
+    #[error(
+        "`{path}` is protected in the Workspace `{workspace}`: with it, git would take its directory for a repository and do what its configuration and hooks say; ask the person who runs it to change it, or choose another name"
+    )]
+    Repository {
+        /// The path.
+        path: VfsPath,
+        /// Its Workspace.
+        workspace: VfsPath,
+    },
     /// A `protect` glob covers it.
     #[error(
         "`{path}` is protected in the Workspace `{workspace}` and read-only for agents; ask the person who runs it to change it"
@@ -280,6 +290,7 @@ impl Error {
             | Error::Protected { .. }
             | Error::Withheld { .. }
             | Error::NotYourOwn { .. }
+            | Error::Repository { .. }
             | Error::Ask { .. }
             | Error::NotOffered(_)
             | Error::LeadsOutside { .. }

@@ -16,6 +16,16 @@ pub struct PathGlobs {
     /// What the name of everything that matches ends with. Most names are told apart by that alone.
     ending: Vec<u8>,
     base: String,
+    case: Case,
+}
+
+/// Whether names that differ in case match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Case {
+    /// They don't.
+    Told,
+    /// They do, and so does whatever a file system that does not tell case apart takes for the same name.
+    Folded,
 }
 
 /// The text is no glob.
@@ -41,6 +51,23 @@ impl PathGlobs {
         patterns: impl IntoIterator<Item = P>,
         anchor: Anchor,
     ) -> Result<Self, GlobError> {
+        PathGlobs::with_case(patterns, anchor, Case::Told)
+    }
+
+    /// The same for names that are to be kept from someone: they match whatever some file system takes for the same name,
+    /// since there it is the same file.
+    pub fn guarding<P: AsRef<str>>(
+        patterns: impl IntoIterator<Item = P>,
+        anchor: Anchor,
+    ) -> Result<Self, GlobError> {
+        PathGlobs::with_case(patterns, anchor, Case::Folded)
+    }
+
+    fn with_case<P: AsRef<str>>(
+        patterns: impl IntoIterator<Item = P>,
+        anchor: Anchor,
+        case: Case,
+    ) -> Result<Self, GlobError> {
         let mut set = GlobSetBuilder::new();
         let mut leading = GlobSetBuilder::new();
         let mut kept = Vec::new();
@@ -62,12 +89,12 @@ impl PathGlobs {
                 (Anchor::AnyDirectory, None) if pattern.starts_with("**/") => pattern.to_owned(),
                 (Anchor::AnyDirectory, None) => format!("**/{pattern}"),
             };
-            set.add(compile(&text, pattern)?);
+            set.add(compile(&text, pattern, case)?);
             for (cut, _) in text.match_indices('/').take(MAX_DEPTH) {
                 // A directory that any name fits leads to everything, and says nothing; half a `{a/b}` is no glob.
                 let Some(directory) = text[..cut].split('/').next_back() else { continue };
                 if !matches!(directory, "**" | "*")
-                    && let Ok(glob) = compile(&text[..cut], pattern)
+                    && let Ok(glob) = compile(&text[..cut], pattern, case)
                 {
                     leading.add(glob);
                 }
@@ -79,8 +106,11 @@ impl PathGlobs {
                 .map_err(|error| GlobError { pattern: kept.join(", "), reason: error.kind().to_string() })
         };
         let (set, leading) = (build(set)?, build(leading)?);
-        let ending = common_ending(kept.iter().map(|pattern| ending(pattern).as_bytes()));
-        Ok(PathGlobs { patterns: kept, set, leading, ending, base: String::new() })
+        let ending = match case {
+            Case::Told => common_ending(kept.iter().map(|pattern| ending(pattern).as_bytes())),
+            Case::Folded => Vec::new(),
+        };
+        Ok(PathGlobs { patterns: kept, set, leading, ending, base: String::new(), case })
     }
 
     /// No pattern at all.
@@ -91,6 +121,7 @@ impl PathGlobs {
             leading: GlobSet::empty(),
             ending: Vec::new(),
             base: String::new(),
+            case: Case::Told,
         }
     }
 
@@ -115,9 +146,9 @@ impl PathGlobs {
         if self.is_empty() {
             false
         } else if self.base.is_empty() {
-            self.set.is_match(path)
+            self.is_in(&self.set, path)
         } else {
-            self.set.is_match([&self.base, path].concat())
+            self.is_in(&self.set, &[&self.base, path].concat())
         }
     }
 
@@ -135,7 +166,12 @@ impl PathGlobs {
     ///
     /// What a pattern covers could be reached, or replaced, through something else that takes such a directory's name.
     pub fn leads_to(&self, path: &str) -> bool {
-        self.leading.is_match(path)
+        self.is_in(&self.leading, path)
+    }
+
+    fn is_in(&self, set: &GlobSet, path: &str) -> bool {
+        set.is_match(path)
+            || (self.case == Case::Folded && !path.is_ascii() && set.is_match(crate::name::folded(path)))
     }
 
     /// The first pattern that matches this path.
@@ -164,8 +200,10 @@ fn common_ending<'a>(mut endings: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     common.to_vec()
 }
 
-fn compile(text: &str, pattern: &str) -> Result<Glob, GlobError> {
-    let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
+fn compile(text: &str, pattern: &str, case: Case) -> Result<Glob, GlobError> {
+    let mut glob = GlobBuilder::new(text);
+    glob.literal_separator(true).backslash_escape(true).case_insensitive(case == Case::Folded);
+    let glob = glob.build();
     glob.map_err(|error| GlobError {
         pattern: crate::name::harmless(pattern).to_string(),
         reason: error.kind().to_string(),
@@ -181,6 +219,27 @@ impl fmt::Debug for PathGlobs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_guards_matches_every_name_that_some_file_system_takes_for_the_same() {
+        let globs = PathGlobs::guarding([".git/hooks/**", ".git/config"], Anchor::AnyDirectory).unwrap();
+        for path in [
+            ".git/config",
+            ".GIT/config",
+            "a/.Git/CONFIG",
+            ".git/Hooks/pre-commit",
+            ".git/hoo\u{212a}s/x",
+            ".git/hook\u{17f}/x",
+            ".git/con\u{fb01}g",
+            ".g\u{200c}it/config",
+        ] {
+            assert!(globs.matches(path) && globs.matches_bytes(path.as_bytes()), "{path}");
+        }
+        assert!(globs.leads_to(".GIT") && globs.leads_to(".gi\u{200d}t"));
+        assert!(!globs.matches(".git/configs") && !globs.matches("git/config"));
+        let told = PathGlobs::new([".git/config"], Anchor::AnyDirectory).unwrap();
+        assert!(!told.matches(".GIT/config"), "a search tells case apart");
+    }
 
     #[test]
     fn stars_stay_within_a_component() {

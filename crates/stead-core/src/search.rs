@@ -42,12 +42,15 @@ pub struct Walk {
     pub deadline: Option<Instant>,
     /// Where the Store notes what it had to pass by.
     pub unread: Unread,
+    /// Whether the Store also notes what it shows to nobody, such as another stead's state: for a copy, which would lack
+    /// it. Its own state is not missed.
+    pub whole: bool,
 }
 
 impl Default for Walk {
     fn default() -> Self {
         let unread = Unread::default();
-        Walk { depth: usize::MAX, skip: Vec::new(), only: None, deadline: None, unread }
+        Walk { depth: usize::MAX, skip: Vec::new(), only: None, deadline: None, unread, whole: false }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::store::{Place, QuotaLimits, Store, StorePath};
 /// boundary when a person next uses git there.
 ///
 /// Besides hooks and configuration these are the files that make git look for either somewhere else.
-pub const DEFAULT_PROTECT: [&str; 8] = [
+pub const DEFAULT_PROTECT: [&str; 10] = [
     ".git/hooks/**",
     ".git/config",
     ".git/config.worktree",
@@ -19,12 +19,14 @@ pub const DEFAULT_PROTECT: [&str; 8] = [
     ".git/modules/**/hooks/**",
     ".git/modules/**/{config,config.worktree,commondir}",
     ".git/worktrees/*/{config.worktree,commondir,gitdir}",
+    ".git/worktrees/*/modules/**/hooks/**",
+    ".git/worktrees/*/modules/**/{config,config.worktree,commondir}",
     ".git/objects/info/alternates",
 ];
 
 /// The same, compiled when it is first needed: that takes longer than all the rest of opening a stead.
 static DEFAULT: LazyLock<Arc<PathGlobs>> = LazyLock::new(|| {
-    let globs = PathGlobs::new(DEFAULT_PROTECT, Anchor::AnyDirectory);
+    let globs = PathGlobs::guarding(DEFAULT_PROTECT, Anchor::AnyDirectory);
     Arc::new(globs.expect("the default globs are globs"))
 });
 
@@ -182,7 +184,7 @@ impl Workspace {
     /// Replaces the globs of what agents may not change. They match from any directory, or from the prefix with a
     /// leading `/`.
     pub fn with_protect<P: AsRef<str>>(self, globs: impl IntoIterator<Item = P>) -> Result<Self, GlobError> {
-        let protect = Arc::new(PathGlobs::new(globs, Anchor::AnyDirectory)?);
+        let protect = Arc::new(PathGlobs::guarding(globs, Anchor::AnyDirectory)?);
         Ok(Workspace { protect: Some(protect), ..self })
     }
 

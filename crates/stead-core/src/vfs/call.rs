@@ -24,7 +24,7 @@ use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreResult};
 use crate::vfs::batch::common;
 use crate::vfs::quota::without_usage;
 use crate::vfs::whole::Whole;
-use crate::vfs::{Shared, Vfs};
+use crate::vfs::{Shared, Vfs, repository};
 
 /// A path as it came in: read, or not to be read as one.
 pub(super) type Asked = Result<VfsPath, PathError>;
@@ -58,6 +58,8 @@ pub(super) struct Call<'v> {
     told: Cell<bool>,
     /// What a change is called, where another name would tell less of what it does.
     pub(super) renamed: Cell<Option<&'static str>>,
+    /// Held where it may change a name that git looks for in a repository.
+    pub(super) repository: RefCell<Option<repository::Turn>>,
 }
 
 /// What a change is to the call that makes it.
@@ -158,6 +160,7 @@ impl Vfs {
             changed: Cell::new(false),
             told: Cell::new(false),
             renamed: Cell::new(None),
+            repository: RefCell::default(),
         };
         let result = match wrong {
             Some(error) => Err(error.into()),

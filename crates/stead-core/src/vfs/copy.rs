@@ -395,7 +395,7 @@ impl Load<'_> {
 
     fn directory(&mut self, attr: &Attr) -> Result<()> {
         let mut found = Vec::new();
-        let walk = Walk::default();
+        let walk = Walk { whole: true, ..Walk::default() };
         let walked = self.from.store().walk(&self.from.place, &walk, &mut |entry| {
             found.push(entry);
             if self.call.check_wanted().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

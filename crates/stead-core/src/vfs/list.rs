@@ -299,6 +299,7 @@ impl<'v> Call<'v> {
                 only: based(&region.base),
                 deadline: Some(deadline),
                 unread: Unread::default(),
+                whole: false,
             };
             let mut left = query.limit;
             let visited = region.spot.store().walk(&region.spot.place, &walk, &mut |entry| {

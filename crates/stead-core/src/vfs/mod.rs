@@ -21,6 +21,7 @@ mod own;
 mod own_files;
 mod quota;
 mod read;
+mod repository;
 mod resolve;
 mod search;
 mod seen;

@@ -6,6 +6,7 @@ use crate::router::Route;
 use crate::scope::Access;
 use crate::store::{Attr, Kind, LinkHit, Place, Store, StoreError, StoreResult};
 use crate::vfs::call::Call;
+use crate::vfs::repository::Part;
 use crate::workspace::{Barrier, Workspace};
 
 /// How many symlinks one path may lead through.
@@ -96,7 +97,7 @@ pub(super) enum Lead<'a> {
 }
 
 impl<'v> Call<'v> {
-    /// Routes a path and judges it. No Store is touched.
+    /// Routes a path and judges it. No Store is touched, but for the few names that git looks for in a repository.
     pub(super) fn lead(&self, path: &VfsPath, access: Access) -> Result<Lead<'v>> {
         let router = &self.shared().router;
         let Some(Route { workspace, below }) = router.route(path) else {
@@ -144,11 +145,34 @@ impl<'v> Call<'v> {
         if changes && (is_protected(below) || spot.in_store().is_some_and(is_protected)) {
             return Err(Error::Protected { path: path.clone(), workspace: workspace.prefix().clone() });
         }
+        if changes
+            && !workspace.protect().is_empty()
+            && let Some(part) = Part::of(&spot)
+        {
+            self.check_repository(&spot, &part)?;
+        }
         // Last, so that nobody is asked about what may not be done anyway.
         if self.vfs.consent.asks(path, access, Some(workspace)) {
             return Err(Error::Ask { path: path.clone(), workspace: workspace.prefix().clone() });
         }
         Ok(Lead::Spot(spot))
+    }
+
+    /// Refuses a change after which git would obey an agent.
+    fn check_repository(&self, spot: &Spot<'_>, part: &Part) -> Result<()> {
+        let mut turn = self.repository.borrow_mut();
+        if turn.is_none() {
+            *turn = Some(part.turn().ok_or_else(|| {
+                spot.failed(StoreError::unavailable("another call is changing the same directory; try again"))
+            })?);
+        }
+        if part.is_kept_from_agents(spot.store()) {
+            return Err(Error::Repository {
+                path: spot.path.clone(),
+                workspace: spot.workspace.prefix().clone(),
+            });
+        }
+        Ok(())
     }
 
     /// The Workspace's own place, where one above it is looked through and this one has been judged.

@@ -12,7 +12,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         ) => Errno::ENAMETOOLONG,
         Error::Path(PathError::NotText(_)) => Errno::EILSEQ,
         Error::Scope { scope: AccessScope::ReadOnly, access: Access::Write, .. } => Errno::EROFS,
-        Error::Protected { .. } | Error::NotOffered(_) => Errno::EPERM,
+        Error::Protected { .. } | Error::Repository { .. } | Error::NotOffered(_) => Errno::EPERM,
         Error::Outside { .. }
         | Error::Scope { .. }
         | Error::Ask { .. }

@@ -109,6 +109,8 @@ pub(super) struct Stat {
     pub(super) ino: u64,
     pub(super) mount: u64,
     pub(super) kind: Kind,
+    /// How many names it has.
+    pub(super) links: u32,
     pub(super) mode: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
@@ -159,6 +161,12 @@ impl Stat {
     }
 }
 
+/// Attributes of what a path of the host leads to, wherever that is.
+pub(super) fn stat_ambient(path: &std::path::Path) -> Host<Stat> {
+    use std::os::unix::ffi::OsStrExt;
+    statx(rustix::fs::CWD, path.as_os_str().as_bytes(), AtFlags::NO_AUTOMOUNT)
+}
+
 /// Attributes of a name itself.
 pub(super) fn stat_at(dir: BorrowedFd<'_>, name: &[u8]) -> Host<Stat> {
     statx(dir, name, ITSELF)
@@ -182,6 +190,7 @@ fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> Host<Stat> {
         // Before Linux 5.8 a mount has no number here, and a file system that is mounted twice counts as one.
         mount: if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 { stat.stx_mnt_id } else { dev },
         kind: kind(FileType::from_raw_mode(stat.stx_mode.into())).unwrap_or(Kind::Special(Special::Device)),
+        links: stat.stx_nlink,
         mode: u32::from(stat.stx_mode) & 0o7777,
         uid: stat.stx_uid,
         gid: stat.stx_gid,

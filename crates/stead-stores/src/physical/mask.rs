@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use stead_core::name::folded;
+
 /// Names that are Stead's own wherever they are: of a state directory, and of a configuration, with which an agent could
 /// widen its scopes at the next start.
 const RESERVED: [&str; 2] = [STATE, "stead.toml"];
@@ -38,6 +40,12 @@ impl Mask {
         is_reserved(name) || (!self.paths.is_empty() && self.hides(&join(dir, name)))
     }
 
+    /// Whether a name in a directory that is not masked is masked for its name alone: it is another stead's.
+    pub(super) fn is_foreign(&self, dir: &[u8], name: &[u8]) -> bool {
+        let path = join(dir, name);
+        is_reserved(name) && !self.paths.iter().any(|masked| is_at_or_below(&path, masked))
+    }
+
     /// The masked paths.
     pub(super) fn paths(&self) -> &[Vec<u8>] {
         &self.paths
@@ -64,37 +72,6 @@ fn is_reserved(name: &[u8]) -> bool {
         return RESERVED.iter().any(|reserved| name.eq_ignore_ascii_case(reserved.as_bytes()));
     }
     std::str::from_utf8(name).is_ok_and(|name| RESERVED.contains(&&*folded(name)))
-}
-
-/// As a file system that does not tell case apart may compare it.
-fn folded(name: &str) -> String {
-    let mut folded = String::with_capacity(name.len());
-    for letter in name.chars() {
-        match letter {
-            '\u{17f}' => folded.push('s'),
-            '\u{fb05}' | '\u{fb06}' => folded.push_str("st"),
-            // Characters that Unicode lets such a comparison ignore.
-            '\u{ad}'
-            | '\u{34f}'
-            | '\u{61c}'
-            | '\u{115f}'..='\u{1160}'
-            | '\u{17b4}'..='\u{17b5}'
-            | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}'
-            | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fff8}'
-            | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}' => {}
-            other => folded.extend(other.to_lowercase()),
-        }
-    }
-    folded
 }
 
 /// Whether `path` is `other` or lies below it.
@@ -149,6 +126,10 @@ mod tests {
         }
         assert!(!mask.hides("caf\u{e9}/st\u{e9}ad.toml".as_bytes()));
         assert!(mask.hides_entry(b"db", b"stead.db"));
+        let own = Mask::new(Path::new("/r"), ["/r/.stead".into(), "/r/stead.toml".into()]);
+        assert!(!own.is_foreign(b"", b".stead") && !own.is_foreign(b"", b"stead.toml"));
+        assert!(own.is_foreign(b"a", b".stead") && own.is_foreign(b"a", b"Stead.toml"));
+        assert!(!own.is_foreign(b"a", b"other"));
         assert_eq!(mask.inside(b"db"), Some(&b"/stead.db"[..]));
         assert_eq!(mask.inside(b"d"), None);
     }

@@ -35,6 +35,7 @@ mod mask;
 #[cfg(target_os = "linux")]
 mod nodes;
 mod options;
+mod own;
 #[cfg(target_os = "linux")]
 mod patch;
 #[cfg(target_os = "linux")]

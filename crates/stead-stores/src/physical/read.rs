@@ -84,6 +84,9 @@ impl PhysicalStore {
             }
         })
         .map_err(refused)?;
+        if dir.may_hold_second_names() {
+            names.retain(|name| !dir.hides_entry(name));
+        }
         names.sort_unstable();
         let total = names.len() as u64;
         let first =

@@ -1,7 +1,7 @@
 //! From a place to a directory handle and a name, without ever leaving the root.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stead_core::store::{Kind, LinkHit, StoreError, StoreResult};
@@ -10,6 +10,7 @@ use super::confine::Opener;
 use super::host::{self, Errno, Host, How, Stat, refused};
 use super::mask::{Mask, split};
 use super::options::Confinement;
+use super::own::OwnFiles;
 
 /// How often a path is walked again that changed under our feet.
 const TRIES: usize = 64;
@@ -19,8 +20,17 @@ const TRIES: usize = 64;
 pub(super) struct Dir {
     fd: Arc<OwnedFd>,
     opener: Opener,
-    /// Device and inode of what is out of reach from here, whatever name leads to it.
-    masked: Arc<[(u64, u64)]>,
+    masked: Arc<Masked>,
+}
+
+/// What is out of reach from a directory, whatever name leads to it.
+#[derive(Debug, Default)]
+struct Masked {
+    /// Directories, by device and inode.
+    directories: Vec<(u64, u64)>,
+    files: OwnFiles,
+    /// Whether a file that has one name may be reached by another.
+    names: Names,
 }
 
 impl Dir {
@@ -28,21 +38,36 @@ impl Dir {
     pub(super) fn open_ambient(path: &Path, confinement: Confinement) -> Host<Self> {
         let fd = host::open_ambient(path)?;
         let opener = Opener::choose(fd.as_fd(), confinement)?;
-        Ok(Dir { fd: Arc::new(fd), opener, masked: Arc::new([]) })
+        Ok(Dir { fd: Arc::new(fd), opener, masked: Arc::default() })
     }
 
     /// The same directory, from which nothing leads to these files and directories, under whatever name.
     ///
     /// One that has a second name in sight might be entered by it on the way to something else, so there each name on
     /// a way is opened, and compared, by itself.
-    fn masking(self, masked: Vec<(u64, u64)>, names: Names) -> Self {
-        let opener = if names == Names::Several { Opener::Walk } else { self.opener };
-        Dir { opener, masked: masked.into(), ..self }
+    fn masking(self, masked: Masked) -> Self {
+        let opener = if masked.names == Names::Several { Opener::Walk } else { self.opener };
+        Dir { opener, masked: Arc::new(masked), ..self }
     }
 
     /// Whether what was seen is out of reach.
     pub(super) fn hides(&self, stat: &Stat) -> bool {
-        self.masked.contains(&(stat.dev, stat.ino))
+        let Masked { directories, files, names } = &*self.masked;
+        match stat.kind {
+            Kind::Directory => directories.contains(&(stat.dev, stat.ino)),
+            Kind::File => (stat.links > 1 || *names == Names::Several) && files.contains(stat),
+            Kind::Symlink | Kind::Special(_) => false,
+        }
+    }
+
+    /// Whether what has a name in here is out of reach.
+    pub(super) fn hides_entry(&self, name: &[u8]) -> bool {
+        host::stat_at(self.as_fd(), name).is_ok_and(|stat| self.hides(&stat))
+    }
+
+    /// Whether a file of Stead's own has a second name, which may be anywhere.
+    pub(super) fn may_hold_second_names(&self) -> bool {
+        self.masked.files.have_second_names()
     }
 
     pub(super) fn stat_at(&self, name: &[u8]) -> Host<Stat> {
@@ -80,10 +105,10 @@ impl Root {
         Ok(Root { dir, stat })
     }
 
-    /// Keeps what is masked out of reach by other names than the one it is masked by, too.
-    pub(super) fn masking(self, mask: &Mask) -> Self {
-        let mut masked = Vec::new();
-        let mut names = Names::One;
+    /// Keeps what is masked out of reach by other names than the one it is masked by, too, and Stead's own files (host
+    /// paths, also of directories) that have a second name below the root.
+    pub(super) fn masking(self, mask: &Mask, own: Vec<PathBuf>) -> Self {
+        let mut masked = Masked { files: OwnFiles::new(own), ..Masked::default() };
         for path in mask.paths() {
             let (parent, name) = split(path);
             let Ok(dir) = self.dir.enter(parent, How::Base) else { continue };
@@ -91,11 +116,13 @@ impl Root {
             let other = name.iter().map(|byte| byte ^ if byte.is_ascii_alphabetic() { 0x20 } else { 0 });
             let other: Vec<u8> = other.collect();
             if other != name && dir.stat_at(&other).is_ok_and(|other| other.ino == stat.ino) {
-                names = Names::Several;
+                masked.names = Names::Several;
             }
-            masked.push((stat.dev, stat.ino));
+            if stat.is_dir() {
+                masked.directories.push((stat.dev, stat.ino));
+            }
         }
-        Root { dir: self.dir.masking(masked, names), ..self }
+        Root { dir: self.dir.masking(masked), ..self }
     }
 
     /// Whether something seen by its name lies on this Store's mount.
@@ -105,8 +132,9 @@ impl Root {
 }
 
 /// How many names something has in its directory: with the case of its letters changed it may be the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Names {
+    #[default]
     One,
     Several,
 }
@@ -192,7 +220,9 @@ mod tests {
         let dir = Dir::open_ambient(temp.path(), Confinement::Automatic).unwrap();
         let stat = dir.stat_at(b"other").unwrap();
         // As on a file system where `other` is one of several names of the masked directory.
-        let dir = dir.masking(vec![(stat.dev, stat.ino)], Names::Several);
+        let masked =
+            Masked { directories: vec![(stat.dev, stat.ino)], names: Names::Several, ..Masked::default() };
+        let dir = dir.masking(masked);
         assert_eq!(dir.stat_at(b"other"), Err(Errno::NOENT));
         for path in [&b"other"[..], b"other/file"] {
             assert_eq!(dir.open(path, How::Handle).map(drop), Err(Errno::NOENT));

@@ -80,6 +80,7 @@ pub(super) struct Spot {
     pub(super) dir_stat: Stat,
     /// Where in the path from the root the first name below `dir` begins: the last name's, unless parents are missing.
     top: usize,
+    intent: Intent,
 }
 
 impl Spot {
@@ -174,7 +175,7 @@ impl PhysicalStore {
         match intent {
             _ if !self.mask.hides(&located.full) => Ok(located),
             Intent::Find => Err(StoreError::NotFound),
-            Intent::Make => Err(StoreError::Name("`.stead`, `stead.toml` and Stead's database are reserved")),
+            Intent::Make => Err(reserved()),
         }
     }
 
@@ -206,7 +207,7 @@ impl PhysicalStore {
             Err(error) => return Err(located.judge(error)),
         };
         let dir_stat = host::stat(&dir).map_err(refused)?;
-        Ok(Spot { place: located, dir, dir_stat, top })
+        Ok(Spot { place: located, dir, dir_stat, top, intent })
     }
 
     /// What is at a spot.
@@ -220,10 +221,15 @@ impl PhysicalStore {
                 spot.place.check(&stat)?;
                 Ok(Some(stat))
             }
-            Err(Errno::NOENT) => match spot.place.node {
-                Some(_) => Err(StoreError::NotFound),
-                None => Ok(None),
-            },
+            Err(Errno::NOENT) if spot.place.node.is_some() => Err(StoreError::NotFound),
+            // A file of Stead's own under a second name is not there for those who look, and in the way of those who make.
+            Err(Errno::NOENT) if spot.intent == Intent::Make => {
+                match host::stat_at(spot.dir.as_fd(), spot.name()) {
+                    Ok(stat) if spot.dir.hides(&stat) => Err(reserved()),
+                    _ => Ok(None),
+                }
+            }
+            Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(refused(error)),
         }
     }
@@ -308,6 +314,10 @@ pub(super) fn open_regular(dir: &Dir, name: &[u8], how: How) -> StoreResult<(std
         Kind::Directory => Err(StoreError::IsADirectory),
         Kind::Symlink | Kind::Special(_) => Err(StoreError::Special(stat.kind)),
     }
+}
+
+fn reserved() -> StoreError {
+    StoreError::Name("`.stead`, `stead.toml` and Stead's database are reserved")
 }
 
 /// Whether an entry can have this name.

@@ -54,10 +54,10 @@ impl PhysicalStore {
         }
         // A symlink on the way to Stead's own files is as much to be kept from agents as where it leads.
         let masked = options.mask.iter().flat_map(|path| [resolved_as_far_as_it_goes(path), as_named(path)]);
-        let masked = masked.chain([state.clone(), as_named(&options.state)]);
+        let masked: Vec<_> = masked.chain([state.clone(), as_named(&options.state)]).collect();
         let held = options.hold.iter().flat_map(|path| [resolved_as_far_as_it_goes(path), as_named(path)]);
-        let mask = Mask::new(&resolved, masked).holding(&resolved, held);
-        let root = root.masking(&mask);
+        let mask = Mask::new(&resolved, masked.iter().cloned()).holding(&resolved, held);
+        let root = root.masking(&mask, masked);
         let life = Arc::new(Life::new(options.faults.clone()));
         let shop = match Workshop::open(&root, &resolved, &state, &options, life.clone()) {
             Ok(shop) => Some(shop),

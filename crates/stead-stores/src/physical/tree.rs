@@ -81,7 +81,7 @@ pub(super) struct Inspection<'a> {
 pub(super) enum Leaving {
     /// It goes, or gets another name: nothing may be masked. Whoever's state it is would not find it any more.
     Whole,
-    /// It is copied: what is masked stays behind, and a special file can't be.
+    /// It is copied: what is this stead's own stays behind, and another's state and a special file can't be copied.
     Copies,
 }
 
@@ -93,6 +93,8 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
     {
         return spared(masked.strip_prefix(b"/").unwrap_or(masked));
     }
+    // Only then does every file have to be looked at.
+    let second_names = top.may_hold_second_names();
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {
         let here = match top.enter(&path, How::Directory) {
@@ -101,9 +103,11 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
             Err(error) => return Err(refused(error)),
         };
         for (name, kind) in names(&here).map_err(refused)? {
+            let directory = join(inspection.at, &path);
             let path = join(&path, &name);
-            if inspection.mask.hides_entry(&join(inspection.at, super::mask::split(&path).0), &name) {
-                if inspection.leaving == Leaving::Whole {
+            let second = second_names && kind == Kind::File && here.hides_entry(&name);
+            if second || inspection.mask.hides_entry(&directory, &name) {
+                if inspection.leaving == Leaving::Whole || inspection.mask.is_foreign(&directory, &name) {
                     return spared(&path);
                 }
                 continue;

@@ -85,6 +85,11 @@ impl PhysicalStore {
         let mut level = Vec::with_capacity(names.len());
         for (name, kind) in names {
             if self.mask.hides_entry(&here, &name) {
+                if walk.whole && self.mask.is_foreign(&here, &name) {
+                    let path = StorePath::from_checked(join(path, &name));
+                    let spared = StoreError::Spared { path: path.to_string() };
+                    walk.unread.note(path, spared);
+                }
                 continue;
             }
             let path = StorePath::from_checked(join(path, &name));

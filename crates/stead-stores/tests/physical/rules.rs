@@ -236,8 +236,18 @@ fn state_is_out_of_reach_wherever_it_lies() {
     std::fs::write(root.join("other/stead/stead.toml"), "").unwrap();
     let moved = apply(&store, rename_step("other", "moved", Replace::Refuse));
     assert!(matches!(moved, Err(StoreError::Spared { path }) if path == "stead/stead.toml"));
-    apply(&store, copy_step("sub", "copied", Replace::Refuse)).unwrap();
-    assert!(!root.join("copied/.stead").exists() && root.join("copied/plain").exists());
+    // A copy would lack what is another stead's; what is this one's own stays behind.
+    for foreign in ["sub", "other"] {
+        let copied = apply(&store, copy_step(foreign, "copied", Replace::Refuse));
+        assert!(matches!(copied, Err(StoreError::Spared { .. })), "{foreign}");
+        assert!(!root.join("copied").exists());
+    }
+    apply(&store, copy_step("db", "copied", Replace::Refuse)).unwrap();
+    assert!(!root.join("copied/stead.db").exists() && root.join("copied/other").exists());
+    let walk = Walk { whole: true, ..Walk::default() };
+    store.walk(&Place::root(), &walk, &mut |_| ControlFlow::Continue(())).unwrap();
+    let unread: Vec<_> = walk.unread.take().into_iter().map(|(path, _)| path.to_string()).collect();
+    assert_eq!(unread, [".stead", "other/stead/stead.toml", "sub/.stead"]);
     let mut hits = Vec::new();
     let grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
     store
@@ -247,7 +257,7 @@ fn state_is_out_of_reach_wherever_it_lies() {
         })
         .unwrap();
     hits.sort();
-    assert_eq!(hits, ["copied/plain", "db/other", "sub/plain"]);
+    assert_eq!(hits, ["copied/other", "db/other", "sub/plain"]);
     let inside = PhysicalOptions::new(&root);
     assert!(matches!(PhysicalStore::open(root.join("sub"), inside), Err(StoreError::Invalid(_))));
 }

@@ -420,7 +420,9 @@ impl Importer<'_, '_> {
     /// Goes on without what the door refuses; any other failure ends the import.
     fn left_out(&mut self, path: &VfsPath, error: stead_core::Error) -> Result<()> {
         match error {
-            stead_core::Error::Protected { .. } => self.tally.protect(path),
+            stead_core::Error::Protected { .. } | stead_core::Error::Repository { .. } => {
+                self.tally.protect(path);
+            }
             error if error.kind() == ErrorKind::Denied => self.tally.refuse(path, error),
             error => return Err(error.into()),
         }

@@ -118,3 +118,95 @@ fn it_holds_for_copies_from_another_store() {
     assert_eq!(kind(both.rename("/r", "/other/r", Overwrite::Refuse)), ErrorKind::Denied);
     assert!(!both.exists("/other/r").unwrap() && both.exists("/r/.git/HEAD").unwrap());
 }
+
+#[test]
+fn names_that_differ_in_case_are_protected_too() {
+    let (vfs, _) = repository();
+    for name in ["/r/.GIT/config", "/r/.git/CONFIG", "/new/.Git/hooks/x", "/new/.git/Hooks/x"] {
+        assert!(matches!(vfs.write(name, "evil"), Err(Error::Protected { .. })), "{name}");
+    }
+    assert!(matches!(vfs.symlink("/new/.GIT", "/evil"), Err(Error::Protected { .. })));
+    assert!(matches!(vfs.write("/.git/worktrees/w/modules/m/config", "x"), Err(Error::Protected { .. })));
+}
+
+/// Makes something of a repository, as an agent would.
+fn make(vfs: &Vfs, directory: &str, name: &str) -> Result<()> {
+    let path = format!("{directory}/{name}");
+    match name {
+        "objects" | "refs" => vfs.mkdir(path.as_str(), Parents::Create).map(drop),
+        _ => vfs.write(path.as_str(), "x").map(drop),
+    }
+}
+
+#[test]
+fn a_directory_is_not_made_a_repository_that_git_obeys() {
+    let vfs = door([workspace("/", ReadWrite, &store_with(&[]))]);
+    let parts = ["HEAD", "objects", "refs", "config"];
+    for (number, last) in parts.iter().enumerate() {
+        let directory = format!("/x{number}");
+        for part in parts.iter().filter(|part| *part != last) {
+            make(&vfs, &directory, part).unwrap();
+        }
+        let refused = make(&vfs, &directory, last).unwrap_err();
+        assert!(matches!(refused, Error::Repository { .. }), "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Denied);
+        assert!(!vfs.exists(format!("{directory}/{last}").as_str()).unwrap());
+    }
+    // Nor by a name that comes from elsewhere.
+    vfs.write("/y", "x").unwrap();
+    vfs.mkdir("/z", Parents::Create).unwrap();
+    for (from, to) in [("/y", "/x0/HEAD"), ("/z", "/x1/objects"), ("/y", "/x3/config"), ("/z", "/x3/hooks")] {
+        assert!(matches!(vfs.rename(from, to, Overwrite::Refuse), Err(Error::Repository { .. })), "{to}");
+        assert!(matches!(vfs.copy(from, to, Overwrite::Refuse), Err(Error::Repository { .. })), "{to}");
+    }
+    for link in ["/x0/HEAD", "/x1/objects", "/x2/refs", "/x3/config", "/x3/hooks", "/x3/commondir"] {
+        assert!(matches!(vfs.symlink(link, "/z"), Err(Error::Repository { .. })), "{link}");
+    }
+    assert!(matches!(vfs.write("/x3/hooks/pre-commit", "x"), Err(Error::Repository { .. })));
+    vfs.symlink("/way", "/x3").unwrap();
+    assert!(matches!(vfs.write("/way/config", "x"), Err(Error::Repository { .. })), "through a symlink");
+    vfs.write("/c/commondir", "../x3").unwrap();
+    assert!(matches!(vfs.write("/c/HEAD", "x"), Err(Error::Repository { .. })));
+}
+
+#[test]
+fn a_bare_repository_can_be_worked_in_but_for_what_git_obeys() {
+    let store = store_with(&[]);
+    let free =
+        Workspace::new(path("/"), ReadWrite, Mount::new(store.clone())).with_protect::<&str>([]).unwrap();
+    let free = door([free]);
+    for file in ["HEAD", "config", "objects/ab/x", "refs/heads/main", "hooks/update"] {
+        free.write(format!("/r.git/{file}").as_str(), "x").unwrap();
+    }
+    let vfs = door([workspace("/", ReadWrite, &store)]);
+    for fine in ["HEAD", "refs/heads/new", "objects/cd/y", "description", "packed-refs"] {
+        vfs.write(format!("/r.git/{fine}").as_str(), "y").unwrap();
+    }
+    for kept in ["config", "config.worktree", "commondir", "hooks/update", "hooks/new"] {
+        let path = format!("/r.git/{kept}");
+        assert!(matches!(vfs.write(path.as_str(), "y"), Err(Error::Repository { .. })), "{kept}");
+    }
+    let gone = vfs.remove_file("/r.git/config", RemoveOptions::default());
+    assert!(matches!(gone, Err(Error::Repository { .. })));
+    // Taken apart and put together again, it would obey another configuration.
+    vfs.remove_file("/r.git/HEAD", RemoveOptions::default()).unwrap();
+    vfs.write("/r.git/config", "y").unwrap();
+    assert!(matches!(vfs.write("/r.git/HEAD", "y"), Err(Error::Repository { .. })));
+}
+
+#[test]
+fn of_parts_that_are_made_at_once_one_is_refused() {
+    for round in 0..50 {
+        let vfs = door([workspace("/", ReadWrite, &store_with(&[]))]);
+        vfs.mkdir("/x/objects", Parents::Create).unwrap();
+        vfs.mkdir("/x/refs", Parents::Create).unwrap();
+        let made: Vec<_> = std::thread::scope(|scope| {
+            let threads = ["HEAD", "config"].map(|name| {
+                let vfs = &vfs;
+                scope.spawn(move || make(vfs, "/x", name).is_ok())
+            });
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(made.iter().filter(|made| **made).count(), 1, "{round}");
+    }
+}

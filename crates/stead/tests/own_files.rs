@@ -1,0 +1,203 @@
+//! Stead's own files stay out of reach under every name that another program gives them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use stead::transfer::{Compare, Destination, Existing, Unwatched};
+use stead::vfs::{ListPage, Overwrite, RemoveOptions, WalkQuery};
+use stead::{Clock, Config, ErrorKind, Identity, Occurrences, Stead, SystemClock, Tokens};
+use stead_core::search::GrepQuery;
+
+const CONFIG: &str = r#"
+    # canary
+    [stores.work]
+    kind = "physical"
+    path = "work"
+    [stores.notes]
+    kind = "virtual"
+    [[agents.a.workspaces]]
+    prefix = "/work"
+    scope = "rw"
+    store = "work"
+    [[agents.a.workspaces]]
+    prefix = "/notes"
+    scope = "rw"
+    store = "notes"
+"#;
+
+/// What is Stead's own, and the second name that another program has given it below the Workspace.
+const OWN: [(&str, &str); 6] = [
+    ("stead.toml", "link-config"),
+    (".stead/stead.db", "link-db"),
+    (".stead/stead.db-wal", "link-wal"),
+    (".stead/stead.db-shm", "link-shm"),
+    (".stead/audit/key", "link-key"),
+    (".stead/tokens.json", "link-tokens"),
+];
+
+struct Host {
+    directory: tempfile::TempDir,
+    stead: Stead,
+}
+
+impl Host {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("stead.toml");
+        std::fs::write(&file, CONFIG).unwrap();
+        std::fs::create_dir_all(directory.path().join("work/dir")).unwrap();
+        std::fs::write(directory.path().join("work/dir/plain"), "canary of a user\n").unwrap();
+        let config = Config::load(&file).unwrap();
+        Tokens::of(&config).create(Identity::agent("a"), None, SystemClock.now()).unwrap();
+        let stead = Stead::open(&config, "a").unwrap();
+        stead.vfs().write("/notes/a", "canary in the database").unwrap();
+        stead.vfs().write("/work/b", "x").unwrap();
+        Host { directory, stead }
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.directory.path().join(below)
+    }
+
+    /// Gives everything a second name, in a directory of the Workspace.
+    fn link(&self) {
+        for (own, link) in OWN {
+            std::fs::hard_link(self.path(own), self.path("work/dir").join(link)).unwrap();
+        }
+    }
+}
+
+fn contents(directory: &Path) -> Vec<Vec<u8>> {
+    OWN.iter().map(|(own, _)| std::fs::read(directory.join(own)).unwrap()).collect()
+}
+
+#[test]
+fn a_second_name_of_an_own_file_is_not_there_for_any_call() {
+    let host = Host::new();
+    let vfs = host.stead.vfs();
+    host.link();
+    for (_, link) in OWN {
+        let path = format!("/work/dir/{link}");
+        let path = path.as_str();
+        assert!(vfs.read(path).is_err(), "{path}");
+        assert!(vfs.reader(path).is_err(), "{path}");
+        assert!(vfs.stat(path).is_err(), "{path}");
+        assert!(!vfs.exists(path).unwrap(), "{path}");
+        assert!(vfs.write(path, "[agents]").is_err(), "{path}");
+        assert!(vfs.append(path, "x").is_err(), "{path}");
+        assert!(vfs.edit(path, "canary", "x", Occurrences::One).is_err(), "{path}");
+        assert!(vfs.copy(path, "/work/copied", Overwrite::Refuse).is_err(), "{path}");
+        assert!(vfs.copy(path, "/notes/copied", Overwrite::Refuse).is_err(), "{path}");
+        assert!(vfs.copy("/work/b", path, Overwrite::Replace).is_err(), "{path}");
+        assert!(vfs.rename(path, "/work/moved", Overwrite::Refuse).is_err(), "{path}");
+        assert!(vfs.rename("/work/b", path, Overwrite::Replace).is_err(), "{path}");
+        assert!(vfs.remove_file(path, RemoveOptions::default()).is_err(), "{path}");
+        assert!(vfs.set_attributes(path, Some(0o777), None).is_err(), "{path}");
+        assert!(host.path(&format!("work/dir/{link}")).exists(), "{path}");
+    }
+    let listed = vfs.list("/work/dir", &ListPage::default()).unwrap();
+    assert_eq!((listed.entries.len(), listed.total), (1, 1));
+    let walked = vfs.walk("/work", &WalkQuery::default()).unwrap();
+    assert_eq!(walked.found.len(), 3, "{walked:?}");
+    assert_eq!(vfs.glob("**/link-*", "/work", 100).unwrap().found.len(), 0);
+    let found = vfs.grep(&GrepQuery::new("canary"), "/work").unwrap();
+    assert_eq!(found.files.len(), 1, "{found:?}");
+}
+
+#[test]
+fn a_directory_that_holds_one_is_neither_moved_nor_removed_and_copied_without_it() {
+    let host = Host::new();
+    let vfs = host.stead.vfs();
+    host.link();
+    let before = contents(host.directory.path());
+    let recursive = RemoveOptions { recursive: true, ..RemoveOptions::default() };
+    assert!(vfs.remove_directory("/work/dir", recursive).is_err());
+    assert!(vfs.rename("/work/dir", "/work/moved", Overwrite::Refuse).is_err());
+    vfs.copy("/work/dir", "/notes/copied", Overwrite::Refuse).unwrap();
+    assert_eq!(vfs.list("/notes/copied", &ListPage::default()).unwrap().total, 1);
+    if vfs.copy("/work/dir", "/work/copied", Overwrite::Refuse).is_ok() {
+        assert_eq!(std::fs::read_dir(host.path("work/copied")).unwrap().count(), 1);
+    }
+    let (out, compare) = (host.path("out"), Compare::default());
+    let to = Destination::Directory(out.clone());
+    host.stead.export("/work", to, Existing::Refuse, compare, &mut Unwatched).unwrap();
+    assert_eq!(std::fs::read_dir(out.join("dir")).unwrap().count(), 1);
+    let after = contents(host.directory.path());
+    for at in [0, 4, 5] {
+        assert_eq!(before[at], after[at], "{}", OWN[at].0);
+    }
+}
+
+#[test]
+fn a_snapshot_holds_none_of_them() {
+    let host = Host::new();
+    host.link();
+    let snapshot = host.stead.snapshot(Some("/work"), Some("before")).unwrap();
+    let past = host.stead.looking_back("/work", "before").unwrap();
+    let listed = past.vfs().list("/work/dir", &ListPage::default()).unwrap();
+    assert_eq!(listed.total, 1, "{listed:?} {snapshot:?}");
+    assert!(past.vfs().read("/work/dir/link-config").is_err());
+}
+
+#[test]
+fn one_that_was_replaced_while_the_store_is_open_is_recognised_as_it_is_now() {
+    let host = Host::new();
+    let vfs = host.stead.vfs();
+    let link = host.path("work/dir/link");
+    for round in 0..20 {
+        // As an editor saves it.
+        std::fs::write(host.path("new"), format!("{CONFIG}\n# {round}")).unwrap();
+        std::fs::rename(host.path("new"), host.path("stead.toml")).unwrap();
+        std::fs::hard_link(host.path("stead.toml"), &link).unwrap();
+        assert!(vfs.read("/work/dir/link").is_err(), "{round}");
+        assert!(vfs.append("/work/dir/link", "x").is_err(), "{round}");
+        std::fs::remove_file(&link).unwrap();
+    }
+    // What was one of them before, and is an ordinary file of the user's now, is theirs.
+    std::fs::hard_link(host.path("stead.toml"), &link).unwrap();
+    std::fs::write(host.path("new"), CONFIG).unwrap();
+    std::fs::rename(host.path("new"), host.path("stead.toml")).unwrap();
+    assert!(vfs.read("/work/dir/link").is_ok());
+}
+
+#[test]
+fn hard_links_of_users_among_their_own_files_are_ordinary_files() {
+    let host = Host::new();
+    let vfs = host.stead.vfs();
+    std::fs::hard_link(host.path("work/dir/plain"), host.path("work/dir/twin")).unwrap();
+    assert_eq!(vfs.read("/work/dir/twin").unwrap().bytes, b"canary of a user\n");
+    // What is displaced is kept in the state directory; its other name stays what it was.
+    vfs.write("/work/dir/plain", "new").unwrap();
+    assert_eq!(vfs.read("/work/dir/twin").unwrap().bytes, b"canary of a user\n");
+    vfs.remove_file("/work/dir/plain", RemoveOptions::default()).unwrap();
+    let mut text = String::new();
+    vfs.reader("/work/dir/twin").unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "canary of a user\n");
+    assert_eq!(vfs.list("/work/dir", &ListPage::default()).unwrap().total, 1);
+}
+
+#[test]
+fn a_directory_that_holds_another_steads_state_is_not_copied() {
+    let host = Host::new();
+    let vfs = host.stead.vfs();
+    for (file, text) in
+        [("work/inner/.stead/stead.db", "state"), ("work/inner/stead.toml", "[agents]"), ("work/inner/a", "")]
+    {
+        std::fs::create_dir_all(host.path(file).parent().unwrap()).unwrap();
+        std::fs::write(host.path(file), text).unwrap();
+    }
+    for to in ["/work/copied", "/notes/copied"] {
+        let refused = vfs.copy("/work/inner", to, Overwrite::Refuse).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
+        assert!(refused.to_string().contains("protected"), "{refused}");
+        assert!(!vfs.exists(to).unwrap());
+        let moved = vfs.rename("/work/inner", to, Overwrite::Refuse).unwrap_err();
+        assert_eq!(moved.kind(), refused.kind(), "{moved}");
+    }
+    let out = host.path("out");
+    let to = Destination::Directory(out.clone());
+    host.stead.export("/work/inner", to, Existing::Refuse, Compare::default(), &mut Unwatched).unwrap();
+    assert_eq!(std::fs::read_dir(out).unwrap().count(), 1, "an export leaves it out");
+}
