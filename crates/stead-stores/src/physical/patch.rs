@@ -18,6 +18,7 @@ use super::life::Life;
 use super::undo::Moment;
 use super::workshop::{Temp, Workshop};
 use crate::Durability;
+use crate::sync;
 
 const PIECE: usize = 1 << 20;
 /// Long after the last record, a change of the file is someone else's: it is left alone.
@@ -110,7 +111,7 @@ impl Plan<'_> {
                 filled += length;
             }
             if durability == Durability::Full {
-                host::sync(&stash.file).map_err(refused)?;
+                sync::all(sync::Site::ReplacedBytes, &stash.file).map_err(refused)?;
             }
         }
         let mut hasher = blake3::Hasher::new();
@@ -235,7 +236,7 @@ pub(super) fn revert(file: &File, patch: &Patch, room: BorrowedFd<'_>, moment: M
     file.set_len(patch.old_length).map_err(failed)?;
     host::set_mode(file, patch.before.mode).map_err(refused)?;
     host::set_modified(file, patch.before.modified).map_err(refused)?;
-    host::sync(file).map_err(refused)
+    sync::all(sync::Site::Reverted, file).map_err(refused)
 }
 
 /// Whether the file has all that was to be written.

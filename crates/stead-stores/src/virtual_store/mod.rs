@@ -28,6 +28,7 @@ mod fork;
 mod grep;
 mod history;
 mod layers;
+mod log_file;
 mod memory;
 mod open;
 mod patches;

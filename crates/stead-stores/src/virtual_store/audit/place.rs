@@ -21,7 +21,8 @@ use stead_core::{StoreError, StoreResult};
 use uuid::Uuid;
 
 use super::head::{Head, Key, hex};
-use super::spool::{sync_directory, unwritable};
+use super::spool::unwritable;
+use crate::sync::{self, Site};
 
 /// Locked by whoever changes the heads of instances that have ended.
 const HEADS_LOCK: &str = "heads.lock";
@@ -47,7 +48,7 @@ impl Place {
     /// The log in this directory, which is made if it is missing.
     pub(super) fn make(directory: &Path) -> StoreResult<Self> {
         let running = directory.join("running");
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(running);
+        let made = sync::make_private(Site::AuditDirectory, &running);
         made.map_err(|error| unwritable(&error))?;
         Ok(Place { directory: directory.to_owned() })
     }
@@ -79,12 +80,12 @@ impl Place {
         let own = self.directory.join(format!("key-{}", Uuid::now_v7()));
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own)?;
         file.write_all(format!("{}\n", hex::text(secret)).as_bytes())?;
-        file.sync_all()?;
+        sync::all(Site::AuditKey, &file)?;
         let linked = fs::hard_link(&own, self.directory.join("key"));
         fs::remove_file(&own)?;
         match linked {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-            _ => sync_directory(&self.directory),
+            _ => sync::directory(Site::AuditKeyName, &self.directory),
         }
     }
 
@@ -161,7 +162,8 @@ impl Place {
                     .open(self.directory.join("heads"))?;
                 // The newline before it ends a line that a power cut may have torn.
                 heads.write_all(format!("\n{}\n", line(head)).as_bytes())?;
-                heads.sync_all()?;
+                sync::all(Site::AuditLastHead, &heads)?;
+                sync::directory(Site::AuditLastHeadName, &self.directory)?;
             }
             let _changing = self.lock(RUNNING_LOCK)?;
             fs::remove_dir_all(&running.directory)
@@ -186,9 +188,9 @@ impl Place {
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(text.as_bytes())?;
-            file.sync_all()?;
+            sync::all(Site::AuditHeadsLeft, &file)?;
             fs::rename(new, self.directory.join("heads"))?;
-            sync_directory(&self.directory)
+            sync::directory(Site::AuditHeadsLeftName, &self.directory)
         };
         write().map_err(|error| unwritable(&error))
     }
@@ -241,7 +243,7 @@ impl Running {
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(line(head).as_bytes())?;
-            file.sync_all()?;
+            sync::all(Site::AuditHead, &file)?;
             fs::rename(new, kept)
         };
         keep().map_err(|error| unwritable(&error))

@@ -1,6 +1,5 @@
 //! A copy of the whole database while it is used, and a database as a copy has it.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use super::super::Database;
 use super::super::database::newest;
 use super::super::fault::{Result, of_host};
 use super::super::schema::{DIR_EPOCH, NEXT_NODE, check_copy, migrate_copy};
+use crate::sync::{self, Site};
 
 /// How often progress is told.
 const LOOK: Duration = Duration::from_millis(100);
@@ -63,12 +63,11 @@ impl Database {
         let _ = std::fs::remove_file(&unfinished);
         let copied = self.copy_into(&unfinished, progress);
         let finished = copied.and_then(|version| {
-            let file = File::open(&unfinished).map_err(|error| of_host(&error))?;
-            file.sync_all().map_err(|error| of_host(&error))?;
-            let bytes = file.metadata().map_err(|error| of_host(&error))?.len();
+            // SQLite has synced it, as it does for the database that it copies.
+            let bytes = std::fs::metadata(&unfinished).map_err(|error| of_host(&error))?.len();
             std::fs::rename(&unfinished, to).map_err(|error| of_host(&error))?;
-            if let Some(directory) = to.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-                let _ = File::open(directory).and_then(|directory| directory.sync_all());
+            if let Some(directory) = to.parent() {
+                sync::directory(Site::BackupName, directory).map_err(|error| of_host(&error))?;
             }
             Ok(BackupReport { version, bytes })
         });
