@@ -15,6 +15,8 @@ pub(crate) const SQLITE: Need = Need { package: "sqlite3", probe: &["sqlite3", "
 pub(crate) const FUSE: Need = Need { package: "fuse3", probe: &["fusermount3", "--version"] };
 /// One of the programs that have to work on a mount.
 pub(crate) const RSYNC: Need = Need { package: "rsync", probe: &["rsync", "--version"] };
+/// Records what a program does to its disk, for the tests that cut the power.
+pub(crate) const STRACE: Need = Need { package: "strace", probe: &["strace", "--version"] };
 /// What searching is compared with.
 pub(crate) const RIPGREP: Need = Need { package: "ripgrep", probe: &["rg", "--version"] };
 /// Fetches the clients that are written in JavaScript.

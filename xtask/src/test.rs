@@ -23,7 +23,7 @@ pub(crate) enum Length {
 
 /// Runs everything, also after a failure, so that one run tells of all of them.
 pub(crate) fn run(length: Length) -> Result {
-    needs::provide(&[needs::SQLITE, needs::FUSE, needs::RSYNC, needs::NPM])?;
+    needs::provide(&[needs::SQLITE, needs::FUSE, needs::RSYNC, needs::STRACE, needs::NPM])?;
     let test = |arguments: &[&str]| {
         let mut command = cargo();
         command.arg("test").args(arguments);

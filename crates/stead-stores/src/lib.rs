@@ -4,6 +4,7 @@
 
 pub mod durability;
 pub mod physical;
+pub mod sync;
 pub mod virtual_store;
 
 pub use durability::Durability;

@@ -106,6 +106,7 @@ impl fmt::Debug for Lazy {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Store for Lazy {
     fn about(&self) -> About {
         self.at_hand().map_or(self.about, |store| store.about())
@@ -163,6 +164,12 @@ impl Store for Lazy {
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         self.store()?.apply(change)
+    }
+
+    fn settle(&self) -> StoreResult<()> {
+        // Also one whose directory is gone, which says so. A Store that was never open has changed nothing.
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner).clone();
+        opened.map_or(Ok(()), |store| store.settle())
     }
 
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
@@ -230,6 +237,11 @@ impl Store for Lazy {
 
     fn destroy(&self) -> StoreResult<()> {
         self.store()?.destroy()
+    }
+
+    /// Never: it is opened again by the next call.
+    fn is_gone(&self) -> bool {
+        false
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {

@@ -12,6 +12,7 @@ use stead_core::store::{About, Fork, StoreError, Verified, Version};
 use stead_core::{
     AuditLog, AuditOutcome, AuditRecord, Clock, Identity, LogId, Store, SystemClock, Timestamp,
 };
+use stead_stores::sync::{self, Site};
 use stead_stores::virtual_store::{BackupReport, Collected, Forgotten, GcOptions, Retention};
 use stead_stores::{
     Audit, AuditAccess, Database, DatabaseOptions, KeepOptions, Ledger, MemoryStore, Need, PhysicalOptions,
@@ -519,7 +520,10 @@ pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     match std::fs::DirBuilder::new().mode(0o700).create(directory) {
         // It is no one's to commit.
-        Ok(()) => std::fs::write(directory.join(".gitignore"), "*\n"),
+        Ok(()) => {
+            std::fs::write(directory.join(".gitignore"), "*\n")?;
+            sync::directory(Site::StateDirectory, directory.parent().unwrap_or(Path::new("")))
+        }
         Err(error) if error.kind() == AlreadyExists && directory.is_dir() => Ok(()),
         Err(error) => Err(error),
     }

@@ -14,6 +14,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use serde::{Deserialize, Serialize};
 use stead_core::{Identity, Timestamp};
+use stead_stores::sync::{self, Site};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -218,9 +219,9 @@ impl Tokens {
         }
         let mut file = private(&fresh)?;
         file.write_all(&serde_json::to_vec_pretty(kept)?)?;
-        file.sync_all()?;
+        sync::all(Site::Tokens, &file)?;
         fs::rename(&fresh, self.file())?;
-        File::open(&self.state)?.sync_all()
+        sync::directory(Site::TokensName, &self.state)
     }
 }
 

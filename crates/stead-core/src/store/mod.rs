@@ -102,11 +102,9 @@ pub trait Store: Debug + Send + Sync {
     /// When it returns `Ok`, the change is as durable as the Store was opened to be.
     fn apply(&self, change: Change) -> StoreResult<Applied>;
 
-    /// Puts on the disk what changes have made that could wait ([`Lasts::Soon`]), as far as the Store was opened to be
-    /// durable.
-    fn settle(&self) -> StoreResult<()> {
-        Ok(())
-    }
+    /// Waits until every change that was acknowledged so far is on the disk, also those that could wait
+    /// ([`Lasts::Soon`]), as far as the Store was opened to be durable.
+    fn settle(&self) -> StoreResult<()>;
 
     /// What has changed after `cursor`, oldest first, whoever changed it; `None` as cursor means "from now on".
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed>;

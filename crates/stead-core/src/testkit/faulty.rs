@@ -71,6 +71,7 @@ fn broken() -> StoreError {
     StoreError::unavailable("the line to the Store is broken")
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Store for Faulty {
     fn about(&self) -> About {
         self.store.about()
@@ -134,6 +135,14 @@ impl Store for Faulty {
         self.line.call(|| self.store.apply(change))
     }
 
+    fn settle(&self) -> StoreResult<()> {
+        self.line.call(|| self.store.settle())
+    }
+
+    fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+        self.line.call(|| self.store.as_of(version))
+    }
+
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
         self.line.call(|| self.store.changes_since(cursor, limit))
     }
@@ -185,6 +194,10 @@ impl Store for Faulty {
 
     fn forget(&self, node: NodeId) {
         self.store.forget(node);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.store.is_gone()
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {

@@ -4,10 +4,13 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::clock::Timestamp;
+use crate::identity::Operation;
 use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
-    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, OpenContent, Page, Place, Store,
-    StoreResult, Verified, Version, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
+    NodeId, OpenContent, Page, Past, Place, Store, StorePath, StoreResult, TakenIn, Usage, Verified, Version,
+    Whole,
 };
 
 /// A Store around another: `meddle` is called after every change, before the caller has its answer.
@@ -24,6 +27,7 @@ impl fmt::Debug for Meddling {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Store for Meddling {
     fn about(&self) -> About {
         self.store.about()
@@ -69,6 +73,59 @@ impl Store for Meddling {
     }
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
         self.store.changes_since(cursor, limit)
+    }
+    fn stat_many(&self, at: &[Place]) -> Vec<StoreResult<Attr>> {
+        self.store.stat_many(at)
+    }
+    fn read_many(&self, at: &[Place], limit: u64) -> Vec<StoreResult<Whole>> {
+        self.store.read_many(at, limit)
+    }
+    fn settle(&self) -> StoreResult<()> {
+        self.store.settle()
+    }
+    fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+        self.store.as_of(version)
+    }
+    fn version(&self) -> StoreResult<Version> {
+        self.store.version()
+    }
+    fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+        self.store.version_at(time)
+    }
+    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+        self.store.deeds(query)
+    }
+    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+        self.store.standing(agent, since, limit)
+    }
+    fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+        self.store.between(older, newer, below)
+    }
+    fn take_in(
+        &self,
+        extents: &Extents,
+        operation: &Operation,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<Option<TakenIn>> {
+        self.store.take_in(extents, operation, progress)
+    }
+    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+        self.store.open_past(past)
+    }
+    fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
+        self.store.fork(fork)
+    }
+    fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
+        self.store.usage(at)
+    }
+    fn destroy(&self) -> StoreResult<()> {
+        self.store.destroy()
+    }
+    fn forget(&self, node: NodeId) {
+        self.store.forget(node);
+    }
+    fn is_gone(&self) -> bool {
+        self.store.is_gone()
     }
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
         self.store.verify(progress)

@@ -199,6 +199,11 @@ impl Store for ModelStore {
         Ok(Applied { version: None, outcomes: done.outcomes })
     }
 
+    /// There is no disk to wait for.
+    fn settle(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
         let state = self.state.lock();
         let cursor = cursor.unwrap_or(state.version);

@@ -8,13 +8,15 @@ use crate::identity::Operation;
 use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
-    OpenContent, Page, Past, Place, Store, StorePath, StoreResult, TakenIn, Usage, Verified, Version, Whole,
+    NodeId, OpenContent, Page, Past, Place, Store, StorePath, StoreResult, TakenIn, Usage, Verified, Version,
+    Whole,
 };
 
 /// Panics whatever is asked of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Untouchable;
 
+#[deny(clippy::missing_trait_methods)]
 impl Store for Untouchable {
     fn about(&self) -> About {
         panic!("the Store was touched: about")
@@ -78,6 +80,24 @@ impl Store for Untouchable {
     }
     fn destroy(&self) -> StoreResult<()> {
         panic!("the Store was touched: destroy")
+    }
+    fn stat_many(&self, at: &[Place]) -> Vec<StoreResult<Attr>> {
+        panic!("the Store was touched: stat_many {at:?}")
+    }
+    fn read_many(&self, at: &[Place], _: u64) -> Vec<StoreResult<Whole>> {
+        panic!("the Store was touched: read_many {at:?}")
+    }
+    fn settle(&self) -> StoreResult<()> {
+        panic!("the Store was touched: settle")
+    }
+    fn between(&self, _: Version, _: Version, _: &[StorePath]) -> StoreResult<Deeds> {
+        panic!("the Store was touched: between")
+    }
+    /// A caller that lets go of a node touches nothing.
+    fn forget(&self, _: NodeId) {}
+    /// It says so of itself, and is not asked for anything.
+    fn is_gone(&self) -> bool {
+        false
     }
     fn verify(&self, _: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
         panic!("the Store was touched: verify")

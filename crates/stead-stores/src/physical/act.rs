@@ -25,6 +25,7 @@ use super::spot::{Intent, Spot};
 use super::undo::{Moment, Site, Undo, undo};
 use super::workshop::{Scrap, Workshop, keep};
 use crate::Durability;
+use crate::sync;
 
 /// How often an exchange is repeated while another program keeps replacing the file.
 const TRIES: usize = 16;
@@ -71,6 +72,9 @@ impl PhysicalStore {
         let mut act = Act::new(self, shop);
         if change.lasts == Lasts::Soon {
             act.durability = Durability::Fast;
+        }
+        if act.durability == Durability::Full {
+            shop.sync_name()?;
         }
         act.book = Book::open(shop, &change)?;
         if !change.records.is_empty() && act.book.is_none() {
@@ -399,7 +403,7 @@ impl<'s> Act<'s> {
     /// [`Act::wrote`] where it is not known any more which file it was.
     pub(super) fn wrote_somewhere(&mut self) -> StoreResult<()> {
         if self.durability() == Durability::Full {
-            host::sync_all(&self.store.root.dir).map_err(refused)
+            sync::file_system(sync::Site::WrittenFiles, &self.store.root.dir).map_err(refused)
         } else {
             Ok(())
         }
@@ -411,7 +415,7 @@ impl<'s> Act<'s> {
     /// reaches the disk at once, before it is marked as done.
     pub(super) fn sync_new(&self, file: &File) -> StoreResult<()> {
         match self.durability() {
-            Durability::Full if !self.several => host::sync(file).map_err(refused),
+            Durability::Full if !self.several => sync::all(sync::Site::NewContent, file).map_err(refused),
             Durability::Full | Durability::Fast => Ok(()),
         }
     }
@@ -419,15 +423,19 @@ impl<'s> Act<'s> {
     /// [`Act::sync_new`] for a directory with all that it holds: one wait, however many files there are.
     pub(super) fn sync_new_tree(&self) -> StoreResult<()> {
         match self.durability() {
-            Durability::Full if !self.several => host::sync_all(&self.store.root.dir).map_err(refused),
+            Durability::Full if !self.several => {
+                sync::file_system(sync::Site::NewTree, &self.store.root.dir).map_err(refused)
+            }
             Durability::Full | Durability::Fast => Ok(()),
         }
     }
 
     fn sync_dir(&self, dir: &Dir) -> StoreResult<()> {
-        match host::sync(dir) {
+        match sync::all(sync::Site::ChangedDirectory, dir) {
             // A directory that may be entered but not listed has a handle that can't be synced.
-            Err(Errno::BADF) => host::sync_all(&self.store.root.dir).map_err(refused),
+            Err(Errno::BADF) => {
+                sync::file_system(sync::Site::ChangedDirectory, &self.store.root.dir).map_err(refused)
+            }
             result => result.map_err(refused),
         }
     }
@@ -482,14 +490,14 @@ impl<'s> Act<'s> {
         for thing in unsynced {
             match thing {
                 Unsynced::Dir(dir) => self.sync_dir(dir)?,
-                Unsynced::File(file) => host::sync(file).map_err(refused)?,
+                Unsynced::File(file) => sync::all(sync::Site::WrittenFile, file).map_err(refused)?,
             }
         }
         if self.several
             && let Some(journal) = &mut self.journal
         {
             if self.durability == Durability::Full {
-                host::sync_all(&self.store.root.dir).map_err(refused)?;
+                sync::file_system(sync::Site::SeveralActions, &self.store.root.dir).map_err(refused)?;
             }
             self.shop.life.pass("commit")?;
             journal.done(self.durability)?;

@@ -10,6 +10,7 @@ use super::root::Dir;
 use super::spot::Spot;
 use super::workshop::Scrap;
 use crate::Durability;
+use crate::sync;
 
 impl Act<'_> {
     /// Makes the missing parents of a spot in the workshop, and puts `scrap` into the last of them.
@@ -26,7 +27,7 @@ impl Act<'_> {
             .map_err(refused)?;
         if self.durability() == Durability::Full {
             for dir in chain.iter().rev() {
-                host::sync(dir).map_err(refused)?;
+                sync::all(sync::Site::NewParents, dir).map_err(refused)?;
             }
         }
         let ino = host::stat(&chain[0]).map_err(refused)?.ino;

@@ -325,21 +325,6 @@ pub(super) fn set_modified_at(dir: BorrowedFd<'_>, name: &[u8], modified: Timest
     rustix::fs::utimensat(dir, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Waits until what was written is on the disk.
-pub(super) fn sync(fd: impl AsFd) -> Host<()> {
-    rustix::fs::fsync(fd)
-}
-
-/// As [`sync`], without attributes that reading does not need.
-pub(super) fn sync_data(fd: impl AsFd) -> Host<()> {
-    rustix::fs::fdatasync(fd)
-}
-
-/// Waits until everything that was written to the file system is on the disk.
-pub(super) fn sync_all(fd: impl AsFd) -> Host<()> {
-    rustix::fs::syncfs(fd)
-}
-
 /// How a file is locked between processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lock {

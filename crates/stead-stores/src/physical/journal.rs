@@ -15,6 +15,7 @@ use super::host::{self, How, failed, refused};
 use super::root::{Dir, Root};
 use super::undo::{Moment, Site, Undo, undo};
 use crate::Durability;
+use crate::sync;
 
 const HEAD: usize = 4 + 8 + 8;
 /// No record is longer; a journal that says so is torn there.
@@ -56,8 +57,7 @@ impl Journal {
         let file = host::create(room, name.as_bytes()).map_err(refused)?;
         if durability == Durability::Full {
             file.write_all_at(&[0; ROOM], 0).map_err(failed)?;
-            host::sync(&file).map_err(refused)?;
-            host::sync(room).map_err(refused)?;
+            sync::all(sync::Site::IntentLogName, room).map_err(refused)?;
         }
         Ok(Journal::new(file, name))
     }
@@ -103,7 +103,10 @@ impl Journal {
         bytes.extend_from_slice(&payload);
         self.file.write_all_at(&bytes, self.end).map_err(failed)?;
         self.end += bytes.len() as u64;
-        if durability == Durability::Full { host::sync_data(&self.file).map_err(refused) } else { Ok(()) }
+        match durability {
+            Durability::Full => sync::data(sync::Site::Intent, &self.file).map_err(refused),
+            Durability::Fast => Ok(()),
+        }
     }
 
     /// Makes it empty. Not synced: after a power cut the same records lead to the same end again.
@@ -231,10 +234,10 @@ pub(super) fn repair(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<()> {
                     undo(&site, action)?;
                 }
             }
-            host::sync_all(&root.dir).map_err(refused)?;
+            sync::file_system(sync::Site::Recovered, &root.dir).map_err(refused)?;
         }
         journal.clear()?;
-        host::sync_data(&journal.file).map_err(refused)?;
+        sync::data(sync::Site::RecoveredIntentLog, &journal.file).map_err(refused)?;
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use super::survey::{Fate, Recorder, Written, fate};
 use super::undo::{Moment, Site};
 use super::workshop::{Temp, Workshop};
 use crate::Durability;
+use crate::sync;
 
 const PIECE: u64 = 1 << 20;
 /// So long after the intent, the time of modification may still be the one of the write itself. Later it is left alone,
@@ -110,7 +111,7 @@ impl Plan<'_> {
                 filled += length;
             }
             if durability == Durability::Full {
-                host::sync(&stash.file).map_err(refused)?;
+                sync::all(sync::Site::ReplacedBytes, &stash.file).map_err(refused)?;
             }
         }
         let mut recorder = Recorder::default();
@@ -233,6 +234,6 @@ impl Patch {
         if self.has_own_time(stat, site.moment) {
             host::set_modified(file, self.before.modified).map_err(refused)?;
         }
-        host::sync(file).map_err(refused)
+        sync::all(sync::Site::Reverted, file).map_err(refused)
     }
 }

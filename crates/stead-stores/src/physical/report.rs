@@ -11,6 +11,7 @@ use super::host::{self, How, failed, refused};
 use super::keep::id;
 use super::root::{Dir, Root};
 use super::tree;
+use crate::sync;
 
 /// How the text's name ends.
 const ENDING: &str = ".report";
@@ -81,7 +82,7 @@ pub(super) fn write(
     );
     let mut file = host::create(kept.as_fd(), report.as_bytes()).map_err(refused)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
-    host::sync(&file).map_err(refused)
+    sync::all(sync::Site::RecoveryReport, &file).map_err(refused)
 }
 
 /// All that is still to be looked at.

@@ -23,6 +23,7 @@ use super::root::Root;
 use super::spot::Intent;
 use super::workshop::{self, Workshop};
 use crate::Durability;
+use crate::sync;
 
 /// A directory of the host as a Store.
 #[derive(Debug)]
@@ -183,8 +184,11 @@ impl Store for PhysicalStore {
     fn settle(&self) -> StoreResult<()> {
         self.check()?;
         if self.durability == Durability::Full {
-            host::sync_all(&self.root.dir).map_err(refused)?;
-            if let Some(books) = self.books()? {
+            sync::file_system(sync::Site::DeferredChanges, &self.root.dir).map_err(refused)?;
+            // Only a Store with a ledger has one to wait for.
+            if let Some((_, keeping)) = self.keeping()
+                && let Some(books) = keeping.books()?
+            {
                 books.settle()?;
             }
         }

@@ -60,6 +60,9 @@ impl Store for PhysicalStore {
     fn apply(&self, _: Change) -> StoreResult<Applied> {
         match self.0 {}
     }
+    fn settle(&self) -> StoreResult<()> {
+        match self.0 {}
+    }
     fn changes_since(&self, _: Option<Version>, _: usize) -> StoreResult<Feed> {
         match self.0 {}
     }

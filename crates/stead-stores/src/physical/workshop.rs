@@ -15,7 +15,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use stead_core::store::{StoreError, StoreResult};
@@ -34,6 +34,7 @@ use super::root::{Dir, Root};
 use super::together::Together;
 use super::tree;
 use crate::Durability;
+use crate::sync::{self, Site};
 
 /// How long content is kept that lost against another program's.
 const KEPT_FOR_SECONDS: i64 = 14 * 24 * 3600;
@@ -60,6 +61,8 @@ pub(super) struct Workshop {
     pub(super) keeping: Option<Keeping>,
     next: AtomicU64,
     journals: Mutex<Vec<Journal>>,
+    /// Whether the room's name is on the disk.
+    is_named: AtomicBool,
     _lock: File,
 }
 
@@ -96,7 +99,9 @@ impl Workshop {
             Recovery { root, locks: &locks, rooms: &rooms, kept: &kept, keeping }.run(dead)?;
         }
         let name = room_name(number);
-        let room = own_dir(&rooms, &name).map_err(refused)?;
+        // Synced by the first change: whoever only reads need not wait for the disk.
+        host::make_dir(rooms.as_fd(), name.as_bytes()).map_err(refused)?;
+        let room = rooms.enter(name.as_bytes(), How::Directory).map_err(refused)?;
         let lock = host::open_or_create(room.as_fd(), "lock").map_err(refused)?;
         host::lock(&lock, Lock::Exclusive, locks.until()).map_err(refused)?;
         let uid = host::stat(&lock).map_err(refused)?.uid;
@@ -119,6 +124,7 @@ impl Workshop {
             keeping,
             next: AtomicU64::new(0),
             journals: Mutex::new(Vec::new()),
+            is_named: AtomicBool::new(false),
             _lock: lock,
         }))
     }
@@ -139,6 +145,15 @@ impl Workshop {
         let acting = self.locks.left()?;
         if acting.into_iter().any(|number| self.others.is_dead(&self.rooms, number)) {
             self.recover(root)?;
+        }
+        Ok(())
+    }
+
+    /// Has the room's name reach the disk before the first change: recovery has to find what a change leaves in it.
+    pub(super) fn sync_name(&self) -> StoreResult<()> {
+        if !self.is_named.load(Ordering::Acquire) {
+            own_view(&self.rooms).and_then(|rooms| sync::all(Site::StagingRoom, rooms)).map_err(refused)?;
+            self.is_named.store(true, Ordering::Release);
         }
         Ok(())
     }
@@ -290,7 +305,7 @@ pub(super) struct Temp {
 
 /// The workshop for a root: in the state directory if that is on the same mount, else in the root itself, masked.
 fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<Dir> {
-    let state = std::fs::create_dir_all(state)
+    let state = sync::make_private(Site::StateDirectory, state)
         .ok()
         .and_then(|()| Dir::open_ambient(state, confinement).ok())
         .filter(|dir| {
@@ -308,7 +323,8 @@ fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<Dir>
 /// A directory for this user alone, which may have to be made.
 fn own_dir(parent: &Dir, name: &str) -> Host<Dir> {
     match host::make_dir(parent.as_fd(), name.as_bytes()) {
-        Ok(()) | Err(Errno::EXIST) => {}
+        Ok(()) => sync::all(Site::StagingArea, own_view(parent)?)?,
+        Err(Errno::EXIST) => {}
         Err(error) => return Err(error),
     }
     parent.enter(name.as_bytes(), How::Directory)

@@ -21,6 +21,7 @@ use super::dirs::DirCache;
 use super::fault::{Result, of_host};
 use super::fork;
 use super::layers::{self, Layer};
+use super::log_file::LogFile;
 use super::mark::{Known, Mark};
 use super::queue::{Queue, Room, Weight};
 use super::reserve::Reserve;
@@ -70,6 +71,7 @@ pub(super) struct Shared {
     pub(super) volumes: Mutex<HashMap<String, Arc<Volume>>>,
     /// The log that is open, or 0.
     log: AtomicU64,
+    log_file: LogFile,
 }
 
 /// A namespace's tree.
@@ -182,6 +184,7 @@ impl Database {
             unpinned: Mutex::default(),
             volumes: Mutex::default(),
             log: AtomicU64::new(0),
+            log_file: LogFile::default(),
         }))
     }
 
@@ -482,17 +485,12 @@ impl Shared {
 
     /// Puts on the disk what could wait.
     pub(super) fn settle(&self) -> StoreResult<()> {
-        if self.options.durability == Durability::Fast {
-            return Ok(());
+        match (&self.readers, self.options.durability) {
+            (Some(readers), Durability::Full) => {
+                self.log_file.sync(readers.path()).map_err(|error| of_host(&error))
+            }
+            (None, _) | (_, Durability::Fast) => Ok(()),
         }
-        // Only a transaction that writes something is synced, and with it all before it.
-        self.write(Weight::Change, |writing| {
-            writing
-                .conn
-                .prepare_cached("UPDATE meta SET value = value WHERE id = ?1")?
-                .execute([super::schema::DIR_EPOCH])?;
-            Ok(())
-        })
     }
 
     fn find_or_make_volume(&self, namespace: &str) -> StoreResult<Arc<Volume>> {

@@ -14,6 +14,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::sync::{self, Site};
+
 /// What the file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Known {
@@ -50,11 +52,8 @@ impl Mark {
     pub(super) fn make(&self, known: Known) -> io::Result<()> {
         let file = self.open()?;
         write(&file, known)?;
-        file.sync_all()?;
-        match self.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(directory) => File::open(directory)?.sync_all(),
-            None => Ok(()),
-        }
+        sync::all(Site::NewestVersion, &file)?;
+        sync::directory(Site::NewestVersionName, self.path.parent().unwrap_or(Path::new("")))
     }
 
     /// Opens it to be written with every commit.

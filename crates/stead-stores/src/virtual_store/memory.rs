@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, OpenContent,
-    Page, Past, Place, StorePath, Usage, Verified, Version, VersionCount, Whole,
+    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
+    NodeId, OpenContent, Page, Past, Place, StorePath, TakenIn, Usage, Verified, Version, VersionCount,
+    Whole,
 };
 use stead_core::{Operation, Store, StoreResult, Timestamp};
 
@@ -37,6 +38,7 @@ impl Deref for MemoryStore {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Store for MemoryStore {
     fn about(&self) -> About {
         self.0.about()
@@ -46,8 +48,16 @@ impl Store for MemoryStore {
         self.0.stat(at)
     }
 
+    fn stat_many(&self, at: &[Place]) -> Vec<StoreResult<Attr>> {
+        self.0.stat_many(at)
+    }
+
     fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
         self.0.read(at, limit)
+    }
+
+    fn read_many(&self, at: &[Place], limit: u64) -> Vec<StoreResult<Whole>> {
+        self.0.read_many(at, limit)
     }
 
     fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
@@ -88,6 +98,10 @@ impl Store for MemoryStore {
         self.0.apply(change)
     }
 
+    fn settle(&self) -> StoreResult<()> {
+        self.0.settle()
+    }
+
     fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
         self.0.changes_since(cursor, limit)
     }
@@ -116,6 +130,19 @@ impl Store for MemoryStore {
         self.0.standing(agent, since, limit)
     }
 
+    fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+        self.0.between(older, newer, below)
+    }
+
+    fn take_in(
+        &self,
+        extents: &Extents,
+        operation: &Operation,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<Option<TakenIn>> {
+        self.0.take_in(extents, operation, progress)
+    }
+
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         self.0.open_past(past)
     }
@@ -130,6 +157,14 @@ impl Store for MemoryStore {
 
     fn destroy(&self) -> StoreResult<()> {
         self.0.destroy()
+    }
+
+    fn forget(&self, node: NodeId) {
+        self.0.forget(node);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.is_gone()
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {

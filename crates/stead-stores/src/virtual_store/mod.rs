@@ -28,6 +28,7 @@ mod fork;
 mod grep;
 mod history;
 mod layers;
+mod log_file;
 mod mark;
 mod memory;
 mod open;

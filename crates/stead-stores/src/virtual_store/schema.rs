@@ -10,6 +10,7 @@ use super::change::SCRATCH;
 use super::fault::{Fault, Result};
 use super::shared_memory;
 use crate::Durability;
+use crate::sync::{Site, is_left_out};
 
 /// The row of `meta` that counts moved and removed directories.
 pub(super) const DIR_EPOCH: i64 = 1;
@@ -124,8 +125,8 @@ fn configure(conn: &Connection, role: Role) -> Result<()> {
 /// What makes a connection sync as it has to.
 pub(super) fn synchronous(durability: Durability) -> &'static str {
     match durability {
-        Durability::Full => "PRAGMA synchronous = FULL",
-        Durability::Fast => "PRAGMA synchronous = NORMAL",
+        Durability::Full if !is_left_out(Site::Commit) => "PRAGMA synchronous = FULL",
+        Durability::Full | Durability::Fast => "PRAGMA synchronous = NORMAL",
     }
 }
 

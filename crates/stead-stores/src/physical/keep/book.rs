@@ -1,6 +1,7 @@
 //! What a change tells the ledger: each action before it happens, and how it ended.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use stead_core::store::{
@@ -15,6 +16,7 @@ use super::super::workshop::Workshop;
 use super::Keeping;
 use super::count::{Leaf, deltas, judge_files};
 use super::face::Said;
+use crate::Durability;
 use crate::virtual_store::books::{Books, Delta, Entry, Intent, Row, Withdrawal};
 
 /// The part of a change that concerns the ledger.
@@ -219,6 +221,7 @@ impl Act<'_> {
 
     /// Keeps what the change has displaced, or throws it away, and says which version it made.
     pub(in super::super) fn settle(&mut self, trash: Vec<String>) -> Option<i64> {
+        let durability = self.durability();
         let book = self.book.as_mut().zip(self.shop.keeping.as_ref()).and_then(|(book, keeping)| {
             let version = book.version?;
             Some((book, keeping, version))
@@ -227,11 +230,11 @@ impl Act<'_> {
             trash.iter().for_each(|stash| self.shop.discard(stash));
             return None;
         };
-        let (mut kept, mut lost) = (0, Vec::new());
+        let (mut kept, mut moved, mut lost) = (0, false, Vec::new());
         for stash in trash {
             match book.stashes.remove(&stash) {
                 Some((seq, true)) => match keeping.keep(self.shop, &stash, (version, seq), &book.books) {
-                    Ok(bytes) => kept += bytes,
+                    Ok(bytes) => (kept, moved) = (kept + bytes, true),
                     Err(_) => {
                         self.shop.discard(&stash);
                         lost.push((version, seq));
@@ -245,7 +248,10 @@ impl Act<'_> {
         if !lost.is_empty() {
             let _ = book.books.dropped(lost);
         }
-        book.books.made(version);
+        let displaced = (moved && durability == Durability::Full)
+            .then(|| keeping.past.as_fd().try_clone_to_owned().ok())
+            .flatten();
+        book.books.made(version, displaced);
         keeping.prune_if_much(kept, &book.books);
         Some(version)
     }
@@ -253,7 +259,7 @@ impl Act<'_> {
 
 impl PhysicalStore {
     /// Where displaced things lie, for those who have a ledger.
-    pub(super) fn keeping(&self) -> Option<(&Arc<Workshop>, &Keeping)> {
+    pub(in super::super) fn keeping(&self) -> Option<(&Arc<Workshop>, &Keeping)> {
         let shop = self.workshop().ok()?;
         Some((shop, shop.keeping.as_ref()?))
     }

@@ -7,10 +7,12 @@ use std::os::fd::AsFd;
 use stead_core::Timestamp;
 use stead_core::store::{StoreError, StoreResult};
 
+use super::super::host::refused;
 use super::super::journal;
 use super::super::root::{Dir, Root};
 use super::super::undo::{Moment, Site, Undo, happened, undo};
 use super::Keeping;
+use crate::sync;
 use crate::virtual_store::books::Pending;
 
 /// How the uses of a room's journals ended: whether what they tell of stands.
@@ -97,7 +99,11 @@ impl Keeping {
         if !lost.is_empty() {
             books.dropped(lost)?;
         }
-        if made.is_empty() && undone.is_empty() { Ok(()) } else { books.reconcile(made, undone) }
+        if made.is_empty() && undone.is_empty() {
+            return Ok(());
+        }
+        sync::all(sync::Site::DisplacedContent, &self.past).map_err(refused)?;
+        books.reconcile(made, undone)
     }
 
     /// Whether what a change intended has happened.

@@ -4,9 +4,9 @@
 //! its end. Then the records, each with its hash, in the order in which they were put down.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,9 +24,10 @@ use super::body::{AuditEntry, time_text};
 use super::chain::{Hash, START};
 use super::head::{Head, Key, hex};
 use super::place::{Line, Place, Remembered};
-use super::spool::{sync_directory, unwritable};
+use super::spool::unwritable;
 use super::verify::{AuditVerified, Walk, named};
 use super::versions::Versions;
+use crate::sync::{self, Site};
 
 /// How many records are cleared away in one transaction: others write in between.
 const TOGETHER: usize = 2_000;
@@ -82,7 +83,7 @@ pub(super) fn archive(
     let (records, ids, whole) = match segments.is_empty() {
         true => (0, leftovers(&transaction, &done)?, START),
         false => {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+            let made = sync::make_private(Site::AuditArchiveName, directory);
             made.map_err(|error| unwritable(&error))?;
             let written = write(&transaction, &segments, &done, &partial);
             if written.is_err() {
@@ -94,7 +95,10 @@ pub(super) fn archive(
     drop(transaction);
     drop(reader);
     if !segments.is_empty() {
-        let finish = || fs::rename(&partial, directory.join(&name)).and_then(|()| sync_directory(directory));
+        let finish = || {
+            fs::rename(&partial, directory.join(&name))?;
+            sync::directory(Site::AuditArchiveName, directory)
+        };
         finish().map_err(|error| unwritable(&error))?;
         let (segments, file) = (segments.clone(), name.clone());
         let remembered =
@@ -221,7 +225,7 @@ fn write(
         return Err(broken().into());
     }
     let Hashed { file, hasher } = out.into_inner().map_err(|error| failed(error.into_error()))?;
-    file.sync_all().map_err(failed)?;
+    sync::all(Site::AuditArchive, &file).map_err(|error| failed(error.into()))?;
     Ok((count, ids, *hasher.finalize().as_bytes()))
 }
 

@@ -24,8 +24,9 @@ use stead_core::{StoreError, StoreResult};
 use uuid::Uuid;
 
 use super::head::{Head, Key, hex};
-use super::spool::{NAMES, sync_directory, unwritable};
+use super::spool::{NAMES, unwritable};
 use super::tail::{self, Marks, PutCount, Tail};
+use crate::sync::{self, Site};
 
 /// Locked by whoever changes the heads of instances that have ended.
 const HEADS_LOCK: &str = "heads.lock";
@@ -78,7 +79,7 @@ impl Place {
     /// The log in this directory, which is made if it is missing.
     pub(super) fn make(directory: &Path) -> StoreResult<Self> {
         let running = directory.join("running");
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(running);
+        let made = sync::make_private(Site::AuditDirectory, &running);
         made.map_err(|error| unwritable(&error))?;
         Ok(Place { directory: directory.to_owned() })
     }
@@ -110,12 +111,12 @@ impl Place {
         let own = self.directory.join(format!("key-{}", Uuid::now_v7()));
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own)?;
         file.write_all(format!("{}\n", hex::text(secret)).as_bytes())?;
-        file.sync_all()?;
+        sync::all(Site::AuditKey, &file)?;
         let linked = fs::hard_link(&own, self.directory.join("key"));
         fs::remove_file(&own)?;
         match linked {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-            _ => sync_directory(&self.directory),
+            _ => sync::directory(Site::AuditKeyName, &self.directory),
         }
     }
 
@@ -202,11 +203,10 @@ impl Place {
         let keep = || -> io::Result<()> {
             let _changing = self.lock(HEADS_LOCK)?;
             let path = self.directory.join("heads");
-            let is_new = !path.exists();
             let mut heads = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
             heads.write_all(text.as_bytes())?;
-            heads.sync_all()?;
-            if is_new { sync_directory(&self.directory) } else { Ok(()) }
+            sync::all(Site::AuditLastHead, &heads)?;
+            sync::directory(Site::AuditLastHeadName, &self.directory)
         };
         keep().map_err(|error| unwritable(&error))
     }
@@ -229,9 +229,9 @@ impl Place {
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(text.as_bytes())?;
-            file.sync_all()?;
+            sync::all(Site::AuditHeadsLeft, &file)?;
             fs::rename(new, self.directory.join("heads"))?;
-            sync_directory(&self.directory)
+            sync::directory(Site::AuditHeadsLeftName, &self.directory)
         };
         write().map_err(|error| unwritable(&error))
     }
@@ -310,7 +310,7 @@ impl Running {
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(text(head).as_bytes())?;
-            file.sync_all()?;
+            sync::all(Site::AuditHead, &file)?;
             fs::rename(new, kept)
         };
         keep().map_err(|error| unwritable(&error))

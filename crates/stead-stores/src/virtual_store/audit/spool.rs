@@ -3,7 +3,7 @@
 //! An entry is its length, a checksum, its number and its text. A length of 0 ends the reading, and so does an entry
 //! that is not whole, as a power cut may leave one.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -297,11 +297,6 @@ pub(super) fn unwritable(error: &io::Error) -> StoreError {
         }
         other => other,
     }
-}
-
-/// Makes sure that what a directory says is on the disk.
-pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
 }
 
 #[cfg(test)]

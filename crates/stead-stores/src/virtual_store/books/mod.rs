@@ -8,6 +8,7 @@ mod attach;
 mod count;
 mod read;
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -19,8 +20,9 @@ use stead_core::{
 
 use super::batch::Writing;
 use super::database::{Shared, remove_volume};
-use super::fault::Result;
+use super::fault::{Result, of_host};
 use super::queue::Weight;
+use crate::sync::{self, Site};
 use count::{count, judge};
 
 pub(crate) use attach::Directory;
@@ -41,6 +43,8 @@ pub(crate) struct Books {
 struct Settled {
     made: Vec<i64>,
     withdrawn: Vec<Withdrawal>,
+    /// The directory that what they displaced was moved into, where nobody has waited for its names yet.
+    displaced: Option<Arc<OwnedFd>>,
 }
 
 /// What a version did to one name.
@@ -160,9 +164,14 @@ impl Books {
         self.shared.settle()
     }
 
-    /// Says that a change was made. That is written along with the next entry.
-    pub(crate) fn made(&self, version: i64) {
-        self.settled.lock().made.push(version);
+    /// Says that a change was made. That is written along with the next entry, and not before the names in the
+    /// directory with what it displaced are on the disk: only its intents tell where else that could be.
+    pub(crate) fn made(&self, version: i64, displaced: Option<OwnedFd>) {
+        let mut settled = self.settled.lock();
+        settled.made.push(version);
+        if let Some(displaced) = displaced {
+            settled.displaced = Some(Arc::new(displaced));
+        }
     }
 
     /// Takes an entry back. Where the database fails, it is tried again with the next entry.
@@ -189,14 +198,23 @@ impl Books {
     ) -> StoreResult<T> {
         let settled = std::mem::take(&mut *self.settled.lock());
         let (vol, settles) = (self.vol, settled.clone());
-        let done = self.shared.write_reserved(weight, move |writing| {
-            settles.write(writing, vol)?;
-            work(writing, vol)
+        let synced = settled.displaced.as_ref().map_or(Ok(()), |displaced| {
+            let synced = sync::all(Site::DisplacedContent, displaced);
+            synced.map_err(|error| of_host(&error.into()))
+        });
+        let done = synced.and_then(|()| {
+            self.shared.write_reserved(weight, move |writing| {
+                settles.write(writing, vol)?;
+                work(writing, vol)
+            })
         });
         if done.is_err() {
             let mut unsettled = self.settled.lock();
             unsettled.made.extend(settled.made);
             unsettled.withdrawn.extend(settled.withdrawn);
+            if unsettled.displaced.is_none() {
+                unsettled.displaced = settled.displaced;
+            }
         }
         done
     }

@@ -1,6 +1,5 @@
 //! A copy of the whole database while it is used, and a database as a copy has it.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use super::super::mark::{Known, Mark};
 use super::super::schema::{DIR_EPOCH, NEXT_NODE, check_copy, migrate_copy};
 use super::super::turn::Turnstile;
 use super::super::{Database, DatabaseOptions};
+use crate::sync::{self, Site};
 
 /// How often progress is told.
 const LOOK: Duration = Duration::from_millis(100);
@@ -79,12 +79,11 @@ impl Database {
         let _ = std::fs::remove_file(&unfinished);
         let copied = self.copy_into(&unfinished, progress);
         let finished = copied.and_then(|version| {
-            let file = File::open(&unfinished).map_err(|error| of_host(&error))?;
-            file.sync_all().map_err(|error| of_host(&error))?;
-            let bytes = file.metadata().map_err(|error| of_host(&error))?.len();
+            // SQLite has synced it, as it does for the database that it copies.
+            let bytes = std::fs::metadata(&unfinished).map_err(|error| of_host(&error))?.len();
             std::fs::rename(&unfinished, to).map_err(|error| of_host(&error))?;
-            if let Some(directory) = to.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-                let _ = File::open(directory).and_then(|directory| directory.sync_all());
+            if let Some(directory) = to.parent() {
+                sync::directory(Site::BackupName, directory).map_err(|error| of_host(&error))?;
             }
             Ok(BackupReport { version, bytes })
         });
@@ -168,7 +167,7 @@ impl Database {
         let turnstile = Turnstile::open(path)?;
         let _turn = turnstile.take(options.patience)?;
         let replace = || -> std::io::Result<()> {
-            File::open(&aside.0)?.sync_all()?;
+            sync::all(Site::RestoredDatabase, std::fs::File::open(&aside.0)?)?;
             let damaged = beside(path, "-damaged");
             for suffix in ["-wal", "-shm", ""] {
                 match std::fs::rename(beside(path, suffix), beside(&damaged, suffix)) {
@@ -177,7 +176,7 @@ impl Database {
                 }
             }
             std::fs::rename(&aside.0, path)?;
-            File::open(directory)?.sync_all()?;
+            sync::directory(Site::RestoredDatabaseName, directory)?;
             Mark::of(path).make(Known { version, lost: (0, 0) })
         };
         replace().map_err(|error| of_host(&error))?;

@@ -99,6 +99,11 @@ impl Store for View {
         Err(PAST)
     }
 
+    /// Nothing changes here, so there is nothing to wait for.
+    fn settle(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
     fn changes_since(&self, _: Option<Version>, _: usize) -> StoreResult<Feed> {
         Err(StoreError::Unsupported("nothing changes in a view of a past version"))
     }

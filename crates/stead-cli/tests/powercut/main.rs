@@ -1,0 +1,264 @@
+//! The power is cut while programs work on a mount: what they have waited for with `fsync` is there afterwards.
+//!
+//! How a disk is recorded and rebuilt is the same for the library: `crates/stead/tests/powercut`.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+#[path = "../../../stead/tests/powercut/cuts.rs"]
+mod cuts;
+#[path = "../../../stead/tests/powercut/disk.rs"]
+mod disk;
+#[path = "../../../stead/tests/powercut/recording.rs"]
+mod recording;
+#[path = "../../../stead/tests/powercut/tmpfs.rs"]
+mod tmpfs;
+#[path = "../../../stead/tests/powercut/trace.rs"]
+mod trace;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use stead::vfs::WalkQuery;
+use stead::{Archives, Config, Identity, Kind, Stead, Stores};
+
+use disk::Image;
+use recording::{Recording, Teller, record};
+use tmpfs::{Tmpfs, moved_along};
+
+/// Names the Workspace that the programs work in.
+const WORKSPACE: &str = "STEAD_POWERCUT_WORKSPACE";
+/// Names the directory of the mount.
+const AT: &str = "STEAD_POWERCUT_AT";
+
+const CONFIG: &str = r#"
+[stores.main]
+kind = "virtual"
+[stores.project]
+kind = "physical"
+path = "project"
+[stores.plain]
+kind = "physical"
+path = "plain"
+keep = false
+[agents.coder]
+workspaces = [
+  { prefix = "/v", store = "main", path = "/v", scope = "rw", protect = [] },
+  { prefix = "/p", store = "project", scope = "rw", protect = [] },
+  { prefix = "/n", store = "plain", scope = "rw", protect = [] },
+]
+"#;
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// What a program does, up to the `fsync` that it waits for.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// Writes a file, and syncs it.
+    Written(&'static str, u8),
+    /// Writes a file beside the name, gives it the name, and syncs the directory.
+    Renamed(&'static str, u8),
+    /// Writes a file and closes it; opens it again, and syncs it.
+    Flushed(&'static str, u8),
+    /// Makes a directory with a file in it, and syncs both directories.
+    Made(&'static str, &'static str, u8),
+    /// Adds to a file, and syncs it.
+    Appended(&'static str, u8),
+    /// Removes a file, and syncs the directory.
+    Removed(&'static str),
+}
+
+const STEPS: [Step; 9] = [
+    Step::Written("one", 1),
+    Step::Renamed("two", 2),
+    Step::Flushed("three", 3),
+    Step::Made("inner", "inner/four", 4),
+    Step::Renamed("one", 5),
+    Step::Removed("three"),
+    Step::Appended("two", 6),
+    Step::Flushed("two", 7),
+    Step::Renamed("inner/four", 8),
+];
+
+fn text(seed: u8) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed.into());
+    (0..500 * usize::from(seed)).map(|_| random.alphanumeric() as u8).collect()
+}
+
+impl Step {
+    fn take(self, top: &Path) {
+        let at = |name: &str| top.join(name);
+        let sync = |path: &Path| File::open(path).unwrap().sync_all().unwrap();
+        match self {
+            Step::Written(name, seed) => {
+                let mut file = File::create(at(name)).unwrap();
+                file.write_all(&text(seed)).unwrap();
+                file.sync_all().unwrap();
+            }
+            Step::Renamed(name, seed) => {
+                let beside = at(&format!("{name}.new"));
+                fs::write(&beside, text(seed)).unwrap();
+                fs::rename(&beside, at(name)).unwrap();
+                sync(at(name).parent().unwrap());
+            }
+            Step::Flushed(name, seed) => {
+                fs::write(at(name), text(seed)).unwrap();
+                sync(&at(name));
+            }
+            Step::Made(directory, name, seed) => {
+                fs::create_dir(at(directory)).unwrap();
+                fs::write(at(name), text(seed)).unwrap();
+                sync(&at(directory));
+                sync(top);
+            }
+            Step::Appended(name, seed) => {
+                let mut file = OpenOptions::new().append(true).open(at(name)).unwrap();
+                file.write_all(&text(seed)).unwrap();
+                file.sync_all().unwrap();
+            }
+            Step::Removed(name) => {
+                fs::remove_file(at(name)).unwrap();
+                sync(top);
+            }
+        }
+    }
+
+    /// The file that the step is about.
+    fn name(self) -> &'static str {
+        match self {
+            Step::Written(name, _) | Step::Renamed(name, _) | Step::Flushed(name, _) => name,
+            Step::Made(_, name, _) | Step::Appended(name, _) | Step::Removed(name) => name,
+        }
+    }
+
+    fn leaves(self, files: &mut Files) {
+        match self {
+            Step::Removed(name) => drop(files.remove(name)),
+            Step::Appended(name, seed) => files.get_mut(name).unwrap().extend(text(seed)),
+            Step::Written(name, seed) | Step::Renamed(name, seed) | Step::Flushed(name, seed) => {
+                files.insert(name.into(), text(seed));
+            }
+            Step::Made(_, name, seed) => drop(files.insert(name.into(), text(seed))),
+        }
+    }
+}
+
+#[test]
+#[ignore = "the recorded program of the tests here, which start it as a process of its own"]
+fn the_recorded_program() {
+    let mut teller = Teller::new();
+    let at = std::env::var(AT).unwrap();
+    let mut mount = Command::new(env!("CARGO_BIN_EXE_stead"));
+    mount.args(["mount", "--agent", "coder", &at]).current_dir(&teller.top).stdin(Stdio::null());
+    // By its whole path: the record would not tell where a relative one begins.
+    mount.env("STEAD_CONFIG", teller.top.join("stead.toml")).env_remove("STEAD_TOKEN");
+    let mut mount = mount.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(mount.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("Mounted at "), "{line:?}");
+    let top = Path::new(&at).join(std::env::var(WORKSPACE).unwrap());
+    for (step, number) in STEPS.into_iter().zip(1..) {
+        step.take(&top);
+        teller.sure(number);
+    }
+    kill_process(Pid::from_child(&mount), Signal::TERM).unwrap();
+    assert!(mount.wait().unwrap().success());
+}
+
+fn recorded(workspace: &str, variables: &[(&str, &str)]) -> Recording {
+    let tmpfs = Tmpfs::new();
+    for directory in ["project", "plain"] {
+        fs::create_dir(tmpfs.path().join(directory)).unwrap();
+    }
+    fs::write(tmpfs.path().join("stead.toml"), CONFIG).unwrap();
+    let at = tempfile::tempdir().unwrap();
+    let mut all = vec![(WORKSPACE, workspace), (AT, at.path().to_str().unwrap())];
+    all.extend(variables);
+    let program = std::env::current_exe().unwrap();
+    record(&tmpfs, &program, &["--ignored", "--exact", "the_recorded_program", "--nocapture"], &all)
+}
+
+/// Says what is wrong, if anything is.
+fn judge(workspace: &str, sure: u64, image: &Image) -> Result<(), String> {
+    let sure = usize::try_from(sure).unwrap();
+    let tmpfs = Tmpfs::with(image);
+    moved_along(tmpfs.path());
+    let config = Config::parse(CONFIG, &tmpfs.path().join("stead.toml")).unwrap();
+    let mut stores = Stores::of(&config);
+    let stead = Stead::open_in(&mut stores, &Identity::agent("coder")).map_err(|error| error.to_string())?;
+    let prefix = format!("/{workspace}");
+    let walked = stead.vfs().walk(&*prefix, &WalkQuery::default()).map_err(|error| error.to_string())?;
+    let mut found = Files::new();
+    for entry in walked.found.into_iter().filter(|entry| entry.kind == Kind::File) {
+        let read = stead.vfs().read(&*entry.path).map_err(|error| format!("{}: {error}", entry.path))?;
+        found.insert(entry.path[prefix.len() + 1..].to_owned(), read.bytes);
+    }
+    let mut wanted = Files::new();
+    STEPS[..sure].iter().for_each(|step| step.leaves(&mut wanted));
+    let mut next = wanted.clone();
+    let under_way = STEPS.get(sure).copied();
+    if let Some(step) = under_way {
+        step.leaves(&mut next);
+    }
+    for name in wanted.keys().chain(found.keys()) {
+        let is = found.get(name);
+        if is == wanted.get(name) || is == next.get(name) {
+            continue;
+        }
+        // Nobody has waited for it yet. In a database it is whole all the same, or empty, as it was made.
+        let is_touched =
+            under_way.is_some_and(|step| name.strip_suffix(".new").unwrap_or(name) == step.name());
+        let is_whole = name.ends_with(".new") || is.is_none_or(Vec::is_empty);
+        if !is_touched || (workspace == "v" && !is_whole) {
+            let size = |files: &Files| files.get(name).map(Vec::len);
+            return Err(format!(
+                "{name} has {:?} bytes after step {sure}, not {:?}",
+                size(&found),
+                size(&wanted)
+            ));
+        }
+    }
+    for (name, verified) in stores.verify(&mut |_, _| ()).map_err(|error| error.to_string())? {
+        if !verified.problems.is_empty() {
+            return Err(format!("{name}: {:?}", verified.problems));
+        }
+    }
+    if let Some(audit) = stores.audited().map_err(|error| error.to_string())? {
+        let verified = audit.verify(&Archives::default(), &mut |_| ()).map_err(|error| error.to_string())?;
+        if !verified.problems.is_empty() {
+            return Err(format!("the audit: {:?}", verified.problems));
+        }
+    }
+    Ok(())
+}
+
+fn survives(workspace: &str) {
+    if !Tmpfs::is_possible() || !Path::new("/dev/fuse").exists() {
+        return;
+    }
+    let seeds = if std::env::var_os("STEAD_TEST_LONG").is_some() { 1_000 } else { 100 };
+    let recording = recorded(workspace, &[]);
+    match cuts::cut(&recording, 0..seeds, |sure, image| judge(workspace, sure, image)) {
+        Ok(cuts) => println!("/{workspace}: {} syncs, {cuts} power cuts", recording.disk.syncs().len()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn what_a_program_has_synced_on_a_mount_is_in_the_database_after_a_power_cut() {
+    survives("v");
+}
+
+#[test]
+fn what_a_program_has_synced_on_a_mount_is_in_the_directory_after_a_power_cut() {
+    survives("p");
+}
+
+#[test]
+fn what_a_program_has_synced_on_a_mount_is_in_a_directory_without_history_after_a_power_cut() {
+    survives("n");
+}

@@ -1,0 +1,48 @@
+//! When the power is cut, and what is lost then.
+
+use std::ops::Range;
+
+use crate::disk::{Fate, Image, Unsynced};
+use crate::recording::Recording;
+
+/// Cuts the power at every sync, whenever the program was told something, and by each seed once in between. Returns
+/// how often, or what was wrong at first.
+pub(crate) fn cut(
+    recording: &Recording,
+    seeds: Range<u64>,
+    judge: impl Fn(u64, &Image) -> Result<(), String>,
+) -> Result<usize, String> {
+    let disk = &recording.disk;
+    let mut lines: Vec<usize> =
+        disk.syncs().iter().copied().chain(recording.told.iter().map(|told| told.0)).collect();
+    lines.sort_unstable();
+    let mut cuts = 0;
+    // All that is not synced is lost; or only names are kept, and what they lead to is not.
+    for kept in [None, Some(Unsynced::Names)] {
+        let mut last = None;
+        for &line in &lines {
+            let fate = |unsynced| if Some(unsynced) == kept { Fate::Kept } else { Fate::Lost };
+            let now = (disk.cut(line, fate), recording.sure(line));
+            // Often nothing has got to the disk since.
+            if last.as_ref() != Some(&now) {
+                judge(now.1, &now.0).map_err(|error| format!("line {line}, {kept:?} kept: {error}"))?;
+                cuts += 1;
+                last = Some(now);
+            }
+        }
+    }
+    let lines = disk.lines();
+    for seed in seeds {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let line = lines[random.usize(..lines.len())];
+        let odds = random.u8(1..9);
+        let image = disk.cut(line, |_| match random.u8(..10) {
+            kept if kept < odds => Fate::Kept,
+            _ if random.bool() => Fate::Torn(random.u64(..)),
+            _ => Fate::Lost,
+        });
+        judge(recording.sure(line), &image).map_err(|error| format!("line {line}, seed {seed}: {error}"))?;
+        cuts += 1;
+    }
+    Ok(cuts)
+}

@@ -1,0 +1,158 @@
+//! What a program does to a disk, recorded by strace, with the moments at which it was told that something lasts.
+//!
+//! A file that is mapped is written into without a call. The recorded program shows what is in such files whenever it
+//! tells something, so that the model knows of it; like every other write it may be lost until the file is synced.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::disk::{Disk, Fate, Inode, Kind};
+use crate::tmpfs::{Tmpfs, below, seen};
+use crate::trace::{CALLS, calls};
+
+/// Names the file that a recorded program tells things in.
+pub(crate) const TELLS: &str = "STEAD_POWERCUT_TELLS";
+/// Names the disk that is recorded.
+pub(crate) const TOP: &str = "STEAD_POWERCUT_TOP";
+
+/// Files that are written through a map, and by nothing else.
+fn is_mapped(path: &Path) -> bool {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    name == "spool-0" || name == "spool-1"
+}
+
+/// Files that are empty after a power cut as far as anyone is concerned: SQLite makes its shared memory again.
+fn is_rebuilt(path: &str) -> bool {
+    path.ends_with("-shm")
+}
+
+/// A run of a program.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    pub(crate) disk: Disk,
+    /// What the program was sure of, and the line of the trace by which it was.
+    pub(crate) told: Vec<(usize, u64)>,
+}
+
+/// Runs a program on a disk, and records what it does there.
+pub(crate) fn record(
+    tmpfs: &Tmpfs,
+    program: &Path,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> Recording {
+    let mut disk = tmpfs.disk();
+    let outside = tempfile::tempdir().unwrap();
+    let (trace, tells) = (outside.path().join("trace"), outside.path().join("tells"));
+    File::create(&tells).unwrap();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-y", "-xx", "-v", "-ttt", "-s", "16777216", "--seccomp-bpf", "-e", "signal=none"]);
+    strace.args(["-e", &format!("trace={CALLS}"), "-o"]).arg(&trace).arg(program).args(arguments);
+    strace.env(TELLS, &tells).env(TOP, tmpfs.path()).envs(variables.iter().copied());
+    let output = strace.stdin(Stdio::null()).output().expect("strace is installed");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    let trace = fs::read_to_string(trace).unwrap();
+    let mut told = Vec::new();
+    for call in calls(&trace) {
+        if call.name != "write" || call.descriptor(0).is_none_or(|path| Path::new(&path) != tells) {
+            disk.take_in(&call);
+            continue;
+        }
+        match Told::parse(&call.bytes(1)) {
+            Told::Sure(step) => told.push((call.ended, step)),
+            Told::Mapped(path, offset, bytes) => disk.mapped(call.ended, &path, offset, bytes),
+        }
+    }
+    let recording = Recording { disk, told };
+    recording.is_exact(tmpfs);
+    recording
+}
+
+impl Recording {
+    /// Holds the model to what is really there.
+    fn is_exact(&self, tmpfs: &Tmpfs) {
+        use std::os::unix::fs::MetadataExt;
+        let model = self.disk.cut(usize::MAX, |_| Fate::Kept);
+        let mut real: Vec<(String, Inode, Kind, Vec<u8>)> = Vec::new();
+        for path in below(tmpfs.path()) {
+            let (kind, content) = seen(&path);
+            let name = path.strip_prefix(tmpfs.path()).unwrap().to_str().unwrap();
+            real.push((name.to_owned(), path.symlink_metadata().unwrap().ino(), kind, content));
+        }
+        real.sort_by(|one, other| one.0.cmp(&other.0));
+        let names: Vec<_> = real.iter().map(|(name, inode, ..)| (name, *inode)).collect();
+        let modelled: Vec<_> = model.entries.iter().map(|(name, entry)| (name, entry.inode)).collect();
+        assert_eq!(modelled, names, "the recording has missed a name");
+        for (name, _, kind, content) in &real {
+            let modelled = &model.entries[name];
+            assert_eq!(&modelled.kind, kind, "{name}");
+            assert!(
+                modelled.content == *content || is_rebuilt(name),
+                "the recording has missed a write to {name}"
+            );
+        }
+    }
+
+    /// How much the program was sure of at a line.
+    pub(crate) fn sure(&self, line: usize) -> u64 {
+        self.told.iter().take_while(|(at, _)| *at <= line).last().map_or(0, |(_, step)| *step)
+    }
+}
+
+enum Told {
+    Sure(u64),
+    Mapped(String, usize, Vec<u8>),
+}
+
+impl Told {
+    fn parse(bytes: &[u8]) -> Told {
+        let mut parts = bytes.splitn(4, |byte| *byte == 0);
+        let mut text = || std::str::from_utf8(parts.next().unwrap()).unwrap().to_owned();
+        match &*text() {
+            "sure" => Told::Sure(text().parse().unwrap()),
+            _ => {
+                let (path, offset) = (text(), text().parse().unwrap());
+                Told::Mapped(path, offset, parts.next().unwrap().to_vec())
+            }
+        }
+    }
+}
+
+/// The recorded program's side: what it tells.
+#[derive(Debug)]
+pub(crate) struct Teller {
+    file: File,
+    pub(crate) top: PathBuf,
+    mapped: HashMap<PathBuf, Vec<u8>>,
+}
+
+impl Teller {
+    /// In a program that is recorded.
+    pub(crate) fn new() -> Self {
+        let tells = std::env::var_os(TELLS).expect("started by one of the tests here");
+        let file = OpenOptions::new().append(true).open(tells).unwrap();
+        Teller { file, top: std::env::var_os(TOP).unwrap().into(), mapped: HashMap::new() }
+    }
+
+    /// Tells that everything up to a step was done.
+    pub(crate) fn sure(&mut self, step: u64) {
+        for path in below(&self.top).into_iter().filter(|path| is_mapped(path)) {
+            // It may just have been removed.
+            let Ok(now) = fs::read(&path) else { continue };
+            let before = self.mapped.entry(path.clone()).or_default();
+            before.resize(now.len(), 0);
+            for (index, (was, is)) in before.chunks(4_096).zip(now.chunks(4_096)).enumerate() {
+                if was != is {
+                    let head = format!("mapped\0{}\0{}\0", path.to_str().unwrap(), index * 4_096);
+                    self.file.write_all(&[head.as_bytes(), is].concat()).unwrap();
+                }
+            }
+            *before = now;
+        }
+        self.file.write_all(format!("sure\0{step}").as_bytes()).unwrap();
+    }
+}

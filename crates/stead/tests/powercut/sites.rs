@@ -1,0 +1,99 @@
+//! Every sync is needed: without it, a power cut does harm.
+
+use stead_stores::sync::Site;
+
+use crate::plan::Plan;
+use crate::tmpfs::Tmpfs;
+use crate::{cuts, is_long, judge};
+
+/// How many power cuts between syncs are tried before a sync counts as not missed.
+const SEEDS: u64 = 600;
+/// How many syncs are left out in a short run.
+const SAMPLE: usize = 10;
+
+/// What shows that a sync is needed.
+enum Shown {
+    By(Plan),
+    /// By no test; this says why it is needed all the same.
+    #[allow(dead_code, reason = "for people who read this")]
+    Not(&'static str),
+}
+
+fn shown(site: Site) -> Shown {
+    use Shown::{By, Not};
+    match site {
+        Site::StateDirectory
+        | Site::Commit
+        | Site::DeferredCommits
+        | Site::BackupName
+        | Site::AuditDirectory
+        | Site::AuditKey
+        | Site::AuditKeyName
+        | Site::AuditHead
+        | Site::AuditLastHead
+        | Site::AuditLastHeadName
+        | Site::Tokens
+        | Site::TokensName => By(Plan::Virtual),
+        Site::AuditHeadsLeft | Site::AuditHeadsLeftName | Site::AuditArchive | Site::AuditArchiveName => {
+            By(Plan::Archived)
+        }
+        Site::StagingArea
+        | Site::StagingRoom
+        | Site::NewContent
+        | Site::NewTree
+        | Site::NewParents
+        | Site::ChangedDirectory
+        | Site::WrittenFile
+        | Site::ReplacedBytes
+        | Site::DisplacedContent
+        | Site::SeveralActions
+        | Site::DeferredChanges
+        | Site::IntentLogName
+        | Site::Intent => By(Plan::Physical),
+        Site::RestoredDatabase | Site::RestoredDatabaseName => {
+            Not("a database has to be lost first, and a backup restored in its place")
+        }
+        Site::NewestVersion | Site::NewestVersionName => {
+            Not("a database has to be lost after the power cut: the file only tells that there was one")
+        }
+        Site::RecoveryReport => Not("another program has to change a file between a kill and recovery"),
+        Site::WrittenFiles => Not("two threads have to append to one file while a third replaces it"),
+        Site::Reverted => Not("a change has to fail after it has written into a file"),
+        Site::Recovered => By(Plan::RecoveredBatch),
+        // The first change of the process that recovers syncs the directory of the log, which is removed by then. A
+        // process that was there before has synced that directory already, and would acknowledge an append that the
+        // same records take back once more.
+        Site::RecoveredIntentLog => {
+            Not("two processes have to be there: one recovers, and the other appends")
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_does_harm_where_a_sync_is_left_out() {
+    if !Tmpfs::is_possible() {
+        return;
+    }
+    let mut sites: Vec<(Site, Plan)> = Vec::new();
+    for site in Site::ALL {
+        if let Shown::By(plan) = shown(*site) {
+            sites.push((*site, plan));
+        }
+    }
+    if let Ok(name) = std::env::var("STEAD_POWERCUT_SITE") {
+        sites.retain(|(site, _)| format!("{site:?}") == name);
+    } else if !is_long() {
+        fastrand::Rng::with_seed(SAMPLE as u64).shuffle(&mut sites);
+        sites.truncate(SAMPLE);
+    }
+    let mut unnoticed = Vec::new();
+    for (site, plan) in sites {
+        let recording = plan.recorded(&[("STEAD_LEAVE_OUT_SYNC", &format!("{site:?}"))]);
+        let steps = plan.runs().pop().unwrap();
+        match cuts::cut(&recording, 0..SEEDS, |sure, image| judge::judge(plan, &steps, sure, image)) {
+            Ok(cuts) => unnoticed.push(format!("{site:?} ({cuts} power cuts)")),
+            Err(harm) => println!("without {site:?}: {harm}"),
+        }
+    }
+    assert!(unnoticed.is_empty(), "nothing is lost without {}", unnoticed.join(", "));
+}

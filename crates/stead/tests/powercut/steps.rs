@@ -1,0 +1,212 @@
+//! What the recorded program does, step by step, and the files that each step leaves behind.
+
+use std::collections::BTreeMap;
+
+use stead::vfs::{OpenOptions, Overwrite, RemoveOptions, WriteOptions};
+use stead::{Clock, Config, Identity, Occurrences, Stead, Stores, SystemClock, Timestamp, Tokens};
+
+/// When the last run began that is not recorded.
+pub(crate) const BEFORE_THE_LAST_RUN: &str = "STEAD_POWERCUT_BEFORE_THE_LAST_RUN";
+
+/// Files by their paths.
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+
+/// One step.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Write(&'static str, Vec<u8>),
+    Stream(&'static str, Vec<u8>),
+    Append(&'static str, Vec<u8>),
+    /// Replaces the first text by the second.
+    Edit(&'static str, &'static str, &'static str),
+    /// Writes into the middle of a file.
+    Patch(&'static str, usize, Vec<u8>),
+    /// The same, and nobody waits for the disk.
+    Flush(&'static str, usize, Vec<u8>),
+    /// Waits for the disk.
+    Sync(&'static str),
+    Rename(&'static str, &'static str),
+    Copy(&'static str, &'static str),
+    Remove(&'static str),
+    RemoveDirectory(&'static str),
+    Batch(Vec<(&'static str, Vec<u8>)>),
+    /// Is written down in the audit, and changes nothing.
+    Read(&'static str),
+    Backup(&'static str),
+    /// Archives the audit of all runs but the last one and this one.
+    Archive,
+    Token,
+}
+
+/// Text of some length that is like no other.
+fn text(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..length).map(|_| random.alphanumeric() as u8).collect()
+}
+
+/// The steps of the recorded program.
+pub(crate) fn steps(long: bool) -> Vec<Step> {
+    use Step::*;
+    let mut steps = vec![
+        Write("/w/a", text(1, 3_000)),
+        Read("/w/a"),
+        Write("/w/a", text(2, 5_000)),
+        Write("/w/b", b"one two three".to_vec()),
+        Edit("/w/b", "two", "2 and more"),
+        Append("/w/b", b" and the end".to_vec()),
+        Write("/w/deep/er/still/c", text(3, 700)),
+        Batch(vec![("/w/a", text(4, 900)), ("/w/new/d", text(5, 20_000)), ("/w/b", text(6, 10))]),
+        Flush("/w/a", 100, text(7, 200)),
+        Sync("/w/a"),
+        Token,
+        Stream("/w/large", text(8, 300_000)),
+        Patch("/w/large", 120_000, text(9, 9_000)),
+        Rename("/w/b", "/w/moved"),
+        Rename("/w/a", "/w/moved"),
+        Copy("/w/large", "/w/copied"),
+        Copy("/w/deep", "/w/depth"),
+        Flush("/w/moved", 0, text(10, 5_000)),
+        Sync("/w/moved"),
+        Backup("backup-1"),
+        Remove("/w/copied"),
+        RemoveDirectory("/w/depth"),
+        Append("/w/moved", text(11, 6_000)),
+        Write("/w/after", text(12, 100)),
+        Token,
+        Backup("backup-2"),
+        Append("/w/after", text(13, 100)),
+    ];
+    if long {
+        let names = ["/w/a", "/w/b", "/w/deep/er/x", "/w/deep/y", "/w/after", "/w/large"];
+        let mut random = fastrand::Rng::with_seed(5);
+        for seed in 100..180 {
+            let mut pick = || names[random.usize(..names.len())];
+            let (name, other) = (pick(), pick());
+            let length = if random.u8(..9) == 0 { 200_000 } else { random.usize(1..7_000) };
+            steps.push(match random.u8(..7) {
+                0 => Append(name, text(seed, length)),
+                1 => Batch(vec![(name, text(seed, length)), ("/w/pair", text(seed + 1_000, length))]),
+                2 => Stream(name, text(seed, length)),
+                3 if name != other => Copy("/w/after", name),
+                4 => Flush("/w/after", random.usize(..50), text(seed, length)),
+                _ => Write(name, text(seed, length)),
+            });
+            if let Some(Flush(name, ..)) = steps.last() {
+                steps.push(Sync(name));
+            }
+            if let Some(Copy(from, to)) = steps.last()
+                && from == to
+            {
+                steps.pop();
+            }
+        }
+    }
+    steps
+}
+
+impl Step {
+    /// What is left of some files after the step.
+    pub(crate) fn leaves(&self, files: &mut Files) {
+        match self {
+            Step::Write(at, bytes) | Step::Stream(at, bytes) => {
+                drop(files.insert((*at).into(), bytes.clone()))
+            }
+            Step::Append(at, bytes) => files.entry((*at).into()).or_default().extend(bytes),
+            Step::Edit(at, old, new) => {
+                let text = String::from_utf8(files[*at].clone()).unwrap();
+                files.insert((*at).into(), text.replacen(old, new, 1).into_bytes());
+            }
+            Step::Patch(at, offset, bytes) | Step::Flush(at, offset, bytes) => {
+                let content = files.get_mut(*at).unwrap();
+                content.resize(content.len().max(offset + bytes.len()), 0);
+                content[*offset..offset + bytes.len()].copy_from_slice(bytes);
+            }
+            Step::Rename(from, to) => {
+                let content = files.remove(*from).unwrap();
+                files.insert((*to).into(), content);
+            }
+            Step::Copy(from, to) => {
+                let copied: Vec<_> = files
+                    .iter()
+                    .filter_map(|(path, bytes)| {
+                        Some((format!("{to}{}", path.strip_prefix(from)?), bytes.clone()))
+                    })
+                    .filter(|(path, _)| path == to || path.starts_with(&format!("{to}/")))
+                    .collect();
+                files.extend(copied);
+            }
+            Step::Remove(at) => drop(files.remove(*at)),
+            Step::RemoveDirectory(at) => files.retain(|path, _| !path.starts_with(&format!("{at}/"))),
+            Step::Batch(all) => files.extend(all.iter().map(|(at, bytes)| ((*at).to_owned(), bytes.clone()))),
+            Step::Sync(_) | Step::Read(_) | Step::Backup(_) | Step::Archive | Step::Token => {}
+        }
+    }
+
+    /// Whether the step is on the disk when it has been answered.
+    pub(crate) fn lasts(&self) -> bool {
+        !matches!(self, Step::Flush(..) | Step::Read(_))
+    }
+
+    /// Whether the step leaves a record of a change.
+    pub(crate) fn changes(&self) -> bool {
+        !matches!(self, Step::Sync(_) | Step::Read(_) | Step::Backup(_) | Step::Archive | Step::Token)
+    }
+
+    /// Takes the step.
+    pub(crate) fn take(&self, stead: &Stead, stores: &mut Stores, config: &Config) {
+        let vfs = stead.vfs();
+        match self {
+            Step::Write(at, bytes) => drop(vfs.write(*at, bytes.clone()).unwrap()),
+            Step::Stream(at, bytes) => {
+                drop(vfs.write_from(*at, &mut &bytes[..], &WriteOptions::new()).unwrap());
+            }
+            Step::Append(at, bytes) => drop(vfs.append(*at, bytes.clone()).unwrap()),
+            Step::Edit(at, old, new) => drop(vfs.edit(*at, old, new, Occurrences::One).unwrap()),
+            Step::Patch(at, offset, bytes) => {
+                let file = vfs.open(*at, OpenOptions::write()).unwrap();
+                file.write_at(*offset as u64, bytes).unwrap();
+                file.sync().unwrap();
+                file.close().unwrap();
+            }
+            Step::Flush(at, offset, bytes) => {
+                let file = vfs.open(*at, OpenOptions::write()).unwrap();
+                file.write_at(*offset as u64, bytes).unwrap();
+                file.flush().unwrap();
+                file.close().unwrap();
+            }
+            Step::Sync(at) => {
+                let file = vfs.open(*at, OpenOptions::write()).unwrap();
+                file.settle().unwrap();
+                file.close().unwrap();
+            }
+            Step::Rename(from, to) => drop(vfs.rename(*from, *to, Overwrite::Replace).unwrap()),
+            Step::Copy(from, to) => drop(vfs.copy(*from, *to, Overwrite::Replace).unwrap()),
+            Step::Remove(at) => drop(vfs.remove_file(*at, RemoveOptions::default()).unwrap()),
+            Step::RemoveDirectory(at) => {
+                let options = RemoveOptions { recursive: true, ..RemoveOptions::default() };
+                drop(vfs.remove_directory(*at, options).unwrap());
+            }
+            Step::Batch(all) => {
+                let mut batch = vfs.batch();
+                for (at, bytes) in all {
+                    batch.write(*at, bytes.clone(), &WriteOptions::new()).unwrap();
+                }
+                drop(batch.apply().unwrap());
+            }
+            Step::Read(at) => drop(vfs.read(*at).unwrap()),
+            Step::Backup(name) => {
+                let to = config.file().parent().unwrap().join(name);
+                stores.backup(&to, &mut |_| ()).unwrap();
+            }
+            Step::Archive => {
+                let archives = config.audit_directory().join("archive");
+                let before = Timestamp(std::env::var(BEFORE_THE_LAST_RUN).unwrap().parse().unwrap());
+                let archived = stores.audited().unwrap().unwrap().archive(before, &archives).unwrap();
+                assert!(archived.records > 0);
+            }
+            Step::Token => {
+                Tokens::of(config).create(Identity::agent("a"), None, SystemClock.now()).unwrap();
+            }
+        }
+    }
+}

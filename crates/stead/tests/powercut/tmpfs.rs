@@ -1,0 +1,149 @@
+//! File systems in memory, each with its own inode numbers: what is rebuilt has the numbers that it had.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use stead::{PhysicalOptions, PhysicalStore};
+
+use crate::disk::{Disk, Entry, Image, Inode, Kind, TOP};
+
+/// A file system in memory, mounted for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Tmpfs {
+    directory: tempfile::TempDir,
+}
+
+impl Tmpfs {
+    /// Whether one can be mounted: only root may.
+    pub(crate) fn is_possible() -> bool {
+        let possible = rustix::process::geteuid().is_root();
+        if !possible {
+            eprintln!("left out: only root can mount a tmpfs");
+        }
+        possible
+    }
+
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        mount("stead-powercut", directory.path(), "tmpfs", MountFlags::empty(), None)
+            .expect("a tmpfs can be mounted by root");
+        Tmpfs { directory }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Rebuilds what a power cut has left.
+    pub(crate) fn with(image: &Image) -> Self {
+        let tmpfs = Tmpfs::new();
+        let staged = |inode: Inode| tmpfs.path().join(format!(".inode-{inode}"));
+        let mut by_inode: Vec<Option<&Entry>> = Vec::new();
+        for entry in image.entries.values() {
+            let index = usize::try_from(entry.inode).unwrap();
+            by_inode.resize(by_inode.len().max(index + 1), None);
+            by_inode[index] = Some(entry);
+        }
+        // A tmpfs counts: numbers that nothing has any more are used up.
+        for (inode, entry) in (0..).zip(&by_inode).skip(TOP as usize + 1) {
+            let at = staged(inode);
+            match entry.map(|entry| (&entry.kind, &entry.content)) {
+                Some((Kind::Directory, _)) => fs::create_dir(&at).unwrap(),
+                Some((Kind::Symlink(target), _)) => {
+                    symlink(std::str::from_utf8(target).unwrap(), &at).unwrap();
+                }
+                Some((Kind::File, content)) => fs::write(&at, content).unwrap(),
+                None => {
+                    File::create(&at).unwrap();
+                    fs::remove_file(&at).unwrap();
+                }
+            }
+        }
+        for (path, Entry { inode, kind, modified: (seconds, nanos), .. }) in &image.entries {
+            let to = tmpfs.path().join(path);
+            match staged(*inode).symlink_metadata() {
+                Ok(_) => fs::rename(staged(*inode), &to).unwrap(),
+                Err(_) => {
+                    let first = image.entries.iter().find(|(_, entry)| entry.inode == *inode).unwrap().0;
+                    fs::hard_link(tmpfs.path().join(first), &to).unwrap();
+                }
+            }
+            assert_eq!(to.symlink_metadata().unwrap().ino(), *inode, "{path}");
+            if *kind == Kind::File {
+                let modified = SystemTime::UNIX_EPOCH + Duration::new(*seconds, *nanos);
+                File::open(&to).unwrap().set_modified(modified).unwrap();
+            }
+        }
+        tmpfs
+    }
+
+    /// All that lies here now, as a disk on which all of it was synced.
+    pub(crate) fn disk(&self) -> Disk {
+        let mut disk = Disk::new(self.path().to_str().unwrap());
+        for path in below(self.path()) {
+            let metadata = path.symlink_metadata().unwrap();
+            let (kind, content) = seen(&path);
+            let modified = (metadata.mtime().cast_unsigned(), metadata.mtime_nsec() as u32);
+            let name = path.strip_prefix(self.path()).unwrap().to_str().unwrap();
+            disk.holds(name, Entry { inode: metadata.ino(), kind, content, modified });
+        }
+        // Numbers of what is gone are not given out again.
+        let probe = self.path().join("probe");
+        disk.goes_on_with(File::create(&probe).unwrap().metadata().unwrap().ino() + 1);
+        fs::remove_file(&probe).unwrap();
+        disk
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        // Lazily: a program that is just ending may still have it open.
+        let _ = unmount(self.directory.path(), UnmountFlags::DETACH);
+    }
+}
+
+/// What lies at a path.
+pub(crate) fn seen(path: &Path) -> (Kind, Vec<u8>) {
+    let metadata = path.symlink_metadata().unwrap();
+    if metadata.is_dir() {
+        (Kind::Directory, Vec::new())
+    } else if metadata.is_symlink() {
+        (Kind::Symlink(fs::read_link(path).unwrap().into_os_string().into_encoded_bytes()), Vec::new())
+    } else {
+        (Kind::File, fs::read(path).unwrap())
+    }
+}
+
+/// Everything below a directory, each after what it lies in.
+pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.symlink_metadata().unwrap().is_dir() {
+                open.push(path.clone());
+            }
+            all.push(path);
+        }
+    }
+    all
+}
+
+/// A Physical Store knows its directory by the number of the device, too. That is another one here, so what belongs to
+/// the directory gets the name that it would have had.
+pub(crate) fn moved_along(top: &Path) {
+    let staging = |state: &str| {
+        let entries = fs::read_dir(top.join(state).join("physical")).ok()?;
+        entries.map(|entry| entry.unwrap().path()).next()
+    };
+    if let Some(old) = staging(".stead") {
+        PhysicalStore::open(top.join("project"), PhysicalOptions::new(top.join("probe"))).unwrap();
+        let new = staging("probe").unwrap();
+        fs::rename(&old, old.with_file_name(new.file_name().unwrap())).unwrap();
+        fs::remove_dir_all(top.join("probe")).unwrap();
+    }
+}
