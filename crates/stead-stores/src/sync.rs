@@ -49,6 +49,10 @@ sites! {
     AuditKey,
     /// The name of the audit's key.
     AuditKeyName,
+    /// What an instance that begins keeps outside the database: the file in which its chain's end stands, and its name.
+    AuditInstance,
+    /// The name of the directory of that instance.
+    AuditInstanceName,
     /// The newest signed head of an instance that runs, before it gets its name.
     AuditHead,
     /// The last signed head of an instance that ends.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::disk::{Disk, Fate, Inode, Kind};
+use crate::plan::RUN;
 use crate::tmpfs::{Tmpfs, below, seen};
 use crate::trace::{CALLS, calls};
 
@@ -52,6 +53,9 @@ pub(crate) fn record(
     strace.args(["-f", "-y", "-xx", "-v", "-ttt", "-s", "16777216", "--seccomp-bpf", "-e", "signal=none"]);
     strace.args(["-e", &format!("trace={CALLS}"), "-o"]).arg(&trace).arg(program).args(arguments);
     strace.env(TELLS, &tells).env(TOP, tmpfs.path()).envs(variables.iter().copied());
+    // What looks at the disk afterwards runs after the power cut.
+    let run = variables.iter().find(|(name, _)| *name == RUN).map_or("", |(_, run)| run);
+    strace.env("STEAD_TEST_BOOT", format!("before the cut, run {run}"));
     let output = strace.stdin(Stdio::null()).output().expect("strace is installed");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));

@@ -29,6 +29,8 @@ fn shown(site: Site) -> Shown {
         | Site::AuditDirectory
         | Site::AuditKey
         | Site::AuditKeyName
+        | Site::AuditInstance
+        | Site::AuditInstanceName
         | Site::AuditHead
         | Site::AuditLastHead
         | Site::AuditLastHeadName

@@ -142,6 +142,10 @@ impl Place {
             let lock = File::create_new(directory.join("lock"))?;
             lock.lock()?;
             let (tail, count) = tail::make(&directory, &key.public())?;
+            // Before the database tells of the instance: one that only the database knew would look as if its trace outside
+            // had been removed.
+            sync::directory(Site::AuditInstance, &directory)?;
+            sync::directory(Site::AuditInstanceName, &self.running())?;
             Ok((Running { uuid, directory, _lock: lock }, tail, count))
         };
         begin().map_err(|error| unwritable(&error))

@@ -3,6 +3,7 @@
 //! First the database is compared with what lies outside of it. The chain goes on from the end that is known there, so a
 //! record that has gone from the database stays missing, and is told whenever the audit is checked.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension};
@@ -22,7 +23,17 @@ use super::tail::{self, ChainEnd, Marks};
 /// Puts in order what instances that run no longer have left; returns what is wrong with it, a sentence each.
 pub(super) fn recover(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreResult<Vec<String>> {
     let mut wrong = Vec::new();
-    for running in place.abandoned()? {
+    let abandoned = place.abandoned()?;
+    if abandoned.is_empty() {
+        return Ok(wrong);
+    }
+    let ended: HashSet<Uuid> = place.ended()?.into_iter().map(|head| head.instance).collect();
+    for running in abandoned {
+        if ended.contains(&running.uuid) {
+            // It came to its end, which is signed. A power cut may have kept a part of its directory from being removed.
+            place.end(running, &[], &[])?;
+            continue;
+        }
         match recover_one(shared, place, key, running) {
             // It stays where it is, for when there is room. Others have to work on a full disk meanwhile.
             Err(StoreError::NoSpace) => return Ok(wrong),

@@ -8,11 +8,12 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::chain::{Chain, Hash, START};
 use super::map::Map;
+use crate::sync::{self, Site};
 
 const NAME: &str = "tail";
 const SIZE: usize = 4_096;
@@ -73,32 +74,34 @@ pub(super) fn make(directory: &Path, key: &[u8; 32]) -> io::Result<(Tail, PutCou
     let path = directory.join(NAME);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     // Two views of one file: each side writes its own bytes.
-    let (mut tail, put) = (Tail(Map::new(&file, SIZE)?), PutCount(Map::new(&file, SIZE)?));
+    let (tail, put) = (Tail(Map::new(&file, SIZE)?), PutCount(Map::new(&file, SIZE)?));
+    let mut first = [0; SLOTS[1] + SLOT_LENGTH + 4];
     if let Some(boot) = boot() {
-        tail.0[BOOT..BOOT + BOOT_LENGTH].copy_from_slice(&boot);
+        first[BOOT..BOOT + BOOT_LENGTH].copy_from_slice(&boot);
     }
-    tail.0[KEY..KEY + key.len()].copy_from_slice(key);
-    SLOTS.into_iter().for_each(|slot| tail.write(slot, &ChainEnd::START));
+    first[KEY..KEY + key.len()].copy_from_slice(key);
+    SLOTS.into_iter().for_each(|slot| write(&mut first, slot, &ChainEnd::START));
+    file.write_all_at(&first, 0)?;
+    sync::all(Site::AuditInstance, &file)?;
     Ok((tail, put))
 }
 
 impl Tail {
     /// The chain is about to end there: a transaction commits next.
     pub(in super::super) fn announce(&mut self, chain: &Chain) {
-        self.write(SLOTS[0], &ChainEnd::of(chain));
+        write(&mut self.0, SLOTS[0], &ChainEnd::of(chain));
     }
 
     /// The chain ends there.
     pub(in super::super) fn confirm(&mut self, chain: &Chain) {
-        self.write(SLOTS[1], &ChainEnd::of(chain));
+        write(&mut self.0, SLOTS[1], &ChainEnd::of(chain));
     }
+}
 
-    fn write(&mut self, slot: usize, end: &ChainEnd) {
-        let bytes = end.bytes();
-        let sum = crc32fast::hash(&bytes).to_le_bytes();
-        self.0[slot..slot + SLOT_LENGTH].copy_from_slice(&bytes);
-        self.0[slot + SLOT_LENGTH..slot + SLOT_LENGTH + 4].copy_from_slice(&sum);
-    }
+fn write(bytes: &mut [u8], slot: usize, end: &ChainEnd) {
+    let end = end.bytes();
+    bytes[slot..slot + SLOT_LENGTH].copy_from_slice(&end);
+    bytes[slot + SLOT_LENGTH..slot + SLOT_LENGTH + 4].copy_from_slice(&crc32fast::hash(&end).to_le_bytes());
 }
 
 impl PutCount {
@@ -152,8 +155,12 @@ fn parse(bytes: &[u8], boot: Option<[u8; BOOT_LENGTH]>) -> Option<Marks> {
     })
 }
 
-/// The boot of this machine, where it tells.
+/// The boot of this machine, where it tells. A power-cut test says that the program it records ran before the present one.
 fn boot() -> Option<[u8; BOOT_LENGTH]> {
+    #[cfg(all(feature = "leave-out-syncs", debug_assertions))]
+    if let Ok(boot) = std::env::var("STEAD_TEST_BOOT") {
+        return format!("{boot:0<BOOT_LENGTH$}").as_bytes().first_chunk().copied();
+    }
     fs::read("/proc/sys/kernel/random/boot_id").ok()?.first_chunk().copied()
 }
 
