@@ -10,23 +10,21 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use stead_core::store::{StoreError, StoreResult};
 
-use super::draft::fill;
+use super::cells::Cells;
 use super::host::{self, Errno, Host, Lock, refused};
 use super::life::Life;
 
 const STRIPES: usize = 64;
 /// How long a process keeps the tree shared for newcomers of its own before it queues again with everyone else.
 const TURN: Duration = Duration::from_millis(20);
-/// The cell of the tree, after those of the stripes, and what a cell takes.
+/// The cell of the tree, after those of the stripes.
 const TREE: usize = STRIPES;
-const CELL: usize = size_of::<u64>();
 /// How many changes a process works on at once. More would only use up descriptors.
 const AT_ONCE: usize = 16;
 
@@ -56,7 +54,7 @@ pub(super) struct Locks {
     turn: File,
     tree: File,
     /// Who acts under which lock.
-    acting: File,
+    acting: Cells<{ STRIPES + 1 }>,
     /// The number of this Store's room.
     me: u64,
     life: Arc<Life>,
@@ -84,7 +82,7 @@ struct Crowd {
 impl Locks {
     pub(super) fn new(dir: OwnedFd, patience: Duration, me: u64, life: Arc<Life>) -> Host<Self> {
         Ok(Locks {
-            acting: host::open_or_create(dir.as_fd(), "acting")?,
+            acting: Cells::new(host::open_or_create(dir.as_fd(), "acting")?),
             me,
             life,
             turn: host::open_or_create(dir.as_fd(), "turn")?,
@@ -129,7 +127,7 @@ impl Locks {
                 stripes.push(self.stripe(stripe, until).map_err(refused)?);
             }
         }
-        let cells = self.cells()?;
+        let cells = self.acting.all()?;
         if self.is_left(cells[TREE]) || wanted.iter().any(|stripe| self.is_left(cells[stripe.0])) {
             return Ok(None);
         }
@@ -145,20 +143,8 @@ impl Locks {
         cell != 0 && cell != self.me
     }
 
-    /// Who acts under which lock.
-    fn cells(&self) -> StoreResult<[u64; STRIPES + 1]> {
-        let mut bytes = [0; (STRIPES + 1) * CELL];
-        // A file that is shorter ends in zeros.
-        fill(&self.acting, 0, &mut bytes)?;
-        let mut cells = [0; STRIPES + 1];
-        for (cell, bytes) in cells.iter_mut().zip(bytes.as_chunks().0) {
-            *cell = u64::from_le_bytes(*bytes);
-        }
-        Ok(cells)
-    }
-
     fn mark(&self, index: usize, room: u64) -> StoreResult<()> {
-        match self.acting.write_all_at(&room.to_le_bytes(), (index * CELL) as u64).map_err(host::failed) {
+        match self.acting.set(index, room) {
             // On a full disk things can still be removed. Only a file system that never writes in place gets here.
             Err(StoreError::NoSpace) => Ok(()),
             result => result,
@@ -175,7 +161,7 @@ impl Locks {
 
     /// The rooms of others that act under a lock. For who holds everything alone: that died while they did.
     pub(super) fn left(&self) -> StoreResult<Vec<u64>> {
-        let mut rooms: Vec<_> = self.cells()?.into_iter().filter(|cell| self.is_left(*cell)).collect();
+        let mut rooms: Vec<_> = self.acting.all()?.into_iter().filter(|cell| self.is_left(*cell)).collect();
         rooms.sort_unstable();
         rooms.dedup();
         Ok(rooms)
@@ -183,7 +169,7 @@ impl Locks {
 
     /// Says that nobody acts. Only for who holds everything alone, and has recovered what was left.
     pub(super) fn clear(&self) -> StoreResult<()> {
-        self.acting.write_all_at(&[0; (STRIPES + 1) * CELL], 0).map_err(host::failed)
+        (0..=TREE).try_for_each(|index| self.mark(index, 0))
     }
 
     fn stripe(&self, Stripe(index): Stripe, until: Instant) -> Host<HeldStripe<'_>> {
@@ -222,7 +208,7 @@ impl Locks {
     /// Holds everything, alone, for a change; `None` where a process died that held something.
     pub(super) fn alone(&self) -> StoreResult<Option<Alone<'_>>> {
         let mut alone = self.alone_to_recover()?;
-        if self.cells()?.into_iter().any(|cell| self.is_left(cell)) {
+        if self.acting.all()?.into_iter().any(|cell| self.is_left(cell)) {
             return Ok(None);
         }
         self.mark(TREE, self.me)?;

@@ -18,6 +18,8 @@ mod act;
 #[cfg(target_os = "linux")]
 mod build;
 #[cfg(target_os = "linux")]
+mod cells;
+#[cfg(target_os = "linux")]
 mod confine;
 #[cfg(target_os = "linux")]
 mod draft;

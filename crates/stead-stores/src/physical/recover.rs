@@ -5,14 +5,13 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use stead_core::store::StoreResult;
 
-use super::draft::fill;
+use super::cells::Cells;
 use super::host::{self, Errno, Host, How, Lock, refused};
 use super::journal::repair;
 use super::keep::{Keeping, Remains, fates};
@@ -25,7 +24,6 @@ use super::workshop::{own_view, room_name};
 const DYING: Duration = Duration::from_secs(5);
 /// How many versions are noted as acted. Long before so many others follow, the ledger has been told.
 const NOTED: usize = 256;
-const CELL: usize = size_of::<i64>();
 /// How many locks of other rooms stay open.
 const OTHERS: usize = 64;
 
@@ -163,20 +161,20 @@ pub(super) fn dead_rooms(rooms: &Dir) -> Host<Vec<DeadRoom>> {
 /// others may have gone on from there by then.
 #[derive(Debug)]
 pub(super) struct Acted {
-    file: File,
-    next: AtomicU64,
+    versions: Cells<NOTED>,
+    next: AtomicUsize,
 }
 
 impl Acted {
     pub(super) fn new(room: BorrowedFd<'_>) -> StoreResult<Self> {
         let file = host::open_or_create(room, "acted").map_err(refused)?;
-        Ok(Acted { file, next: AtomicU64::new(0) })
+        Ok(Acted { versions: Cells::new(file), next: AtomicUsize::new(0) })
     }
 
     /// Notes that the action of a version has happened. Should it fail, what is at its place tells it.
     pub(super) fn note(&self, version: i64) {
-        let cell = self.next.fetch_add(1, Ordering::Relaxed) % NOTED as u64;
-        let _ = self.file.write_all_at(&version.to_le_bytes(), cell * CELL as u64);
+        let cell = self.next.fetch_add(1, Ordering::Relaxed) % NOTED;
+        let _ = self.versions.set(cell, version.cast_unsigned());
     }
 
     /// What a dead room has noted.
@@ -186,8 +184,7 @@ impl Acted {
             Err(Errno::NOENT) => return Ok(HashSet::new()),
             Err(error) => return Err(refused(error)),
         };
-        let mut bytes = [0; NOTED * CELL];
-        fill(&file, 0, &mut bytes)?;
-        Ok(bytes.as_chunks().0.iter().map(|cell| i64::from_le_bytes(*cell)).collect())
+        let versions = Cells::<NOTED>::read_only(file).all()?;
+        Ok(versions.into_iter().map(u64::cast_signed).collect())
     }
 }
