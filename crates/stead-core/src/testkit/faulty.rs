@@ -10,7 +10,7 @@ use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
     NodeId, OpenContent, Page, Past, Place, Sealed, Store, StoreError, StorePath, StoreResult, TakenIn,
-    Usage, Verified, Version, Whole,
+    Usage, Verified, Version, VersionCount, Whole,
 };
 
 /// What goes wrong. Calls are counted from 1, those of drafts and open contents included.
@@ -153,6 +153,10 @@ impl Store for Faulty {
 
     fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
         self.line.call(|| self.store.version_at(time))
+    }
+
+    fn version_count(&self) -> Option<VersionCount> {
+        self.store.version_count()
     }
 
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {

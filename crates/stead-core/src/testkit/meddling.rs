@@ -10,7 +10,7 @@ use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
     NodeId, OpenContent, Page, Past, Place, Store, StorePath, StoreResult, TakenIn, Usage, Verified, Version,
-    Whole,
+    VersionCount, Whole,
 };
 
 /// A Store around another: `meddle` is called after every change, before the caller has its answer.
@@ -91,6 +91,9 @@ impl Store for Meddling {
     }
     fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
         self.store.version_at(time)
+    }
+    fn version_count(&self) -> Option<VersionCount> {
+        self.store.version_count()
     }
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
         self.store.deeds(query)

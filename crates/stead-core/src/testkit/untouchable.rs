@@ -9,7 +9,7 @@ use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
     NodeId, OpenContent, Page, Past, Place, Store, StorePath, StoreResult, TakenIn, Usage, Verified, Version,
-    Whole,
+    VersionCount, Whole,
 };
 
 /// Panics whatever is asked of it.
@@ -59,6 +59,9 @@ impl Store for Untouchable {
     }
     fn version_at(&self, _: Timestamp) -> StoreResult<Version> {
         panic!("the Store was touched: version_at")
+    }
+    fn version_count(&self) -> Option<VersionCount> {
+        panic!("the Store was touched: version_count")
     }
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
         panic!("the Store was touched: deeds {query:?}")

@@ -8,9 +8,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::disk::{Disk, Fate, Inode, Kind};
-use crate::plan::RUN;
 use crate::tmpfs::{Tmpfs, below, seen};
 use crate::trace::{CALLS, calls};
 
@@ -54,8 +54,8 @@ pub(crate) fn record(
     strace.args(["-e", &format!("trace={CALLS}"), "-o"]).arg(&trace).arg(program).args(arguments);
     strace.env(TELLS, &tells).env(TOP, tmpfs.path()).envs(variables.iter().copied());
     // What looks at the disk afterwards runs after the power cut.
-    let run = variables.iter().find(|(name, _)| *name == RUN).map_or("", |(_, run)| run);
-    strace.env("STEAD_TEST_BOOT", format!("before the cut, run {run}"));
+    static BOOTS: AtomicUsize = AtomicUsize::new(0);
+    strace.env("STEAD_TEST_BOOT", format!("before cut {}", BOOTS.fetch_add(1, Ordering::Relaxed)));
     let output = strace.stdin(Stdio::null()).output().expect("strace is installed");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
