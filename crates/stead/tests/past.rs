@@ -118,3 +118,34 @@ fn a_version_number_means_nothing_in_a_store_that_counts_apart() {
         assert_eq!(past.vfs().read(path).unwrap().bytes, b"then", "{path}");
     }
 }
+
+#[test]
+fn a_snapshot_is_looked_at_in_the_stores_that_it_holds_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = r#"
+        [stores.notes]
+        kind = "virtual"
+        [stores.scratch]
+        kind = "memory"
+        [agents.coder]
+        workspaces = [
+          { prefix = "/notes", store = "notes", scope = "rw" },
+          { prefix = "/scratch", store = "scratch", scope = "rw" },
+        ]
+    "#;
+    let config = stead::Config::parse(text, &directory.path().join("stead.toml")).unwrap();
+    let stead = Stead::open(&config, "coder").unwrap();
+    for content in ["unrelated 1", "unrelated 2", "unrelated 3"] {
+        stead.vfs().write("/scratch/a", content).unwrap();
+    }
+    stead.vfs().write("/notes/a", "then").unwrap();
+    stead.snapshot(None, Some("draft")).unwrap();
+    stead.vfs().write("/notes/a", "now").unwrap();
+
+    let past = stead.looking_back("/", "draft").unwrap();
+    assert_eq!(past.vfs().read("/notes/a").unwrap().bytes, b"then");
+    let refused = past.vfs().read("/scratch/a").unwrap_err();
+    assert!(refused.to_string().contains("counts its versions apart"), "{refused}");
+    let refused = stead.looking_back("/scratch/a", "draft").unwrap_err();
+    assert!(refused.to_string().contains("does not hold `/scratch/a`"), "{refused}");
+}

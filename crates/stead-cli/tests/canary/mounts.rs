@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::world::{Asked, PATHS, World, check, named};
+use crate::world::{Asked, NAME, PATHS, World, check, named};
 
 struct Mounted(Child);
 
@@ -76,6 +76,13 @@ fn a_mount_shows_nothing_of_what_is_withheld() {
     // What a program learns of a file that it may only write: the same as of a new one.
     let _mounted = Mounted::new(&world, &[]);
     let top = world.elsewhere.path();
+    // Its number tells nothing of its age: numbers go by the order in which files are opened.
+    let number = |name: String| {
+        let file = OpenOptions::new().append(true).create(true).open(top.join("drop").join(name)).unwrap();
+        file.metadata().unwrap().ino()
+    };
+    let numbers = ["new-1", &format!("{NAME}.txt"), "new-2"].map(|name| number(name.to_owned()));
+    assert!(numbers.windows(2).all(|two| two[0] + 1 == two[1]), "{numbers:?}");
     for path in named().iter().filter(|path| path.starts_with("/home/wo") || path.starts_with("/drop")) {
         let at = top.join(&path[1..]);
         let mut file = OpenOptions::new().append(true).create(true).open(&at).unwrap();

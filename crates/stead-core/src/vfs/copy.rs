@@ -215,6 +215,7 @@ impl<'v> Call<'v> {
         }
         self.leaves(to, Leaves::Nothing);
         let applied = self.apply(from.store(), steps, Stage::Last).map_err(|cause| {
+            let cause = untold(to, over, cause);
             let about_target = matches!(
                 cause,
                 StoreError::AlreadyExists
@@ -263,7 +264,7 @@ impl<'v> Call<'v> {
             Err(StoreError::NotFound) => {}
             Err(cause) => return Err(to.failed(cause.in_step(0, Side::To))),
             Ok(_) if over == Overwrite::Refuse || attr.kind == Kind::Directory => {
-                return Err(to.failed(StoreError::AlreadyExists));
+                return Err(to.failed(untold(to, over, StoreError::AlreadyExists)));
             }
             Ok(there) if there.kind == Kind::Directory => return Err(to.failed(StoreError::IsADirectory)),
             // A symlink gives way itself; a write would go where it leads.
@@ -350,6 +351,16 @@ impl<'v> Call<'v> {
             keep,
         };
         let _ = self.apply(to.store(), vec![step], Stage::Early);
+    }
+}
+
+/// Where the caller may not look, only what must not be overwritten tells that a name is taken.
+fn untold(to: &Spot<'_>, over: Overwrite, cause: StoreError) -> StoreError {
+    match cause {
+        StoreError::AlreadyExists if to.sight() == Sight::Blind && over == Overwrite::Replace => {
+            StoreError::HostDenied
+        }
+        cause => cause,
     }
 }
 

@@ -137,7 +137,9 @@ impl Inodes {
                 if !told && let Key::Node(..) = key {
                     return table.fresh(&key);
                 }
-                let ino = if has_ended { table.in_turn() } else { table.fresh(&key) };
+                // A node's own number would tell a new file from one that was there before.
+                let is_hidden = looked.is_blind && matches!(key, Key::Node(..));
+                let ino = if has_ended || is_hidden { table.in_turn() } else { table.fresh(&key) };
                 table.inodes.insert(ino, Inode::new(&key, looked));
                 table.by_key.insert(key, ino);
                 ino
@@ -473,7 +475,7 @@ mod tests {
             tag: VersionTag(id.into()),
         };
         let path = VfsPath::parse(path).unwrap();
-        Looked { path, workspace: Some(0), is_level: false, node: Some(NodeId(id)), attr }
+        Looked { path, workspace: Some(0), is_level: false, is_blind: false, node: Some(NodeId(id)), attr }
     }
 
     fn top() -> Inodes {

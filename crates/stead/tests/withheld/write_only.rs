@@ -210,6 +210,30 @@ fn what_cannot_be_written_says_no_more_than_that() {
 }
 
 #[test]
+fn a_directory_that_can_take_no_name_is_not_told_that_the_name_is_taken() {
+    use stead::vfs::Overwrite::{Refuse, Replace};
+    let inbox = Box::new();
+    let vfs = inbox.stead.vfs();
+    vfs.write("/free/d/a", "x").unwrap();
+    let other = Arc::new(MemoryStore::new());
+    let beside = owner(&other);
+    beside.vfs().write("/d/a", "x").unwrap();
+    let across = Stead::builder("coder")
+        .mount(inbox.stead.vfs().workspaces().find(|one| one.prefix() == &path("/in")).unwrap().clone())
+        .workspace("/free", AccessScope::ReadWrite, &other)
+        .build()
+        .unwrap();
+    for stead in [&inbox.stead, &across] {
+        for place in ["/in/theirs.txt", "/in/full"] {
+            let told = stead.vfs().copy("/free/d", place, Replace).unwrap_err();
+            assert_eq!(told.to_string(), format!("`{place}` can't be changed; choose another name"));
+            let told = stead.vfs().copy("/free/d", place, Refuse).unwrap_err();
+            assert_eq!(told.kind(), ErrorKind::AlreadyExists);
+        }
+    }
+}
+
+#[test]
 fn a_quota_refusal_tells_no_size_that_may_not_be_known() {
     let limits = QuotaLimits { bytes: Some(1_000), files: None, file_bytes: None };
     let store = Arc::new(MemoryStore::new());

@@ -20,6 +20,9 @@ pub struct Looked {
     pub workspace: Option<usize>,
     /// Whether it is there because of the Workspaces: one's own directory, or one that leads to one.
     pub is_level: bool,
+    /// Whether it lies where nothing may be looked at. Its node must not be told then: it tells what is new from what was
+    /// there before.
+    pub is_blind: bool,
     /// The node, unless nothing of a Store is there.
     pub node: Option<NodeId>,
     /// Its attributes, with what was written through this door and is no change yet.
@@ -103,6 +106,7 @@ impl Mounted {
             path: spot.path.clone(),
             workspace: Some(self.number(spot.workspace)),
             is_level: false,
+            is_blind: false,
             node: Some(attr.node),
             attr,
         }
@@ -138,13 +142,14 @@ impl Mounted {
         let mode = if attr.kind == Kind::Directory { 0o300 } else { 0o200 };
         let node = attr.node;
         let attr = Attr { node, mode, ..self.nothing(attr.kind) };
-        Looked { path: path.clone(), workspace: Some(workspace), is_level: false, node: Some(node), attr }
+        let (path, workspace) = (path.clone(), Some(workspace));
+        Looked { path, workspace, is_level: false, is_blind: true, node: Some(node), attr }
     }
 
     fn level(&self, path: &VfsPath, workspace: Option<&Workspace>) -> Looked {
         let attr = self.nothing(Kind::Directory);
         let workspace = workspace.map(|workspace| self.number(workspace));
-        Looked { path: path.clone(), workspace, is_level: true, node: None, attr }
+        Looked { path: path.clone(), workspace, is_level: true, is_blind: false, node: None, attr }
     }
 
     /// Attributes that tell nothing but the kind.
