@@ -411,6 +411,25 @@ fn nothing_that_stead_does_itself_is_taken_for_an_attack() {
     }
 }
 
+/// Whoever puts a killed process in order may be killed, too, or fail: once its records are in the database, say.
+#[test]
+fn what_was_put_in_order_halfway_is_put_in_order_once() {
+    for end in [End::Signal(Signal::KILL), End::KilledInCalls] {
+        let place = used(end);
+        let count = |place: &Place| place.run(["audit", "export"]).lines().count();
+        let expected = count(&copy_of(&place));
+        let (heads, aside) = (place.path(".stead/audit/heads"), place.path("heads"));
+        std::fs::rename(&heads, &aside).unwrap();
+        std::fs::create_dir(&heads).unwrap();
+        assert!(!place.stead(["audit"]).status.success(), "the heads can't be kept");
+        std::fs::remove_dir(&heads).unwrap();
+        std::fs::rename(&aside, &heads).unwrap();
+        assert_eq!(running(&place).len(), 1, "it is left for the next one");
+        assert_eq!(problems(&place), [""; 0], "{end:?}");
+        assert_eq!(count(&place), expected, "{end:?}");
+    }
+}
+
 /// Records that were archived are no longer in the database: it is the archive's place that is held against it.
 #[test]
 fn an_archive_that_the_database_no_longer_tells_of_is_told() {

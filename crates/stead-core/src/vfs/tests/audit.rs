@@ -477,3 +477,31 @@ fn a_record_tells_where_a_symlink_led() {
         );
     }
 }
+
+#[test]
+fn a_call_of_a_surface_has_one_record_however_often_it_comes_to_the_door() {
+    use crate::vfs::CallEnd;
+    let ends = |error: &Error| CallEnd::Outcome(AuditOutcome::of(error.kind()));
+    for along in [true, false] {
+        let (vfs, notes) = audited(along);
+        let make = |act: fn(&Vfs) -> Result<()>| drop(vfs.one_record("tool", Some("/rw/a"), ends, act));
+        make(|_| Ok(()));
+        make(|_| Err(Error::Invalid("no".into())));
+        make(|vfs| vfs.read("/rw/none").map(drop).or_else(|_| vfs.read("/rw/b").map(drop)));
+        make(|vfs| vfs.stat("/rw/a").and_then(|_| vfs.read("/wo/x")).map(drop));
+        make(|vfs| vfs.stat("/rw/a").and_then(|_| vfs.write("/rw/c", "1")).map(drop));
+        make(|vfs| vfs.as_one("other", "/rw", |_| None, |vfs| vfs.read("/rw/a").map(drop)));
+        let expected = [
+            "tool /rw/a ok",
+            "tool /rw/a failed:invalid",
+            "tool /rw/b ok 8",
+            "tool /wo/x denied:denied",
+            "tool /rw/c ok 1",
+            "other /rw ok 8",
+        ];
+        assert_eq!(ended(&notes), expected, "along: {along}");
+        let again = |_: &Error| CallEnd::NotYet;
+        drop(vfs.one_record("tool", None, again, |vfs| vfs.read("/rw/none").map(drop)));
+        assert_eq!(ended(&notes), [""; 0]);
+    }
+}

@@ -151,8 +151,11 @@ fn look(path: &Path, archive: &Archive, versions: Option<&Versions<'_>>) -> io::
 pub(super) fn prune(shared: &Arc<Shared>, place: &Place) -> StoreResult<()> {
     // In this order: what does not run when it is looked for has ended, and the database says where.
     let running = place.running_instances()?;
-    let ended: HashMap<Uuid, i64> =
-        place.ended()?.into_iter().map(|head| (head.instance, head.seq)).collect();
+    let mut ended: HashMap<Uuid, i64> = HashMap::new();
+    for head in place.ended()? {
+        let end = ended.entry(head.instance).or_default();
+        *end = head.seq.max(*end);
+    }
     let mut gone = over(&*shared.reader()?, &ended)?;
     gone.retain(|(_, uuid)| !running.contains(uuid));
     if gone.is_empty() {

@@ -34,6 +34,9 @@ const HEADS_LOCK: &str = "heads.lock";
 /// Locked by whoever makes or removes the directory of an instance.
 const RUNNING_LOCK: &str = "running.lock";
 
+/// What the name of an instance's directory begins with while it is removed.
+const OVER: &str = ".ended-";
+
 /// The log's own directory.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
@@ -170,6 +173,8 @@ impl Place {
                     // Nobody is making or removing it now: whoever did was killed at it. It holds nothing.
                     (_, Err(error)) if error.kind() == ErrorKind::NotFound => fs::remove_dir_all(directory)?,
                     (_, Err(error)) => return Err(error),
+                    // Whoever removed it was killed at it.
+                    (None, Ok(_)) if is_over(&directory) => fs::remove_dir_all(directory)?,
                     (None, Ok(_)) => {}
                 }
             }
@@ -192,7 +197,10 @@ impl Place {
         self.keep(&heads.chain(found.iter().cloned().map(Line::Finding)).collect::<Vec<_>>())?;
         let end = || -> io::Result<()> {
             let _changing = self.lock(RUNNING_LOCK)?;
-            fs::remove_dir_all(&running.directory)
+            // At once: what is half removed must not look like what someone has taken away.
+            let over = self.running().join(format!("{OVER}{}", running.uuid));
+            fs::rename(&running.directory, &over)?;
+            fs::remove_dir_all(over)
         };
         end().map_err(|error| unwritable(&error))
     }
@@ -329,6 +337,10 @@ fn text(line: &impl Serialize) -> String {
     serde_json::to_string(line).expect("texts and numbers can be written as JSON")
 }
 
+fn is_over(directory: &Path) -> bool {
+    directory.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(OVER))
+}
+
 fn uuid_of(directory: &Path) -> Option<Uuid> {
     Uuid::parse_str(directory.file_name()?.to_str()?).ok()
 }
@@ -349,6 +361,9 @@ mod tests {
             fs::create_dir(&left).unwrap();
             fs::write(left.join("spool-0"), "").unwrap();
         }
+        let over = place.running().join(format!("{OVER}0197c0de-0000-7000-8000-000000000000"));
+        fs::create_dir(&over).unwrap();
+        fs::write(over.join("lock"), "").unwrap();
 
         let found: Vec<Uuid> = place.abandoned().unwrap().iter().map(|instance| instance.uuid).collect();
 

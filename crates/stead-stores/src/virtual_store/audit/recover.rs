@@ -18,7 +18,7 @@ use super::chain::Chain;
 use super::head::{Head, Key};
 use super::place::{Finding, Place, Running};
 use super::spool::{left_in, unwritable};
-use super::tail::{self, ChainEnd, Marks};
+use super::tail::{self, ChainEnd, Marks, Tail};
 
 /// Puts in order what instances that run no longer have left; returns what is wrong with it, a sentence each.
 pub(super) fn recover(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreResult<Vec<String>> {
@@ -29,7 +29,8 @@ pub(super) fn recover(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreRe
     }
     let ended: HashSet<Uuid> = place.ended()?.into_iter().map(|head| head.instance).collect();
     for running in abandoned {
-        if ended.contains(&running.uuid) {
+        let marks = tail::read(&running.directory).map_err(|error| unwritable(&error))?;
+        if ended.contains(&running.uuid) && marks.is_none_or(|marks| !marks.same_boot) {
             // It came to its end, which is signed. A power cut may have kept a part of its directory from being removed.
             place.end(running, &[], &[])?;
             continue;
@@ -60,7 +61,11 @@ fn recover_one(shared: &Arc<Shared>, place: &Place, key: &Key, running: Running)
     };
     let (uuid, key) = (running.uuid, key.clone());
     let mut heads: Vec<Head> = left.head.iter().cloned().collect();
-    let (head, found, wrong) = shared.write_reserved(Weight::Seal, move |writing| {
+    // What is put into the database here is told there like everything else: this process may be killed, too.
+    let exact = left.marks.as_ref().is_some_and(|marks| marks.same_boot);
+    let tail = exact.then(|| Tail::reopen(&running.directory)).transpose();
+    let mut tail = tail.map_err(|error| unwritable(&error))?;
+    let (head, found, wrong, tail) = shared.write_reserved(Weight::Seal, move |writing| {
         let mut chain = Chain::load(writing.conn, uuid)?;
         let known = chain.row.is_some();
         let in_database = ChainEnd::of(&chain);
@@ -77,14 +82,20 @@ fn recover_one(shared: &Arc<Shared>, place: &Place, key: &Key, running: Running)
             chain.spooled = number + 1;
         }
         if chain.seq == 0 {
-            return Ok((None, found, wrong));
+            return Ok((None, found, wrong, None));
         }
         let row = chain.row(writing.conn)?;
         chain.save(writing.conn)?;
         let head = key.sign(&chain, SystemClock.now());
         head.insert(writing.conn, row)?;
-        Ok((Some(head), found, wrong))
+        if let Some(tail) = &mut tail {
+            tail.announce(&chain);
+        }
+        Ok((Some(head), found, wrong, tail.map(|tail| (tail, chain))))
     })?;
+    if let Some((mut tail, chain)) = tail {
+        tail.confirm(&chain);
+    }
     heads.extend(head);
     let at = time_text(SystemClock.now()).to_string();
     let findings: Vec<_> =

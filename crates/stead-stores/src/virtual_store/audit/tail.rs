@@ -87,6 +87,12 @@ pub(super) fn make(directory: &Path, key: &[u8; 32]) -> io::Result<(Tail, PutCou
 }
 
 impl Tail {
+    /// The file of an instance that runs no longer, for whoever puts it in order.
+    pub(super) fn reopen(directory: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(directory.join(NAME))?;
+        Ok(Tail(Map::new(&file, SIZE)?))
+    }
+
     /// The chain is about to end there: a transaction commits next.
     pub(in super::super) fn announce(&mut self, chain: &Chain) {
         write(&mut self.0, SLOTS[0], &ChainEnd::of(chain));
