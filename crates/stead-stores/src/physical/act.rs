@@ -17,7 +17,7 @@ use stead_core::{Clock, SystemClock, Timestamp};
 use super::PhysicalStore;
 use super::host::{self, At, Errno, Host, Stat, refused};
 use super::journal::Journal;
-use super::keep::{Book, fingerprint};
+use super::keep::{Book, Print};
 use super::lock::{Alone, Held};
 use super::quota::Counted;
 use super::root::Dir;
@@ -294,8 +294,8 @@ impl<'s> Act<'s> {
     }
 
     /// The fingerprint of something in the room, if the journal may have to recognise it.
-    fn print(&self, stash: &str) -> StoreResult<Option<u64>> {
-        self.several.then(|| fingerprint(self.shop.room_dir(), stash.as_bytes())).transpose()
+    fn print(&self, stash: &str) -> StoreResult<Option<Print>> {
+        self.several.then(|| Print::of(self.shop.room_dir(), stash.as_bytes())).transpose()
     }
 
     /// Refuses to take away what Stead needs where it is, or a directory that holds such a thing.

@@ -11,7 +11,7 @@ use stead_core::Timestamp;
 use stead_core::store::{Kind, StoreError, StoreResult};
 
 use super::host::{self, At, Errno, Host, How, Stat, refused};
-use super::keep::fingerprint;
+use super::keep::Print;
 use super::mask::split;
 use super::patch::{Looks, Patch};
 use super::report::{self, Undecided};
@@ -25,9 +25,9 @@ use super::workshop::keep;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Undo {
     /// What was in the stash was put where nothing was.
-    Placed { at: Vec<u8>, stash: String, ino: u64, print: Option<u64> },
+    Placed { at: Vec<u8>, stash: String, ino: u64, print: Option<Print> },
     /// What was in the stash and what was there changed places.
-    Swapped { at: Vec<u8>, stash: String, ours: u64, theirs: u64, print: Option<u64> },
+    Swapped { at: Vec<u8>, stash: String, ours: u64, theirs: u64, print: Option<Print> },
     /// What was there went into the stash.
     Taken { at: Vec<u8>, stash: String, ino: u64 },
     /// Something got another name, which nothing had.
@@ -128,9 +128,9 @@ impl Site<'_> {
     }
 
     /// Whether something is still as the action has put it there.
-    fn is_as_left(&self, spot: &Spot<'_>, print: Option<u64>) -> StoreResult<bool> {
+    fn is_as_left(&self, spot: &Spot<'_>, print: Option<Print>) -> StoreResult<bool> {
         match print {
-            Some(print) => Ok(fingerprint(&spot.dir, spot.name)? == print),
+            Some(print) => Ok(Print::of(&spot.dir, spot.name)?.is_as_left(&print)),
             None => Ok(true),
         }
     }

@@ -38,7 +38,7 @@ use crate::virtual_store::shadow::Shadow;
 pub(super) use book::Book;
 pub(super) use home::{Home, id};
 pub(super) use reconcile::{Remains, fates};
-pub(super) use stash::fingerprint;
+pub(super) use stash::Print;
 
 /// What a Store needs to keep things.
 #[derive(Debug)]

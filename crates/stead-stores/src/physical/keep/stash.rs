@@ -2,7 +2,9 @@
 
 use std::os::fd::AsFd;
 
+use serde::{Deserialize, Serialize};
 use stead_core::store::{Kind, StoreResult};
+use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::super::host::{self, Errno, How, refused};
 use super::super::mask::{join, split};
@@ -64,15 +66,44 @@ impl Keeping {
     }
 }
 
-/// What tells whether something, or anything below it, has been changed since. Directories change with what is in them.
-pub(in super::super) fn fingerprint(dir: &Dir, name: &[u8]) -> StoreResult<u64> {
-    let mut hasher = blake3::Hasher::new();
-    for (path, face) in below(dir, name)? {
-        let changes = (face.kind != Kind::Directory).then_some((face.size, face.modified));
-        let text = serde_json::to_vec(&(path, face.kind, face.ino, changes));
-        hasher.update(&text.expect("numbers and words can be written as JSON"));
+/// What tells whether something, or anything below it, has been changed since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in super::super) struct Print {
+    /// Of names, inodes, sizes and times. Directories change with what is in them.
+    hash: u64,
+    entries: usize,
+    bytes: u64,
+    newest: Timestamp,
+    /// When it was taken.
+    at: Timestamp,
+}
+
+impl Print {
+    pub(in super::super) fn of(dir: &Dir, name: &[u8]) -> StoreResult<Self> {
+        let found = below(dir, name)?;
+        let mut hasher = blake3::Hasher::new();
+        for (path, face) in &found {
+            let changes = (face.kind != Kind::Directory).then_some((face.size, face.modified));
+            let text = serde_json::to_vec(&(path, face.kind, face.ino, changes));
+            hasher.update(&text.expect("numbers and words can be written as JSON"));
+        }
+        let hash = *hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes");
+        let files = || found.iter().map(|(_, face)| face).filter(|face| face.kind != Kind::Directory);
+        Ok(Print {
+            hash: u64::from_le_bytes(hash),
+            entries: found.len(),
+            bytes: files().map(|face| face.size).sum(),
+            newest: files().map(|face| face.modified).max().unwrap_or(Timestamp(0)),
+            at: SystemClock.now(),
+        })
     }
-    Ok(u64::from_le_bytes(*hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes")))
+
+    /// Whether what has this print now has not been changed by others since the earlier one was taken. A power cut may
+    /// have taken some of it: then it is less, and no newer.
+    pub(in super::super) fn is_as_left(&self, earlier: &Print) -> bool {
+        self.hash == earlier.hash
+            || self.entries <= earlier.entries && self.bytes < earlier.bytes && self.newest <= earlier.at
+    }
 }
 
 /// Something in one of Stead's own directories and all below it, parents first, with paths counted from it.
@@ -97,4 +128,33 @@ pub(super) fn below(dir: &Dir, name: &[u8]) -> StoreResult<Vec<(Vec<u8>, Face)>>
     // A parent sorts before what is in it.
     found[1..].sort_by(|one, other| one.0.cmp(&other.0));
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::super::super::options::Confinement;
+    use super::*;
+
+    #[test]
+    fn less_and_no_newer_is_a_power_cut_and_anything_else_another_program() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open_ambient(temp.path(), Confinement::Automatic).unwrap();
+        let path = temp.path().join("file");
+        std::fs::write(&path, "content").unwrap();
+        let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+        let left = Print::of(&dir, b"file").unwrap();
+        let is_as_left = || Print::of(&dir, b"file").unwrap().is_as_left(&left);
+        assert!(is_as_left());
+        let file = std::fs::File::options().append(true).open(&path).unwrap();
+        file.set_len(0).unwrap();
+        file.set_modified(modified).unwrap();
+        assert!(is_as_left(), "its content was lost");
+        file.set_modified(modified + std::time::Duration::from_secs(9)).unwrap();
+        assert!(!is_as_left(), "cut later");
+        (&file).write_all(b"content, and more").unwrap();
+        file.set_modified(modified).unwrap();
+        assert!(!is_as_left(), "more than there was");
+    }
 }
