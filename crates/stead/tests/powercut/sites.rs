@@ -45,6 +45,7 @@ fn shown(site: Site) -> Shown {
         | Site::ChangedDirectory
         | Site::WrittenFile
         | Site::ReplacedBytes
+        | Site::ReplacedBytesName
         | Site::DisplacedContent
         | Site::SeveralActions
         | Site::DeferredChanges
@@ -56,7 +57,9 @@ fn shown(site: Site) -> Shown {
         // The first change of the process that recovers syncs the directory of the log, which is removed by then. A
         // process that was there before has synced that directory already, and would acknowledge an append that the
         // same records take back once more.
-        Site::RecoveredIntentLog => Not("two processes have to be there: one recovers, and the other appends"),
+        Site::RecoveredIntentLog => {
+            Not("two processes have to be there: one recovers, and the other appends")
+        }
     }
 }
 
