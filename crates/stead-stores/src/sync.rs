@@ -89,6 +89,8 @@ sites! {
     WrittenFiles,
     /// Old bytes that are about to be overwritten.
     ReplacedBytes,
+    /// The name of the file with them, by which recovery finds them.
+    ReplacedBytesName,
     /// The names of displaced content, before the intents that tell of it are forgotten.
     DisplacedContent,
     /// All actions of a change that has several.

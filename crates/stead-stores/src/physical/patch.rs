@@ -112,6 +112,7 @@ impl Plan<'_> {
             }
             if durability == Durability::Full {
                 sync::all(sync::Site::ReplacedBytes, &stash.file).map_err(refused)?;
+                sync::all(sync::Site::ReplacedBytesName, shop.room()).map_err(refused)?;
             }
         }
         let mut recorder = Recorder::default();

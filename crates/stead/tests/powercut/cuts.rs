@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::disk::{Fate, Image, Unsynced};
 use crate::recording::Recording;
 
-/// Cuts the power at every sync, whenever the program was told something, and by each seed once in between. Returns
+/// Cuts the power at and before every sync, whenever the program was told something, and by each seed once in between. Returns
 /// how often, or what was wrong at first.
 pub(crate) fn cut(
     recording: &Recording,
@@ -30,6 +30,16 @@ pub(crate) fn cut(
                 last = Some(now);
             }
         }
+    }
+    // Just before a sync, no name is kept that is not synced, and what was written is torn.
+    for &line in disk.syncs() {
+        let (line, mut seed) = (line.saturating_sub(1), line as u64);
+        let image = disk.cut(line, |unsynced| {
+            seed += 1;
+            if unsynced == Unsynced::Names { Fate::Lost } else { Fate::Torn(seed) }
+        });
+        judge(recording.sure(line), &image).map_err(|error| format!("line {line}, content torn: {error}"))?;
+        cuts += 1;
     }
     let lines = disk.lines();
     for seed in seeds {

@@ -47,6 +47,7 @@ fn shown(site: Site) -> Shown {
         | Site::ChangedDirectory
         | Site::WrittenFile
         | Site::ReplacedBytes
+        | Site::ReplacedBytesName
         | Site::DisplacedContent
         | Site::SeveralActions
         | Site::DeferredChanges

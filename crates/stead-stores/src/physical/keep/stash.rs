@@ -102,7 +102,7 @@ impl Print {
     /// have taken some of it: then it is less, and no newer.
     pub(in super::super) fn is_as_left(&self, earlier: &Print) -> bool {
         self.hash == earlier.hash
-            || self.entries <= earlier.entries && self.bytes < earlier.bytes && self.newest <= earlier.at
+            || self.entries <= earlier.entries && self.bytes <= earlier.bytes && self.newest <= earlier.at
     }
 }
 
