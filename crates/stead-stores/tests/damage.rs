@@ -156,7 +156,10 @@ fn what_is_read_from_a_damaged_file_is_what_was_written_or_corrupt() {
 fn killed(directory: &Path, to: &Path) -> Version {
     let database = Database::open(directory.join("db"), DatabaseOptions::default()).unwrap();
     let store = database.store(["files"]).unwrap();
-    let last = (0..20).map(|number| write(&store, "a", &pattern(number, 3_000))).last().unwrap();
+    let mut last = Version(0);
+    for number in 0..20 {
+        last = write(&store, "a", &pattern(number, 3_000));
+    }
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
         fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
@@ -206,6 +209,6 @@ fn a_database_whose_only_content_was_in_a_lost_log_is_not_begun_anew() {
         fs::remove_file(after.path().join(format!("db{suffix}"))).unwrap();
     }
     let opened = Database::open(after.path().join("db"), DatabaseOptions::default());
-    let error = opened.err().expect("it is refused");
+    let error = opened.expect_err("it is refused");
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
 }
