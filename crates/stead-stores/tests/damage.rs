@@ -156,7 +156,10 @@ fn what_is_read_from_a_damaged_file_is_what_was_written_or_corrupt() {
 fn killed(directory: &Path, to: &Path) -> Version {
     let database = Database::open(directory.join("db"), DatabaseOptions::default()).unwrap();
     let store = database.store(["files"]).unwrap();
-    let last = (0..20).map(|number| write(&store, "a", &pattern(number, 3_000))).max().unwrap();
+    let mut last = Version(0);
+    for number in 0..20 {
+        last = write(&store, "a", &pattern(number, 3_000));
+    }
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
         fs::copy(entry.path(), to.join(entry.file_name())).unwrap();

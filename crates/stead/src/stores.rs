@@ -443,6 +443,9 @@ impl Opener {
 
     /// Whether the database is there and this process may only read it: then it changes nothing, and writes nothing down.
     pub(crate) fn is_read_only(&self) -> bool {
+        if self.audit.get().is_some() {
+            return false;
+        }
         self.config.database.path.exists() && self.database().is_ok_and(|database| database.is_read_only())
     }
 

@@ -26,6 +26,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::ReadAgain { .. } => Errno::ESTALE,
         Error::NoHistory(_) => Errno::ENOENT,
         Error::Binary { .. } => Errno::EOPNOTSUPP,
+        Error::Unrecorded(StoreError::NoSpace) => Errno::ENOSPC,
         Error::Unrecorded(_) | Error::Garbled { .. } => Errno::EIO,
         Error::Stopped(_) => Errno::EINTR,
         Error::Path(_)
@@ -72,5 +73,20 @@ pub(crate) fn of_store(cause: &StoreError) -> Errno {
         | StoreError::NoMatch
         | StoreError::Ambiguous(_) => Errno::EINVAL,
         StoreError::Unavailable { .. } | StoreError::Corrupt(_) => Errno::EIO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_has_one_number_whether_the_file_or_its_record_finds_no_room() {
+        let path = stead_core::VfsPath::root();
+        let sight = stead_core::Sight::Sees;
+        let written = Error::Store { path, sight, cause: StoreError::NoSpace };
+        for error in [written, Error::Unrecorded(StoreError::NoSpace)] {
+            assert_eq!((errno(&error), error.kind().code()), (Errno::ENOSPC, "quota"));
+        }
     }
 }

@@ -13,8 +13,8 @@ use super::draft::fill;
 use super::host::Stat;
 use super::patch::Patch;
 
-/// Blocks end where the host's pages do.
-const BLOCK: u64 = 4_096;
+/// What a disk writes whole, also where the power is cut. The host's pages end where such blocks do.
+const BLOCK: u64 = 512;
 /// So few bytes are written down themselves.
 const LITTLE: usize = 2_048;
 

@@ -188,20 +188,26 @@ impl Writing<'_> {
 /// Runs the jobs in one transaction, and says what became of each.
 pub(super) fn commit(shared: &Shared, jobs: &[Arc<Job>]) -> Vec<Verdict> {
     let unpinned = std::mem::take(&mut *shared.unpinned.lock());
-    let failed = |jobs: &[Arc<Job>], error: &StoreError| -> Vec<Verdict> {
-        shared.unpinned.lock().extend(&unpinned);
-        jobs.iter().map(|_| Verdict::Failed(repeated(error))).collect()
-    };
+    let mut unpins = true;
     let run = |jobs: &[Arc<Job>]| match run(shared, jobs, &unpinned) {
         Ok(verdicts) => verdicts,
-        Err(error) => failed(jobs, &error),
+        Err(error) => {
+            unpins = false;
+            jobs.iter().map(|_| Verdict::Failed(repeated(&error))).collect()
+        }
     };
     // On a full disk each is made alone: one that needs more than there is takes no other along, and what may use the
     // reserve shares it with nobody.
-    match &shared.reserve {
-        Some(reserve) if reserve.is_needed() => jobs.chunks(1).flat_map(run).collect(),
-        _ => run(jobs),
+    let size = match &shared.reserve {
+        Some(reserve) if reserve.is_needed() => 1,
+        _ => jobs.len().max(1),
+    };
+    let verdicts = jobs.chunks(size).flat_map(run).collect();
+    if !unpins {
+        // At least one transaction was not made: the next one takes the pins away.
+        shared.unpinned.lock().extend(unpinned);
     }
+    verdicts
 }
 
 fn run(shared: &Shared, jobs: &[Arc<Job>], unpinned: &[i64]) -> StoreResult<Vec<Verdict>> {
@@ -217,18 +223,23 @@ fn run(shared: &Shared, jobs: &[Arc<Job>], unpinned: &[i64]) -> StoreResult<Vec<
     let opened = shared.options.durability;
     let wanted = durability(jobs, opened);
     let synced = (wanted != opened).then(|| Synced::new(conn, wanted, opened)).transpose()?;
+    // Only what is synced is told beside the database, and only a commit that writes something is synced.
+    let mark = mark.as_ref().filter(|_| wanted == Durability::Full);
+    let before = mark.map(|_| newest(conn)).transpose()?;
     let verdicts = transact(conn, lease, (chain, tail.as_mut()), jobs, unpinned);
     if lease.fresh {
         // No commit has made it a plain lease: the counter is back where it was.
         *lease = Lease::default();
     }
-    if let (Ok(_), Durability::Full, Some(mark)) = (&verdicts, wanted, mark) {
-        tell_newest(conn, mark);
+    if let (Ok(_), Some(mark), Some(before)) = (&verdicts, mark, before) {
+        tell_newest(conn, mark, before);
     }
     drop(synced);
     if let (Some(reserve), true) = (reserve, ran_out(&verdicts)) {
         // Its quota is not told by what is free. The next one gets the reserve.
         reserve.note_refusal();
+    } else if let (Some(reserve), None, Ok(_)) = (&shared.reserve, lent, &verdicts) {
+        reserve.note_room();
     }
     Ok(verdicts?)
 }
@@ -249,8 +260,8 @@ impl Drop for Lent<'_> {
 
 /// Tells the newest version beside the database, now that it is on the disk. Where that fails, the file tells less than it
 /// could, and nothing wrong.
-fn tell_newest(conn: &Connection, mark: &File) {
-    if let Ok(newest) = newest(conn) {
+fn tell_newest(conn: &Connection, mark: &File, before: i64) {
+    if let Some(newest) = newest(conn).ok().filter(|newest| *newest > before) {
         let _ = mark::tell(mark, newest);
     }
 }

@@ -18,7 +18,7 @@ use super::audit::{Chain, Tail};
 use super::batch::{Writer, Writing, commit};
 use super::connections::{Reader, Readers};
 use super::dirs::DirCache;
-use super::fault::{Result, of_host};
+use super::fault::{Fault, Result, of_host};
 use super::fork;
 use super::layers::{self, Layer};
 use super::log_file::LogFile;
@@ -28,7 +28,7 @@ use super::reserve::Reserve;
 use super::row::DIRECTORY_MODE;
 use super::schema::{
     DIR_EPOCH, NEXT_NODE, Role, connect, connect_memory, has_format, is_current, is_empty, is_prepared,
-    prepare,
+    prepare, synchronous,
 };
 use super::turn::Turnstile;
 use crate::Durability;
@@ -370,7 +370,10 @@ fn open_file(
     }
     let _turn = turnstile.take(options.patience)?;
     let conn = connect()?;
+    // On the disk whatever changes are: the file that tells that there is a database must not outlive it.
+    conn.execute_batch(synchronous(Durability::Full)).map_err(Fault::from)?;
     prepare(&conn)?;
+    conn.execute_batch(synchronous(options.durability)).map_err(Fault::from)?;
     Ok(conn)
 }
 

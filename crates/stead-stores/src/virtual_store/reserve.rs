@@ -65,6 +65,11 @@ impl Reserve {
         self.refused.store(true, Ordering::Relaxed);
     }
 
+    /// The host had room without the reserve.
+    pub(super) fn note_room(&self) {
+        self.refused.store(false, Ordering::Relaxed);
+    }
+
     fn free(&self) -> u64 {
         let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         statvfs(directory.unwrap_or(Path::new("."))).map_or(u64::MAX, |disk| free(&disk))
