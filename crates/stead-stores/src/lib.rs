@@ -2,6 +2,7 @@
 //!
 //! Nothing here can start a process.
 
+mod boot;
 pub mod durability;
 pub mod physical;
 pub mod sync;

@@ -321,6 +321,11 @@ fn problems(place: &Place) -> Vec<String> {
     let output = place.stead(["audit", "verify", "--json"]);
     let said = String::from_utf8(output.stdout).unwrap();
     let found: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+    // Without a database there is nothing to hold against what lies outside: that it is gone is what is told.
+    if found["error"]["code"] == "corrupt" {
+        assert_eq!(output.status.code(), Some(70), "{said}");
+        return vec![found["error"]["message"].as_str().unwrap().to_owned()];
+    }
     let problems = found["problems"].as_array().unwrap_or_else(|| panic!("{said}"));
     let problems: Vec<_> = problems.iter().map(|problem| problem.as_str().unwrap().to_owned()).collect();
     assert_eq!(output.status.code(), Some(if problems.is_empty() { 0 } else { 70 }), "{said}");

@@ -5,6 +5,7 @@
 //! configuration is replaced by every editor, a database's `-wal` comes and goes.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -22,15 +23,22 @@ const GRAIN: Duration = Duration::from_millis(50);
 const DEPTH: usize = 8;
 
 /// Files of Stead's own, wherever they are on the host.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct OwnFiles {
     /// Files, and directories in which all files are its own.
     paths: Vec<PathBuf>,
     known: Mutex<Known>,
 }
 
+impl fmt::Debug for OwnFiles {
+    /// Without paths of the host, which belong into no log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnFiles").finish_non_exhaustive()
+    }
+}
+
 /// What was found when it was last looked.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Known {
     /// Where each file is, by its device and inode.
     files: HashMap<(u64, u64), PathBuf>,

@@ -4,7 +4,9 @@
 //! only on what is still as the action has left it, and never lets content go: what can't go back is kept, and what
 //! can't be decided stays as it is; both are reported (`report`).
 
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 
 use serde::{Deserialize, Serialize};
 use stead_core::Timestamp;
@@ -18,6 +20,7 @@ use super::report::{self, Undecided};
 use super::root::{self, Dir, Root};
 use super::survey::Fate;
 use super::workshop::keep;
+use crate::boot;
 
 /// An action, and what it takes to undo it. Paths start at the root; a `stash` is a name in the room. A `print` is the
 /// fingerprint of what the action puts somewhere, where the journal is to undo it; `changed` is the time at which the
@@ -125,6 +128,18 @@ impl Site<'_> {
             return Ok(());
         }
         report::write(self.root, self.kept, at, why, kept)
+    }
+
+    /// Whether the machine was started again since the process of this room began.
+    fn is_of_an_earlier_boot(&self) -> StoreResult<bool> {
+        let lock = match host::open_name(self.room, b"lock", How::Read) {
+            Ok(lock) => File::from(lock),
+            Err(Errno::NOENT) => return Ok(true),
+            Err(error) => return Err(refused(error)),
+        };
+        let mut boot = [0; boot::LENGTH];
+        let is_known = lock.read_exact_at(&mut boot, 0).is_ok();
+        Ok(boot::id().is_some_and(|now| !is_known || now != boot))
     }
 
     /// Whether something is still as the action has put it there.
@@ -248,9 +263,13 @@ fn undo_patch(site: &Site<'_>, at: &[u8], patch: &Patch) -> StoreResult<()> {
         },
         None => None,
     };
-    let unclear = |why| match &patch.stash {
-        Some(stash) => site.keep_and_report(at, stash, why),
-        None => site.report(at, why, None),
+    // A power cut mixes the writes that nobody waited for, and may keep a later change of the name: after a restart nobody can
+    // tell that from another program's doing. The content from before is kept all the same.
+    let unclear = |why| match (&patch.stash, site.is_of_an_earlier_boot()?) {
+        (Some(stash), false) => site.keep_and_report(at, stash, why),
+        (None, false) => site.report(at, why, None),
+        (Some(stash), true) => site.keep(stash),
+        (None, true) => Ok(()),
     };
     let Some((spot, stat)) = found else {
         // Another file has the name. Where this one is, and what it holds, nobody knows.

@@ -13,6 +13,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +22,7 @@ use parking_lot::Mutex;
 use stead_core::store::{StoreError, StoreResult};
 use stead_core::{Clock, Edit, SystemClock, Timestamp};
 
-use super::host::{self, Errno, Host, How, Lock, refused};
+use super::host::{self, Errno, Host, How, Lock, failed, refused};
 use super::journal::Journal;
 use super::keep::{Home, Keeping, id};
 use super::life::Life;
@@ -34,6 +35,7 @@ use super::root::{Dir, Root};
 use super::together::Together;
 use super::tree;
 use crate::Durability;
+use crate::boot;
 use crate::sync::{self, Site};
 
 /// How long content is kept that lost against another program's.
@@ -104,6 +106,9 @@ impl Workshop {
         let room = rooms.enter(name.as_bytes(), How::Directory).map_err(refused)?;
         let lock = host::open_or_create(room.as_fd(), "lock").map_err(refused)?;
         host::lock(&lock, Lock::Exclusive, locks.until()).map_err(refused)?;
+        if let Some(boot) = boot::id() {
+            lock.write_all_at(&boot, 0).map_err(failed)?;
+        }
         let uid = host::stat(&lock).map_err(refused)?.uid;
         let acted = Acted::new(room.as_fd())?;
         drop(opening);

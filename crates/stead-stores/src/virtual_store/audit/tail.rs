@@ -13,12 +13,13 @@ use std::path::Path;
 
 use super::chain::{Chain, Hash, START};
 use super::map::Map;
+use crate::boot;
 use crate::sync::{self, Site};
 
 const NAME: &str = "tail";
 const SIZE: usize = 4_096;
 const BOOT: usize = 0;
-const BOOT_LENGTH: usize = 36;
+const BOOT_LENGTH: usize = boot::LENGTH;
 const KEY: usize = 64;
 const SLOTS: [usize; 2] = [128, 256];
 const SLOT_LENGTH: usize = 8 + 8 + 32;
@@ -76,7 +77,7 @@ pub(super) fn make(directory: &Path, key: &[u8; 32]) -> io::Result<(Tail, PutCou
     // Two views of one file: each side writes its own bytes.
     let (tail, put) = (Tail(Map::new(&file, SIZE)?), PutCount(Map::new(&file, SIZE)?));
     let mut first = [0; SLOTS[1] + SLOT_LENGTH + 4];
-    if let Some(boot) = boot() {
+    if let Some(boot) = boot::id() {
         first[BOOT..BOOT + BOOT_LENGTH].copy_from_slice(&boot);
     }
     first[KEY..KEY + key.len()].copy_from_slice(key);
@@ -135,7 +136,7 @@ pub(super) struct Marks {
 /// Reads the file of an instance; `None` where there is none, or it holds nothing that can be read.
 pub(super) fn read(directory: &Path) -> io::Result<Option<Marks>> {
     match fs::read(directory.join(NAME)) {
-        Ok(bytes) => Ok(parse(&bytes, boot())),
+        Ok(bytes) => Ok(parse(&bytes, boot::id())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -161,15 +162,6 @@ fn parse(bytes: &[u8], boot: Option<[u8; BOOT_LENGTH]>) -> Option<Marks> {
     })
 }
 
-/// The boot of this machine, where it tells. A power-cut test says that the program it records ran before the present one.
-fn boot() -> Option<[u8; BOOT_LENGTH]> {
-    #[cfg(all(feature = "leave-out-syncs", debug_assertions))]
-    if let Ok(boot) = std::env::var("STEAD_TEST_BOOT") {
-        return format!("{boot:0<BOOT_LENGTH$}").as_bytes().first_chunk().copied();
-    }
-    fs::read("/proc/sys/kernel/random/boot_id").ok()?.first_chunk().copied()
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -191,7 +183,7 @@ mod tests {
         let (mut tail, mut put) = make(directory.path(), &[7; 32]).unwrap();
         let at = marks(directory.path());
         assert_eq!((at.confirmed, at.announced, at.put), (ChainEnd::START, ChainEnd::START, 0));
-        assert_eq!((at.key, at.same_boot), ([7; 32], boot().is_some()));
+        assert_eq!((at.key, at.same_boot), ([7; 32], boot::id().is_some()));
         for seq in [3, 8, 200] {
             let before = marks(directory.path()).confirmed;
             tail.announce(&chain(seq));
