@@ -101,7 +101,7 @@ impl Workshop {
             Recovery { root, locks: &locks, rooms: &rooms, kept: &kept, keeping }.run(dead)?;
         }
         let name = room_name(number);
-        // Synced by the first change: whoever only reads need not wait for the disk.
+        // Synced by the first change: a process that only reads need not wait for the disk.
         host::make_dir(rooms.as_fd(), name.as_bytes()).map_err(refused)?;
         let room = rooms.enter(name.as_bytes(), How::Directory).map_err(refused)?;
         let lock = host::open_or_create(room.as_fd(), "lock").map_err(refused)?;
