@@ -416,6 +416,30 @@ fn nothing_that_stead_does_itself_is_taken_for_an_attack() {
     }
 }
 
+/// A server that was killed in its first moments has signed nothing yet.
+#[test]
+fn a_key_that_is_removed_before_anything_was_signed_is_missed() {
+    let place = fresh();
+    let mut command = place.command(["mcp"]);
+    let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut answers = BufReader::new(server.stdout.take().unwrap());
+    let client = json!({ "name": "test", "version": "1" });
+    ask(
+        &mut server,
+        0,
+        "initialize",
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client }),
+    );
+    answer(&mut answers);
+    call(&mut server, 1, "write_file", json!({ "path": "/notes/1", "content": "text" }));
+    assert_eq!(answer(&mut answers)["result"]["isError"], false);
+    send(&server, Signal::KILL);
+    server.wait().unwrap();
+    assert_eq!(problems(&copy_of(&place)), [""; 0]);
+    removed(&place.path(".stead/audit/key"));
+    assert!(!problems(&place).is_empty(), "the key is gone");
+}
+
 /// Whoever puts a killed process in order may be killed, too, or fail: once its records are in the database, say.
 #[test]
 fn what_was_put_in_order_halfway_is_put_in_order_once() {

@@ -265,14 +265,22 @@ fn inverse(
             if untouched { Ok(Ok(None)) } else { conflict("it has been changed since it was made") }
         }
         (Some(before), Some(after), None) => {
-            if before == after {
+            if is_same(before, after) {
                 Ok(Ok(None))
             } else {
-                conflict("it has been removed since")
+                conflict("it has been removed since, or moved to where you may not restore it")
             }
         }
         (Some(before), Some(after), Some(current)) => changed_back(current, before, after, read),
     }
+}
+
+/// Whether a line left its node as it was, but for the time of its last modification.
+fn is_same(before: &State, after: &State) -> bool {
+    let parts = |state: &State| (state.parent, state.name.clone(), state.kind, state.mode);
+    parts(before) == parts(after)
+        && before.content == after.content
+        && (before.content.is_some() || before.kind == Kind::Directory)
 }
 
 fn changed_back(

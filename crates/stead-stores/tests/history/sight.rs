@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use stead_core::store::Parents;
-use stead_core::vfs::{LostUpdates, Overwrite, Restore, Undo, UndoOptions, Undone};
-use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
+use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, Restore, Undo, UndoOptions, Undone};
+use stead_core::{AccessScope, Identity, Mount, Occurrences, Store, Vfs, VfsPath, Workspace};
 
 use crate::{door, text};
 
 crate::on_every_store! {
     a_restore_names_nothing_that_a_nested_workspace_withholds
     a_restore_leaves_out_what_the_agent_may_not_change_and_says_so
-    a_file_that_was_moved_out_of_sight_is_left_out_under_the_name_it_had
+    a_file_that_was_moved_out_of_sight_comes_back_as_one_that_was_removed_does
+    whatever_becomes_of_a_file_out_of_sight_the_answer_is_the_same
     an_undo_names_no_path_of_the_store
 }
 
@@ -100,7 +101,7 @@ fn a_restore_leaves_out_what_the_agent_may_not_change_and_says_so(store: &Subjec
     says_nothing_of(&restored, &["acme-internal"]);
 }
 
-fn a_file_that_was_moved_out_of_sight_is_left_out_under_the_name_it_had(store: &Subject) {
+fn a_file_that_was_moved_out_of_sight_comes_back_as_one_that_was_removed_does(store: &Subject) {
     let (a, owner) = (agent(store), owner(store));
     a.write("/home/mine", "1").unwrap();
     owner.write("/w/elsewhere/theirs", "2").unwrap();
@@ -111,9 +112,42 @@ fn a_file_that_was_moved_out_of_sight_is_left_out_under_the_name_it_had(store: &
     owner.write("/w/elsewhere/theirs", "3").unwrap();
     let restored = a.restore("/home", version, &Restore::default()).unwrap();
     assert!(restored.done && restored.conflicts.is_empty(), "{restored:?}");
-    assert_eq!(left_out(&restored), ["/home/ro", "/home/wo", "/home/arrived", "/home/mine"]);
+    assert_eq!(left_out(&restored), ["/home/ro", "/home/wo", "/home/arrived"]);
     says_nothing_of(&restored, &["acme-internal", "elsewhere", "hidden", "theirs"]);
-    assert_eq!(text(&owner, "/w/elsewhere/hidden"), "1");
+    assert_eq!((text(&a, "/home/mine"), text(&owner, "/w/elsewhere/hidden")), ("1".into(), "1".into()));
+}
+
+/// An answer that depended on it would tell the content of a file that the agent may not read.
+fn whatever_becomes_of_a_file_out_of_sight_the_answer_is_the_same(store: &Subject) {
+    let (a, owner) = (agent(store), owner(store));
+    let mut answers = std::collections::BTreeSet::new();
+    for place in [format!("/w/{INSIDE}/wo/hidden"), "/w/elsewhere".to_owned()] {
+        for act in ["nothing", "other line", "same line", "as it was", "removed"] {
+            let made = a.write("/home/f", "one\ntwo\nthree\n").unwrap().operation;
+            let version = store.version().unwrap();
+            let edited = a.edit("/home/f", "two", "2", Occurrences::One).unwrap().written.operation;
+            owner.rename(&*format!("/w/{INSIDE}/f"), &*place, Overwrite::Replace).unwrap();
+            match act {
+                "other line" => drop(owner.edit(&*place, "one", "1", Occurrences::One).unwrap()),
+                "same line" => drop(owner.edit(&*place, "2", "zwei", Occurrences::One).unwrap()),
+                "as it was" => drop(owner.edit(&*place, "2", "two", Occurrences::One).unwrap()),
+                "removed" => drop(owner.remove_file(&*place, RemoveOptions::default()).unwrap()),
+                _ => {}
+            }
+            let dry = UndoOptions { dry_run: true, ..UndoOptions::default() };
+            let answer = |undone: Undone| {
+                let Undone { undone, changes, conflicts, left_out, done, .. } = undone;
+                format!("{} {changes:?} {conflicts:?} {left_out:?} {done}", undone.len())
+            };
+            let restored = a.restore("/home", version, &Restore { dry_run: true, ..Restore::default() });
+            answers.insert([
+                answer(a.undo(Undo::Operation(edited), dry).unwrap()),
+                answer(a.undo(Undo::Operation(made), dry).unwrap()),
+                answer(restored.unwrap()),
+            ]);
+        }
+    }
+    assert_eq!(answers.len(), 1, "{answers:#?}");
 }
 
 fn an_undo_names_no_path_of_the_store(store: &Subject) {

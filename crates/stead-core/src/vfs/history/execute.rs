@@ -219,6 +219,7 @@ impl Call<'_> {
     /// Plans a part, and again where what the plan looked at has changed meanwhile.
     pub(super) fn plan_part<'a>(&self, mut part: Part<'a>) -> Result<Planned<'a>> {
         for _ in 0..TRIES {
+            self.forget_out_of_sight(&mut part);
             match self.plan_once(&part) {
                 Err(Error::Store { cause, .. }) if is_race(&cause) => part.renew()?,
                 Err(error) => return Err(error),
@@ -226,6 +227,13 @@ impl Call<'_> {
             }
         }
         Err(part.ground.failed(StoreError::Conflict))
+    }
+
+    /// What lies where the caller may not restore is gone, as far as a plan goes: whatever others do to it there, the answer
+    /// is the same.
+    fn forget_out_of_sight(&self, part: &mut Part<'_>) {
+        let ground = &part.ground;
+        part.deeds.now.retain(|_, now| self.logical(ground, &now.path).is_some());
     }
 
     /// What has to be done, in steps and in logical paths. What the caller may not change is taken out of the plan.
@@ -248,6 +256,7 @@ impl Call<'_> {
                 arrangement.targets.remove(node);
                 arrangement.effects.remove(node);
             }
+            arrangement.conflicts.retain(|conflict| !refused.contains_key(&conflict.node));
             let aside = ground.workspaces[0].mount().path();
             let steps = ordered(arrangement.clone(), deeds, aside, &mut Looking(store)).map_err(failed)?;
             let (changes, more) = self.authorized(ground, &steps)?;
@@ -258,19 +267,39 @@ impl Call<'_> {
         }
     }
 
-    /// The nodes that are, or are to go, where the caller may not restore: others may have moved them.
+    /// The nodes that the caller may not change, by what the operations themselves did: so the answer tells nothing of what
+    /// has become of a file where the caller may not look.
     fn refused_places(&self, part: &Part<'_>, arrangement: &Arrangement) -> Result<BTreeMap<NodeId, String>> {
         let (mut refused, mut asks) = (BTreeMap::new(), None);
-        for (&node, target) in &arrangement.targets {
-            let now = part.deeds.now.get(&node).map(|now| now.path.clone());
-            let to = target
-                .to
-                .as_ref()
-                .and_then(|to| part.deeds.now.get(&to.parent).map(|parent| parent.path.child(&to.name)));
-            for path in now.iter().chain(&to) {
-                if let Err(why) = self.may_restore(&part.ground, path, &mut asks) {
-                    refused.entry(node).or_insert(why);
+        let mut refuse = |node: NodeId, path: &StorePath| {
+            if let Err(why) = self.may_restore(&part.ground, path, &mut asks) {
+                refused.entry(node).or_insert(why);
+            }
+        };
+        for line in part.deeds.deeds.iter().flat_map(|deed| &deed.lines) {
+            let touched = match part.how {
+                How::Merged => line.after.as_ref().or(line.before.as_ref()),
+                // Of a restore only the place counts that something goes back to.
+                How::Exactly => None,
+            };
+            if let Some(state) = touched {
+                refuse(line.node, &state.path);
+            }
+        }
+        if part.how == How::Exactly {
+            let mut first = BTreeMap::new();
+            for line in part.deeds.deeds.iter().flat_map(|deed| &deed.lines) {
+                first.insert(line.node, line.before.as_ref());
+            }
+            for (node, before) in first {
+                if let (Some(before), true) = (before, arrangement.targets.contains_key(&node)) {
+                    refuse(node, &before.path);
                 }
+            }
+        }
+        for &node in arrangement.targets.keys() {
+            if let Some(now) = part.deeds.now.get(&node) {
+                refuse(node, &now.path);
             }
         }
         asks.map_or(Ok(refused), Err)

@@ -15,6 +15,8 @@ pub(super) struct Outside {
     pub(super) running: Vec<Head>,
     /// The instances that run, and how far the chain of each has certainly come.
     pub(super) at_least: HashMap<Uuid, i64>,
+    /// The instances that run, or were killed, and sign with a key that is not there.
+    pub(super) without_key: Vec<Uuid>,
     pub(super) findings: Vec<String>,
     pub(super) archives: Vec<Remembered>,
 }
@@ -24,8 +26,9 @@ impl Outside {
         // In this order: an instance that ends meanwhile is among one of them.
         let at_least = place.running_instances()?.into_iter().map(|uuid| (uuid, 0));
         let mut at_least: HashMap<Uuid, i64> = at_least.collect();
-        let exact = place.running_marks()?.into_iter().filter(|(_, marks)| marks.same_boot);
-        at_least.extend(exact.map(|(uuid, marks)| (uuid, marks.confirmed.seq)));
+        let marks = place.running_marks()?;
+        let exact = marks.iter().filter(|(_, marks)| marks.same_boot);
+        at_least.extend(exact.map(|(uuid, marks)| (*uuid, marks.confirmed.seq)));
         let running = place.running_heads()?;
         let (mut ended, mut findings, mut archives) = (Vec::new(), Vec::new(), Vec::new());
         for line in place.kept()? {
@@ -38,7 +41,9 @@ impl Outside {
             }
         }
         let key = place.known_key()?.map(|key| key.public());
-        Ok(Outside { key, ended, running, at_least, findings, archives })
+        let without_key = marks.iter().filter(|(_, marks)| Some(marks.key) != key).map(|(uuid, _)| *uuid);
+        let without_key = without_key.collect();
+        Ok(Outside { key, ended, running, at_least, without_key, findings, archives })
     }
 
     /// Whether something tells of an instance.

@@ -236,6 +236,9 @@ pub(super) fn verify(
     for table in &gone {
         verified.problem(format!("the table {table} is missing, with all that was in it"));
     }
+    for uuid in &outside.without_key {
+        verified.problem(format!("the key with which instance {uuid} signs is not in the audit's directory"));
+    }
     for finding in &outside.findings {
         verified.problem(finding.clone());
     }
