@@ -276,25 +276,21 @@ impl Call<'_> {
                 refused.entry(node).or_insert(why);
             }
         };
+        // Deeds come newest first: the last state that is put here is the one that a restore goes back to.
+        let mut goes_back = BTreeMap::new();
         for line in part.deeds.deeds.iter().flat_map(|deed| &deed.lines) {
-            let touched = match part.how {
-                How::Merged => line.after.as_ref().or(line.before.as_ref()),
-                // Of a restore only the place counts that something goes back to.
-                How::Exactly => None,
-            };
-            if let Some(state) = touched {
-                refuse(line.node, &state.path);
+            match part.how {
+                How::Merged => {
+                    if let Some(touched) = line.after.as_ref().or(line.before.as_ref()) {
+                        refuse(line.node, &touched.path);
+                    }
+                }
+                How::Exactly => drop(goes_back.insert(line.node, line.before.as_ref())),
             }
         }
-        if part.how == How::Exactly {
-            let mut first = BTreeMap::new();
-            for line in part.deeds.deeds.iter().flat_map(|deed| &deed.lines) {
-                first.insert(line.node, line.before.as_ref());
-            }
-            for (node, before) in first {
-                if let (Some(before), true) = (before, arrangement.targets.contains_key(&node)) {
-                    refuse(node, &before.path);
-                }
+        for (node, before) in goes_back {
+            if let (Some(before), true) = (before, arrangement.targets.contains_key(&node)) {
+                refuse(node, &before.path);
             }
         }
         for &node in arrangement.targets.keys() {
