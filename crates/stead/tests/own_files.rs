@@ -18,7 +18,7 @@ const CONFIG: &str = r#"
     [stores.notes]
     kind = "virtual"
     [[agents.a.workspaces]]
-    prefix = "/work"
+    prefix = "/yard"
     scope = "rw"
     store = "work"
     [[agents.a.workspaces]]
@@ -53,7 +53,7 @@ impl Host {
         Tokens::of(&config).create(Identity::agent("a"), None, SystemClock.now()).unwrap();
         let stead = Stead::open(&config, "a").unwrap();
         stead.vfs().write("/notes/a", "canary in the database").unwrap();
-        stead.vfs().write("/work/b", "x").unwrap();
+        stead.vfs().write("/yard/b", "x").unwrap();
         Host { directory, stead }
     }
 
@@ -79,7 +79,7 @@ fn a_second_name_of_an_own_file_is_not_there_for_any_call() {
     let vfs = host.stead.vfs();
     host.link();
     for (_, link) in OWN {
-        let path = format!("/work/dir/{link}");
+        let path = format!("/yard/dir/{link}");
         let path = path.as_str();
         assert!(vfs.read(path).is_err(), "{path}");
         assert!(vfs.reader(path).is_err(), "{path}");
@@ -88,21 +88,21 @@ fn a_second_name_of_an_own_file_is_not_there_for_any_call() {
         assert!(vfs.write(path, "[agents]").is_err(), "{path}");
         assert!(vfs.append(path, "x").is_err(), "{path}");
         assert!(vfs.edit(path, "canary", "x", Occurrences::One).is_err(), "{path}");
-        assert!(vfs.copy(path, "/work/copied", Overwrite::Refuse).is_err(), "{path}");
+        assert!(vfs.copy(path, "/yard/copied", Overwrite::Refuse).is_err(), "{path}");
         assert!(vfs.copy(path, "/notes/copied", Overwrite::Refuse).is_err(), "{path}");
-        assert!(vfs.copy("/work/b", path, Overwrite::Replace).is_err(), "{path}");
-        assert!(vfs.rename(path, "/work/moved", Overwrite::Refuse).is_err(), "{path}");
-        assert!(vfs.rename("/work/b", path, Overwrite::Replace).is_err(), "{path}");
+        assert!(vfs.copy("/yard/b", path, Overwrite::Replace).is_err(), "{path}");
+        assert!(vfs.rename(path, "/yard/moved", Overwrite::Refuse).is_err(), "{path}");
+        assert!(vfs.rename("/yard/b", path, Overwrite::Replace).is_err(), "{path}");
         assert!(vfs.remove_file(path, RemoveOptions::default()).is_err(), "{path}");
         assert!(vfs.set_attributes(path, Some(0o777), None).is_err(), "{path}");
         assert!(host.path(&format!("work/dir/{link}")).exists(), "{path}");
     }
-    let listed = vfs.list("/work/dir", &ListPage::default()).unwrap();
+    let listed = vfs.list("/yard/dir", &ListPage::default()).unwrap();
     assert_eq!((listed.entries.len(), listed.total), (1, 1));
-    let walked = vfs.walk("/work", &WalkQuery::default()).unwrap();
+    let walked = vfs.walk("/yard", &WalkQuery::default()).unwrap();
     assert_eq!(walked.found.len(), 3, "{walked:?}");
-    assert_eq!(vfs.glob("**/link-*", "/work", 100).unwrap().found.len(), 0);
-    let found = vfs.grep(&GrepQuery::new("canary"), "/work").unwrap();
+    assert_eq!(vfs.glob("**/link-*", "/yard", 100).unwrap().found.len(), 0);
+    let found = vfs.grep(&GrepQuery::new("canary"), "/yard").unwrap();
     assert_eq!(found.files.len(), 1, "{found:?}");
 }
 
@@ -113,16 +113,16 @@ fn a_directory_that_holds_one_is_neither_moved_nor_removed_and_copied_without_it
     host.link();
     let before = contents(host.directory.path());
     let recursive = RemoveOptions { recursive: true, ..RemoveOptions::default() };
-    assert!(vfs.remove_directory("/work/dir", recursive).is_err());
-    assert!(vfs.rename("/work/dir", "/work/moved", Overwrite::Refuse).is_err());
-    vfs.copy("/work/dir", "/notes/copied", Overwrite::Refuse).unwrap();
+    assert!(vfs.remove_directory("/yard/dir", recursive).is_err());
+    assert!(vfs.rename("/yard/dir", "/yard/moved", Overwrite::Refuse).is_err());
+    vfs.copy("/yard/dir", "/notes/copied", Overwrite::Refuse).unwrap();
     assert_eq!(vfs.list("/notes/copied", &ListPage::default()).unwrap().total, 1);
-    if vfs.copy("/work/dir", "/work/copied", Overwrite::Refuse).is_ok() {
+    if vfs.copy("/yard/dir", "/yard/copied", Overwrite::Refuse).is_ok() {
         assert_eq!(std::fs::read_dir(host.path("work/copied")).unwrap().count(), 1);
     }
     let (out, compare) = (host.path("out"), Compare::default());
     let to = Destination::Directory(out.clone());
-    host.stead.export("/work", to, Existing::Refuse, compare, &mut Unwatched).unwrap();
+    host.stead.export("/yard", to, Existing::Refuse, compare, &mut Unwatched).unwrap();
     assert_eq!(std::fs::read_dir(out.join("dir")).unwrap().count(), 1);
     let after = contents(host.directory.path());
     for at in [0, 4, 5] {
@@ -134,11 +134,11 @@ fn a_directory_that_holds_one_is_neither_moved_nor_removed_and_copied_without_it
 fn a_snapshot_holds_none_of_them() {
     let host = Host::new();
     host.link();
-    let snapshot = host.stead.snapshot(Some("/work"), Some("before")).unwrap();
-    let past = host.stead.looking_back("/work", "before").unwrap();
-    let listed = past.vfs().list("/work/dir", &ListPage::default()).unwrap();
+    let snapshot = host.stead.snapshot(Some("/yard"), Some("before")).unwrap();
+    let past = host.stead.looking_back("/yard", "before").unwrap();
+    let listed = past.vfs().list("/yard/dir", &ListPage::default()).unwrap();
     assert_eq!(listed.total, 1, "{listed:?} {snapshot:?}");
-    assert!(past.vfs().read("/work/dir/link-config").is_err());
+    assert!(past.vfs().read("/yard/dir/link-config").is_err());
 }
 
 #[test]
@@ -151,15 +151,15 @@ fn one_that_was_replaced_while_the_store_is_open_is_recognised_as_it_is_now() {
         std::fs::write(host.path("new"), format!("{CONFIG}\n# {round}")).unwrap();
         std::fs::rename(host.path("new"), host.path("stead.toml")).unwrap();
         std::fs::hard_link(host.path("stead.toml"), &link).unwrap();
-        assert!(vfs.read("/work/dir/link").is_err(), "{round}");
-        assert!(vfs.append("/work/dir/link", "x").is_err(), "{round}");
+        assert!(vfs.read("/yard/dir/link").is_err(), "{round}");
+        assert!(vfs.append("/yard/dir/link", "x").is_err(), "{round}");
         std::fs::remove_file(&link).unwrap();
     }
     // What was one of them before, and is an ordinary file of the user's now, is theirs.
     std::fs::hard_link(host.path("stead.toml"), &link).unwrap();
     std::fs::write(host.path("new"), CONFIG).unwrap();
     std::fs::rename(host.path("new"), host.path("stead.toml")).unwrap();
-    assert!(vfs.read("/work/dir/link").is_ok());
+    assert!(vfs.read("/yard/dir/link").is_ok());
 }
 
 #[test]
@@ -167,15 +167,15 @@ fn hard_links_of_users_among_their_own_files_are_ordinary_files() {
     let host = Host::new();
     let vfs = host.stead.vfs();
     std::fs::hard_link(host.path("work/dir/plain"), host.path("work/dir/twin")).unwrap();
-    assert_eq!(vfs.read("/work/dir/twin").unwrap().bytes, b"canary of a user\n");
+    assert_eq!(vfs.read("/yard/dir/twin").unwrap().bytes, b"canary of a user\n");
     // What is displaced is kept in the state directory; its other name stays what it was.
-    vfs.write("/work/dir/plain", "new").unwrap();
-    assert_eq!(vfs.read("/work/dir/twin").unwrap().bytes, b"canary of a user\n");
-    vfs.remove_file("/work/dir/plain", RemoveOptions::default()).unwrap();
+    vfs.write("/yard/dir/plain", "new").unwrap();
+    assert_eq!(vfs.read("/yard/dir/twin").unwrap().bytes, b"canary of a user\n");
+    vfs.remove_file("/yard/dir/plain", RemoveOptions::default()).unwrap();
     let mut text = String::new();
-    vfs.reader("/work/dir/twin").unwrap().read_to_string(&mut text).unwrap();
+    vfs.reader("/yard/dir/twin").unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(text, "canary of a user\n");
-    assert_eq!(vfs.list("/work/dir", &ListPage::default()).unwrap().total, 1);
+    assert_eq!(vfs.list("/yard/dir", &ListPage::default()).unwrap().total, 1);
 }
 
 #[test]
@@ -188,16 +188,16 @@ fn a_directory_that_holds_another_steads_state_is_not_copied() {
         std::fs::create_dir_all(host.path(file).parent().unwrap()).unwrap();
         std::fs::write(host.path(file), text).unwrap();
     }
-    for to in ["/work/copied", "/notes/copied"] {
-        let refused = vfs.copy("/work/inner", to, Overwrite::Refuse).unwrap_err();
+    for to in ["/yard/copied", "/notes/copied"] {
+        let refused = vfs.copy("/yard/inner", to, Overwrite::Refuse).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
         assert!(refused.to_string().contains("protected"), "{refused}");
         assert!(!vfs.exists(to).unwrap());
-        let moved = vfs.rename("/work/inner", to, Overwrite::Refuse).unwrap_err();
+        let moved = vfs.rename("/yard/inner", to, Overwrite::Refuse).unwrap_err();
         assert_eq!(moved.kind(), refused.kind(), "{moved}");
     }
     let out = host.path("out");
     let to = Destination::Directory(out.clone());
-    host.stead.export("/work/inner", to, Existing::Refuse, Compare::default(), &mut Unwatched).unwrap();
+    host.stead.export("/yard/inner", to, Existing::Refuse, Compare::default(), &mut Unwatched).unwrap();
     assert_eq!(std::fs::read_dir(out).unwrap().count(), 1, "an export leaves it out");
 }

@@ -41,7 +41,7 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
         (
             "cp",
             vec![
-                Asks(&["cp", "--overwrite", "{}", "/work/taken"], No),
+                Asks(&["cp", "--overwrite", "{}", "/yard/taken"], No),
                 Asks(&["cp", "/home/open.txt", "{}"], No),
             ],
         ),
@@ -75,7 +75,7 @@ fn rows() -> Vec<(&'static str, Vec<Row>)> {
         ("mcp", vec![NotForAgents]),
         ("mkdir", vec![Asks(&["mkdir", "{}"], No), Asks(&["mkdir", "-p", "{}/d"], No)]),
         ("mount", vec![NotForAgents]),
-        ("mv", vec![Asks(&["mv", "--overwrite", "{}", "/work/moved"], No)]),
+        ("mv", vec![Asks(&["mv", "--overwrite", "{}", "/yard/moved"], No)]),
         (
             "restore",
             vec![Asks(&["restore", "--dry-run", "{}", "1"], No), Asks(&["restore", "{}", "before"], No)],

@@ -14,7 +14,7 @@ use crate::world::{Asked, NAME, PATHS, World, check, named};
 fn values(tool: &Tool, argument: &str, path: &str, world: &World) -> Vec<Value> {
     match argument {
         "path" | "source" => vec![json!(path)],
-        "destination" => vec![json!("/work/taken"), json!("/home/wo/taken")],
+        "destination" => vec![json!("/yard/taken"), json!("/home/wo/taken")],
         "paths" => vec![json!([path])],
         // More than the quota of that Workspace has left.
         "content" if path.starts_with("/drop") => vec![json!("x"), json!("x".repeat(2_500_000))],
@@ -149,7 +149,7 @@ fn a_copy_of_a_whole_workspace_and_the_map_tell_nothing() {
         ask(
             &stead,
             tool,
-            json!({ "source": from, "destination": format!("/work/copy{}", from.replace('/', "-")) }),
+            json!({ "source": from, "destination": format!("/yard/copy{}", from.replace('/', "-")) }),
         );
     }
     look_everywhere(&stead);

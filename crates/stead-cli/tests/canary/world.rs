@@ -55,7 +55,7 @@ workspaces = [
   { prefix = "/home/beside", store = "beside", scope = "rw" },
   { prefix = "/home/ask", store = "main", path = "/home/ask", scope = "rw", ask = "everything" },
   { prefix = "/drop", store = "main", path = "/drop", scope = "wo", quota = { bytes = "3MiB" } },
-  { prefix = "/work", store = "main", path = "/agents/coder", scope = "rw" },
+  { prefix = "/yard", store = "main", path = "/agents/coder", scope = "rw" },
   { prefix = "/disk", store = "host", path = "/host/disk", scope = "rw" },
   { prefix = "/disk/wo", store = "host", path = "/host/disk/wo", scope = "wo" },
   { prefix = "/whole", store = "host", path = "/", scope = "ro" },
@@ -76,8 +76,8 @@ pub(crate) const PATHS: [&str; 24] = [
     "/home/beside",
     "/home/ask",
     "/drop",
-    "/work",
-    "/work/to-other",
+    "/yard",
+    "/yard/to-other",
     "/disk",
     "/disk/wo",
     "/disk/to-wo",
@@ -103,7 +103,7 @@ pub(crate) fn named() -> Vec<String> {
         "/forks/one/wo",
         "/forks/two/self/beside",
         "/agents/other",
-        "/work/../agents/other",
+        "/yard/../agents/other",
     ];
     places.iter().map(|place| format!("{place}/{NAME}.txt")).collect()
 }
@@ -189,7 +189,7 @@ impl World {
         drop(owner);
 
         let coder = Stead::open(&config, "coder").unwrap();
-        for (path, text) in [("/home/mine.txt", "1\n"), ("/home/mine.txt", "2\n"), ("/work/a.txt", "a\n")] {
+        for (path, text) in [("/home/mine.txt", "1\n"), ("/home/mine.txt", "2\n"), ("/yard/a.txt", "a\n")] {
             coder.vfs().write(path, text).unwrap();
         }
         coder.snapshot(None, Some("before")).unwrap();
