@@ -194,6 +194,7 @@ impl<'a> Batch<'a> {
 fn put(call: &Call<'_>, spot: &Spot<'_>, content: Content, options: &WriteOptions) -> Result<Step> {
     spot.check_not_leading()?;
     call.check_size(content.size()).map_err(|cause| spot.failed(cause))?;
+    call.check_expected(spot, options.expect).map_err(|stop| stop.at(spot))?;
     Ok(Step::Write { at: spot.place.clone(), content, put: options.put(spot) })
 }
 

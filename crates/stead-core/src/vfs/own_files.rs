@@ -7,9 +7,11 @@
 use crate::error::{Error, Result, Sight};
 use crate::identity::Identity;
 use crate::path::VfsPath;
-use crate::store::{Deed, DeedQuery, Keep, Kind, Line, NodeId, Past, State, Version, VersionTag};
+use crate::store::{
+    Deed, DeedQuery, Expect, Keep, Kind, Line, NodeId, Past, State, StoreError, Version, VersionTag,
+};
 use crate::vfs::call::Call;
-use crate::vfs::resolve::Spot;
+use crate::vfs::resolve::{Spot, Stop};
 
 /// What changes are called that may leave something of what was there before.
 const ADDING: [&str; 3] = ["append", "append_file", "open"];
@@ -42,6 +44,17 @@ impl Call<'_> {
     /// The state of a file that the caller has written all of; everything else is denied in one and the same way.
     pub(super) fn check_own(&self, spot: &Spot<'_>) -> Result<VersionTag> {
         self.own_state(spot).ok_or_else(|| not_own(spot))
+    }
+
+    /// Compares the version tag that a change expects, where the caller may not look. An answer to it tells something about
+    /// the file, so there it is given for a file of the caller's own only; every other file is denied as an edit is.
+    pub(super) fn check_expected(&self, spot: &Spot<'_>, expect: Expect) -> Result<(), Stop> {
+        match expect {
+            Expect::Tag(tag) if spot.sight() == Sight::Blind && self.check_own(spot)? != tag => {
+                Err(StoreError::Conflict.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn own_state(&self, spot: &Spot<'_>) -> Option<VersionTag> {

@@ -76,6 +76,16 @@ pub(super) enum Stop {
     Door(Error),
 }
 
+impl Stop {
+    /// The error that a caller gets, for a stop at this spot.
+    pub(super) fn at(self, spot: &Spot<'_>) -> Error {
+        match self {
+            Stop::Store(cause) => spot.failed(cause),
+            Stop::Door(error) => error,
+        }
+    }
+}
+
 impl From<StoreError> for Stop {
     fn from(cause: StoreError) -> Self {
         Stop::Store(cause)

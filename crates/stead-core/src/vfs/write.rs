@@ -24,7 +24,7 @@ const COPIED: usize = 64 << 10;
 /// How a file is written.
 #[derive(Debug, Clone, Default)]
 pub struct WriteOptions {
-    expect: Expect,
+    pub(super) expect: Expect,
     mode: Option<u32>,
     modified: Option<Timestamp>,
     parents: Parents,
@@ -212,8 +212,10 @@ impl Vfs {
                 let put = Put { at_most: (limit < u64::MAX).then_some(limit), ..options.put(spot) };
                 let step =
                     Step::Append { at: spot.place.clone(), content: Content::Bytes(bytes.clone()), put };
+                call.check_expected(spot, options.expect)?;
                 call.leaves(spot, Leaves::Something);
-                let (outcome, written) = call.change(spot, step)?;
+                let changed = call.change(spot, step);
+                let (outcome, written) = changed.map_err(|cause| unexpected(spot, options.expect, cause))?;
                 call.advance_seen(spot, &outcome);
                 Ok(written)
             })?;
@@ -348,8 +350,7 @@ impl Call<'_> {
         self.put_at(spot, content, options).map_err(|stop| match stop {
             // It was no symlink a moment ago.
             Stop::Store(StoreError::Link(_)) => spot.failed(StoreError::Conflict),
-            Stop::Store(cause) => spot.failed(cause),
-            Stop::Door(error) => error,
+            stop => stop.at(spot),
         })
     }
 
@@ -365,12 +366,13 @@ impl Call<'_> {
         let expect = guard.map_or(options.expect, Expect::TagOrAbsent);
         let put = Put { expect, ..options.put(spot) };
         let step = Step::Write { at: spot.place.clone(), content, put };
+        self.check_expected(spot, options.expect)?;
         self.leaves(spot, Leaves::Nothing);
         let (outcome, written) = match self.change(spot, step) {
             Err(StoreError::Conflict) if guard.is_some() => {
                 return Err(Error::ReadAgain { path: spot.path.clone() }.into());
             }
-            answer => answer?,
+            answer => answer.map_err(|cause| unexpected(spot, options.expect, cause))?,
         };
         if let Some(attr) = outcome.attr {
             seen.note(&spot.path, attr.tag);
@@ -386,13 +388,9 @@ impl Call<'_> {
     fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<VersionTag>) -> Result<Edited> {
         let (edited, _) = self.at(path, Access::Write, |spot| -> Result<_, Stop> {
             let mut expect = if_match.map_or(Expect::Any, Expect::Tag);
-            let is_blind = spot.sight() == Sight::Blind;
-            if is_blind {
-                let own = self.check_own(spot)?;
-                if if_match.is_some_and(|tag| tag != own) {
-                    return Err(StoreError::Conflict.into());
-                }
-                expect = Expect::Tag(own);
+            self.check_expected(spot, expect)?;
+            if spot.sight() == Sight::Blind {
+                expect = Expect::Tag(self.check_own(spot)?);
                 self.leaves(spot, Leaves::Nothing);
             }
             let Shared { limits, quota, .. } = self.shared();
@@ -401,11 +399,8 @@ impl Call<'_> {
             let size = spot.store().stat(&spot.place).map_or(0, |attr| attr.size);
             let _memory = self.reserve(edit.memory(size))?;
             let step = Step::Edit { at: spot.place.clone(), edit, expect, keep: spot.keep() };
-            let (outcome, written) = match self.change(spot, step) {
-                // Another has written it in between, or removed it: it is no longer one's own.
-                Err(cause) if is_blind && is_another(&cause) => return Err(not_own(spot).into()),
-                answer => answer?,
-            };
+            let changed = self.change(spot, step);
+            let (outcome, written) = changed.map_err(|cause| unexpected(spot, expect, cause))?;
             self.advance_seen(spot, &outcome);
             Ok(Edited { written, replaced: outcome.replaced })
         })?;
@@ -419,20 +414,22 @@ impl Call<'_> {
     }
 
     fn remove(&self, path: &VfsPath, subtree: Subtree, options: RemoveOptions) -> Result<Removed> {
+        let expect = options.if_match.map_or(Expect::Any, Expect::Tag);
         let removed = self.at(path, Access::Write, |spot| -> Result<_, Stop> {
             self.check_movable(spot)?;
+            self.check_expected(spot, expect)?;
             let step = Step::Remove {
                 at: spot.place.clone(),
                 subtree,
-                expect: options.if_match.map_or(Expect::Any, Expect::Tag),
+                expect,
                 missing: if options.force { Missing::Fine } else { Missing::Fails },
                 spare: spot.spare(Side::From),
                 keep: spot.keep(),
             };
-            Ok(self.change(spot, step)?.1)
+            Ok(self.change(spot, step).map_err(|cause| unexpected(spot, expect, cause))?.1)
         });
         let (written, is_told) = match removed {
-            Err(error) if error.tells_what_is_there() => (self.untold(path), false),
+            Err(error) if expect == Expect::Any && error.tells_what_is_there() => (self.untold(path), false),
             removed => removed.map(|(written, spot)| (written, spot.sight() == Sight::Sees))?,
         };
         let Written { path, version, operation, .. } = written;
@@ -484,6 +481,15 @@ pub(super) fn written(
         }
         // A tag and a version tell what is new from what was there before.
         Sight::Blind => Written { path, created: None, tag: None, version: None, operation },
+    }
+}
+
+/// Why a change failed for which a version tag was expected. Where the caller may not look, another has written or removed
+/// the file since its tag was compared, so it is no longer the caller's own.
+fn unexpected(spot: &Spot<'_>, expect: Expect, cause: StoreError) -> Stop {
+    match expect {
+        Expect::Tag(_) if spot.sight() == Sight::Blind && is_another(&cause) => not_own(spot).into(),
+        _ => cause.into(),
     }
 }
 

@@ -88,6 +88,61 @@ fn an_edit_of_anything_but_ones_own_file_is_denied_in_one_and_the_same_way() {
 }
 
 #[test]
+fn a_version_tag_is_compared_only_for_ones_own_file() {
+    let inbox = Box::new();
+    let tag = inbox.owner.vfs().stat("/in/theirs.txt").unwrap().tag.unwrap().to_string();
+    let stale = inbox.owner.vfs().write("/docs/canary-target", "x").unwrap().tag.unwrap().to_string();
+    for (tool, rest) in [
+        ("write_file", json!({ "content": "mine" })),
+        ("append_file", json!({ "content": "mine" })),
+        ("delete_file", json!({})),
+        ("edit_file", json!({ "old_string": "secret", "new_string": "x" })),
+        ("move_file", json!({ "destination": "/in/moved" })),
+    ] {
+        let ask = |place: &str, tag: &str| {
+            let mut arguments = rest.clone();
+            arguments["if_match"] = json!(tag);
+            inbox.told(tool, place, arguments)
+        };
+        let denied = ask("/in/none.txt", &stale);
+        assert!(denied.contains("newest version you wrote yourself"), "{tool}: {denied}");
+        for place in PLACES {
+            assert_eq!(ask(place, &tag), denied, "{tool} {place}: the tag of a file that is there");
+            assert_eq!(ask(place, &stale), denied, "{tool} {place}: another tag");
+        }
+    }
+    assert_eq!(inbox.text("/in/theirs.txt"), "secret words\n");
+    assert!(inbox.owner.vfs().stat("/in/none.txt").is_err());
+}
+
+#[test]
+fn a_stale_version_tag_of_ones_own_file_is_a_conflict_and_the_right_one_is_none() {
+    let inbox = Box::new();
+    let vfs = inbox.stead.vfs();
+    vfs.write("/in/mine.txt", "one\n").unwrap();
+    let stale = inbox.owner.vfs().stat("/in/mine.txt").unwrap().tag.unwrap();
+    vfs.write("/in/mine.txt", "two\n").unwrap();
+    let tag = || inbox.owner.vfs().stat("/in/mine.txt").unwrap().tag.unwrap();
+    let write =
+        |tag| vfs.write_with("/in/mine.txt", "three\n", &stead::vfs::WriteOptions::new().if_match(tag));
+    let append =
+        |tag| vfs.append_with("/in/mine.txt", "four\n", &stead::vfs::WriteOptions::new().if_match(tag));
+    let remove = |tag| {
+        let options = stead::vfs::RemoveOptions { if_match: Some(tag), ..Default::default() };
+        vfs.remove_file("/in/mine.txt", options)
+    };
+    assert_eq!(write(stale).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(append(stale).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(remove(stale).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(inbox.text("/in/mine.txt"), "two\n");
+    write(tag()).unwrap();
+    append(tag()).unwrap();
+    assert_eq!(inbox.text("/in/mine.txt"), "three\nfour\n");
+    remove(tag()).unwrap();
+    assert!(inbox.owner.vfs().stat("/in/mine.txt").is_err());
+}
+
+#[test]
 fn ones_own_file_can_be_edited_until_another_writes_it() {
     let inbox = Box::new();
     let vfs = inbox.stead.vfs();
