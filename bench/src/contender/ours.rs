@@ -8,7 +8,7 @@ use stead_core::store::{
     Change, Content, DraftOf, Expect, Page, Parents, Place, Put, Replace, Step, StorePath,
 };
 use stead_core::{Clock, Store, SystemClock};
-use stead_stores::{Database, DatabaseOptions, PhysicalOptions, PhysicalStore};
+use stead_stores::{Database, DatabaseOptions, KeepOptions, PhysicalOptions, PhysicalStore};
 
 use super::{Contender, Durability, PIECE, disk};
 use crate::Result;
@@ -33,24 +33,21 @@ impl Ours {
         Ok(Ours::new(Arc::new(database.store(["bench"])?), None))
     }
 
-    /// A Physical Store, on a directory in this one.
+    /// A Physical Store that keeps nothing of what it displaces, on a directory in this one.
     pub fn on_disk(directory: &Path, durability: Durability) -> Result<Self> {
-        let (root, state) = (directory.join("root"), directory.join("state"));
-        std::fs::create_dir(&root)?;
-        std::fs::create_dir(&state)?;
-        let options = PhysicalOptions { durability: durability.into(), ..PhysicalOptions::new(state) };
-        Ok(Ours::new(Arc::new(PhysicalStore::open(&root, options)?), Some(root)))
+        Ours::physical(directory, durability, None)
     }
 
     /// A Physical Store that keeps what it displaces.
     pub fn keeping(directory: &Path, durability: Durability) -> Result<Self> {
+        Ours::physical(directory, durability, Some(KeepOptions::default()))
+    }
+
+    fn physical(directory: &Path, durability: Durability, keep: Option<KeepOptions>) -> Result<Self> {
         let (root, state) = (directory.join("root"), directory.join("state"));
         std::fs::create_dir(&root)?;
         std::fs::create_dir(&state)?;
-        let options = DatabaseOptions { durability: durability.into(), ..DatabaseOptions::default() };
-        let ledger = Some(Database::open(directory.join("stead.db"), options)?.into());
-        let options =
-            PhysicalOptions { durability: durability.into(), ledger, ..PhysicalOptions::new(state) };
+        let options = PhysicalOptions { durability: durability.into(), keep, ..PhysicalOptions::new(state) };
         Ok(Ours::new(Arc::new(PhysicalStore::open(&root, options)?), Some(root)))
     }
 

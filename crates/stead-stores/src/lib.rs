@@ -5,11 +5,13 @@
 mod boot;
 pub mod durability;
 pub mod physical;
+mod state_folder;
 pub mod sync;
 pub mod virtual_store;
 
 pub use durability::Durability;
 pub use physical::{Confinement, KeepOptions, Ledger, Need, PhysicalOptions, PhysicalStore, Pruned};
+pub use state_folder::state_folder_of;
 pub use virtual_store::{
     Archived, Archives, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage, AuditQuery,
     AuditVerified, Database, DatabaseOptions, MemoryStore, VirtualStore, verify_archive,

@@ -85,8 +85,6 @@ sites! {
     ChangedDirectory,
     /// A file of a Physical Store that was written into.
     WrittenFile,
-    /// Files of a Physical Store that were written into.
-    WrittenFiles,
     /// Old bytes that are about to be overwritten.
     ReplacedBytes,
     /// The name of the file with them, by which recovery finds them.

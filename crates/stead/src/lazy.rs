@@ -259,7 +259,8 @@ mod tests {
 
     use super::*;
 
-    const ABOUT: About = About { kind: "memory", history: true, feed: true, records: None };
+    const ABOUT: About =
+        About { kind: "memory", history: true, keeps_content: true, feed: true, records: None };
 
     #[test]
     fn a_store_is_opened_once_by_whoever_needs_it_first() {

@@ -286,9 +286,7 @@ impl Stores {
         let stores = &opener.config.stores;
         let in_database = |store: &StoreConfig| match store {
             StoreConfig::Virtual { .. } => true,
-            StoreConfig::Physical { keep, .. } => {
-                keep.is_some() && Database::was_at(&opener.config.database.path)
-            }
+            StoreConfig::Physical { .. } => Database::was_at(&opener.config.database.path),
             StoreConfig::Memory => false,
         };
         if stores.values().any(in_database) {
@@ -320,11 +318,19 @@ pub struct Cleaned {
 /// What a Store says of itself, which its kind decides.
 fn about(config: &StoreConfig, log: Option<LogId>) -> About {
     match config {
-        StoreConfig::Physical { keep, .. } => {
-            About { kind: "physical", history: keep.is_some(), feed: false, records: keep.and(log) }
+        StoreConfig::Physical { keep, .. } => About {
+            kind: "physical",
+            history: true,
+            keeps_content: keep.is_some(),
+            feed: false,
+            records: log,
+        },
+        StoreConfig::Virtual { .. } => {
+            About { kind: "virtual", history: true, keeps_content: true, feed: true, records: log }
         }
-        StoreConfig::Virtual { .. } => About { kind: "virtual", history: true, feed: true, records: log },
-        StoreConfig::Memory => About { kind: "memory", history: true, feed: true, records: None },
+        StoreConfig::Memory => {
+            About { kind: "memory", history: true, keeps_content: true, feed: true, records: None }
+        }
     }
 }
 
@@ -360,7 +366,7 @@ pub(crate) struct Opener {
 
 impl Opener {
     fn open(self: &Arc<Self>, config: &StoreConfig) -> Result<Arc<dyn Store>> {
-        if !matches!(config, StoreConfig::Memory | StoreConfig::Physical { keep: None, .. }) {
+        if !matches!(config, StoreConfig::Memory) {
             self.ready_for_records();
         }
         Ok(match config {
@@ -386,8 +392,8 @@ impl Opener {
             durability: self.config.database.durability,
             mask: masked(&self.config),
             hold: held(&self.config),
-            ledger: keep.map(|_| self.ledger()),
-            keep: keep.unwrap_or_default(),
+            ledger: self.ledger(),
+            keep,
             ..PhysicalOptions::new(self.config.state_directory())
         };
         Ok(PhysicalStore::open(path, options)?)
@@ -398,10 +404,10 @@ impl Opener {
         let mut seen = BTreeSet::new();
         let mut pruned = Vec::new();
         for (name, config) in &self.config.stores {
-            if let StoreConfig::Physical { path, keep: Some(keep) } = config
+            if let StoreConfig::Physical { path, keep } = config
                 && seen.insert(config)
             {
-                let store = self.physical(path, Some(*keep));
+                let store = self.physical(path, *keep);
                 let done = store.and_then(|store| store.prune(now).map_err(Error::from));
                 pruned.push((name.clone(), done));
             }

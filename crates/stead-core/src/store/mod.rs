@@ -226,8 +226,10 @@ pub trait Store: Debug + Send + Sync {
 pub struct About {
     /// `physical`, `virtual`, `memory`.
     pub kind: &'static str,
-    /// Whether every change makes a version that can be read later.
+    /// Whether every change makes a version that can be told of later.
     pub history: bool,
+    /// Whether the content that changes replace or remove can be read later; without a history it can't.
+    pub keeps_content: bool,
     /// Whether [`Store::changes_since`] answers.
     pub feed: bool,
     /// The log that it writes the records of its changes into; a change with a record is refused where there is none.

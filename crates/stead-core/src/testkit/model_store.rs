@@ -71,6 +71,7 @@ impl Store for ModelStore {
         About {
             kind: "model",
             history: false,
+            keeps_content: false,
             feed: true,
             records: self.notes.as_ref().map(|notes| notes.id()),
         }

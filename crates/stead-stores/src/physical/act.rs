@@ -19,7 +19,6 @@ use super::host::{self, At, Errno, Host, Stat, refused};
 use super::journal::Journal;
 use super::keep::{Book, Print};
 use super::lock::{Alone, Held};
-use super::quota::Counted;
 use super::root::Dir;
 use super::spot::{Intent, Spot};
 use super::undo::{Moment, Site, Undo, undo};
@@ -43,8 +42,8 @@ pub(super) struct Act<'s> {
     held: Option<Held<'s>>,
     actions: Vec<Undo>,
     journal: Option<Journal>,
-    /// What the ledger is told, where there is one.
-    pub(super) book: Option<Book>,
+    /// What the ledger is told.
+    pub(super) book: Book,
     trash: Vec<String>,
     moves: Vec<Move>,
     unsynced: Vec<Unsynced>,
@@ -69,33 +68,24 @@ enum Move {
 impl PhysicalStore {
     pub(super) fn carry_out(&self, change: Change) -> StoreResult<Applied> {
         let shop = self.workshop()?;
-        let mut act = Act::new(self, shop);
+        let mut act = Act::new(self, shop, Book::open(shop, &change)?);
         if change.lasts == Lasts::Soon {
             act.durability = Durability::Fast;
         }
         if act.durability == Durability::Full {
             shop.sync_name()?;
         }
-        act.book = Book::open(shop, &change)?;
-        if !change.records.is_empty() && act.book.is_none() {
-            return Err(StoreError::Unsupported("this Store writes no records along with its changes"));
-        }
         let steps = self.unpacked(shop, change.steps)?;
         let _room = shop.locks.enter()?;
         shop.recover_if_left(&self.root)?;
         self.check_still(&change.still)?;
-        // A ledger counts along; without one, everything is counted before and after.
-        let scanned: &[_] = if act.book.is_some() { &[] } else { &change.quotas };
-        if steps.len() > 1 || !scanned.is_empty() {
+        if steps.len() > 1 {
             act.becomes_several()?;
         }
         act.begin_counting()?;
-        let counted = Counted::before(self, scanned)?;
         let mut outcomes = Vec::with_capacity(steps.len());
         for (index, step) in steps.into_iter().enumerate() {
-            if let Some(book) = &mut act.book {
-                book.begin_step(index, keep_of(&step));
-            }
+            act.book.begin_step(index, keep_of(&step));
             match act.step(step) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(StoreError::Link(hit)) => {
@@ -103,9 +93,6 @@ impl PhysicalStore {
                 }
                 Err(error) => return Err(act.roll_back(error)),
             }
-        }
-        if let Err(over) = counted.judge(self) {
-            return Err(act.roll_back(over));
         }
         let version = act.finish()?.map(Version);
         Ok(Applied { version, outcomes })
@@ -129,7 +116,7 @@ impl PhysicalStore {
 }
 
 impl<'s> Act<'s> {
-    fn new(store: &'s PhysicalStore, shop: &'s Arc<Workshop>) -> Self {
+    fn new(store: &'s PhysicalStore, shop: &'s Arc<Workshop>, book: Book) -> Self {
         Act {
             store,
             shop,
@@ -139,7 +126,7 @@ impl<'s> Act<'s> {
             held: None,
             actions: Vec::new(),
             journal: None,
-            book: None,
+            book,
             trash: Vec::new(),
             moves: Vec::new(),
             unsynced: Vec::new(),
@@ -236,7 +223,7 @@ impl<'s> Act<'s> {
             return Err(error);
         }
         self.actions.push(how);
-        if let Some(version) = self.book.as_ref().filter(|_| !self.several).and_then(Book::version) {
+        if let Some(version) = self.book.version().filter(|_| !self.several) {
             self.shop.acted(version);
         }
         Ok(())
@@ -370,11 +357,6 @@ impl<'s> Act<'s> {
         self.touched(&spot.dir)
     }
 
-    /// What was done so far stays, even if the change fails later.
-    pub(super) fn stands(&mut self) {
-        self.actions.clear();
-    }
-
     /// What a change has displaced, in the workshop: thrown away when the change is done.
     pub(super) fn displaced(&mut self, stash: String) {
         self.trash.push(stash);
@@ -398,15 +380,6 @@ impl<'s> Act<'s> {
             self.unsynced.push(Unsynced::File(file));
         }
         Ok(())
-    }
-
-    /// [`Act::wrote`] where it is not known any more which file it was.
-    pub(super) fn wrote_somewhere(&mut self) -> StoreResult<()> {
-        if self.durability() == Durability::Full {
-            sync::file_system(sync::Site::WrittenFiles, &self.store.root.dir).map_err(refused)
-        } else {
-            Ok(())
-        }
     }
 
     /// Has new content reach the disk before it gets its name.

@@ -7,7 +7,7 @@
 //! written into a `journal` first, so that the next process that opens the directory, or wants the same names, can take
 //! it back (`recover`), as far as nobody has gone on from there.
 //!
-//! With a ledger (`keep`), every change is written down before it is made, and what it displaces is kept.
+//! Every change is written into a ledger before it is made, and what it displaces is kept, if the Store keeps it (`keep`).
 //!
 //! Reads take no lock. They see every file whole; of a change with several steps, or one that writes into a file where
 //! it is, they may see a part while it is being made. A lock for them would cost two system calls a read, and make changes
@@ -42,7 +42,6 @@ mod own;
 mod patch;
 #[cfg(target_os = "linux")]
 mod put;
-mod quota;
 #[cfg(target_os = "linux")]
 mod read;
 #[cfg(target_os = "linux")]
@@ -59,8 +58,6 @@ mod spot;
 mod store;
 #[cfg(target_os = "linux")]
 mod survey;
-#[cfg(target_os = "linux")]
-mod together;
 #[cfg(target_os = "linux")]
 mod tree;
 #[cfg(target_os = "linux")]

@@ -1,21 +1,28 @@
 //! How a Physical Store is opened.
 
 use std::fmt;
+#[cfg(target_os = "linux")]
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stead_core::StoreResult;
 
+#[cfg(target_os = "linux")]
+use super::host::failed;
 use super::life::Faults;
 use crate::{Database, Durability};
+#[cfg(target_os = "linux")]
+use crate::{DatabaseOptions, sync};
 
 /// How a Physical Store is opened.
 #[derive(Clone)]
 pub struct PhysicalOptions {
-    /// Stead's state directory. What the Store needs for itself goes there if it is on the same mount as the root, and
-    /// else into `.stead/` in the root. Either is out of reach through the Store.
-    pub state: PathBuf,
+    /// Stead's state directory; `None` for one in the user's state folder, which the root's path decides
+    /// ([`state_folder_of`](crate::state_folder_of)). What the Store needs for itself goes there if it is on the same mount
+    /// as the root, and else into `.stead/` in the root. Either is out of reach through the Store.
+    pub state: Option<PathBuf>,
     /// What an acknowledged change survives.
     pub durability: Durability,
     /// Files and directories of Stead's own that are out of reach where they lie inside the root.
@@ -26,10 +33,11 @@ pub struct PhysicalOptions {
     pub confinement: Confinement,
     /// How long a change waits for other processes; after that it is refused, having changed nothing.
     pub patience: Duration,
-    /// Where it writes down what it does. Without one it has no history, and what it displaces is not kept.
-    pub ledger: Option<Ledger>,
-    /// How much of what it displaces is kept, and for how long.
-    pub keep: KeepOptions,
+    /// Where it writes down what it does: by default, `stead.db` in the state directory.
+    pub ledger: Ledger,
+    /// How much of what it displaces is kept, and for how long; nothing where `None`. The ledger tells who did what either
+    /// way.
+    pub keep: Option<KeepOptions>,
     /// For tests: stops the Store right before an action, as if the process had been killed there.
     pub faults: Option<Faults>,
 }
@@ -47,15 +55,21 @@ pub enum Confinement {
 impl PhysicalOptions {
     /// The defaults, with this state directory.
     pub fn new(state: impl Into<PathBuf>) -> Self {
+        PhysicalOptions { state: Some(state.into()), ..PhysicalOptions::default() }
+    }
+}
+
+impl Default for PhysicalOptions {
+    fn default() -> Self {
         PhysicalOptions {
-            state: state.into(),
+            state: None,
             durability: Durability::default(),
             mask: Vec::new(),
             hold: Vec::new(),
             confinement: Confinement::default(),
             patience: Duration::from_secs(30),
-            ledger: None,
-            keep: KeepOptions::default(),
+            ledger: Ledger::default(),
+            keep: Some(KeepOptions::default()),
             faults: None,
         }
     }
@@ -70,7 +84,7 @@ impl fmt::Debug for PhysicalOptions {
             .field("hold", &self.hold)
             .field("confinement", &self.confinement)
             .field("patience", &self.patience)
-            .field("keep", &self.ledger.as_ref().map(|_| self.keep))
+            .field("keep", &self.keep)
             .finish_non_exhaustive()
     }
 }
@@ -92,9 +106,10 @@ impl Default for KeepOptions {
     }
 }
 
-/// The database that a Physical Store writes its deeds into, opened when it is first needed.
-#[derive(Clone)]
-pub struct Ledger(Arc<Open>);
+/// The database that a Physical Store writes its deeds into, opened when it is first needed. The default is one of its own,
+/// in the state directory.
+#[derive(Clone, Default)]
+pub struct Ledger(Option<Arc<Open>>);
 
 type Open = dyn Fn(Need) -> StoreResult<Option<Database>> + Send + Sync;
 
@@ -111,12 +126,26 @@ impl Ledger {
     /// A ledger that `open` opens, again and again the same one. It answers `None` where it is not needed in any case,
     /// and not there yet.
     pub fn new(open: impl Fn(Need) -> StoreResult<Option<Database>> + Send + Sync + 'static) -> Self {
-        Ledger(Arc::new(open))
+        Ledger(Some(Arc::new(open)))
     }
 
+    /// Opens the database, which lies in this state directory unless the caller has said where it is.
     #[cfg(target_os = "linux")]
-    pub(super) fn open(&self, need: Need) -> StoreResult<Option<Database>> {
-        (self.0)(need)
+    pub(super) fn open(
+        &self,
+        need: Need,
+        state: &Path,
+        durability: Durability,
+    ) -> StoreResult<Option<Database>> {
+        if let Some(open) = &self.0 {
+            return open(need);
+        }
+        let path = state.join("stead.db");
+        if need == Need::IfThere && !Database::was_at(&path) {
+            return Ok(None);
+        }
+        sync::make_private(sync::Site::StateDirectory, state).map_err(failed)?;
+        Database::open_private(path, DatabaseOptions { durability, ..DatabaseOptions::default() }).map(Some)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use stead_core::store::{Attr, Content, Expect, Kind, Outcome, Parents, Place, Put, StoreError, StoreResult};
+use stead_core::store::{Content, Expect, Kind, Outcome, Parents, Place, Put, StoreError, StoreResult};
 use stead_core::{Edit, LARGEST_EDIT};
 
 use super::act::Act;
@@ -12,7 +12,6 @@ use super::host::{self, How, Stat, failed, refused};
 use super::patch::{Extent, Looks, Plan, Source};
 use super::read::read_all;
 use super::spot::{Intent, Spot, open_regular};
-use super::together::{Leader, Left, Made, Part, States};
 use super::undo::Undo;
 use super::workshop::{Scrap, Temp};
 use crate::Durability;
@@ -65,44 +64,19 @@ impl Act<'_> {
 
     pub(super) fn edit(&mut self, at: &Place, edit: &Edit, expect: Expect) -> StoreResult<Outcome> {
         let spot = self.file_spot(at, Intent::Find, Parents::Required)?;
-        let mut leader = None;
-        if expect == Expect::Any && self.may_share(&spot) {
-            match self.shop.edits.join(spot.key(), edit) {
-                Part::Leads(first) => leader = Some(first),
-                Part::Waits(answer) => {
-                    if let Ok(result) = answer.recv() {
-                        self.touched(&spot.dir)?;
-                        return result;
-                    }
-                }
-            }
-        }
         self.hold(&[&spot])?;
         self.file_at(&spot, Expect::Any)?.ok_or(StoreError::NotFound)?;
         let (file, stat) = open_regular(&spot.dir, spot.name(), How::Read)?;
         expect.check(Some(stat.tag()))?;
-        let mut content = read_all(&file, &stat, LARGEST_EDIT)?;
-        let mut states = States::new(stat.tag());
-        let mut make = |edit: &Edit| {
-            let (edited, replaced) = edit.apply(&content)?;
-            content = edited;
-            Ok(states.next(content.len() as u64, replaced))
-        };
-        let mine = make(edit);
-        let others = leader.map_or_else(Vec::new, Leader::close);
-        let others: Vec<_> = others.into_iter().map(|left| (make(&left.wanted), left)).collect();
-        let mut now = None;
-        if states.is_changed() {
-            let mut temp = self.written(&content)?;
-            self.sync_new(&temp.file)?;
-            now = self.put(&spot, &mut temp, Some(&stat), &Put::default())?.attr;
-        }
-        self.answer_all(others, &states, now);
-        Ok(states.outcome(mine?, now))
+        let (content, replaced) = edit.apply(&read_all(&file, &stat, LARGEST_EDIT)?)?;
+        let mut temp = self.written(&content)?;
+        self.sync_new(&temp.file)?;
+        let outcome = self.put(&spot, &mut temp, Some(&stat), &Put::default())?;
+        Ok(Outcome { replaced, ..outcome })
     }
 
     pub(super) fn append(&mut self, at: &Place, content: Content, put: &Put) -> StoreResult<Outcome> {
-        let mut content = match content {
+        let content = match content {
             Content::Bytes(bytes) => Appended::Bytes(bytes),
             Content::Past(_) => return Err(kept_nothing()),
             Content::Sealed(sealed) => Appended::File(match drafted(sealed)? {
@@ -113,35 +87,13 @@ impl Act<'_> {
         for _ in 0..TRIES {
             self.release();
             let spot = self.file_spot(at, Intent::Make, put.parents)?;
-            let mut leader = None;
             if self.file_at(&spot, put.expect)?.is_some() {
-                if let Some(bytes) = content.to_share(put).filter(|_| self.may_share(&spot)) {
-                    let (file, stat) = open_regular(&spot.dir, spot.name(), How::Write)?;
-                    match self.shop.appends.join(spot.key(), bytes) {
-                        Part::Leads(first) => leader = Some(first),
-                        Part::Waits(answer) => {
-                            if let Ok(result) = answer.recv() {
-                                let outcome = result?;
-                                // It went into what had the name then, which need not be the file that is open here.
-                                let same = outcome.attr.is_some_and(|attr| attr.node.0 == stat.ino);
-                                if same {
-                                    self.wrote(file)?
-                                } else {
-                                    self.wrote_somewhere()?
-                                }
-                                return Ok(outcome);
-                            }
-                        }
-                    }
-                }
                 self.open_journal()?;
             }
             self.hold(&[&spot])?;
             if self.file_at(&spot, put.expect)?.is_some() {
-                let others = leader.map_or_else(Vec::new, Leader::close);
-                return self.append_all(&spot, &mut content, put, others);
+                return self.append_to(&spot, &content, put);
             }
-            drop(leader);
             let mut temp = content.temp(self)?;
             match self.put(&spot, &mut temp, None, put) {
                 Err(StoreError::AlreadyExists) if put.expect != Expect::Absent => {}
@@ -151,20 +103,10 @@ impl Act<'_> {
         Err(StoreError::Conflict)
     }
 
-    /// Appends to the file at a spot, and then what others have left for it.
-    fn append_all(
-        &mut self,
-        spot: &Spot,
-        content: &mut Appended,
-        put: &Put,
-        others: Vec<Left<Vec<u8>>>,
-    ) -> StoreResult<Outcome> {
-        let mine = content.size()?;
-        if let Appended::Bytes(bytes) = content {
-            others.iter().for_each(|left| bytes.extend_from_slice(&left.wanted));
-        }
+    /// Appends to the file at a spot.
+    fn append_to(&mut self, spot: &Spot, content: &Appended, put: &Put) -> StoreResult<Outcome> {
         let length = content.size()?;
-        let whole = self.patch(spot, How::Write, put, |now| {
+        self.patch(spot, How::Write, put, |now| {
             put.check_append(now.size, length)?;
             Ok((length > 0).then(|| Plan {
                 cut: now.size,
@@ -172,43 +114,7 @@ impl Act<'_> {
                 length: now.size + length,
                 source: content.source(),
             }))
-        })?;
-        let (Some(before), Some(attr), false) = (whole.before, whole.attr, others.is_empty()) else {
-            return Ok(whole);
-        };
-        let mut states = States::new(before);
-        let mut size = attr.size - length + mine;
-        let first = states.next(size, 0);
-        let mut next = |left: Left<Vec<u8>>| {
-            size += left.wanted.len() as u64;
-            (Ok(states.next(size, 0)), left)
-        };
-        let others = others.into_iter().map(&mut next).collect();
-        self.answer_all(others, &states, whole.attr);
-        Ok(states.outcome(first, whole.attr))
-    }
-
-    /// Whether others of this process may do something to the same file in one go with this change.
-    /// With a ledger each of them is a deed of its own, of someone else.
-    fn may_share(&self, spot: &Spot) -> bool {
-        let alone = self.is_several() || self.book.is_some() || spot.place.is_node();
-        !alone && self.durability() == Durability::Full
-    }
-
-    /// Tells those who have left something how it went.
-    fn answer_all<T>(
-        &mut self,
-        others: Vec<(StoreResult<Made>, Left<T>)>,
-        states: &States,
-        now: Option<Attr>,
-    ) {
-        if !others.is_empty() {
-            // They are told that it is there: it stays, even should the disk fail this caller afterwards.
-            self.stands();
-        }
-        for (made, left) in others {
-            left.answer(made.map(|made| states.outcome(made, now)));
-        }
+        })
     }
 
     pub(super) fn symlink(
@@ -437,16 +343,6 @@ enum Appended {
 }
 
 impl Appended {
-    /// The bytes, if they may be appended in one go with others'.
-    fn to_share(&self, put: &Put) -> Option<&Vec<u8>> {
-        // One with a limit is judged by itself.
-        let plain = (put.expect, put.mode, put.modified, put.at_most) == (Expect::Any, None, None, None);
-        match self {
-            Appended::Bytes(bytes) if plain && (1..=LITTLE).contains(&bytes.len()) => Some(bytes),
-            _ => None,
-        }
-    }
-
     fn size(&self) -> StoreResult<u64> {
         match self {
             Appended::Bytes(bytes) => Ok(bytes.len() as u64),

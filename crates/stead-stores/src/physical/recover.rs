@@ -33,7 +33,7 @@ pub(super) struct Recovery<'a> {
     pub(super) locks: &'a Locks,
     pub(super) rooms: &'a Dir,
     pub(super) kept: &'a Dir,
-    pub(super) keeping: Option<&'a Keeping>,
+    pub(super) keeping: &'a Keeping,
 }
 
 impl Recovery<'_> {
@@ -51,17 +51,15 @@ impl Recovery<'_> {
             .iter()
             .map(|room| Ok((fates(self.root, &room.dir, self.kept)?, Acted::versions(&room.dir)?)));
         let found = found.collect::<StoreResult<Vec<_>>>()?;
-        if let Some(keeping) = self.keeping {
-            let remains = dead.iter().zip(&found).map(|(room, (fates, acted))| Remains {
-                name: &room.name,
-                dir: &room.dir,
-                fates,
-                acted,
-            });
-            let remains: Vec<_> = remains.collect();
-            let living = living(self.rooms, &dead).map_err(refused)?;
-            keeping.reconcile(self.root, self.kept, &remains, &living)?;
-        }
+        let remains = dead.iter().zip(&found).map(|(room, (fates, acted))| Remains {
+            name: &room.name,
+            dir: &room.dir,
+            fates,
+            acted,
+        });
+        let remains: Vec<_> = remains.collect();
+        let living = living(self.rooms, &dead).map_err(refused)?;
+        self.keeping.reconcile(self.root, self.kept, &remains, &living)?;
         for room in &dead {
             repair(self.root, &room.dir, self.kept)?;
         }

@@ -185,19 +185,14 @@ impl Act<'_> {
             return self.rename_new(source, moved, sink);
         }
         let (from, to) = (source.path().to_vec(), sink.path().to_vec());
-        if self.book.is_none() {
-            let how = Undo::Moved { from, to, ino: moved.ino, changed: moved.changed };
-            self.act("rename", how, || host::rename_over(source.at(), sink.at()))?;
-        } else {
-            // A second name keeps what is there, and the rename is still one step.
-            let stash = if there.is_dir() { None } else { self.second_name(sink, there)? };
-            if stash.is_none() && !there.is_dir() {
-                self.take(sink, there)?;
-                return self.rename_new(source, moved, sink);
-            }
-            let how = Undo::Over { from, to, ino: moved.ino, changed: moved.changed, stash };
-            self.act("rename", how, || host::rename_over(source.at(), sink.at()))?;
+        // A second name keeps what is there, and the rename is still one step.
+        let stash = if there.is_dir() { None } else { self.second_name(sink, there)? };
+        if stash.is_none() && !there.is_dir() {
+            self.take(sink, there)?;
+            return self.rename_new(source, moved, sink);
         }
+        let how = Undo::Over { from, to, ino: moved.ino, changed: moved.changed, stash };
+        self.act("rename", how, || host::rename_over(source.at(), sink.at()))?;
         self.follow(source, moved, sink);
         Ok(())
     }

@@ -10,7 +10,6 @@ use super::host::{self, At, Errno, How, Stat, refused};
 use super::lock::Stripe;
 use super::mask::{join, split};
 use super::root::{self, Dir, Root, Way};
-use super::together::Key;
 
 /// What a caller wants with a place: what is masked can't be found, and can't be made either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,11 +41,6 @@ impl Located {
 
     pub(super) fn is_root(&self) -> bool {
         self.full.is_empty()
-    }
-
-    /// Whether the place is a node itself.
-    pub(super) fn is_node(&self) -> bool {
-        self.node.is_some()
     }
 
     /// A node that is not where it was is not found, whatever is in its place.
@@ -122,11 +116,6 @@ impl Spot {
         let path = self.place.full[..self.top].strip_suffix(b"/").unwrap_or_default();
         let there = root::enter(&root.dir, path, How::Base).and_then(|dir| host::stat(&dir).map_err(refused));
         there.is_ok_and(|there| there.ino == self.dir_stat.ino)
-    }
-
-    /// What tells this name from any other.
-    pub(super) fn key(&self) -> Key {
-        (self.dir_stat.ino, self.top().to_vec())
     }
 
     pub(super) fn stripe(&self) -> Stripe {

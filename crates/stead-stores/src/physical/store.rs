@@ -17,13 +17,13 @@ use super::PhysicalOptions;
 use super::draft::{FileDraft, NewDraft};
 use super::host::{self, failed, refused};
 use super::life::Life;
-use super::mask::Mask;
+use super::mask::{Mask, STATE};
 use super::nodes::Nodes;
 use super::root::Root;
 use super::spot::Intent;
 use super::workshop::{self, Workshop};
-use crate::Durability;
 use crate::sync;
+use crate::{Durability, state_folder_of};
 
 /// A directory of the host as a Store.
 #[derive(Debug)]
@@ -43,7 +43,11 @@ impl PhysicalStore {
     /// Opens the directory at `root`, and repairs what a crash may have left half done.
     pub fn open(root: impl AsRef<Path>, options: PhysicalOptions) -> StoreResult<Self> {
         let resolved = std::fs::canonicalize(root).map_err(failed)?;
-        let state = resolved_as_far_as_it_goes(&options.state);
+        let named = match &options.state {
+            Some(state) => state.clone(),
+            None => state_folder_of(&[&resolved]).ok_or_else(homeless)?.join(STATE),
+        };
+        let state = resolved_as_far_as_it_goes(&named);
         if resolved.starts_with(&state) {
             return Err(StoreError::Invalid(
                 "the directory lies inside Stead's own state directory; mount another one".to_owned(),
@@ -55,7 +59,7 @@ impl PhysicalStore {
         }
         // A symlink on the way to Stead's own files is as much to be kept from agents as where it leads.
         let masked = options.mask.iter().flat_map(|path| [resolved_as_far_as_it_goes(path), as_named(path)]);
-        let masked: Vec<_> = masked.chain([state.clone(), as_named(&options.state)]).collect();
+        let masked: Vec<_> = masked.chain([state.clone(), as_named(&named)]).collect();
         let held = options.hold.iter().flat_map(|path| [resolved_as_far_as_it_goes(path), as_named(path)]);
         let mask = Mask::new(&resolved, masked.iter().cloned()).holding(&resolved, held);
         let root = root.masking(&mask, masked);
@@ -92,6 +96,11 @@ impl PhysicalStore {
     }
 }
 
+fn homeless() -> StoreError {
+    let what = "there is no home directory to keep state in; set XDG_STATE_HOME, or name a state directory";
+    StoreError::Invalid(what.to_owned())
+}
+
 /// The path with its symlinks resolved, but for the last name.
 fn as_named(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -115,8 +124,9 @@ fn resolved_as_far_as_it_goes(path: &Path) -> PathBuf {
 
 impl Store for PhysicalStore {
     fn about(&self) -> About {
-        let history = self.shop.as_ref().is_some_and(|shop| shop.keeping.is_some());
-        About { kind: "physical", history, feed: false, records: self.log() }
+        let keeps_content = self.shop.as_ref().is_some_and(|shop| shop.keeping.keeps_content());
+        let (history, records) = (self.shop.is_some(), self.log());
+        About { kind: "physical", history, keeps_content, feed: false, records }
     }
 
     fn stat(&self, at: &Place) -> StoreResult<Attr> {
@@ -185,9 +195,9 @@ impl Store for PhysicalStore {
         self.check()?;
         if self.durability == Durability::Full {
             sync::file_system(sync::Site::DeferredChanges, &self.root.dir).map_err(refused)?;
-            // Only a Store with a ledger has one to wait for.
-            if let Some((_, keeping)) = self.keeping()
-                && let Some(books) = keeping.books()?
+            // Without a staging area nothing was changed.
+            if let Some(shop) = &self.shop
+                && let Some(books) = shop.keeping.books()?
             {
                 books.settle()?;
             }

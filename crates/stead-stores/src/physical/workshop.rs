@@ -8,7 +8,7 @@
 //! opening          held while a Store opens, or recovers what a dead one has left
 //! rooms/<id>/      lock, acted, journals (j…), content on its way in or out (t…)
 //! kept/            content that lost against another program's, or was taken back after a crash, and reports
-//! past/            what changes have displaced, as <version>-<number>, where there is a ledger
+//! past/            what changes have displaced, as <version>-<number>, where that is kept
 //! ```
 
 use std::fs::File;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use stead_core::store::{StoreError, StoreResult};
-use stead_core::{Clock, Edit, SystemClock, Timestamp};
+use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::host::{self, Errno, Host, How, Lock, failed, refused};
 use super::journal::Journal;
@@ -32,7 +32,6 @@ use super::options::{Confinement, PhysicalOptions};
 use super::recover::{Acted, Others, Recovery, dead_rooms};
 use super::report;
 use super::root::{Dir, Root};
-use super::together::Together;
 use super::tree;
 use crate::Durability;
 use crate::boot;
@@ -47,8 +46,6 @@ const SPARE_JOURNALS: usize = 8;
 #[derive(Debug)]
 pub(super) struct Workshop {
     pub(super) locks: Locks,
-    pub(super) edits: Together<Edit>,
-    pub(super) appends: Together<Vec<u8>>,
     pub(super) life: Arc<Life>,
     /// Who this process is to the host.
     pub(super) uid: u32,
@@ -59,8 +56,7 @@ pub(super) struct Workshop {
     acted: Acted,
     others: Others,
     kept: Dir,
-    /// `None` without a ledger.
-    pub(super) keeping: Option<Keeping>,
+    pub(super) keeping: Keeping,
     next: AtomicU64,
     journals: Mutex<Vec<Journal>>,
     /// Whether the room's name is on the disk.
@@ -83,22 +79,17 @@ impl Workshop {
         let locks = Locks::new(locks, options.patience, number, life.clone()).map_err(refused)?;
         let rooms = own_dir(&top, "rooms").map_err(refused)?;
         let kept = own_dir(&top, "kept").map_err(refused)?;
-        let keeping = match &options.ledger {
-            Some(ledger) => {
-                let past = own_dir(&top, "past").map_err(refused)?;
-                let home = Home::new(root, path, state, &options.hold);
-                Some(Keeping::new(ledger.clone(), home, options.keep, top.clone(), past))
-            }
-            None => None,
-        };
+        let past = own_dir(&top, "past").map_err(refused)?;
+        let home = Home::new(root, path, state, &options.hold);
+        let ledger = (options.ledger.clone(), options.durability);
+        let keeping = Keeping::new(ledger, home, options.keep, top.clone(), past);
 
         // One at a time: a room without a lock is a dead one, and nobody may see ours before it is locked.
         let opening = host::open_or_create(top.as_fd(), "opening").map_err(refused)?;
         host::lock(&opening, Lock::Exclusive, locks.until()).map_err(refused)?;
         let dead = dead_rooms(&rooms).map_err(refused)?;
         if !dead.is_empty() {
-            let keeping = keeping.as_ref();
-            Recovery { root, locks: &locks, rooms: &rooms, kept: &kept, keeping }.run(dead)?;
+            Recovery { root, locks: &locks, rooms: &rooms, kept: &kept, keeping: &keeping }.run(dead)?;
         }
         let name = room_name(number);
         // Synced by the first change: a process that only reads need not wait for the disk.
@@ -115,8 +106,6 @@ impl Workshop {
         prune(&kept);
         Ok(Arc::new(Workshop {
             locks,
-            edits: Together::default(),
-            appends: Together::default(),
             life,
             uid,
             top,
@@ -139,7 +128,7 @@ impl Workshop {
         self.life.check()?;
         let opening = host::open_or_create(self.top.as_fd(), "opening").map_err(refused)?;
         host::lock(&opening, Lock::Exclusive, self.locks.until()).map_err(refused)?;
-        let keeping = self.keeping.as_ref();
+        let keeping = &self.keeping;
         let dead = dead_rooms(&self.rooms).map_err(refused)?;
         Recovery { root, locks: &self.locks, rooms: &self.rooms, kept: &self.kept, keeping }.run(dead)
     }
@@ -249,7 +238,7 @@ impl Drop for Workshop {
             return;
         }
         // What the ledger could not be told is found out by what is in the room, so then it stays.
-        if self.keeping.as_ref().is_none_or(|keeping| keeping.close().is_ok()) {
+        if self.keeping.close().is_ok() {
             let _ = tree::remove(&self.rooms, self.name.as_bytes());
         }
     }

@@ -154,6 +154,17 @@ impl Database {
         self.0.readers.is_some() && self.0.turnstile.is_none()
     }
 
+    /// Opens a database, and makes it for its owner alone if there never was one.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn open_private(path: PathBuf, options: DatabaseOptions) -> StoreResult<Self> {
+        use std::os::unix::fs::OpenOptionsExt;
+        if !Database::was_at(&path) {
+            let made = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+            made.map_err(|error| of_host(&error))?;
+        }
+        Database::open(path, options)
+    }
+
     /// Whether there was a database at this path, even if it is gone.
     pub fn was_at(path: &Path) -> bool {
         path.exists() || Mark::of(path).read().is_some()

@@ -95,7 +95,7 @@ impl VirtualStore {
 impl Store for VirtualStore {
     fn about(&self) -> About {
         let kind = if self.shared().is_in_memory() { "memory" } else { "virtual" };
-        About { kind, history: true, feed: true, records: self.shared().log() }
+        About { kind, history: true, keeps_content: true, feed: true, records: self.shared().log() }
     }
 
     fn stat(&self, at: &Place) -> StoreResult<Attr> {

@@ -32,7 +32,7 @@ fn in_a_directory() -> (Arc<dyn Store>, tempfile::TempDir) {
     std::fs::create_dir(&root).unwrap();
     let options = PhysicalOptions {
         durability: Durability::Fast,
-        ledger: Some(Database::in_memory().into()),
+        ledger: Database::in_memory().into(),
         ..PhysicalOptions::new(directory.path().join("state"))
     };
     (Arc::new(PhysicalStore::open(&root, options).unwrap()), directory)

@@ -57,7 +57,7 @@ impl Act {
     }
 
     /// Whether it needs what was displaced.
-    pub(crate) fn needs_history(self) -> bool {
+    pub(crate) fn needs_content(self) -> bool {
         matches!(self, Act::Undo | Act::Restore)
     }
 

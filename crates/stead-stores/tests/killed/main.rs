@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use acts::{ACTS, Act, Files, OTHERS, OTHERS_LINE, Other};
 use stead_core::store::{DeedQuery, Version};
-use stead_core::vfs::{LostUpdates, Undo, UndoOptions};
+use stead_core::vfs::{LostUpdates, Undo, UndoOptions, Undone};
 use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
-use stead_stores::{Database, DatabaseOptions, Durability, PhysicalOptions, PhysicalStore};
+use stead_stores::{Durability, KeepOptions, PhysicalOptions, PhysicalStore};
 use tracer::{Calls, Killed};
 
 const TASK: &str = "STEAD_KILLED_TASK";
@@ -24,17 +24,17 @@ const TASK: &str = "STEAD_KILLED_TASK";
 /// How a Store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct How {
-    ledger: bool,
+    /// Whether displaced content is kept.
+    keep: bool,
     durability: Durability,
 }
 
 fn open(temp: &Path, how: How) -> Arc<PhysicalStore> {
-    let mut options =
-        PhysicalOptions { durability: how.durability, ..PhysicalOptions::new(temp.join("state")) };
-    if how.ledger {
-        let database = DatabaseOptions { durability: how.durability, ..DatabaseOptions::default() };
-        options.ledger = Some(Database::open(temp.join("stead.db"), database).unwrap().into());
-    }
+    let options = PhysicalOptions {
+        durability: how.durability,
+        keep: how.keep.then(KeepOptions::default),
+        ..PhysicalOptions::new(temp.join("state"))
+    };
     Arc::new(PhysicalStore::open(temp.join("root"), options).unwrap())
 }
 
@@ -61,10 +61,10 @@ fn the_process_that_is_killed() {
     let task = std::env::var(TASK).expect("started by one of the tests here");
     let mut parts = task.splitn(5, ',');
     let mut next = || parts.next().unwrap();
-    let (act, ledger, durability) = (Act::named(next()), next() == "true", next().to_owned());
+    let (act, keep, durability) = (Act::named(next()), next() == "true", next().to_owned());
     let (first, temp) = (Version(next().parse().unwrap()), Path::new(next()));
     let durability = if durability == "Full" { Durability::Full } else { Durability::Fast };
-    let store = open(temp, How { ledger, durability });
+    let store = open(temp, How { keep, durability });
     let door = door(&store, "dies");
     tracer::begin();
     act.perform(&door, first).unwrap();
@@ -82,13 +82,12 @@ fn round(act: Act, other: Other, how: How, calls: Calls, when: usize) -> Round {
     let root = temp.path().join("root");
     std::fs::create_dir(&root).unwrap();
     let store = open(temp.path(), how);
-    let version = || if how.ledger { store.version().unwrap() } else { Version(0) };
-    let (before, first) = acts::set_up(&door(&store, "dies"), version);
-    let set_up = version();
+    let (before, first) = acts::set_up(&door(&store, "dies"), || store.version().unwrap());
+    let set_up = store.version().unwrap();
 
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let How { ledger, durability } = how;
-    let task = format!("{act:?},{ledger},{durability:?},{},{}", first.0, temp.path().display());
+    let How { keep, durability } = how;
+    let task = format!("{act:?},{keep},{durability:?},{},{}", first.0, temp.path().display());
     command.args(["--ignored", "--exact", "the_process_that_is_killed", "--nocapture"]);
     let killed = tracer::kill(command.env(TASK, task).stdout(Stdio::null()), calls, when);
 
@@ -137,9 +136,7 @@ impl Found<'_> {
         }
         let rooms = std::fs::read_dir(temp.join("state/physical")).unwrap().next().unwrap().unwrap().path();
         assert_eq!(std::fs::read_dir(rooms.join("rooms")).unwrap().count(), 2, "rooms that are left");
-        if how.ledger {
-            self.check_history(third, &root, found == whole, absent == whole);
-        }
+        self.check_history(third, &root, how, found == whole, absent == whole);
         // The process that was there all the time goes on.
         door(second, "lives").write("/w/afterwards", "fine").unwrap();
     }
@@ -161,7 +158,7 @@ impl Found<'_> {
         }
     }
 
-    fn check_history(&self, store: &Arc<PhysicalStore>, root: &Path, is_whole: bool, same: bool) {
+    fn check_history(&self, store: &Arc<PhysicalStore>, root: &Path, how: How, is_whole: bool, same: bool) {
         let deeds = |agent: &str| {
             let query = DeedQuery { after: self.set_up, agent: Some(agent.to_owned()), ..DeedQuery::all() };
             store.deeds(&query).unwrap().deeds.len()
@@ -171,11 +168,16 @@ impl Found<'_> {
         let by_the_living = usize::from(self.acknowledged && !self.other.is_of_the_host());
         assert_eq!(deeds("lives"), by_the_living, "deeds of the living process");
         if by_the_living == 1 {
+            let found = files(root);
             let undone = door(store, "lives").undo(Undo::Last(1), UndoOptions::default()).unwrap();
+            if !undone.done && !how.keep {
+                return is_refused(&undone, &found, root);
+            }
             assert!(undone.done, "what lives can't be undone: {:?}", undone.conflicts);
             let wanted = if by_the_dead == 1 { self.act.model(self.before) } else { self.before.clone() };
             assert_eq!(shown(&files(root)), shown(&wanted), "after the living one's undo");
         }
+        let unchanged = files(root);
         let undone = door(store, "dies").undo(Undo::Last(1), UndoOptions::default()).unwrap();
         let found = files(root);
         if self.other.is_of_the_host() {
@@ -185,6 +187,9 @@ impl Found<'_> {
                 .sum();
             assert_eq!(lines, 1, "the host's lines after an undo: {}", shown(&found));
             return;
+        }
+        if !undone.done && !how.keep {
+            return is_refused(&undone, &unchanged, root);
         }
         assert!(undone.done, "what stayed can't be undone: {:?}", undone.conflicts);
         let wanted = if by_the_dead == 1 && self.act != Act::Undo {
@@ -197,6 +202,13 @@ impl Found<'_> {
         };
         assert_eq!(shown(&found), shown(&wanted), "after the dead one's undo");
     }
+}
+
+/// What was not kept can't be taken back: the answer says so, and nothing is changed.
+fn is_refused(undone: &Undone, before: &Files, root: &Path) {
+    let why = |conflict: &stead_core::vfs::PathConflict| conflict.why.contains("was not kept");
+    assert!(undone.conflicts.iter().any(why), "{:?}", undone.conflicts);
+    assert_eq!(shown(&files(root)), shown(before), "after an undo that was refused");
 }
 
 fn shown(files: &Files) -> String {
@@ -217,7 +229,7 @@ fn long() -> bool {
 
 /// Kills the act at each of its calls, or at a part of them, with something else done after each.
 fn killed_everywhere(act: Act, how: How) {
-    if act.needs_history() && !how.ledger {
+    if act.needs_content() && !how.keep {
         return;
     }
     let calls = if long() { Calls::All } else { Calls::Changing };
@@ -253,18 +265,18 @@ macro_rules! acts {
             use super::*;
 
             #[test]
-            fn with_a_ledger() {
-                killed_everywhere(Act::$act, How { ledger: true, durability: Durability::Fast });
+            fn keeping_content() {
+                killed_everywhere(Act::$act, How { keep: true, durability: Durability::Fast });
             }
 
             #[test]
-            fn with_a_ledger_and_the_disk() {
-                killed_everywhere(Act::$act, How { ledger: true, durability: Durability::Full });
+            fn keeping_content_on_the_disk() {
+                killed_everywhere(Act::$act, How { keep: true, durability: Durability::Full });
             }
 
             #[test]
-            fn without_a_ledger() {
-                killed_everywhere(Act::$act, How { ledger: false, durability: Durability::Fast });
+            fn keeping_no_content() {
+                killed_everywhere(Act::$act, How { keep: false, durability: Durability::Fast });
             }
         })*
 

@@ -1,4 +1,4 @@
-//! What a directory with a ledger tells of its past, and what it keeps of it.
+//! What a directory tells of its past, and what it keeps of it.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -10,9 +10,12 @@ use stead_core::{Clock, SystemClock};
 
 use super::*;
 
+/// What a deed did to each name: what was there before, and after.
+pub(crate) type ToldDeed = Vec<(Option<String>, Option<String>)>;
+
 /// The deeds with their contents, newest first.
-pub(crate) fn told(store: &dyn Store) -> Vec<Vec<(Option<String>, Option<String>)>> {
-    let Ok(found) = store.deeds(&DeedQuery::all()) else { return Vec::new() };
+pub(crate) fn told(store: &dyn Store) -> Vec<ToldDeed> {
+    let found = store.deeds(&DeedQuery::all()).unwrap();
     let said = |state: &Option<State>| {
         let state = state.as_ref()?;
         let content = state.content.as_ref().map(|past| blake3::hash(&past_bytes(store, past)).to_hex());
@@ -26,6 +29,13 @@ pub(crate) fn told(store: &dyn Store) -> Vec<Vec<(Option<String>, Option<String>
         lines
     };
     found.deeds.iter().map(lines).collect()
+}
+
+/// The same deeds, without what files held.
+pub(crate) fn without_content(told: &[ToldDeed]) -> Vec<ToldDeed> {
+    let name = |said: &Option<String>| Some(said.as_ref()?.rsplit_once(' ')?.0.to_owned());
+    let deed = |deed: &ToldDeed| deed.iter().map(|(before, after)| (name(before), name(after))).collect();
+    told.iter().map(deed).collect()
 }
 
 fn past_bytes(store: &dyn Store, past: &stead_core::store::Past) -> Vec<u8> {
@@ -124,7 +134,7 @@ fn what_another_program_changed_in_between_is_unknown_and_its_content_is_kept() 
 
 #[test]
 fn a_file_that_is_too_large_is_not_kept_and_its_deed_says_so() {
-    let bench = Bench::keeping(|options| options.keep.file_bytes = 10);
+    let bench = Bench::keeping(|options| options.keep.as_mut().unwrap().file_bytes = 10);
     write(&bench.store, "large", "more than ten bytes");
     write(&bench.store, "large", "small");
     write(&bench.store, "large", "more than ten bytes again");
@@ -155,7 +165,7 @@ fn a_file_that_is_too_large_is_not_kept_and_its_deed_says_so() {
 
 #[test]
 fn what_is_too_old_or_too_much_is_let_go_and_stays_told() {
-    let bench = Bench::keeping(|options| options.keep.bytes = 8 * 4_096 * 8);
+    let bench = Bench::keeping(|options| options.keep.as_mut().unwrap().bytes = 8 * 4_096 * 8);
     let now = SystemClock.now();
     let at_time = |seconds_ago: i64, content: &str| {
         let mut change = change(vec![write_step("a", content)]);
@@ -258,13 +268,13 @@ fn a_ledger_is_begun_by_the_first_change_and_not_before() {
     let store = open(temp.path(), |options| {
         let path = path.clone();
         let opened = std::sync::OnceLock::new();
-        options.ledger = Some(stead_stores::Ledger::new(move |need| {
+        options.ledger = stead_stores::Ledger::new(move |need| {
             if need == stead_stores::Need::IfThere && opened.get().is_none() && !path.exists() {
                 return Ok(None);
             }
             let open = || Database::open(&path, DatabaseOptions::default()).unwrap();
             Ok(Some(opened.get_or_init(open).clone()))
-        }));
+        });
     });
     assert_eq!(read(&store, "there"), "before Stead came");
     assert!(store.about().history);
@@ -281,7 +291,7 @@ fn a_ledger_is_begun_by_the_first_change_and_not_before() {
 #[test]
 fn without_a_ledger_nothing_can_be_written_down_and_nothing_happens() {
     let bench = Bench::keeping(|options| {
-        options.ledger = Some(stead_stores::Ledger::new(|_| Err(StoreError::NoSpace)));
+        options.ledger = stead_stores::Ledger::new(|_| Err(StoreError::NoSpace));
     });
     assert!(matches!(apply(&bench.store, write_step("a", "x")), Err(StoreError::NoSpace)));
     assert!(!bench.host("a").exists());

@@ -93,7 +93,7 @@ impl Bench {
 /// Gives a Store the ledger in a bench's directory.
 pub fn with_ledger(temp: &Path, options: &mut PhysicalOptions) {
     let fast = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
-    options.ledger = Some(Database::open(temp.join("stead.db"), fast).unwrap().into());
+    options.ledger = Database::open(temp.join("stead.db"), fast).unwrap().into();
 }
 
 /// Opens a Store on `root` in a bench's directory.

@@ -201,7 +201,7 @@ fn state_is_out_of_reach_wherever_it_lies() {
         std::fs::write(root.join(file), "needle").unwrap();
     }
     let store = open(temp.path(), |options| {
-        options.state = root.join("inner/state");
+        options.state = Some(root.join("inner/state"));
         options.mask = vec![root.join("db/stead.db")];
     });
     let shown: Vec<_> = tree(&store).into_keys().collect();
@@ -271,7 +271,7 @@ fn a_state_directory_on_another_mount_leaves_the_workshop_in_the_root_and_masked
     }
     let state = TempDir::new_in(elsewhere).unwrap();
     std::fs::create_dir(temp.path().join("root")).unwrap();
-    let store = open(temp.path(), |options| options.state = state.path().to_owned());
+    let store = open(temp.path(), |options| options.state = Some(state.path().to_owned()));
     write(&store, "a/b", "x");
     let own = temp.path().join("root/.stead");
     assert_eq!(own.metadata().unwrap().permissions().mode() & 0o777, 0o700);

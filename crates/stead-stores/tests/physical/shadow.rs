@@ -70,7 +70,7 @@ fn opened(temp: &Path, change: impl Fn(&mut PhysicalOptions)) -> (Arc<PhysicalSt
     let fast = DatabaseOptions { durability: Durability::Fast, ..DatabaseOptions::default() };
     let database = Database::open(temp.join("stead.db"), fast).unwrap();
     let store = open(temp, |options| {
-        options.ledger = Some(database.clone().into());
+        options.ledger = database.clone().into();
         change(options);
     });
     (Arc::new(store), database)
@@ -195,7 +195,7 @@ fn what_has_no_history_is_left_out_and_left_alone() {
 
 #[test]
 fn of_a_file_that_is_too_large_only_its_size_is_held_and_everyone_says_so() {
-    let site = Site::with(|options| options.keep.file_bytes = 10);
+    let site = Site::with(|options| options.keep.as_mut().unwrap().file_bytes = 10);
     site.put("large", "more than ten bytes");
     site.put("small", "small");
     let made = site.snapshot();
@@ -369,7 +369,7 @@ fn every_snapshot_can_be_gone_back_to_whoever_changes_what() {
     let seeds = if std::env::var_os("STEAD_TEST_LONG").is_some() { 200 } else { 12 };
     for seed in 0..seeds {
         let mut random = fastrand::Rng::with_seed(seed);
-        let site = Site::with(|options| options.keep.bytes = 1 << 40);
+        let site = Site::with(|options| options.keep.as_mut().unwrap().bytes = 1 << 40);
         let mut made: Vec<(Version, Tree)> = Vec::new();
         for _ in 0..60 {
             let names = ["a", "b", "a/x", "a/y", "b/x", "b/x/deep", "c/d/e", "c"];

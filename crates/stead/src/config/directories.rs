@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::{env, fs, io};
+use std::{fs, io};
 
 use stead_core::store::QuotaLimits;
 use stead_core::{AccessScope, Ask, VfsPath};
-use stead_stores::KeepOptions;
 use stead_stores::virtual_store::Retention;
+use stead_stores::{KeepOptions, state_folder_of};
 
 use super::{
     AgentConfig, AuditConfig, Config, DatabaseConfig, FILE_NAME, StoreConfig, WorkspaceConfig, directory_of,
@@ -50,15 +50,19 @@ impl Config {
     /// What Stead keeps for itself lies in the user's state folder, under a name that the directories decide, and never
     /// inside them.
     pub fn of_directories(agent: &str, directories: &[BareDirectory]) -> Result<Config> {
-        let state = state_folder(env::var_os("XDG_STATE_HOME").map(PathBuf::from), env::home_dir());
-        let state = state.ok_or_else(|| {
-            Error::Invalid("there is no home directory to keep state in; set XDG_STATE_HOME".into())
-        })?;
-        of_directories(agent, directories, &state.join("stead"))
+        of_directories(agent, directories, |real| {
+            state_folder_of(real).ok_or_else(|| {
+                Error::Invalid("there is no home directory to keep state in; set XDG_STATE_HOME".into())
+            })
+        })
     }
 }
 
-fn of_directories(agent: &str, directories: &[BareDirectory], state: &Path) -> Result<Config> {
+fn of_directories(
+    agent: &str,
+    directories: &[BareDirectory],
+    state_folder: impl FnOnce(&[&Path]) -> Result<PathBuf>,
+) -> Result<Config> {
     let (mut stores, mut workspaces, mut real) = (BTreeMap::new(), Vec::new(), Vec::new());
     for directory in directories {
         let path = fs::canonicalize(&directory.path)
@@ -83,7 +87,8 @@ fn of_directories(agent: &str, directories: &[BareDirectory], state: &Path) -> R
         });
         real.push(path);
     }
-    let home = state.join(key(real));
+    let real: Vec<_> = real.iter().map(PathBuf::as_path).collect();
+    let home = state_folder(&real)?;
     make_private_tree(&home).map_err(|cause| Error::host("the state folder can't be made", cause))?;
     let file = home.join(FILE_NAME);
     Ok(Config {
@@ -112,22 +117,6 @@ fn free_prefix(path: &Path, taken: &[WorkspaceConfig]) -> Result<VfsPath> {
         .chain(numbered)
         .find(|prefix| !taken.iter().any(|workspace| workspace.prefix == *prefix));
     Ok(free.unwrap_or(base))
-}
-
-/// The same for the same directories, in whichever order they are named.
-fn key(mut directories: Vec<PathBuf>) -> String {
-    directories.sort();
-    let mut hasher = blake3::Hasher::new();
-    for directory in directories {
-        let bytes = directory.as_os_str().as_bytes();
-        hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
-    }
-    hasher.finalize().to_hex()[..32].to_owned()
-}
-
-/// The user's directory for state. A relative XDG_STATE_HOME counts as none, as its specification says.
-fn state_folder(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
-    xdg.filter(|xdg| xdg.is_absolute()).or_else(|| home.map(|home| home.join(".local/state")))
 }
 
 fn make_private_tree(directory: &Path) -> io::Result<()> {
@@ -163,7 +152,7 @@ mod tests {
             BareDirectory { path: one.clone(), scope: AccessScope::ReadOnly },
             BareDirectory { path: two.clone(), scope: AccessScope::ReadWrite },
         ];
-        let config = of_directories("agent", &directories, &state).unwrap();
+        let config = of_directories("agent", &directories, |_| Ok(state.clone())).unwrap();
         let stead = Stead::open(&config, "agent").unwrap();
         let prefixes: Vec<_> =
             stead.vfs().workspaces().map(|workspace| workspace.prefix().to_string()).collect();
@@ -173,26 +162,17 @@ mod tests {
         stead.vfs().write("/src-2/b", "2").unwrap();
         assert_eq!(fs::read(two.join("b")).unwrap(), b"2");
         // Even where the state folder lies inside a directory, what is in it can't be reached.
-        let below = state.join(key(vec![one.clone(), two.clone()])).join(".stead/stead.db");
+        let below = state.join(".stead/stead.db");
         assert!(below.is_file());
         let logical =
             format!("/src{}", below.strip_prefix(&one).map(|at| format!("/{}", at.display())).unwrap());
         assert!(stead.vfs().read(logical.as_str()).is_err());
-        assert_eq!(key(vec![one.clone(), two.clone()]), key(vec![two, one]));
     }
 
     #[test]
     fn what_is_no_directory_is_told() {
         let host = tempfile::tempdir().unwrap();
         let missing = BareDirectory { path: host.path().join("no"), scope: AccessScope::ReadOnly };
-        assert!(of_directories("agent", &[missing], host.path()).is_err());
-    }
-
-    #[test]
-    fn the_state_folder_follows_xdg() {
-        let home = || Some(PathBuf::from("/home/ann"));
-        assert_eq!(state_folder(Some("/xdg".into()), home()), Some("/xdg".into()));
-        assert_eq!(state_folder(Some("relative".into()), home()), Some("/home/ann/.local/state".into()));
-        assert_eq!(state_folder(None, None), None);
+        assert!(of_directories("agent", &[missing], |_| Ok(host.path().to_owned())).is_err());
     }
 }

@@ -60,7 +60,6 @@ fn shown(site: Site) -> Shown {
             Not("a database has to be lost after the power cut: the file only tells that there was one")
         }
         Site::RecoveryReport => Not("another program has to change a file between a kill and recovery"),
-        Site::WrittenFiles => Not("two threads have to append to one file while a third replaces it"),
         Site::Reverted => Not("a change has to fail after it has written into a file"),
         Site::Recovered => By(Plan::RecoveredBatch),
         // The first change of the process that recovers syncs the directory of the log, which is removed by then. A

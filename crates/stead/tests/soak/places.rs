@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stead_core::{Identity, Mount, Store, Vfs, VfsPath, Workspace};
-use stead_stores::{Database, DatabaseOptions, Durability, PhysicalOptions, PhysicalStore};
+use stead_stores::{Database, DatabaseOptions, Durability, KeepOptions, PhysicalOptions, PhysicalStore};
 
 /// Which kind of Store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// One that keeps nothing of what it displaces.
     Physical,
-    /// One that keeps what it displaces.
+    /// One that keeps it.
     Kept,
     Virtual,
 }
@@ -39,10 +40,10 @@ impl Kind {
             Kind::Physical | Kind::Kept => {
                 let root = directory.join("root");
                 std::fs::create_dir_all(&root).unwrap();
-                let ledger = (self == Kind::Kept).then(|| database(directory).into());
                 let options = PhysicalOptions {
                     durability: Durability::Full,
-                    ledger,
+                    ledger: database(directory).into(),
+                    keep: (self == Kind::Kept).then(KeepOptions::default),
                     ..PhysicalOptions::new(directory.join("state"))
                 };
                 Arc::new(PhysicalStore::open(&root, options).unwrap())

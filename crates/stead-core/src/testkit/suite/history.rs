@@ -19,6 +19,11 @@ fn without(t: &Subject) -> bool {
     without
 }
 
+/// Whether what a change displaces can't be read again, so that there is nothing to test.
+fn without_content(t: &Subject) -> bool {
+    without(t) || !t.store.about().keeps_content
+}
+
 /// What the test has done so far.
 fn since(t: &Subject) -> DeedQuery {
     DeedQuery { after: t.begun, ..DeedQuery::all() }
@@ -67,12 +72,21 @@ fn content(t: &Subject, state: Option<&State>) -> Vec<u8> {
 fn says(t: &Subject, line: &Line, before: Option<&str>, after: Option<&str>) {
     for (state, wanted) in [(&line.before, before), (&line.after, after)] {
         match wanted {
+            // What is not kept is known by its size.
+            Some(wanted) if unread(t, state) => {
+                assert_eq!(state.as_ref().unwrap().size, wanted.len() as u64, "{line:?}");
+            }
             Some(wanted) => {
                 assert_eq!(String::from_utf8_lossy(&content(t, state.as_ref())), wanted, "{line:?}")
             }
             None => assert_eq!(*state, None, "{line:?}"),
         }
     }
+}
+
+/// Whether a state's content was not kept, which is only told by a Store that keeps none.
+fn unread(t: &Subject, state: &Option<State>) -> bool {
+    !t.store.about().keeps_content && state.as_ref().is_some_and(|state| state.content.is_none())
 }
 
 #[track_caller]
@@ -138,6 +152,9 @@ pub fn an_overwrite_tells_both_contents(t: &Subject) {
     says(t, only(&found[2]), None, Some("one"));
     assert!(found.iter().all(|deed| only(deed).node == t.node("a")));
     assert_eq!(found.iter().map(|deed| deed.version).min(), Some(made.version));
+    if without_content(t) {
+        return;
+    }
     assert_eq!(past(only(&found[1]).after.as_ref()), past(only(&found[0]).before.as_ref()));
     assert_ne!(past(only(&found[1]).before.as_ref()), past(only(&found[1]).after.as_ref()));
 }
@@ -151,6 +168,10 @@ pub fn an_edit_and_an_append_are_told(t: &Subject) {
     says(t, only(&edited), Some("one two"), Some("one 2"));
     let appended = deed(t, vec![append("a", " three")]);
     says(t, only(&appended), Some("one 2"), Some("one 2 three"));
+    assert_eq!(content(t, only(&appended).before.as_ref()), b"one 2", "what was there still is");
+    if without_content(t) {
+        return;
+    }
     deed(t, vec![append("a", " four")]);
     let found = deeds(t).deeds;
     let told: Vec<_> = found.iter().map(|deed| content(t, only(deed).after.as_ref())).collect();
@@ -159,7 +180,7 @@ pub fn an_edit_and_an_append_are_told(t: &Subject) {
 }
 
 pub fn writing_into_a_file_is_told(t: &Subject) {
-    if without(t) {
+    if without_content(t) {
         return;
     }
     let large = "0123456789".repeat(60_000);
@@ -379,7 +400,7 @@ pub fn a_refused_change_is_no_deed(t: &Subject) {
 }
 
 pub fn the_past_is_put_back(t: &Subject) {
-    if without(t) {
+    if without_content(t) {
         return;
     }
     t.write("a", "one");
@@ -507,7 +528,7 @@ pub fn deeds_are_asked_for_by_path(t: &Subject) {
 }
 
 pub fn deeds_are_asked_for_by_place(t: &Subject) {
-    if without(t) {
+    if without_content(t) {
         return;
     }
     t.write("d/a", "1");
@@ -556,6 +577,21 @@ pub fn what_needs_no_history_is_told_without_its_content(t: &Subject) {
     assert_eq!(content(t, only(&changed).after.as_ref()), b"two");
 }
 
+pub fn content_that_is_not_kept_is_known_by_its_size(t: &Subject) {
+    if without(t) || t.store.about().keeps_content {
+        return;
+    }
+    t.write("d/a", "one");
+    let written = deed(t, vec![write("d/a", "four")]);
+    let removed = deed(t, vec![remove("d", Subtree::Any)]);
+    assert_eq!(removed.lines.len(), 2, "each thing is told: {removed:?}");
+    for (line, size) in [(only(&written), 3), (named(&removed, "a"), 4)] {
+        let before = line.before.as_ref().expect("it was there");
+        assert_eq!((before.size, &before.content), (size, &None));
+    }
+    assert_eq!(named(&removed, "a").before.as_ref().unwrap().parent, named(&removed, "d").node);
+}
+
 pub fn a_change_that_changes_nothing_makes_no_deed(t: &Subject) {
     if without(t) {
         return;
@@ -568,7 +604,7 @@ pub fn a_change_that_changes_nothing_makes_no_deed(t: &Subject) {
 }
 
 pub fn what_was_gone_comes_back_as_what_it_was(t: &Subject) {
-    if without(t) {
+    if without_content(t) {
         return;
     }
     t.write("d/a", "one");

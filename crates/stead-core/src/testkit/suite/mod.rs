@@ -237,6 +237,7 @@ macro_rules! store_suite {
                     deeds_are_asked_for_by_path
                     deeds_are_asked_for_by_place
                     what_needs_no_history_is_told_without_its_content
+                    content_that_is_not_kept_is_known_by_its_size
                     a_change_that_changes_nothing_makes_no_deed
                     what_was_gone_comes_back_as_what_it_was
                     what_was_taken_back_is_told

@@ -140,7 +140,7 @@ pub fn what_is_there_may_be_renamed_however_large(t: &Subject) {
 }
 
 pub fn what_was_there_comes_back_however_large(t: &Subject) {
-    if !t.store.about().history {
+    if !t.store.about().keeps_content {
         return;
     }
     t.write("w/a", "123456");

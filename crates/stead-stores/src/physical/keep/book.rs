@@ -9,7 +9,6 @@ use stead_core::store::{
 };
 use stead_core::{AuditOutcome, Operation};
 
-use super::super::PhysicalStore;
 use super::super::act::Act;
 use super::super::undo::Undo;
 use super::super::workshop::Workshop;
@@ -46,8 +45,8 @@ pub(in super::super) struct Book {
     stashes: HashMap<String, (i64, bool)>,
     /// Counters that begin with this change.
     pub(super) begun: Vec<(Vec<u8>, Usage)>,
-    /// The paths that something is counted below.
-    pub(super) roots: Option<Vec<Vec<u8>>>,
+    /// The paths that something is counted below, once that was looked up.
+    roots: Option<Vec<Vec<u8>>>,
 }
 
 #[derive(Default)]
@@ -62,11 +61,10 @@ struct Unwritten {
 pub(in super::super) struct Mark(usize, usize, usize);
 
 impl Book {
-    /// Opens the book of a change, if the Store has a ledger.
-    pub(in super::super) fn open(shop: &Workshop, change: &Change) -> StoreResult<Option<Self>> {
-        let Some(keeping) = &shop.keeping else { return Ok(None) };
-        Ok(Some(Book {
-            books: keeping.begun()?,
+    /// Opens the book of a change.
+    pub(in super::super) fn open(shop: &Workshop, change: &Change) -> StoreResult<Self> {
+        Ok(Book {
+            books: shop.keeping.begun()?,
             operation: change.operation.clone(),
             quotas: change.quotas.clone(),
             records: change.records.clone(),
@@ -84,7 +82,21 @@ impl Book {
             stashes: HashMap::new(),
             begun: Vec::new(),
             roots: None,
-        }))
+        })
+    }
+
+    /// The paths that something is counted below. A change that begins a counter holds the tree alone, so these stay the same
+    /// for as long as the names are held.
+    pub(super) fn counted_roots(&mut self) -> StoreResult<&[Vec<u8>]> {
+        if self.roots.is_none() {
+            let counters = self.books.counters()?.into_iter().map(|(path, _)| path);
+            let begun = self.begun.iter().map(|(path, _)| path.clone());
+            let mut roots: Vec<_> = counters.chain(begun).collect();
+            roots.sort();
+            roots.dedup();
+            self.roots = Some(roots);
+        }
+        Ok(self.roots.as_deref().unwrap_or_default())
     }
 
     /// Adds to what is counted.
@@ -131,7 +143,7 @@ impl Book {
 
     /// Whether something of that size is kept if the present step displaces it.
     pub(super) fn keeps(&self, keeping: &Keeping, size: u64) -> bool {
-        self.keep == Keep::History && size <= keeping.options.file_bytes
+        self.keep == Keep::History && keeping.keeps_content() && size <= keeping.largest()
     }
 
     /// Writes what is not written yet.
@@ -179,54 +191,48 @@ impl Book {
 
 impl Act<'_> {
     /// Has the ledger know of an action before it happens.
-    pub(in super::super) fn enter(&mut self, how: &Undo) -> StoreResult<Option<Mark>> {
-        let (Some(mut book), Some(keeping)) = (self.book.take(), &self.shop.keeping) else {
-            return Ok(None);
-        };
-        let mark = Mark(book.unwritten.rows.len(), book.unwritten.intents.len(), book.unwritten.leaves.len());
-        let entered = self.said(&book, keeping, how).and_then(|said| {
-            self.count_action(&mut book, &said)?;
-            book.note(how, self.journal_epoch(), &said);
-            // Of several actions the journal is the intent; the ledger is told before the journal's last word.
-            if self.is_several() { Ok(()) } else { book.write(self.shop) }
-        });
-        self.book = Some(book);
-        entered.map(|()| Some(mark))
+    pub(in super::super) fn enter(&mut self, how: &Undo) -> StoreResult<Mark> {
+        let Unwritten { rows, intents, leaves } = &self.book.unwritten;
+        let mark = Mark(rows.len(), intents.len(), leaves.len());
+        let said = self.said(how)?;
+        self.count_action(&said)?;
+        let journal = self.journal_epoch();
+        self.book.note(how, journal, &said);
+        // Of several actions the journal is the intent; the ledger is told before the journal's last word.
+        if self.is_several() {
+            return Ok(mark);
+        }
+        self.book.write(self.shop)?;
+        Ok(mark)
     }
 
     /// Takes an entry back whose action did not happen, for this reason; the change may go on.
-    pub(in super::super) fn left(&mut self, mark: Option<Mark>, reason: &StoreError) -> StoreResult<()> {
-        let several = self.is_several();
-        match (&mut self.book, mark) {
-            (Some(book), Some(Mark(rows, intents, leaves))) if several => {
-                book.unwritten.rows.truncate(rows);
-                book.unwritten.intents.truncate(intents);
-                book.unwritten.leaves.truncate(leaves);
-                Ok(())
-            }
-            (Some(book), Some(_)) => book.withdraw(reason),
-            _ => Ok(()),
+    pub(in super::super) fn left(&mut self, mark: Mark, reason: &StoreError) -> StoreResult<()> {
+        if !self.is_several() {
+            return self.book.withdraw(reason);
         }
+        let (Unwritten { rows, intents, leaves }, Mark(row, intent, leaf)) = (&mut self.book.unwritten, mark);
+        rows.truncate(row);
+        intents.truncate(intent);
+        leaves.truncate(leaf);
+        Ok(())
     }
 
     /// Writes what is left to write, before the change is done.
     pub(in super::super) fn close_book(&mut self) -> StoreResult<()> {
-        self.book.as_mut().map_or(Ok(()), |book| book.write(self.shop))
+        self.book.write(self.shop)
     }
 
     /// Takes back what the ledger was told of a change that failed.
     pub(in super::super) fn withdraw(&mut self, reason: &StoreError) -> StoreResult<()> {
-        self.book.as_mut().map_or(Ok(()), |book| book.withdraw(reason))
+        self.book.withdraw(reason)
     }
 
     /// Keeps what the change has displaced, or throws it away, and says which version it made.
     pub(in super::super) fn settle(&mut self, trash: Vec<String>) -> Option<i64> {
         let durability = self.durability();
-        let book = self.book.as_mut().zip(self.shop.keeping.as_ref()).and_then(|(book, keeping)| {
-            let version = book.version?;
-            Some((book, keeping, version))
-        });
-        let Some((book, keeping, version)) = book else {
+        let (book, keeping) = (&mut self.book, &self.shop.keeping);
+        let Some(version) = book.version else {
             trash.iter().for_each(|stash| self.shop.discard(stash));
             return None;
         };
@@ -254,14 +260,6 @@ impl Act<'_> {
         book.books.made(version, displaced);
         keeping.prune_if_much(kept, &book.books);
         Some(version)
-    }
-}
-
-impl PhysicalStore {
-    /// Where displaced things lie, for those who have a ledger.
-    pub(in super::super) fn keeping(&self) -> Option<(&Arc<Workshop>, &Keeping)> {
-        let shop = self.workshop().ok()?;
-        Some((shop, shop.keeping.as_ref()?))
     }
 }
 

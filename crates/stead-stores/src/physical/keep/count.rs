@@ -3,14 +3,12 @@
 use std::ops::ControlFlow;
 
 use stead_core::search::Walk;
-use stead_core::store::{Kind, Place, QuotaRoot, StorePath, StoreResult, Usage};
+use stead_core::store::{Found, Kind, Place, QuotaRoot, StoreError, StorePath, StoreResult, Usage};
 use stead_core::{Clock, SystemClock};
 
 use super::super::PhysicalStore;
 use super::super::act::Act;
 use super::super::mask::{is_at_or_below, join};
-use super::super::quota::usage_below;
-use super::book::Book;
 use super::face::{Face, Said, What};
 use crate::virtual_store::books::Delta;
 
@@ -92,7 +90,10 @@ impl Act<'_> {
     /// Begins the counters that a change needs. What is not counted yet is scanned, and nobody changes anything
     /// meanwhile.
     pub(in super::super) fn begin_counting(&mut self) -> StoreResult<()> {
-        let Some(book) = self.book.as_ref().filter(|book| !book.quotas.is_empty()) else { return Ok(()) };
+        let book = &self.book;
+        if book.quotas.is_empty() {
+            return Ok(());
+        }
         let counters = book.books.counters()?;
         let counted =
             |path: &[u8]| counters.iter().any(|(counted, counter)| **counted == *path && !counter.dirty);
@@ -111,26 +112,13 @@ impl Act<'_> {
         for path in uncounted {
             begun.push((path.as_bytes().to_vec(), usage_below(self.store, &path)?));
         }
-        let book = self.book.as_mut().expect("seen above");
-        book.begun = begun;
+        self.book.begun = begun;
         Ok(())
     }
 
     /// Counts what an action will do, where someone asks.
-    pub(super) fn count_action(&self, book: &mut Book, said: &[Said]) -> StoreResult<()> {
-        let roots = match &mut book.roots {
-            Some(roots) => roots,
-            // Whoever begins a counter holds the tree alone, so this stays true for as long as the names are held.
-            none => {
-                let counters = book.books.counters()?.into_iter().map(|(path, _)| path);
-                let begun = book.begun.iter().map(|(path, _)| path.clone());
-                let mut roots: Vec<_> = counters.chain(begun).collect();
-                roots.sort();
-                roots.dedup();
-                none.insert(roots)
-            }
-        };
-        if roots.is_empty() {
+    pub(super) fn count_action(&mut self, said: &[Said]) -> StoreResult<()> {
+        if self.book.counted_roots()?.is_empty() {
             return Ok(());
         }
         let mut leaves = Vec::new();
@@ -143,9 +131,11 @@ impl Act<'_> {
                     leaves.extend(before.and_then(|face| Leaf::gone(path(), face)));
                     leaves.extend(after.and_then(|face| Leaf::arrived(path(), face)));
                 }
-                What::Removed => self.tree_leaves(&said.path, before, |below, face| {
+                What::Removed if said.stashed => self.tree_leaves(&said.path, before, |below, face| {
                     leaves.extend(Leaf::gone(join(&said.path, below), face));
                 })?,
+                // Each thing below it has a row of its own.
+                What::Removed => leaves.extend(before.and_then(|face| Leaf::gone(path(), face))),
                 What::Moved | What::Crossed => {
                     let other = said.other.as_deref().unwrap_or_default();
                     let mut moves = |from: &[u8], to: &[u8], below: &[u8], face: &Face| {
@@ -162,10 +152,10 @@ impl Act<'_> {
                 What::Dressed => {}
             }
         }
-        if book.puts_back() {
+        if self.book.puts_back() {
             leaves = leaves.into_iter().map(Leaf::returned).collect();
         }
-        book.count(leaves);
+        self.book.count(leaves);
         Ok(())
     }
 
@@ -193,11 +183,8 @@ impl Act<'_> {
 impl PhysicalStore {
     /// How much lies below a path: by its counter if there is one, which is compared with the disk now and then.
     pub(in super::super) fn counted_usage(&self, at: &StorePath) -> StoreResult<Usage> {
-        let books = match self.keeping() {
-            Some((_, keeping)) => keeping.books()?,
-            None => None,
-        };
-        let Some(books) = books else { return usage_below(self, at) };
+        // Where nothing can be written, nothing is counted.
+        let Some(books) = self.books().ok().flatten() else { return usage_below(self, at) };
         let counters = books.counters()?;
         let Some((_, counter)) = counters.iter().find(|(path, _)| **path == *at.as_bytes()) else {
             return usage_below(self, at);
@@ -210,6 +197,25 @@ impl PhysicalStore {
         books.recounted(at.as_bytes().to_vec(), counter.usage, found, now)?;
         Ok(found)
     }
+}
+
+/// How much lies below a path, counted on the disk; nothing where there is no directory.
+fn usage_below(store: &PhysicalStore, at: &StorePath) -> StoreResult<Usage> {
+    let mut usage = Usage::default();
+    let count = &mut |found: Found| {
+        if found.attr.kind != Kind::Directory {
+            usage.files += 1;
+        }
+        if found.attr.kind == Kind::File {
+            usage.bytes += found.attr.size;
+        }
+        ControlFlow::Continue(())
+    };
+    match store.walk_below(&Place::path(at.clone()), &Walk::default(), count) {
+        Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => {}
+        walked => walked?,
+    }
+    Ok(usage)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use stead_core::Timestamp;
-use stead_core::store::{Kind, StoreError, StoreResult};
+use stead_core::store::{Attr, Kind, StoreError, StoreResult};
 
 use super::super::host::Stat;
 use super::super::patch::Patch;
@@ -26,6 +26,16 @@ impl Face {
             Kind::Directory | Kind::Special(_) => 0,
         };
         Face { kind: stat.kind, ino: stat.ino, size, mode: stat.mode & 0o7777, modified: stat.modified }
+    }
+
+    /// What something looked like that was found below a directory of the Store.
+    pub(super) fn found(attr: &Attr) -> Self {
+        let size = match attr.kind {
+            Kind::File | Kind::Symlink => attr.size,
+            Kind::Directory | Kind::Special(_) => 0,
+        };
+        let (kind, ino, mode, modified) = (attr.kind, attr.node.0, attr.mode & 0o7777, attr.modified);
+        Face { kind, ino, size, mode, modified }
     }
 
     /// Whether it is the same thing with the same content.

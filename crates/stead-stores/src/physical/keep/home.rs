@@ -18,6 +18,8 @@ pub(in super::super) struct Home {
     id: String,
     /// Where it stands.
     place: String,
+    /// Stead's state directory.
+    state: PathBuf,
     /// Directories that other Stores stand on.
     others: Vec<PathBuf>,
     /// Where there may be workshops.
@@ -31,7 +33,14 @@ impl Home {
         let in_state = Dir::open_ambient(state, Confinement::Automatic).ok().and_then(shop);
         let in_root = root.dir.enter(STATE.as_bytes(), How::Base).ok().and_then(shop);
         let shops = in_state.into_iter().chain(in_root).collect();
-        Home { id: id(&root.stat), place: place(path, state), others: others.to_vec(), shops }
+        let (id, place, state, others) =
+            (id(&root.stat), place(path, state), state.to_owned(), others.to_vec());
+        Home { id, place, state, others, shops }
+    }
+
+    /// Stead's state directory.
+    pub(super) fn state(&self) -> &Path {
+        &self.state
     }
 
     /// The books of the directory.

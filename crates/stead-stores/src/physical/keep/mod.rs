@@ -1,4 +1,4 @@
-//! What changes displace is kept, and what they did is written down.
+//! What changes do is written down, and what they displace is kept, unless the Store keeps nothing.
 //!
 //! A change tells its `book` of each action before it happens; the entry is in the ledger's database before the action
 //! is on the disk (`enter`). What was displaced moves from the room to `past/` when the change is done, or when someone
@@ -32,6 +32,8 @@ use super::PhysicalStore;
 use super::host::{self, How, Stat};
 use super::options::{KeepOptions, Ledger, Need};
 use super::root::Dir;
+use super::workshop::Workshop;
+use crate::Durability;
 use crate::virtual_store::books::Books;
 use crate::virtual_store::shadow::Shadow;
 
@@ -43,9 +45,11 @@ pub(super) use stash::Print;
 /// What a Store needs to keep things.
 #[derive(Debug)]
 pub(super) struct Keeping {
-    ledger: Ledger,
+    /// Where the ledger is, and what its entries survive.
+    ledger: (Ledger, Durability),
     home: Home,
-    options: KeepOptions,
+    /// How much is kept, and for how long; `None` where nothing is.
+    options: Option<KeepOptions>,
     /// The workshop of the directory.
     top: Dir,
     /// Where displaced things lie, as `<version>-<seq>`.
@@ -58,9 +62,25 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    pub(super) fn new(ledger: Ledger, home: Home, options: KeepOptions, top: Dir, past: Dir) -> Self {
+    pub(super) fn new(
+        ledger: (Ledger, Durability),
+        home: Home,
+        options: Option<KeepOptions>,
+        top: Dir,
+        past: Dir,
+    ) -> Self {
         let (books, earlier, unpruned) = (Mutex::new(None), OnceLock::new(), AtomicU64::new(0));
         Keeping { ledger, home, options, top, past, books, earlier, unpruned }
+    }
+
+    /// Whether displaced content is kept at all.
+    pub(super) fn keeps_content(&self) -> bool {
+        self.options.is_some()
+    }
+
+    /// How large a file may be whose content is kept, or held by a snapshot: also where nothing else is kept.
+    fn largest(&self) -> u64 {
+        self.options.unwrap_or_default().file_bytes
     }
 
     /// The books, if there are any yet.
@@ -76,7 +96,7 @@ impl Keeping {
     fn opened(&self, need: Need) -> StoreResult<Option<Arc<Books>>> {
         let mut books = self.books.lock();
         if books.is_none()
-            && let Some(database) = self.ledger.open(need)?
+            && let Some(database) = self.ledger.0.open(need, self.home.state(), self.ledger.1)?
         {
             *books = self.home.books(&database, need)?.map(Arc::new);
             if let Some(books) = &*books {
@@ -132,10 +152,15 @@ fn stash_name(version: i64, seq: i64) -> String {
 }
 
 impl PhysicalStore {
+    /// What it takes to write down and keep things. Where the host lets nothing be written on the root's mount, nothing is.
+    fn keeping(&self) -> StoreResult<(&Arc<Workshop>, &Keeping)> {
+        let shop = self.workshop().map_err(|_| StoreError::Unsupported("this Store keeps no history"))?;
+        Ok((shop, &shop.keeping))
+    }
+
     /// The books, if there are any yet.
     pub(super) fn books(&self) -> StoreResult<Option<Arc<Books>>> {
-        let (_, keeping) = self.keeping().ok_or(StoreError::Unsupported("this Store keeps no history"))?;
-        keeping.books()
+        self.keeping()?.1.books()
     }
 
     /// The log that the ledger writes into; none before there is a ledger.

@@ -128,8 +128,7 @@ impl Origin {
     }
 
     fn open(&self, root: &Root, shop: &Arc<Workshop>) -> StoreResult<OpenPast> {
-        let keeping = shop.keeping.as_ref().ok_or(StoreError::NotFound)?;
-        let (base, kind, size) = self.base.open(root, keeping)?;
+        let (base, kind, size) = self.base.open(root, &shop.keeping)?;
         let (shows, length, over) = (self.shows.min(size), self.length, self.over.clone());
         Ok(OpenPast { shop: Arc::clone(shop), base, kind, shows, length, over })
     }
@@ -145,7 +144,7 @@ impl Origin {
 
     /// The content as the port names it, to be compared with what a snapshot holds.
     pub(super) fn beside_shadow(&self, store: &PhysicalStore, size: u64) -> Option<Past> {
-        let (shop, _) = store.keeping()?;
+        let shop = store.workshop().ok()?;
         let kept = || Kept { root: store.root.clone(), shop: Arc::clone(shop), origin: self.clone() };
         if size == 0 {
             return Some(Past::new(PastIdentity::Empty, 0, kept()));
@@ -161,7 +160,7 @@ impl Origin {
 
     /// The content as the port names it. The hash is remembered where it was asked for before.
     pub(super) fn past(&self, store: &PhysicalStore, hash: Option<[u8; 32]>, size: u64) -> Option<Past> {
-        let (shop, _) = store.keeping()?;
+        let shop = store.workshop().ok()?;
         let kept = || Kept { root: store.root.clone(), shop: Arc::clone(shop), origin: self.clone() };
         if size == 0 {
             return Some(Past::new(PastIdentity::Empty, 0, kept()));
@@ -178,8 +177,7 @@ impl Kept {
     fn hash(&self) -> StoreResult<[u8; 32]> {
         let hash = self.origin.hash(&self.root, &self.shop)?;
         if let Some((version, seq)) = self.origin.row()
-            && let Some(keeping) = &self.shop.keeping
-            && let Some(books) = keeping.books()?
+            && let Some(books) = self.shop.keeping.books()?
         {
             // For the next time, and for whoever verifies.
             let _ = books.hashed(version, seq, hash);
@@ -258,9 +256,8 @@ struct OpenPast {
 impl OpenPast {
     /// The stash of a row, open for reading.
     fn stash(&self, row: (i64, i64)) -> StoreResult<File> {
-        let keeping = self.shop.keeping.as_ref().ok_or(StoreError::NotFound)?;
         let name = stash_name(row.0, row.1);
-        Ok(keeping.past_of(row).open(name.as_bytes(), How::Read).map_err(refused)?.into())
+        Ok(self.shop.keeping.past_of(row).open(name.as_bytes(), How::Read).map_err(refused)?.into())
     }
 
     /// Hands all of it over, piece by piece.
@@ -358,7 +355,7 @@ impl PhysicalStore {
 
     /// Where content is that this Store has told of.
     fn own<'p>(&self, past: &'p Past) -> StoreResult<Own<'p>> {
-        let (shop, keeping) = self.keeping().ok_or(StoreError::Unsupported("this Store keeps no history"))?;
+        let (shop, keeping) = self.keeping()?;
         let foreign = || StoreError::Invalid("the content was kept by another Store".into());
         match past.inner::<Kept>() {
             Some(kept) if Arc::ptr_eq(&kept.shop, shop) => Ok(Own::Kept(kept)),

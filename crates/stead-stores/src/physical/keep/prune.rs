@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use stead_core::store::{StoreResult, Verified};
 use stead_core::{Clock, SystemClock, Timestamp};
@@ -24,7 +25,8 @@ impl PhysicalStore {
     /// Lets go of what was displaced longer ago than it is to be kept, and of the oldest where there is too much.
     /// That it was there, and who changed it, stays known.
     pub fn prune(&self, now: Timestamp) -> StoreResult<Pruned> {
-        let Some((_, keeping)) = self.keeping() else { return Ok(Pruned::default()) };
+        // Where nothing can be written, nothing is kept.
+        let Ok((_, keeping)) = self.keeping() else { return Ok(Pruned::default()) };
         match keeping.books()? {
             Some(books) => keeping.prune(now, &books),
             None => Ok(Pruned::default()),
@@ -37,7 +39,7 @@ impl PhysicalStore {
         verified: &mut Verified,
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<()> {
-        let Some((shop, keeping)) = self.keeping() else { return Ok(()) };
+        let Ok((shop, keeping)) = self.keeping() else { return Ok(()) };
         let Some(books) = keeping.books()? else { return Ok(()) };
         books.flush()?;
         // What is under way has its place in a room for now.
@@ -67,7 +69,7 @@ impl PhysicalStore {
 
     /// Forgets all deeds, and lets go of all that is kept.
     pub(in super::super) fn forget_deeds(&self) -> StoreResult<()> {
-        let Some((_, keeping)) = self.keeping() else { return Ok(()) };
+        let Ok((_, keeping)) = self.keeping() else { return Ok(()) };
         if let Some(books) = keeping.books()? {
             books.destroy()?;
             *keeping.books.lock() = None;
@@ -84,7 +86,7 @@ impl PhysicalStore {
 impl Keeping {
     /// Prunes once as much has been kept as could be too much.
     pub(super) fn prune_if_much(&self, kept: u64, books: &Books) {
-        let much = self.options.bytes / 8;
+        let much = self.options.unwrap_or_default().bytes / 8;
         if kept == 0 || self.unpruned.fetch_add(kept, Ordering::Relaxed) + kept < much {
             return;
         }
@@ -96,7 +98,8 @@ impl Keeping {
     fn prune(&self, now: Timestamp, books: &Books) -> StoreResult<Pruned> {
         books.flush()?;
         let newest = books.last()?;
-        let age = i64::try_from(self.options.age.as_nanos()).unwrap_or(i64::MAX);
+        let (age, most) = self.options.map_or((Duration::ZERO, 0), |keep| (keep.age, keep.bytes));
+        let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
         let oldest = Timestamp(now.0.saturating_sub(age));
         let (mut gone, mut sum, mut kept) = (Vec::new(), 0_u64, 0_u64);
         let mut known: HashSet<Box<[u8]>> = HashSet::new();
@@ -105,7 +108,7 @@ impl Keeping {
             let found = below(self.past_of(row), &name).unwrap_or_default();
             sum = sum.saturating_add(found.iter().map(|(_, face)| footprint(face)).sum());
             // Newest first, so once there is too much, everything that follows is.
-            if at < oldest || sum > self.options.bytes {
+            if at < oldest || sum > most {
                 gone.push(row);
             } else {
                 kept = sum;

@@ -1,6 +1,9 @@
 //! What the ledger says of an action, before it happens.
 
-use stead_core::store::{Kind, StoreResult};
+use std::ops::ControlFlow;
+
+use stead_core::search::Walk;
+use stead_core::store::{Kind, Place, StorePath, StoreResult};
 
 use super::super::act::Act;
 use super::super::host::{self, How, Stat, refused};
@@ -8,15 +11,13 @@ use super::super::mask::{join, split};
 use super::super::patch::Looks;
 use super::super::root;
 use super::super::undo::Undo;
-use super::Keeping;
-use super::book::Book;
 use super::face::{Detail, Face, Replaced, Said, What};
 use super::stash::below;
 
 impl Act<'_> {
     /// The rows of an action. The first one is of what it displaces, if it displaces something.
-    pub(super) fn said(&self, book: &Book, keeping: &Keeping, how: &Undo) -> StoreResult<Vec<Said>> {
-        let room = self.shop.room();
+    pub(super) fn said(&self, how: &Undo) -> StoreResult<Vec<Said>> {
+        let (room, book, keeping) = (self.shop.room(), &self.book, &self.shop.keeping);
         let said = |what, path: &[u8], before: Option<Face>, after: Option<Face>, stashed| Said {
             what,
             path: path.to_vec(),
@@ -44,7 +45,12 @@ impl Act<'_> {
             }
             Undo::Taken { at, .. } => {
                 let before = Face::of(&self.seen(at)?);
-                vec![said(What::Removed, at, Some(before), None, book.keeps(keeping, before.size))]
+                let stashed = book.keeps(keeping, before.size);
+                // What is kept tells what was in it; otherwise the ledger does, each thing before its directory.
+                let mut gone = if stashed { Vec::new() } else { self.below(at, &before)? };
+                gone.sort_by(|one, other| other.0.cmp(&one.0));
+                let gone = gone.into_iter().chain([(at.clone(), before)]);
+                gone.map(|(path, face)| said(What::Removed, &path, Some(face), None, stashed)).collect()
             }
             Undo::Moved { from, to, .. } => vec![self.named(What::Moved, from, to)?],
             Undo::Over { from, to, stash, .. } => {
@@ -87,6 +93,19 @@ impl Act<'_> {
         let before = Some(Face::of(&self.seen(from)?));
         let detail = Detail { before, ..Detail::default() };
         Ok(Said { what, path: from.to_vec(), other: Some(to.to_vec()), detail, stashed: false })
+    }
+
+    /// All that can be seen below a path.
+    fn below(&self, path: &[u8], face: &Face) -> StoreResult<Vec<(Vec<u8>, Face)>> {
+        let mut found = Vec::new();
+        if face.kind == Kind::Directory {
+            let place = Place::path(StorePath::from_checked(path));
+            self.store.walk_below(&place, &Walk::default(), &mut |below| {
+                found.push((join(path, below.path.as_bytes()), Face::found(&below.attr)));
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(found)
     }
 
     /// What is at a path now.

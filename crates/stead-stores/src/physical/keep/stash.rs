@@ -44,7 +44,7 @@ impl Keeping {
         }
         let found = below(&self.past, name.as_bytes())?;
         let (large, small): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|(_, face)| face.size > self.options.file_bytes);
+            found.into_iter().partition(|(_, face)| face.size > self.largest());
         let mut rows = Vec::new();
         if !large.is_empty() {
             let told = books.rows_of(version)?;

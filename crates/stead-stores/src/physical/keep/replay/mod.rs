@@ -11,8 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 
 use stead_core::store::{
-    Deed, DeedQuery, Deeds, Kind, Line, NodeId, Now, Sieve, State, StoreError, StorePath, StoreResult,
-    Version,
+    Deed, DeedQuery, Deeds, Kind, Line, NodeId, Now, Sieve, State, StorePath, StoreResult, Version,
 };
 use stead_core::{Operation, Timestamp};
 
@@ -35,7 +34,7 @@ const TRIES: usize = 4;
 
 impl PhysicalStore {
     pub(in super::super) fn deeds_of(&self, query: &DeedQuery) -> StoreResult<Deeds> {
-        let (shop, keeping) = self.keeping().ok_or(StoreError::Unsupported("this Store keeps no history"))?;
+        let (shop, keeping) = self.keeping()?;
         let Some(books) = keeping.books()? else {
             return match &query.at {
                 Some(place) => self.stat_at(place).map(|_| Deeds::default()),
@@ -66,8 +65,7 @@ impl PhysicalStore {
         since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<Operation>> {
-        let (_, keeping) = self.keeping().ok_or(StoreError::Unsupported("this Store keeps no history"))?;
-        match keeping.books()? {
+        match self.books()? {
             Some(books) => {
                 books.flush()?;
                 books.standing(agent, since, limit)

@@ -31,14 +31,14 @@ impl PhysicalStore {
         operation: &Operation,
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<Option<TakenIn>> {
-        let Some((shop, keeping)) = self.keeping() else { return Ok(None) };
+        let (shop, keeping) = self.keeping()?;
         let shadow = keeping.begun()?.begin_shadow()?;
         // One at a time: two would only end each other's turns.
         let lock = host::open_or_create(keeping.top.as_fd(), "snapshot").map_err(refused)?;
         host::lock(&lock, Lock::Exclusive, shop.locks.until()).map_err(refused)?;
         let turn = shadow.begin()?;
         let mut syncing = Syncing::new(self, &shadow, turn, operation, extents, progress);
-        let unread = syncing.run(keeping.options.file_bytes)?;
+        let unread = syncing.run(keeping.largest())?;
         Ok(Some(shadow.taken_in(turn, Parts { extents: extents.clone(), unread })))
     }
 
@@ -85,8 +85,7 @@ impl PhysicalStore {
 
     /// The shadow, and what it holds as of a version that is a snapshot's.
     fn held(&self, version: Version) -> StoreResult<Option<(Shadow, Parts)>> {
-        let Some((_, keeping)) = self.keeping() else { return Ok(None) };
-        let Some(shadow) = keeping.shadow()? else { return Ok(None) };
+        let Some(shadow) = self.keeping()?.1.shadow()? else { return Ok(None) };
         Ok(shadow.held(version)?.map(|parts| (shadow, parts)))
     }
 }

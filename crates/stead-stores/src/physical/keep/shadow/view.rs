@@ -50,7 +50,7 @@ const PAST: StoreError = StoreError::Unsupported("this is a view of a past versi
 
 impl Store for View {
     fn about(&self) -> About {
-        About { kind: "physical", history: false, feed: false, records: None }
+        About { kind: "physical", history: false, keeps_content: false, feed: false, records: None }
     }
 
     fn stat(&self, at: &Place) -> StoreResult<Attr> {

@@ -1,0 +1,161 @@
+//! A directory with `keep = false`: everything is told, what needs no earlier content is undone, and the rest is refused in
+//! words.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+
+use stead::store::Parents;
+use stead::vfs::{LogQuery, Overwrite, RemoveOptions, Restore, Undo, UndoOptions};
+use stead::{Clock, Config, ErrorKind, GcOptions, Occurrences, Retention, Stead, Stores, SystemClock};
+use tempfile::TempDir;
+
+const CONFIG: &str = r#"
+    [database]
+    durability = "fast"
+    [stores.code]
+    kind = "physical"
+    path = "code"
+    keep = false
+    [[agents.coder.workspaces]]
+    prefix = "/code"
+    scope = "rw"
+    store = "code"
+    quota = { bytes = "100B" }
+"#;
+
+fn laid_out() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("code")).unwrap();
+    directory
+}
+
+fn config(directory: &TempDir, text: &str) -> Config {
+    Config::parse(text, &directory.path().join("stead.toml")).unwrap()
+}
+
+fn open(directory: &TempDir) -> Stead {
+    Stead::open(&config(directory, CONFIG), "coder").unwrap()
+}
+
+fn text(stead: &Stead, path: &str) -> String {
+    String::from_utf8(stead.vfs().read(path).unwrap().bytes).unwrap()
+}
+
+/// How many displaced things lie in the state directory.
+fn kept(directory: &TempDir) -> usize {
+    let staging = std::fs::read_dir(directory.path().join(".stead/physical")).unwrap();
+    let past = staging.map(|entry| entry.unwrap().path().join("past"));
+    past.map(|past| std::fs::read_dir(past).unwrap().count()).sum()
+}
+
+#[test]
+fn the_log_tells_all_that_was_done_and_nothing_is_kept() {
+    let directory = laid_out();
+    let stead = open(&directory);
+    let vfs = stead.vfs();
+    vfs.write("/code/d/a", "one").unwrap();
+    vfs.write("/code/d/a", "two").unwrap();
+    vfs.edit("/code/d/a", "two", "2", Occurrences::One).unwrap();
+    vfs.rename("/code/d/a", "/code/d/b", Overwrite::Refuse).unwrap();
+    vfs.remove_directory("/code/d", RemoveOptions { recursive: true, ..RemoveOptions::default() }).unwrap();
+    let log = vfs.log(&LogQuery::default()).unwrap();
+    let told: Vec<_> = log.iter().map(|entry| (&*entry.operation.tool, entry.changes.len())).collect();
+    assert_eq!(told, [("remove", 2), ("move", 1), ("edit", 1), ("write", 1), ("write", 2)]);
+    assert!(log.iter().all(|entry| &*entry.operation.identity.agent == "coder"));
+    assert_eq!(kept(&directory), 0);
+}
+
+#[test]
+fn what_needs_no_earlier_content_is_undone() {
+    let directory = laid_out();
+    let stead = open(&directory);
+    let vfs = stead.vfs();
+    let undo = || {
+        let undone = vfs.undo(Undo::Last(1), UndoOptions::default()).unwrap();
+        assert!(undone.done, "{:?}", undone.conflicts);
+    };
+    vfs.write("/code/a", "one").unwrap();
+    vfs.rename("/code/a", "/code/b", Overwrite::Refuse).unwrap();
+    undo();
+    assert_eq!(text(&stead, "/code/a"), "one");
+    vfs.append("/code/a", " more").unwrap();
+    undo();
+    assert_eq!(text(&stead, "/code/a"), "one");
+    vfs.mkdir("/code/d", Parents::Required).unwrap();
+    vfs.remove_directory("/code/d", RemoveOptions { recursive: true, ..RemoveOptions::default() }).unwrap();
+    undo();
+    assert!(vfs.exists("/code/d").unwrap());
+    vfs.write("/code/new", "new").unwrap();
+    undo();
+    assert!(!vfs.exists("/code/new").unwrap());
+    undo();
+    assert!(!vfs.exists("/code/d").unwrap());
+}
+
+#[test]
+fn what_was_not_kept_is_not_undone_and_the_answer_says_so() {
+    let directory = laid_out();
+    let stead = open(&directory);
+    let vfs = stead.vfs();
+    let is_refused = |stays: &[(&str, Option<&str>)]| {
+        let undone = vfs.undo(Undo::Last(1), UndoOptions::default()).unwrap();
+        assert!(!undone.done);
+        assert_eq!(undone.conflicts.len(), 1, "{:?}", undone.conflicts);
+        assert_eq!(undone.conflicts[0].why, "what was there before was not kept");
+        for (path, content) in stays {
+            let found = vfs.read(*path).ok().map(|read| String::from_utf8(read.bytes).unwrap());
+            assert_eq!(found.as_deref(), *content, "{path}");
+        }
+    };
+    vfs.write("/code/a", "one").unwrap();
+    vfs.write("/code/a", "two").unwrap();
+    is_refused(&[("/code/a", Some("two"))]);
+    vfs.write("/code/d/b", "new").unwrap();
+    vfs.rename("/code/d/b", "/code/a", Overwrite::Replace).unwrap();
+    is_refused(&[("/code/a", Some("new")), ("/code/d/b", None)]);
+    vfs.remove_file("/code/a", RemoveOptions::default()).unwrap();
+    is_refused(&[("/code/a", None)]);
+}
+
+#[test]
+fn a_quota_counts_what_is_there() {
+    let directory = laid_out();
+    let stead = open(&directory);
+    let vfs = stead.vfs();
+    vfs.write("/code/d/a", "x".repeat(60)).unwrap();
+    vfs.write("/code/d/b", "x".repeat(40)).unwrap();
+    assert_eq!(vfs.write("/code/c", "x").unwrap_err().kind(), ErrorKind::Quota);
+    vfs.remove_directory("/code/d", RemoveOptions { recursive: true, ..RemoveOptions::default() }).unwrap();
+    vfs.write("/code/c", "x".repeat(100)).unwrap();
+    // Another process counts on from there.
+    assert_eq!(open(&directory).vfs().append("/code/c", "x").unwrap_err().kind(), ErrorKind::Quota);
+}
+
+#[test]
+fn a_snapshot_holds_content_all_the_same() {
+    let directory = laid_out();
+    let stead = open(&directory);
+    let vfs = stead.vfs();
+    vfs.write("/code/a", "one").unwrap();
+    let snapshot = stead.snapshot(Some("/code"), Some("before")).unwrap();
+    vfs.write("/code/a", "two").unwrap();
+    let restored = vfs.restore("/code", snapshot.version, &Restore::default()).unwrap();
+    assert!(restored.done, "{:?}", restored.conflicts);
+    assert_eq!(text(&stead, "/code/a"), "one");
+}
+
+#[test]
+fn gc_lets_go_of_what_was_kept_before_nothing_was_to_be_kept() {
+    let directory = laid_out();
+    let keeping = config(&directory, &CONFIG.replace("keep = false", "keep = true"));
+    let stead = Stead::open(&keeping, "coder").unwrap();
+    for content in ["one", "two", "three"] {
+        stead.vfs().write("/code/a", content).unwrap();
+    }
+    drop(stead);
+    assert_eq!(kept(&directory), 2);
+    let mut stores = Stores::of(&config(&directory, CONFIG));
+    stores.gc(Retention::default(), GcOptions::default(), SystemClock.now(), &mut |_, _| ()).unwrap();
+    assert_eq!(kept(&directory), 0);
+    let log = open(&directory).vfs().log(&LogQuery::default()).unwrap();
+    assert_eq!(log.len(), 3, "who did what stays known");
+}
