@@ -146,7 +146,7 @@ def opencode(ground):
 def qwen_code(ground):
     server = {"command": ground.command[0], "args": ground.command[1:], "trust": True}
     if ground.url:
-        server = {"type": "http", "url": ground.url, "headers": ground.bearer, "trust": True}
+        server = {"httpUrl": ground.url, "headers": ground.bearer, "trust": True}
     settings = {
         "mcpServers": {"stead": server},
         "security": {"auth": {"selectedType": "openai"}, "folderTrust": {"enabled": False}},
