@@ -1,20 +1,22 @@
 //! `cargo xtask clients`: the server, held to the protocol by others: the official conformance suite, the official
-//! clients, and the Inspector.
+//! clients, and the Inspector; and by real hosts, for what reaches their models.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::Result;
 use crate::host::{self, capture, cargo};
+use crate::hosts::{self, Page};
 use crate::peers::{Peers, sources};
 use crate::served::{Served, Setting};
 use crate::steps::Steps;
+use crate::test::Length;
 
 /// The revisions of the protocol that the suite has requirements for, and how many scenarios each requires.
 const REVISIONS: [(&str, usize); 2] = [("2025-11-25", 30), ("2026-07-28", 37)];
 
 /// Runs all of them.
-pub(crate) fn run() -> Result {
+pub(crate) fn run(length: Length, page: Page) -> Result {
     let peers = Peers::provide()?;
     let fixtures = peers.keep(&build(&["--features", "conformance"])?, "stead-conformance")?;
     let real = build(&[])?;
@@ -39,7 +41,7 @@ pub(crate) fn run() -> Result {
         })?;
     }
 
-    let setting = Setting::new(real, peers.place("clients")?)?;
+    let setting = Setting::new(real.clone(), peers.place("clients")?)?;
     let token = setting.token()?;
     let served = setting.serve()?;
     let told = |mut script: Command| {
@@ -59,6 +61,7 @@ pub(crate) fn run() -> Result {
         inspector.args(["--transport", "http", "--server-url", served.url(), "--header"]);
         capture(inspector.arg(format!("Authorization: Bearer {token}"))).map(drop)
     })?;
+    hosts::run(&peers, &real, length, page, &mut steps)?;
     steps.end()
 }
 

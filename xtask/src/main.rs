@@ -9,6 +9,7 @@ mod boundary;
 mod check;
 mod clients;
 mod host;
+mod hosts;
 mod mounted;
 mod needs;
 mod peers;
@@ -22,7 +23,8 @@ mod torture;
 const USAGE: &str = "\
 cargo xtask check                             formatting, lints, boundaries, documentation
 cargo xtask test [--long]                     all tests; --long repeats the loops more often
-cargo xtask clients                           the server against others' clients, part of the tests
+cargo xtask clients [--long [--write]]        the server against others' clients and hosts, part of the tests; --long has
+                                              every host, --write puts what reaches their models into docs/hosts.md
 cargo xtask torture [--long]                  programs made to break file systems on a mount, part of the tests
 cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write puts the tables into docs/benchmarks.md";
 
@@ -46,7 +48,9 @@ fn dispatch(arguments: &[String]) -> Result {
         ["check"] => check::run(),
         ["test"] => test::run(test::Length::Short),
         ["test", "--long"] => test::run(test::Length::Long),
-        ["clients"] => clients::run(),
+        ["clients"] => clients::run(test::Length::Short, hosts::Page::Left),
+        ["clients", "--long"] => clients::run(test::Length::Long, hosts::Page::Left),
+        ["clients", "--long", "--write"] => clients::run(test::Length::Long, hosts::Page::Written),
         ["torture"] => torture::run(test::Length::Short),
         ["torture", "--long"] => torture::run(test::Length::Long),
         ["bench", options @ ..] => bench::run(options),

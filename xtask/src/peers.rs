@@ -24,9 +24,8 @@ impl Peers {
     /// Fetches what is missing.
     pub(crate) fn provide() -> Result<Self> {
         let peers = Peers::none()?;
-        once(&peers.folder.join("node.txt"), &sources().join("package-lock.json"), || peers.fetch_node())?;
-        let pinned = sources().join("python/requirements.txt");
-        once(&peers.folder.join("python.txt"), &pinned, || peers.fetch_python(&pinned))?;
+        peers.fetch_node("", &sources())?;
+        peers.fetch_python("python", &sources().join("python/requirements.txt"))?;
         Ok(peers)
     }
 
@@ -42,26 +41,41 @@ impl Peers {
         &self.folder
     }
 
-    fn fetch_node(&self) -> Result {
-        needs::provide(&[needs::NPM])?;
-        eprintln!("fetching clients with npm");
-        for name in ["package.json", "package-lock.json"] {
-            fs::copy(sources().join(name), self.folder.join(name))?;
-        }
-        // Not `npm ci`: that wants every optional package of every other platform as well.
-        let mut npm = program("npm");
-        npm.args(["install", "--no-save", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"]);
-        npm.arg("--prefix");
-        capture(npm.arg(&self.folder)).map(drop)
+    /// Fetches the packages that a `package-lock.json` names into a folder of this one.
+    pub(crate) fn fetch_node(&self, folder: &str, pinned: &Path) -> Result {
+        let folder = self.folder.join(folder);
+        fs::create_dir_all(&folder)?;
+        once(&folder.join("node.txt"), &pinned.join("package-lock.json"), || {
+            needs::provide(&[needs::NPM])?;
+            eprintln!("fetching clients with npm");
+            for name in ["package.json", "package-lock.json"] {
+                fs::copy(pinned.join(name), folder.join(name))?;
+            }
+            // Not `npm ci`: that wants every optional package of every other platform as well.
+            let mut npm = program("npm");
+            npm.args([
+                "install",
+                "--no-save",
+                "--ignore-scripts",
+                "--prefer-offline",
+                "--no-audit",
+                "--no-fund",
+            ]);
+            npm.arg("--prefix");
+            capture(npm.arg(&folder)).map(drop)
+        })
     }
 
-    fn fetch_python(&self, pinned: &Path) -> Result {
-        needs::provide(&[needs::VENV])?;
-        eprintln!("fetching clients with pip");
-        let place = self.folder.join("python");
-        capture(program("python3").args(["-m", "venv", "--clear"]).arg(&place))?;
-        capture(program(place.join("bin/pip")).args(["install", "--quiet", "--requirement"]).arg(pinned))
-            .map(drop)
+    /// Fetches what a list of requirements names into a virtual environment of its own.
+    pub(crate) fn fetch_python(&self, environment: &str, pinned: &Path) -> Result {
+        once(&self.folder.join(format!("{environment}.txt")), pinned, || {
+            needs::provide(&[needs::VENV])?;
+            eprintln!("fetching clients with pip");
+            let place = self.folder.join(environment);
+            capture(program("python3").args(["-m", "venv", "--clear"]).arg(&place))?;
+            capture(program(place.join("bin/pip")).args(["install", "--quiet", "--requirement"]).arg(pinned))
+                .map(drop)
+        })
     }
 
     /// Something of a package that npm fetched, to be run by the Node that it fetched as well.
@@ -84,7 +98,8 @@ impl Peers {
     /// A script of ours, to be run by Python.
     pub(crate) fn python_script(&self, script: &str) -> Command {
         let mut command = program(self.folder.join("python/bin/python"));
-        command.arg(sources().join(script));
+        // Nothing is left beside the sources.
+        command.arg("-B").arg(sources().join(script));
         command
     }
 

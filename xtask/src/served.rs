@@ -21,11 +21,12 @@ pub(crate) struct Setting {
 impl Setting {
     /// Puts the configuration of these tests, and the files that it is about, into a place.
     pub(crate) fn new(binary: PathBuf, place: PathBuf) -> Result<Self> {
-        let example = sources().join("place");
-        fs::create_dir_all(place.join("project"))?;
-        for file in ["stead.toml", "project/readme.md"] {
-            fs::copy(example.join(file), place.join(file))?;
-        }
+        Setting::like(&sources().join("place"), binary, place)
+    }
+
+    /// Puts another configuration, and the files that it is about, into a place.
+    pub(crate) fn like(example: &Path, binary: PathBuf, place: PathBuf) -> Result<Self> {
+        copy(example, &place)?;
         Ok(Setting { binary, place })
     }
 
@@ -92,6 +93,20 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn copy(from: &Path, to: &Path) -> Result {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let copied = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &copied)?;
+        } else {
+            fs::copy(entry.path(), &copied)?;
+        }
+    }
+    Ok(())
 }
 
 fn text_in(json: &str, key: &str) -> Result<String> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::host::{cargo, show};
-use crate::{boundary, clients, needs, torture};
+use crate::{boundary, clients, hosts, needs, torture};
 
 /// The examples that the README and the guides show: they have to run, too.
 const EXAMPLES: [(&str, &str); 3] = [("stead", "first"), ("stead", "bad_day"), ("stead", "agent_loop")];
@@ -45,7 +45,7 @@ pub(crate) fn run(length: Length) -> Result {
         outcomes.push(test(&["--release", "--package", package, "--test", target]));
     }
     println!("The server against others' clients:");
-    outcomes.push(clients::run());
+    outcomes.push(clients::run(length, hosts::Page::Left));
     println!("A mount under programs that are made to break it:");
     outcomes.push(torture::run(length));
     outcomes.into_iter().collect()

@@ -17,7 +17,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::Answerer;
+use super::{Answerer, priming};
 use crate::limits::LONGEST_MESSAGE;
 use crate::served::Served;
 
@@ -97,7 +97,12 @@ impl Endpoint {
             return Handled::Crowded;
         }
         let ends = request.method() == Method::DELETE;
+        // `initialize` has no header with the revision, and its answer is not resumed.
+        let unprimed = begins == Begins::Session || priming::is_unknown_to(request.headers());
         let mut answer = self.service.handle(request).await;
+        if unprimed {
+            answer = priming::removed(answer);
+        }
         if ends && answer.status() == StatusCode::ACCEPTED {
             // The session is over now, not later; clients take anything else for a failure to end it.
             *answer.status_mut() = StatusCode::NO_CONTENT;

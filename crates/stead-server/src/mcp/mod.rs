@@ -12,6 +12,7 @@ mod lines;
 mod message;
 mod methods;
 mod notify;
+mod priming;
 mod question;
 mod resources;
 mod uri;

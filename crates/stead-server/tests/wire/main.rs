@@ -8,6 +8,7 @@ mod eras;
 mod http;
 mod long_work;
 mod mistakes;
+mod older_clients;
 mod reloading;
 mod resources;
 mod tools;

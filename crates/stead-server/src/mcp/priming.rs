@@ -1,0 +1,62 @@
+//! The event without data that streams begin with since 2025-11-25.
+//!
+//! It has an id, so that a client whose connection breaks before the first message can ask for what it missed. Clients of
+//! older revisions read every event as a message; some close the connection at one that has no data.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use http_body_util::BodyExt;
+use http_body_util::combinators::BoxBody;
+
+/// The first revision that has it.
+const SINCE: &str = "2025-11-25";
+const REVISION: &str = "mcp-protocol-version";
+
+/// What stands in its place: a comment, as in a stream that is kept alive.
+const COMMENT: &[u8] = b":\n\n";
+
+/// Whether the client that sent these headers reads every event as a message. Revisions are dates.
+pub(crate) fn is_unknown_to(headers: &HeaderMap) -> bool {
+    let revision = headers.get(REVISION).and_then(|value| value.to_str().ok());
+    revision.is_none_or(|revision| revision < SINCE)
+}
+
+/// The answer without that event. Each event comes as one frame.
+pub(crate) fn removed(answer: Response<BoxBody<Bytes, Infallible>>) -> Response<BoxBody<Bytes, Infallible>> {
+    let without = |data: Bytes| if primes(&data) { Bytes::from_static(COMMENT) } else { data };
+    answer.map(|body| body.map_frame(move |frame| frame.map_data(without)).boxed())
+}
+
+/// Whether this is an event whose data are empty.
+fn primes(event: &[u8]) -> bool {
+    event.split(|byte| *byte == b'\n').any(|line| line == b"data:" || line == b"data: ")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn only_an_event_without_data_is_taken_for_it() {
+        assert!(primes(b"data: \nid: 0\nretry: 3000\n\n"));
+        assert!(primes(b"id: 0\ndata:\n\n"));
+        assert!(!primes(b"data: {\"text\":\"data: \"}\nid: 1/0\n\n"));
+        assert!(!primes(b":\n\n"));
+        assert!(!primes(b"{\"jsonrpc\":\"2.0\"}"));
+    }
+
+    #[test]
+    fn a_client_that_names_no_revision_is_an_older_one() {
+        let headers = |revision: &'static str| {
+            HeaderMap::from_iter([(REVISION.parse().unwrap(), HeaderValue::from_static(revision))])
+        };
+        assert!(is_unknown_to(&HeaderMap::new()));
+        assert!(is_unknown_to(&headers("2025-06-18")));
+        assert!(!is_unknown_to(&headers("2025-11-25")));
+        assert!(!is_unknown_to(&headers("2026-07-28")));
+    }
+}

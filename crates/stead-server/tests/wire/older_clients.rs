@@ -1,0 +1,57 @@
+//! Clients of older revisions of the protocol over HTTP.
+
+use serde_json::{Value, json};
+use stead_server::{HttpOptions, Limits};
+
+use crate::http::{Answer, Server};
+
+const CONFIG: &str = r#"
+    [stores.notes]
+    kind = "virtual"
+    [[agents.ann.workspaces]]
+    prefix = "/notes"
+    scope = "rw"
+    store = "notes"
+"#;
+
+/// Begins a session of a revision and makes one request in it: both answers.
+fn session(revision: &str) -> [Answer; 2] {
+    let server = Server::with(CONFIG, HttpOptions::default(), Limits::default());
+    let post = |headers: &[(&str, &str)], message: Value| {
+        server.request("POST", "/mcp", headers, message.to_string().as_bytes())
+    };
+    let client = json!({ "name": "test", "version": "1" });
+    let params = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": client });
+    let begun = post(&[], json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }));
+    let id = begun.headers.iter().find(|(name, _)| name == "mcp-session-id").unwrap().1.clone();
+    let headers = [("mcp-session-id", &*id), ("MCP-Protocol-Version", revision)];
+    let ready = post(&headers, json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    assert_eq!(ready.status, 202);
+    let listed = post(&headers, json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }));
+    [begun, listed]
+}
+
+/// The events of a stream that have a field `data`, by what stands in it.
+fn data(answer: &Answer) -> Vec<&str> {
+    answer.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim).collect()
+}
+
+#[test]
+fn a_client_that_takes_every_event_for_a_message_gets_no_event_without_one() {
+    for revision in ["2024-11-05", "2025-03-26", "2025-06-18"] {
+        for answer in session(revision) {
+            let data = data(&answer);
+            assert_eq!(data.len(), 1, "{revision}: {}", answer.body);
+            assert!(serde_json::from_str::<Value>(data[0]).is_ok(), "{revision}: {}", answer.body);
+        }
+    }
+}
+
+#[test]
+fn a_client_of_2025_11_25_gets_an_id_to_resume_from_before_the_answer() {
+    let [_, listed] = session("2025-11-25");
+    let data = data(&listed);
+    assert_eq!(data.len(), 2, "{}", listed.body);
+    assert_eq!(data[0], "");
+    assert!(listed.body.find("id: ").unwrap() < listed.body.find("\"result\"").unwrap(), "{}", listed.body);
+}
