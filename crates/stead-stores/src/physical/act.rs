@@ -1,7 +1,7 @@
 //! One change under way: its actions, how to take them back, and its end.
 //!
-//! Most changes come down to one rename, which the host does whole or not at all: they need no journal. A change with
-//! several actions writes each into the journal before it happens. Either way the actions are remembered here, and a
+//! Most changes come down to one action, mostly a rename, which the host does whole or not at all: the ledger is told of it
+//! before it happens. A change with several actions writes each into the journal before it happens. Either way the actions are remembered here, and a
 //! failure takes them back, the last one first. What an action displaces stays in the workshop until the change is done.
 
 use std::fs::File;
@@ -223,10 +223,15 @@ impl<'s> Act<'s> {
             return Err(error);
         }
         self.actions.push(how);
-        if let Some(version) = self.book.version().filter(|_| !self.several) {
-            self.shop.acted(version);
-        }
+        self.acted();
         Ok(())
+    }
+
+    /// Notes that the one action of this change has happened, before others may go on from there.
+    fn acted(&self) {
+        if let Some(version) = self.book.version().filter(|_| !self.several) {
+            self.shop.noted.acted(version);
+        }
     }
 
     /// The present use of the journal, if there is one.
@@ -234,13 +239,18 @@ impl<'s> Act<'s> {
         self.journal.as_ref().and_then(Journal::epoch)
     }
 
-    /// Writes into the journal how to undo what comes next, if this change needs one.
+    /// Writes into the journal how to undo what comes next, if this change needs one: of a change that has one action the
+    /// ledger knows it.
     fn intend(&mut self, how: Undo) -> StoreResult<Undo> {
-        if self.several { self.write_down(how) } else { Ok(how) }
+        if !self.several {
+            return Ok(how);
+        }
+        self.open_journal()?;
+        let durability = self.durability();
+        self.journal.as_mut().expect("opened above").intend(how, durability)
     }
 
-    /// Opens the journal, if that has not happened yet: best before anyone has to wait for this change.
-    pub(super) fn open_journal(&mut self) -> StoreResult<()> {
+    fn open_journal(&mut self) -> StoreResult<()> {
         if self.journal.is_none() {
             self.shop.life.pass("journal")?;
             self.journal = Some(self.shop.journal(self.durability())?);
@@ -248,25 +258,17 @@ impl<'s> Act<'s> {
         Ok(())
     }
 
-    fn write_down(&mut self, how: Undo) -> StoreResult<Undo> {
-        self.open_journal()?;
-        let durability = self.durability();
-        self.journal.as_mut().expect("opened above").intend(how, durability)
-    }
-
-    /// [`Act::act`] for an action that is not one system call, and so is written down in any case.
+    /// [`Act::act`] for an action that is not one system call: it may be made in part, and is taken back if it fails.
     pub(super) fn act_slowly(
         &mut self,
         how: Undo,
         action: impl FnOnce(&Self) -> StoreResult<()>,
     ) -> StoreResult<()> {
-        let how = self.write_down(how)?;
+        let how = self.intend(how)?;
         self.enter(&how)?;
         self.actions.push(how);
         action(self)?;
-        if let Some(journal) = self.journal.as_mut().filter(|_| !self.several) {
-            journal.acted()?;
-        }
+        self.acted();
         Ok(())
     }
 
@@ -511,7 +513,7 @@ impl<'s> Act<'s> {
         };
         for action in self.actions.iter().rev() {
             if let Err(error) = undo(&site, action) {
-                // The journal stays as it is: whoever opens the Store next tries again.
+                // What was written down stays as it is: the next process that opens the Store tries again.
                 return StoreError::Unavailable {
                     what: "the change failed halfway, and could not be taken back yet; open the Store again"
                         .into(),

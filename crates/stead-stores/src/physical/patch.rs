@@ -1,6 +1,6 @@
 //! Writing into a file where it is: it keeps its inode, and a large one is not rewritten.
 //!
-//! No system call writes many bytes whole or not at all, so the old bytes are set aside first, and the journal says
+//! No system call writes many bytes whole or not at all, so the old bytes are set aside first, and the intent says
 //! what is written where: an append only needs the old length. What became of it is told by the bytes that are there
 //! (`survey`).
 
@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use stead_core::Timestamp;
 use stead_core::store::StoreResult;
+use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::host::{self, Errno, How, Stat, failed, refused};
 use super::life::Life;
@@ -58,7 +58,7 @@ pub(super) struct Looks {
     pub(super) modified: Timestamp,
 }
 
-/// What a journal knows of it.
+/// What is written down of it first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Patch {
     pub(super) ino: u64,
@@ -74,6 +74,8 @@ pub(super) struct Patch {
     pub(super) replaced: Vec<(u64, u64)>,
     /// Whether the change has no other action: if all was written, the change was done.
     pub(super) alone: bool,
+    /// When it was about to be written.
+    pub(super) at: Timestamp,
 }
 
 impl Plan<'_> {
@@ -131,6 +133,7 @@ impl Plan<'_> {
             stash: stash.as_ref().map(|stash| stash.spot.name().to_owned()),
             replaced,
             alone,
+            at: SystemClock.now(),
         };
         Ok((patch, stash))
     }
@@ -205,9 +208,11 @@ impl Patch {
 
     /// Whether the file's time of modification is the change's own, so far as anyone can know.
     fn has_own_time(&self, stat: &Stat, moment: Moment) -> bool {
-        let Moment::Later { written } = moment else { return true };
+        if moment == Moment::Now {
+            return true;
+        }
         [self.before.modified, self.after.modified].contains(&stat.modified)
-            || stat.modified.as_secs() <= written.as_secs() + OURS_FOR_SECONDS
+            || stat.modified.as_secs() <= self.at.as_secs() + OURS_FOR_SECONDS
     }
 
     /// Gives a file that has all that was to be written the time that it was to have.

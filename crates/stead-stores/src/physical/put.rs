@@ -87,9 +87,6 @@ impl Act<'_> {
         for _ in 0..TRIES {
             self.release();
             let spot = self.file_spot(at, Intent::Make, put.parents)?;
-            if self.file_at(&spot, put.expect)?.is_some() {
-                self.open_journal()?;
-            }
             self.hold(&[&spot])?;
             if self.file_at(&spot, put.expect)?.is_some() {
                 return self.append_to(&spot, &content, put);

@@ -279,7 +279,7 @@ impl Store for PhysicalStore {
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
-        self.check()?;
+        self.check_and_recover()?;
         if let Some(shop) = &self.shop
             && shop.unfinished().map_err(refused)? > 0
         {

@@ -1,6 +1,6 @@
 //! What has become of a write into a file that may have been cut short: told by the bytes that the file has now.
 //!
-//! The journal knows a hash of each block of what was to be written, and all of it if it is little; the old bytes are in
+//! The intent has a hash of each block of what was to be written, and all of it if it is little; the old bytes are in
 //! the room. A killed process has written whole blocks, from the first to some block, so each block is one of both, or
 //! neither: then another program has written there, and nothing is decided against it.
 
@@ -319,6 +319,7 @@ mod tests {
             stash: (!appends).then(|| "t1".to_owned()),
             replaced: if appends { Vec::new() } else { vec![(0, old_length)] },
             alone: true,
+            at: Timestamp(0),
         };
         (patch, stash)
     }

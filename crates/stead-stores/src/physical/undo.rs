@@ -51,10 +51,7 @@ pub(super) enum Moment {
     /// By the change that did it.
     Now,
     /// By whoever opens the Store after a crash. People may have gone on working with what was there.
-    Later {
-        /// When the last record was written.
-        written: Timestamp,
-    },
+    Later,
 }
 
 /// Where actions are undone.

@@ -29,7 +29,7 @@ use super::life::Life;
 use super::lock::Locks;
 use super::mask::STATE;
 use super::options::{Confinement, PhysicalOptions};
-use super::recover::{Acted, Others, Recovery, dead_rooms};
+use super::recover::{Noted, Others, Recovery, dead_rooms};
 use super::report;
 use super::root::{Dir, Root};
 use super::tree;
@@ -53,7 +53,8 @@ pub(super) struct Workshop {
     rooms: Dir,
     room: Dir,
     name: String,
-    acted: Acted,
+    /// What has become of the versions that this process makes.
+    pub(super) noted: Noted,
     others: Others,
     kept: Dir,
     pub(super) keeping: Keeping,
@@ -101,7 +102,7 @@ impl Workshop {
             lock.write_all_at(&boot, 0).map_err(failed)?;
         }
         let uid = host::stat(&lock).map_err(refused)?.uid;
-        let acted = Acted::new(room.as_fd())?;
+        let noted = Noted::new(room.as_fd())?;
         drop(opening);
         prune(&kept);
         Ok(Arc::new(Workshop {
@@ -112,7 +113,7 @@ impl Workshop {
             rooms,
             room,
             name,
-            acted,
+            noted,
             others: Others::default(),
             kept,
             keeping,
@@ -150,11 +151,6 @@ impl Workshop {
             self.is_named.store(true, Ordering::Release);
         }
         Ok(())
-    }
-
-    /// Notes that the action of a version has happened, before others may go on from there.
-    pub(super) fn acted(&self, version: i64) {
-        self.acted.note(version);
     }
 
     /// What the room is called.

@@ -39,7 +39,7 @@ use crate::virtual_store::shadow::Shadow;
 
 pub(super) use book::Book;
 pub(super) use home::{Home, id};
-pub(super) use reconcile::{Remains, fates};
+pub(super) use reconcile::Remains;
 pub(super) use stash::Print;
 
 /// What a Store needs to keep things.
