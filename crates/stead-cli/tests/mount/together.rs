@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::common::{BOTH, Place, eventually};
+use super::torture::mapping;
 
 #[test]
 fn a_mount_and_a_tool_see_each_others_changes() {
@@ -226,5 +228,36 @@ fn what_was_written_to_a_file_that_another_has_moved_is_there_or_refused() {
             mount.sh(workspace, take_away);
             open.sync_all().unwrap();
         }
+    }
+}
+
+/// A change of mode says nothing of the content.
+#[test]
+fn what_another_wrote_is_read_after_a_change_of_mode() {
+    let place = Place::new();
+    let mount = place.mount();
+    let (path, there) = (mount.path("p/f"), place.path("project/f"));
+    fs::write(&path, "old").unwrap();
+    let open = fs::File::open(&path).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+    fs::write(there, "new").unwrap();
+    open.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+}
+
+/// The kernel writes a page back by any file that is open for writing, also by one that appends.
+#[test]
+fn what_is_written_through_memory_goes_where_it_belongs_beside_one_who_appends() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        let path = mount.path(workspace).join("f");
+        fs::write(&path, "one two three\n").unwrap();
+        let mapped = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let mut appends = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        mapping::write(&mapped, 4, b"TWO");
+        appends.write_all(b"four\n").unwrap();
+        drop((mapped, appends));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one TWO three\nfour\n", "{workspace}");
     }
 }
