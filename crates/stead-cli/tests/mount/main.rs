@@ -5,6 +5,7 @@
 mod bounds;
 mod common;
 mod life;
+mod modes;
 mod past;
 mod posix;
 mod programs;

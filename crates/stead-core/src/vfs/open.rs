@@ -72,6 +72,15 @@ impl OpenOptions {
     }
 }
 
+/// What whoever opens a file has to be allowed by the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// To read it.
+    Read,
+    /// No more than to write it, or it was made by this very call.
+    Write,
+}
+
 /// The nodes that are open through one door.
 #[derive(Debug, Default)]
 pub(super) struct OpenNodes {
@@ -199,7 +208,8 @@ impl Call<'_> {
                 // Whether something is there to be opened is not told.
                 self.check_own(spot)?;
             }
-            match self.open_node(spot) {
+            let rights = if options.read { Rights::Read } else { Rights::Write };
+            match self.open_node(spot, rights) {
                 Err(StoreError::NotFound) if options.write && options.create => {
                     spot.check_not_leading()?;
                     let put = Put { expect: Expect::Absent, keep: spot.keep(), ..Put::default() };
@@ -207,7 +217,8 @@ impl Call<'_> {
                         Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
                     match self.change(spot, step) {
                         // Someone else made it in between: it is there, which is what was wanted.
-                        Ok(_) | Err(StoreError::AlreadyExists) => Ok(self.open_node(spot)?),
+                        Ok(_) => Ok(self.open_node(spot, Rights::Write)?),
+                        Err(StoreError::AlreadyExists) => Ok(self.open_node(spot, rights)?),
                         Err(cause) => Err(cause.into()),
                     }
                 }
@@ -233,9 +244,14 @@ impl Call<'_> {
         Ok(OpenFile { vfs, path, shown: spot.shown.clone(), is_blind, options, put, node, lasting })
     }
 
-    pub(super) fn open_node(&self, spot: &Spot<'_>) -> Result<Arc<OpenNode>, StoreError> {
+    pub(super) fn open_node(&self, spot: &Spot<'_>, rights: Rights) -> Result<Arc<OpenNode>, StoreError> {
         let told = self.shared().open.told.load(Ordering::Acquire);
-        let content = spot.store().open(&spot.place)?;
+        let content = match spot.store().open(&spot.place) {
+            Err(StoreError::HostDenied) if rights == Rights::Write => {
+                spot.store().open_to_write(&spot.place)?
+            }
+            content => content?,
+        };
         debug_assert_eq!(content.attr().kind, Kind::File);
         let node = content.attr().node;
         let store = spot.workspace.mount().store();
@@ -340,9 +356,25 @@ impl OpenNode {
         // Nobody makes a change of it meanwhile: what is opened here is the newest.
         let mut state = self.state.write();
         if state.draft.is_none()
-            && let Ok(content) = self.store.open(&Place::node(self.node))
+            && let Ok(content) = self.open_again(&*state.content)
         {
             state.content = content;
+        }
+    }
+
+    /// Opens what is there now. A mode that was set since it was opened does not bind those who have it open.
+    fn open_again(&self, content: &dyn OpenContent) -> Result<Box<dyn OpenContent>, StoreError> {
+        match self.store.open(&Place::node(self.node)) {
+            Err(StoreError::HostDenied) => content.reopened()?.ok_or(StoreError::HostDenied),
+            content => content,
+        }
+    }
+
+    /// A draft of what is there now, by the same rule.
+    fn draft(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
+        match self.store.draft(DraftOf::File(&Place::node(self.node))) {
+            Err(StoreError::HostDenied) => content.draft()?.ok_or(StoreError::HostDenied),
+            draft => draft,
         }
     }
 }
@@ -466,7 +498,7 @@ impl OpenFile {
 
     /// A draft of what is there now; of what was there, if the file has been removed meanwhile.
     fn begin(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
-        match self.node.store.draft(DraftOf::File(&Place::node(self.node.node))) {
+        match self.node.draft(content) {
             Err(StoreError::NotFound) => {
                 let mut draft = self.node.store.draft(DraftOf::Nothing)?;
                 let mut buffer = vec![0; 256 << 10];
@@ -527,12 +559,12 @@ impl OpenFile {
                 Err(StoreError::NotFound) => return Err(StoreError::Conflict),
                 stat => stat?.tag,
             };
-            let State { draft, edits, merges, modified, .. } = &mut **state;
+            let State { content: opened, draft, edits, merges, modified } = &mut **state;
             let Some(mut ours) = draft.take() else { return Ok(()) };
             let written = edits.bytes(ours.size());
             let gives_way = !edits.is_whole() && written <= MERGED;
             if gives_way && edits.base.is_some_and(|base| base != now) {
-                let mut theirs = store.draft(DraftOf::File(&at))?;
+                let mut theirs = self.node.draft(&**opened)?;
                 edits.copy(&mut *ours, &mut *theirs)?;
                 (ours, edits.base) = (theirs, Some(now));
                 *merges += 1;
@@ -558,7 +590,7 @@ impl OpenFile {
             match (applied, kept) {
                 (Err(StoreError::Conflict), Some((_, pieces))) => {
                     let before = store.stat(&at).ok().map(|attr| attr.tag);
-                    let mut theirs = store.draft(DraftOf::File(&at))?;
+                    let mut theirs = self.node.draft(&**opened)?;
                     edits.put(&pieces, &mut *theirs)?;
                     within(theirs.size(), self.vfs.shared.limits.file_size)?;
                     (*draft, edits.base) = (Some(theirs), before);
@@ -566,7 +598,7 @@ impl OpenFile {
                 }
                 (applied, _) => {
                     applied?;
-                    state.content = store.open(&at)?;
+                    state.content = self.node.open_again(&*state.content)?;
                     self.vfs.shared.seen.forget(&self.path);
                     return Ok(());
                 }

@@ -1,5 +1,6 @@
 //! Steps that put content somewhere: write, edit, append, symlink, mkdir.
 
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
@@ -8,7 +9,8 @@ use stead_core::{Edit, LARGEST_EDIT};
 
 use super::act::Act;
 use super::draft::Drafted;
-use super::host::{self, How, Stat, failed, refused};
+use super::host::{self, How, PLAIN_MODE, Stat, failed, refused};
+use super::owner;
 use super::patch::{Extent, Looks, Plan, Source};
 use super::read::read_all;
 use super::spot::{Intent, Spot, open_regular};
@@ -115,8 +117,13 @@ impl Act<'_> {
             let spot = self.file_spot(at, Intent::Make, put.parents)?;
             let mut leader = None;
             if self.file_at(&spot, put.expect)?.is_some() {
-                if let Some(bytes) = content.to_share(put).filter(|_| self.may_share(&spot)) {
-                    let (file, stat) = open_regular(&spot.dir, spot.name(), How::Write)?;
+                let bytes = content.to_share(put).filter(|_| self.may_share(&spot));
+                // Where its mode is in the way, it is opened by who has its name alone.
+                let opened = bytes
+                    .map(|_| open_regular(&spot.dir, spot.name(), How::Write))
+                    .filter(|opened| !matches!(opened, Err(StoreError::HostDenied)));
+                if let (Some(bytes), Some(opened)) = (bytes, opened) {
+                    let (file, stat) = opened?;
                     match self.shop.appends.join(spot.key(), bytes) {
                         Part::Leads(first) => leader = Some(first),
                         Part::Waits(answer) => {
@@ -328,7 +335,7 @@ impl Act<'_> {
         let made = host::stat(&temp.file).map_err(refused)?;
         self.own(&temp.file, &made, there, spot)?;
         // New content never inherits the right to run as someone else.
-        let mode = put.mode.or(there.map(|there| there.mode)).unwrap_or(0o644) & 0o1777;
+        let mode = put.mode.or(there.map(|there| there.mode)).unwrap_or(0o644) & PLAIN_MODE;
         if mode != made.mode {
             host::set_mode(&temp.file, mode).map_err(refused)?;
         }
@@ -373,12 +380,16 @@ impl Act<'_> {
         put: &Put,
         plan: impl FnOnce(&Stat) -> StoreResult<Option<Plan<'p>>>,
     ) -> StoreResult<Outcome> {
-        let (file, stat) = open_regular(&spot.dir, spot.name(), how)?;
+        let (file, stat) = open_to_write(spot, how)?;
         put.expect.check(Some(stat.tag()))?;
-        let mode = put.mode.map_or(stat.mode, |mode| mode & 0o1777);
         match plan(&stat)? {
-            None => self.dress(&file, &stat, spot, put.mode.and(Some(mode)), put.modified)?,
+            None => {
+                let mode = put.mode.map(|mode| mode & PLAIN_MODE);
+                self.dress(&file, &stat, spot, mode, put.modified)?;
+            }
             Some(plan) => {
+                // New content never inherits the right to run as someone else.
+                let mode = put.mode.unwrap_or(stat.mode) & PLAIN_MODE;
                 let looks = Looks { mode, modified: put.modified.unwrap_or_else(|| self.now()) };
                 let alone = !self.is_several();
                 let (patch, stash) =
@@ -427,6 +438,18 @@ impl Act<'_> {
                 host::set_modified(fd, modified).map_err(refused)
             }),
         }
+    }
+}
+
+/// Opens the file at a spot to be written into. Whether that may be was decided when the caller opened it: a mode that was
+/// set since, or with which it was made, does not bind the caller.
+fn open_to_write(spot: &Spot, how: How) -> StoreResult<(File, Stat)> {
+    let (fd, stat) = owner::open(&spot.dir, spot.name(), how).map_err(refused)?;
+    match stat.kind {
+        _ if spot.dir.hides(&stat) => Err(StoreError::NotFound),
+        Kind::File => Ok((fd.into(), stat)),
+        Kind::Directory => Err(StoreError::IsADirectory),
+        Kind::Symlink | Kind::Special(_) => Err(StoreError::Special(stat.kind)),
     }
 }
 
