@@ -197,6 +197,26 @@ fn somebody_who_is_not_root_mounts_it_with_fusermount() {
 }
 
 #[test]
+fn who_may_not_let_others_in_is_told_what_is_missing() {
+    let allowed = fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+    if allowed.lines().any(|line| line.trim() == "user_allow_other") {
+        return;
+    }
+    let place = Place::new();
+    let mut command = place.command(["mount", "--allow-other", "mnt"]);
+    if rustix::process::getuid().is_root() {
+        open_up(&place);
+        let all = place.path("");
+        assert!(Command::new("chown").args(["-R", "65534:65534"]).arg(&all).status().unwrap().success());
+        command.uid(65534).gid(65534).env("HOME", all);
+    }
+    let refused = command.output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("user_allow_other"), "{said}");
+    assert!(!said.contains("install"), "{said}");
+}
+
+#[test]
 fn a_mount_that_was_unmounted_takes_no_other_away() {
     let place = Place::new();
     for _ in 0..3 {

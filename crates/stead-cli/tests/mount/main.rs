@@ -6,6 +6,7 @@ mod bounds;
 mod coherence;
 mod common;
 mod life;
+mod modes;
 mod past;
 mod posix;
 mod programs;

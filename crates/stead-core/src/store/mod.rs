@@ -66,6 +66,12 @@ pub trait Store: Debug + Send + Sync {
     /// Opens a file for reading. What it returns stays readable after the file is removed, replaced or renamed.
     fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>>;
 
+    /// Opens a file for somebody who may write it and need not read it, or who has just made it. So its mode does not
+    /// matter: whoever wants to read what is there has to open it with [`Store::open`].
+    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        self.open(at)
+    }
+
     /// The target of a symlink, as it was written.
     fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>>;
 

@@ -30,6 +30,9 @@ impl Store for Untouchable {
     fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
         panic!("the Store was touched: open {at:?}")
     }
+    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        panic!("the Store was touched: open_to_write {at:?}")
+    }
     fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
         panic!("the Store was touched: read_link {at:?}")
     }

@@ -74,6 +74,15 @@ impl OpenOptions {
     }
 }
 
+/// What whoever opens a file has to be allowed by the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// To read it.
+    Read,
+    /// No more than to write it, or it was made by this very call.
+    Write,
+}
+
 /// The nodes that are open through one door.
 #[derive(Debug, Default)]
 pub(super) struct OpenNodes {
@@ -147,13 +156,12 @@ impl State {
     /// written stays as it is.
     fn rebase(
         &mut self,
-        store: &dyn Store,
-        at: &Place,
+        mut theirs: Box<dyn Draft>,
         now: VersionTag,
         limit: u64,
     ) -> Result<(), StoreError> {
         let Some(ours) = &mut self.draft else { return Ok(()) };
-        let (mut theirs, mut edits) = (store.draft(DraftOf::File(at))?, self.edits.clone());
+        let mut edits = self.edits.clone();
         edits.copy(&mut **ours, &mut *theirs)?;
         within(theirs.size(), limit)?;
         edits.base = Some(now);
@@ -242,7 +250,8 @@ impl Call<'_> {
                 // Whether something is there to be opened is not told.
                 self.check_own(spot)?;
             }
-            match self.open_node(spot) {
+            let rights = if options.read { Rights::Read } else { Rights::Write };
+            match self.open_node(spot, rights) {
                 Err(StoreError::NotFound) if options.write && options.create => {
                     spot.check_not_leading()?;
                     let put = Put { expect: Expect::Absent, keep: spot.keep(), ..Put::default() };
@@ -250,7 +259,8 @@ impl Call<'_> {
                         Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
                     match self.change(spot, step) {
                         // Someone else made it in between: it is there, which is what was wanted.
-                        Ok(_) | Err(StoreError::AlreadyExists) => Ok(self.open_node(spot)?),
+                        Ok(_) => Ok(self.open_node(spot, Rights::Write)?),
+                        Err(StoreError::AlreadyExists) => Ok(self.open_node(spot, rights)?),
                         Err(cause) => Err(cause.into()),
                     }
                 }
@@ -276,9 +286,14 @@ impl Call<'_> {
         Ok(OpenFile { vfs, path, shown: spot.shown.clone(), is_blind, options, put, node, lasting })
     }
 
-    pub(super) fn open_node(&self, spot: &Spot<'_>) -> Result<Arc<OpenNode>, StoreError> {
+    pub(super) fn open_node(&self, spot: &Spot<'_>, rights: Rights) -> Result<Arc<OpenNode>, StoreError> {
         let (told, since) = (self.shared().open.told.load(Ordering::Acquire), self.shared().open.moment());
-        let content = spot.store().open(&spot.place)?;
+        let content = match spot.store().open(&spot.place) {
+            Err(StoreError::HostDenied) if rights == Rights::Write => {
+                spot.store().open_to_write(&spot.place)?
+            }
+            content => content?,
+        };
         debug_assert_eq!(content.attr().kind, Kind::File);
         let node = content.attr().node;
         let store = spot.workspace.mount().store();
@@ -379,17 +394,33 @@ impl OpenNode {
     fn refresh(&self, limit: u64) {
         // Nobody makes a change of it meanwhile: what is opened here is the newest.
         let mut state = self.state.write();
-        let at = Place::node(self.node);
-        let Ok(content) = self.store.open(&at) else { return };
+        let Ok(content) = self.open_again(&*state.content) else { return };
         let now = content.attr().tag;
         if state.draft.is_some()
             && state.edits.base.is_some_and(|base| base != now)
             && state.gives_way(REBASED)
         {
             // Where that fails, the change finds out.
-            let _ = state.rebase(&*self.store, &at, now, limit);
+            let theirs = self.draft(&*state.content);
+            let _ = theirs.and_then(|theirs| state.rebase(theirs, now, limit));
         }
         state.content = content;
+    }
+
+    /// Opens what is there now. A mode that was set since it was opened does not bind those who have it open.
+    fn open_again(&self, content: &dyn OpenContent) -> Result<Box<dyn OpenContent>, StoreError> {
+        match self.store.open(&Place::node(self.node)) {
+            Err(StoreError::HostDenied) => content.reopened()?.ok_or(StoreError::HostDenied),
+            content => content,
+        }
+    }
+
+    /// A draft of what is there now, by the same rule.
+    fn draft(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
+        match self.store.draft(DraftOf::File(&Place::node(self.node))) {
+            Err(StoreError::HostDenied) => content.draft()?.ok_or(StoreError::HostDenied),
+            draft => draft,
+        }
     }
 }
 
@@ -508,7 +539,7 @@ impl OpenFile {
 
     /// A draft of what is there now; of what was there, if the file has been removed meanwhile.
     fn begin(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
-        match self.node.store.draft(DraftOf::File(&Place::node(self.node.node))) {
+        match self.node.draft(content) {
             Err(StoreError::NotFound) => {
                 let mut draft = self.node.store.draft(DraftOf::Nothing)?;
                 let mut buffer = vec![0; 256 << 10];
@@ -578,7 +609,8 @@ impl OpenFile {
             };
             let gives_way = state.gives_way(MERGED);
             if gives_way && state.edits.base.is_some_and(|base| base != now) {
-                state.rebase(store, &at, now, limit)?;
+                let theirs = self.node.draft(&*state.content)?;
+                state.rebase(theirs, now, limit)?;
             }
             // Kept, in case that another is faster now, or that the Store refuses it.
             let kept = if attempt < ATTEMPTS { state.kept()? } else { None };
@@ -599,7 +631,7 @@ impl OpenFile {
             self.vfs.shared.open.commits.lock().add(key(&self.node.store, self.node.node));
             let error = match applied {
                 Ok(applied) => {
-                    state.content = store.open(&at)?;
+                    state.content = self.node.open_again(&*state.content)?;
                     self.vfs.shared.seen.forget(&self.path);
                     // Not the state that is opened: that may be another's by now.
                     let made = applied.outcomes.first().and_then(|outcome| outcome.attr);
@@ -610,7 +642,7 @@ impl OpenFile {
             };
             let Some(pieces) = kept else { return Err(error) };
             let before = store.stat(&at).ok().map(|attr| attr.tag);
-            let mut again = store.draft(DraftOf::File(&at))?;
+            let mut again = self.node.draft(&*state.content)?;
             state.edits.put(&pieces, &mut *again)?;
             (state.draft, state.edits.base) = (Some(again), before);
             match error {

@@ -292,7 +292,15 @@ fn fusermount(at: &Path) -> Result<(), MountError> {
 }
 
 fn refused(error: &io::Error) -> MountError {
+    // The library's own words may hold paths of the host.
+    let said = |text: &str| error.raw_os_error().is_none() && error.to_string().contains(text);
     let why = match error.kind() {
+        _ if said("allow_other") => {
+            "`--allow-other` needs `user_allow_other` in /etc/fuse.conf, or root".to_owned()
+        }
+        _ if said("no write access to mountpoint") => {
+            "this user may not write to the directory; name one of its own".to_owned()
+        }
         io::ErrorKind::NotFound => {
             "fusermount3 is missing; install the package fuse3, or mount as root".to_owned()
         }
@@ -301,10 +309,6 @@ fn refused(error: &io::Error) -> MountError {
         }
         _ => match error.raw_os_error() {
             Some(code) => Errno::from_raw_os_error(code).to_string(),
-            // The library's own words may hold paths of the host.
-            None if error.to_string().contains("allow_other") => {
-                "`allow_other` needs `user_allow_other` in /etc/fuse.conf, or root".to_owned()
-            }
             None => "it can't be mounted; `stead doctor` says what is missing".to_owned(),
         },
     };

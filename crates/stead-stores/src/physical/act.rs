@@ -19,6 +19,7 @@ use super::host::{self, At, Errno, Host, Stat, refused};
 use super::journal::Journal;
 use super::keep::{Book, Print};
 use super::lock::{Alone, Held};
+use super::owner;
 use super::root::Dir;
 use super::spot::{Intent, Spot};
 use super::undo::{Moment, Site, Undo, undo};
@@ -277,7 +278,7 @@ impl<'s> Act<'s> {
         let (at, stash) = (spot.top_path().to_vec(), scrap.name().to_owned());
         let how = Undo::Placed { at, print: self.print(&stash)?, stash, ino };
         let room = self.shop.room();
-        self.act("place", how, || host::rename_new((room, scrap.name().as_bytes()), spot.at()))?;
+        self.act("place", how, || owner::rename_new((room, scrap.name().as_bytes()), spot.at()))?;
         scrap.used();
         self.touched(&spot.dir)
     }
@@ -348,7 +349,7 @@ impl<'s> Act<'s> {
         let stash = self.shop.fresh();
         let how = Undo::Taken { at: spot.path().to_vec(), stash: stash.clone(), ino: seen.ino };
         let room = self.shop.room();
-        self.act("take", how, || host::rename_new(spot.at(), (room, stash.as_bytes())))?;
+        self.act("take", how, || owner::rename_new(spot.at(), (room, stash.as_bytes())))?;
         let taken = host::stat_at(room, stash.as_bytes()).map_err(refused)?;
         // What is in a directory changes all the time; a file must be the one that was asked for.
         let same = if seen.is_dir() { taken.ino == seen.ino } else { taken.holds_same(seen) };
@@ -465,7 +466,13 @@ impl<'s> Act<'s> {
         for thing in unsynced {
             match thing {
                 Unsynced::Dir(dir) => self.sync_dir(dir)?,
-                Unsynced::File(file) => sync::all(sync::Site::WrittenFile, file).map_err(refused)?,
+                Unsynced::File(file) => match sync::all(sync::Site::WrittenFile, file) {
+                    // A file that may not be read was opened by its path alone, to set its mode and time.
+                    Err(Errno::BADF) => {
+                        sync::file_system(sync::Site::SeveralActions, &self.store.root.dir).map_err(refused)?;
+                    }
+                    result => result.map_err(refused)?,
+                },
             }
         }
         if self.several

@@ -40,6 +40,8 @@ mod nodes;
 mod options;
 mod own;
 #[cfg(target_os = "linux")]
+mod owner;
+#[cfg(target_os = "linux")]
 mod patch;
 #[cfg(target_os = "linux")]
 mod put;

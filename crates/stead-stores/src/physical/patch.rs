@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use stead_core::store::StoreResult;
 use stead_core::{Clock, SystemClock, Timestamp};
 
-use super::host::{self, Errno, How, Stat, failed, refused};
+use super::host::{self, Errno, How, PLAIN_MODE, Stat, failed, refused};
 use super::life::Life;
 use super::survey::{Fate, Recorder, Written, fate};
 use super::undo::{Moment, Site};
@@ -172,7 +172,11 @@ impl Plan<'_> {
     ) -> StoreResult<Landed> {
         if after.mode != stat.mode {
             life.pass("mode")?;
-            host::set_mode(file, after.mode).map_err(refused)?;
+            match host::set_mode(file, after.mode) {
+                // Another user's: the kernel itself takes the set-user-id bit away when it is written to.
+                Err(Errno::PERM) if after.mode == stat.mode & PLAIN_MODE => {}
+                result => result.map_err(refused)?,
+            }
         }
         let mut length = stat.size;
         if self.cut < length {

@@ -1,5 +1,6 @@
 //! Steps that put content somewhere: write, edit, append, symlink, mkdir.
 
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
@@ -10,7 +11,8 @@ use stead_core::{Edit, LARGEST_EDIT};
 
 use super::act::Act;
 use super::draft::Drafted;
-use super::host::{self, How, Stat, failed, refused};
+use super::host::{self, How, PLAIN_MODE, Stat, failed, refused};
+use super::owner;
 use super::patch::{Extent, Landed, Looks, Plan, Source};
 use super::read::read_all;
 use super::spot::{Intent, Spot, open_regular};
@@ -233,7 +235,7 @@ impl Act<'_> {
         let made = host::stat(&temp.file).map_err(refused)?;
         self.own(&temp.file, &made, there, spot)?;
         // New content never inherits the right to run as someone else.
-        let mode = put.mode.or(there.map(|there| there.mode)).unwrap_or(0o644) & 0o1777;
+        let mode = put.mode.or(there.map(|there| there.mode)).unwrap_or(0o644) & PLAIN_MODE;
         if mode != made.mode {
             host::set_mode(&temp.file, mode).map_err(refused)?;
         }
@@ -278,14 +280,18 @@ impl Act<'_> {
         put: &Put,
         plan: impl FnOnce(&Stat) -> StoreResult<Option<Plan<'p>>>,
     ) -> StoreResult<Outcome> {
-        let (file, stat) = open_regular(&spot.dir, spot.name(), how)?;
+        let (file, stat) = open_to_write(spot, how)?;
         put.expect.check(Some(stat.tag()))?;
-        let mode = put.mode.map_or(stat.mode, |mode| mode & 0o1777);
         // Whether no other program has changed it at the same time.
         let mut is_alone = true;
         match plan(&stat)? {
-            None => self.dress(&file, &stat, spot, put.mode.and(Some(mode)), put.modified)?,
+            None => {
+                let mode = put.mode.map(|mode| mode & PLAIN_MODE);
+                self.dress(&file, &stat, spot, mode, put.modified)?;
+            }
             Some(plan) => {
+                // New content never inherits the right to run as someone else.
+                let mode = put.mode.unwrap_or(stat.mode) & PLAIN_MODE;
                 let looks = Looks { mode, modified: put.modified.unwrap_or_else(|| self.now()) };
                 let alone = !self.is_several();
                 let (patch, stash) =
@@ -353,6 +359,18 @@ impl Act<'_> {
                 host::set_modified(fd, modified).map_err(refused)
             }),
         }
+    }
+}
+
+/// Opens the file at a spot to be written into. Whether that may be was decided when the caller opened it: a mode that was
+/// set since, or with which it was made, does not bind the caller.
+fn open_to_write(spot: &Spot, how: How) -> StoreResult<(File, Stat)> {
+    let (fd, stat) = owner::open(&spot.dir, spot.name(), how).map_err(refused)?;
+    match stat.kind {
+        _ if spot.dir.hides(&stat) => Err(StoreError::NotFound),
+        Kind::File => Ok((fd.into(), stat)),
+        Kind::Directory => Err(StoreError::IsADirectory),
+        Kind::Symlink | Kind::Special(_) => Err(StoreError::Special(stat.kind)),
     }
 }
 

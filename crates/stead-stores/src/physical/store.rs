@@ -15,7 +15,7 @@ use stead_core::{Operation, Timestamp};
 
 use super::PhysicalOptions;
 use super::draft::{FileDraft, NewDraft};
-use super::host::{self, failed, refused};
+use super::host::{self, How, failed, refused};
 use super::life::Life;
 use super::mask::{Mask, STATE};
 use super::nodes::Nodes;
@@ -144,6 +144,11 @@ impl Store for PhysicalStore {
         Ok(Box::new(self.open_content(at)?))
     }
 
+    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        self.check()?;
+        Ok(Box::new(self.open_to_be_written(at)?))
+    }
+
     fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
         self.check()?;
         self.link_target(at)
@@ -180,7 +185,13 @@ impl Store for PhysicalStore {
         Ok(match of {
             DraftOf::Nothing => Box::new(NewDraft::new(shop.temp()?)),
             DraftOf::File(at) => {
-                let (base, stat) = self.open_file(&self.locate(at, Intent::Find)?)?;
+                let located = self.locate(at, Intent::Find)?;
+                let (base, stat) = self.open_file(&located)?;
+                if stat.uid != shop.uid {
+                    // Another user's: whether it may be written to is told now, and not when it is put into place.
+                    let (dir, name) = self.parent(&located)?;
+                    dir.open(name, How::Write).map_err(refused)?;
+                }
                 Box::new(FileDraft::new(shop, base, stat))
             }
         })

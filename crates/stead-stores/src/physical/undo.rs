@@ -15,6 +15,7 @@ use stead_core::store::{Kind, StoreError, StoreResult};
 use super::host::{self, At, Errno, Host, How, Stat, refused};
 use super::keep::Print;
 use super::mask::split;
+use super::owner;
 use super::patch::{Looks, Patch};
 use super::report::{self, Undecided};
 use super::root::{self, Dir, Root};
@@ -159,7 +160,7 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
             if !site.is_as_left(&spot, *print)? {
                 return site.report(at, Undecided::Made, None);
             }
-            host::rename_new(spot.at(), site.stash(stash)).map_err(refused)?;
+            owner::rename_new(spot.at(), site.stash(stash)).map_err(refused)?;
             // Later, someone may be writing into it: it is taken back, but not thrown away.
             if site.moment == Moment::Now { Ok(()) } else { site.keep(stash) }
         }
@@ -182,7 +183,7 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
             let Some(spot) = site.spot(at)? else {
                 return site.keep_and_report(at, stash, Undecided::Removed);
             };
-            match host::rename_new(site.stash(stash), spot.at()) {
+            match owner::rename_new(site.stash(stash), spot.at()) {
                 Err(Errno::EXIST | Errno::NOENT) => site.keep_and_report(at, stash, Undecided::Removed),
                 result => result.map_err(refused),
             }
@@ -192,7 +193,7 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
             if !sink.has(*ino)? {
                 return Ok(());
             }
-            match host::rename_new(sink.at(), source.at()) {
+            match owner::rename_new(sink.at(), source.at()) {
                 // Someone has taken the old name: it stays where it is.
                 Err(Errno::EXIST) => site.report(to, Undecided::Moved, None),
                 result => result.map_err(refused),
@@ -203,7 +204,7 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
             if !sink.has(*ino)? {
                 return Ok(());
             }
-            match host::rename_new(sink.at(), source.at()) {
+            match owner::rename_new(sink.at(), source.at()) {
                 // Someone has taken the old name: it stays where it is.
                 Err(Errno::EXIST) => {
                     return match stash {
@@ -214,7 +215,7 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
                 result => result.map_err(refused)?,
             }
             let Some(stash) = stash else { return Ok(()) };
-            match host::rename_new(site.stash(stash), sink.at()) {
+            match owner::rename_new(site.stash(stash), sink.at()) {
                 Err(Errno::EXIST) => site.keep_and_report(to, stash, Undecided::Removed),
                 Err(Errno::NOENT) => Ok(()),
                 result => result.map_err(refused),
@@ -240,13 +241,14 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
                 return Ok(());
             }
             host::set_modified_at(spot.dir.as_fd(), spot.name, before.modified).map_err(refused)?;
-            let how = match stat.kind {
-                Kind::Directory => How::Directory,
-                Kind::File => How::Read,
-                Kind::Symlink | Kind::Special(_) => return Ok(()),
-            };
-            let fd = spot.dir.open(spot.name, how).map_err(refused)?;
-            host::set_mode(fd, before.mode).map_err(refused)
+            if let Kind::Symlink | Kind::Special(_) = stat.kind {
+                return Ok(());
+            }
+            let handle = spot.dir.open(spot.name, How::Handle).map_err(refused)?;
+            match host::stat(&handle).map_err(refused)?.ino == *ino {
+                true => host::set_mode(handle, before.mode).map_err(refused),
+                false => Ok(()),
+            }
         }
     }
 }
@@ -272,7 +274,7 @@ fn undo_patch(site: &Site<'_>, at: &[u8], patch: &Patch) -> StoreResult<()> {
         // Another file has the name. Where this one is, and what it holds, nobody knows.
         return if patch.alone && site.acted { Ok(()) } else { unclear(Undecided::WrittenElsewhere) };
     };
-    let file = spot.dir.open(spot.name, How::Change).map_err(refused)?.into();
+    let file = owner::open(&spot.dir, spot.name, How::Change).map_err(refused)?.0.into();
     let may_stay = patch.alone && site.moment != Moment::Now;
     match patch.fate(&file, &stat, site)? {
         Fate::Untouched => {
@@ -324,7 +326,7 @@ pub(super) fn happened(site: &Site<'_>, action: &Undo) -> StoreResult<bool> {
             let Some(spot) = site.spot(at)? else { return Ok(site.acted) };
             match seen(spot.dir.stat_at(spot.name))? {
                 Some(stat) if stat.ino == patch.ino && stat.kind == Kind::File => {
-                    let file = spot.dir.open(spot.name, How::Read).map_err(refused)?;
+                    let (file, _) = owner::open(&spot.dir, spot.name, How::Read).map_err(refused)?;
                     matches!(patch.fate(&file.into(), &stat, site)?, Fate::Complete | Fate::Overtaken)
                 }
                 _ => site.acted,

@@ -29,6 +29,7 @@ use super::life::Life;
 use super::lock::Locks;
 use super::mask::STATE;
 use super::options::{Confinement, PhysicalOptions};
+use super::owner;
 use super::recover::{Noted, Others, Recovery, dead_rooms};
 use super::report;
 use super::root::{Dir, Root};
@@ -249,7 +250,7 @@ pub(super) fn room_name(number: u64) -> String {
 pub(super) fn keep(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> Host<Option<String>> {
     let now = SystemClock.now().as_millis();
     let to = format!("{now}-{:08x}", fastrand::u32(..));
-    match host::rename_new((room, name.as_bytes()), (kept.as_fd(), to.as_bytes())) {
+    match owner::rename_new((room, name.as_bytes()), (kept.as_fd(), to.as_bytes())) {
         Err(Errno::NOENT) => Ok(None),
         result => result.map(|()| Some(to)),
     }

@@ -4,6 +4,7 @@
 
 mod beside;
 mod comparing;
+mod modes;
 mod random;
 mod several;
 mod sight;

@@ -8,7 +8,7 @@ use crate::identity::{Operation, OperationId};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Attr, Deed, DeedQuery, Deeds, NodeId, Page, Past, Place, Record, Store, StoreError, StorePath,
+    Attr, Deed, DeedQuery, Deeds, Kind, NodeId, Page, Past, Place, Record, Store, StoreError, StorePath,
     StoreResult, Version,
 };
 use crate::vfs::call::{Call, Stage};
@@ -257,7 +257,13 @@ impl Call<'_> {
                 arrangement.effects.remove(node);
             }
             arrangement.conflicts.retain(|conflict| !refused.contains_key(&conflict.node));
-            let aside = ground.workspaces[0].mount().path();
+            // A Workspace may begin at a path where nothing is yet.
+            let is_there = |path: &&StorePath| {
+                let there = store.stat(&Place::path((*path).clone()));
+                there.is_ok_and(|attr| attr.kind == Kind::Directory)
+            };
+            let mut tops = ground.workspaces.iter().map(|workspace| workspace.mount().path());
+            let aside = tops.find(is_there).unwrap_or_else(|| ground.workspaces[0].mount().path());
             let steps = ordered(arrangement.clone(), deeds, aside, &mut Looking(store)).map_err(failed)?;
             let (changes, more) = self.authorized(ground, &steps)?;
             if more.is_empty() {
@@ -443,12 +449,19 @@ impl Survey for Looking<'_> {
         match self.0.stat(&Place::path(path.clone())) {
             Ok(attr) => Ok(Some(attr)),
             Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
+            // In a directory that the host has closed. The plan may open it, and then its steps meet what is there: none
+            // of them goes over it.
+            Err(StoreError::HostDenied) => Ok(None),
             Err(cause) => Err(cause),
         }
     }
 
     fn names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>> {
-        let listing = self.0.list(&Place::path(path.clone()), &Page::ALL)?;
+        let listing = match self.0.list(&Place::path(path.clone()), &Page::ALL) {
+            // The same: only an empty directory is removed.
+            Err(StoreError::HostDenied) => return Ok(Vec::new()),
+            listing => listing?,
+        };
         Ok(listing.entries.into_iter().map(|entry| entry.name.as_bytes().to_vec()).collect())
     }
 

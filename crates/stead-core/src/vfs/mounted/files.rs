@@ -7,6 +7,7 @@ use crate::scope::Access;
 use crate::store::{Content, Expect, NodeId, Put, Step, StoreError};
 use crate::vfs::call::Call;
 use crate::vfs::mounted::{Looked, Mounted, Seat, path_in, stale, still};
+use crate::vfs::open::Rights;
 use crate::vfs::resolve::Spot;
 use crate::vfs::{OpenFile, OpenOptions};
 
@@ -15,7 +16,8 @@ impl Mounted {
     pub fn open(&self, path: &VfsPath, node: NodeId, options: OpenOptions) -> Result<OpenFile> {
         let (file, _) = self.vfs.part("open", [Ok(path.clone())], |call, [path]| {
             let spot = call.to_open(path, options)?;
-            call.open_here(&spot, Some(node), options)
+            let rights = if options.read { Rights::Read } else { Rights::Write };
+            call.open_here(&spot, Some(node), rights, options)
         })?;
         if options.truncate {
             file.set_size(0)?;
@@ -44,11 +46,19 @@ impl Mounted {
             };
             let content = Content::Bytes(Vec::new());
             let step = Step::Write { at: spot.place.clone(), content, put };
-            match call.change_at(&spot, vec![step], still(&[(&spot, seat)])) {
-                Err(Error::Store { cause: StoreError::AlreadyExists, .. }) if expect == Expect::Any => {}
-                made => drop(made?),
-            }
-            let file = call.open_here(&spot, None, options)?;
+            let rights = match call.change_at(&spot, vec![step], still(&[(&spot, seat)])) {
+                Err(Error::Store { cause: StoreError::AlreadyExists, .. })
+                    if expect == Expect::Any && options.read =>
+                {
+                    Rights::Read
+                }
+                Err(Error::Store { cause: StoreError::AlreadyExists, .. }) if expect == Expect::Any => {
+                    Rights::Write
+                }
+                // Whoever makes a file may read and write it, whatever mode it is given.
+                made => made.map(|_| Rights::Write)?,
+            };
+            let file = call.open_here(&spot, None, rights, options)?;
             let looked = self.made(&spot, file.attr());
             Ok((file, looked))
         })?;
@@ -71,8 +81,14 @@ impl<'v> Call<'v> {
         Ok(spot)
     }
 
-    fn open_here(&self, spot: &Spot<'_>, meant: Option<NodeId>, options: OpenOptions) -> Result<OpenFile> {
-        let node = self.open_node(spot).map_err(|cause| spot.failed(stale(cause)))?;
+    fn open_here(
+        &self,
+        spot: &Spot<'_>,
+        meant: Option<NodeId>,
+        rights: Rights,
+        options: OpenOptions,
+    ) -> Result<OpenFile> {
+        let node = self.open_node(spot, rights).map_err(|cause| spot.failed(stale(cause)))?;
         if meant.is_some_and(|meant| meant != node.node()) {
             return Err(spot.failed(StoreError::Conflict));
         }

@@ -1,20 +1,21 @@
 //! Content as it was: a file that is kept, or one that is still there, under what was written into it since.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use stead_core::Timestamp;
 use stead_core::store::{
-    Attr, Content, Kind, NodeId, OpenContent, Past, PastIdentity, Sealed, Step, StoreError, StoreResult,
-    VersionTag,
+    Attr, Content, Expect, Kind, NodeId, OpenContent, Past, PastIdentity, Put, Sealed, Step, StoreError,
+    StoreResult, VersionTag,
 };
 
 use super::super::PhysicalStore;
 use super::super::draft::{Drafted, fill};
-use super::super::host::{self, How, failed, refused};
+use super::super::host::{self, How, Stat, failed, refused};
 use super::super::mask::{join, split};
+use super::super::owner;
 use super::super::root::{self, Root};
 use super::super::workshop::{Temp, Workshop};
 use super::face::{Face, Replaced, Said};
@@ -25,6 +26,15 @@ use crate::virtual_store::shadow::{ContentHasher, Shadow};
 /// How many entries are looked through for content that was displaced after someone was told of it.
 const SEARCHED: usize = 4_096;
 const PIECE: usize = 1 << 20;
+
+/// Whom content is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    /// Somebody who wants to see it: what the host did not let this user read then stays unread.
+    Caller,
+    /// Stead itself, to put it back or to compare it: it owns what it keeps.
+    Stead,
+}
 
 /// Where content is that a Store has told of.
 enum Own<'p> {
@@ -127,16 +137,41 @@ impl Origin {
         }
     }
 
-    fn open(&self, root: &Root, shop: &Arc<Workshop>) -> StoreResult<OpenPast> {
-        let (base, kind, size) = self.base.open(root, &shop.keeping)?;
+    fn open(&self, root: &Root, shop: &Arc<Workshop>, reader: Reader) -> StoreResult<OpenPast> {
+        let (base, kind, size) = self.base.open(root, &shop.keeping, reader)?;
         let (shows, length, over) = (self.shows.min(size), self.length, self.over.clone());
         Ok(OpenPast { shop: Arc::clone(shop), base, kind, shows, length, over })
+    }
+
+    /// Who it is opened for to be compared. A file that is still there is left alone: its mode would have to be lifted, which
+    /// leaves a trace.
+    fn comparing(&self) -> Reader {
+        match self.base {
+            Base::Stash { .. } => Reader::Stead,
+            Base::There { .. } => Reader::Caller,
+        }
+    }
+
+    /// What tells it from other content by where its bytes are.
+    fn location(&self) -> [u8; 32] {
+        let base = match &self.base {
+            Base::There { face, .. } => format!("{} {} {}", face.ino, face.size, face.modified.0),
+            Base::Stash { row, below } => format!("{row:?} {}", below.escape_ascii()),
+        };
+        *blake3::hash(format!("{base} {} {} {:?}", self.shows, self.length, self.over).as_bytes()).as_bytes()
+    }
+
+    /// The attributes of the file that it is, where it is still there.
+    fn stat_there(&self, root: &Root) -> Option<Stat> {
+        let Base::There { path, .. } = &self.base else { return None };
+        let (parent, name) = split(path);
+        root::enter(&root.dir, parent, How::Base).ok()?.stat_at(name).ok()
     }
 
     /// The content's BLAKE3 hash.
     pub(super) fn hash(&self, root: &Root, shop: &Arc<Workshop>) -> StoreResult<[u8; 32]> {
         let mut hasher = blake3::Hasher::new();
-        self.open(root, shop)?.each_piece(|piece| {
+        self.open(root, shop, self.comparing())?.each_piece(|piece| {
             hasher.update(piece);
         })?;
         Ok(*hasher.finalize().as_bytes())
@@ -152,7 +187,8 @@ impl Origin {
         let finder = kept();
         Some(Past::unhashed(size, kept(), move || {
             let mut hasher = ContentHasher::default();
-            let open = finder.origin.open(&finder.root, &finder.shop).ok()?;
+            let reader = finder.origin.comparing();
+            let open = finder.origin.open(&finder.root, &finder.shop, reader).ok()?;
             open.each_piece(|piece| hasher.update(piece)).ok()?;
             Some(PastIdentity::Hash(hasher.finish()))
         }))
@@ -169,7 +205,10 @@ impl Origin {
             return Some(Past::new(PastIdentity::Hash(hash), size, kept()));
         }
         let finder = kept();
-        Some(Past::unhashed(size, kept(), move || finder.hash().ok().map(PastIdentity::Hash)))
+        Some(Past::unhashed(size, kept(), move || {
+            let location = || PastIdentity::Location(finder.origin.location());
+            Some(finder.hash().map_or_else(|_| location(), PastIdentity::Hash))
+        }))
     }
 }
 
@@ -187,24 +226,42 @@ impl Kept {
 }
 
 impl Base {
-    fn open(&self, root: &Root, keeping: &Keeping) -> StoreResult<(Opened, Kind, u64)> {
+    fn open(&self, root: &Root, keeping: &Keeping, reader: Reader) -> StoreResult<(Opened, Kind, u64)> {
+        // What is below a directory that was closed is within reach for as long as it is opened.
+        let mut reached = None;
         let (dir, name) = match self {
             Base::There { path, face } => {
                 let (parent, name) = split(path);
-                let found = root::enter(&root.dir, parent, How::Base).and_then(|dir| {
+                let found = match reader {
+                    Reader::Caller => root::enter(&root.dir, parent, How::Base),
+                    Reader::Stead => owner::enter(&root.dir, parent).map_err(refused).map(|entered| {
+                        let dir = entered.clone();
+                        reached = Some(entered);
+                        dir
+                    }),
+                };
+                let found = found.and_then(|dir| {
                     let stat = dir.stat_at(name).map_err(refused)?;
                     Ok((dir, stat))
                 });
                 match found {
                     Ok((dir, stat)) if Face::of(&stat).holds_same(face) => (dir, name.to_vec()),
                     // It has been displaced since.
-                    _ => return keeping.displaced(face)?.ok_or(StoreError::NotFound)?.open(root, keeping),
+                    _ => {
+                        let base = keeping.displaced(face)?.ok_or(StoreError::NotFound)?;
+                        return base.open(root, keeping, reader);
+                    }
                 }
             }
             Base::Stash { row, below } => {
                 let path = join(stash_name(row.0, row.1).as_bytes(), below);
                 let (parent, name) = split(&path);
-                (root::enter(keeping.past_of(*row), parent, How::Base)?, name.to_vec())
+                let past = keeping.past_of(*row);
+                let dir = match reader {
+                    Reader::Caller => root::enter(past, parent, How::Base)?,
+                    Reader::Stead => reached.insert(owner::enter(past, parent).map_err(refused)?).clone(),
+                };
+                (dir, name.to_vec())
             }
         };
         let stat = dir.stat_at(&name).map_err(refused)?;
@@ -215,7 +272,11 @@ impl Base {
                 Ok((Opened::Target(target), stat.kind, size))
             }
             Kind::File => {
-                let file = File::from(dir.open(&name, How::Read).map_err(refused)?);
+                let file = match reader {
+                    Reader::Caller => dir.open(&name, How::Read),
+                    Reader::Stead => owner::open(&dir, &name, How::Read).map(|(file, _)| file),
+                };
+                let file = File::from(file.map_err(refused)?);
                 let size = host::stat(&file).map_err(refused)?.size;
                 Ok((Opened::File(file), stat.kind, size))
             }
@@ -348,7 +409,7 @@ impl OpenContent for OpenPast {
 impl PhysicalStore {
     pub(in super::super) fn open_kept(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         match self.own(past)? {
-            Own::Kept(kept) => Ok(Box::new(kept.origin.open(&kept.root, &kept.shop)?)),
+            Own::Kept(kept) => Ok(Box::new(kept.origin.open(&kept.root, &kept.shop, Reader::Caller)?)),
             Own::Held(shadow) => shadow.open(past),
         }
     }
@@ -370,16 +431,33 @@ impl PhysicalStore {
         shop: &Arc<Workshop>,
         mut steps: Vec<Step>,
     ) -> StoreResult<Vec<Step>> {
+        // Of a file whose mode was in the way the time of the last change is another one now.
+        let mut retagged = HashMap::new();
         for step in &mut steps {
             if let Step::Write { content, .. } | Step::Append { content, .. } = step
                 && let Content::Past(past) = &*content
             {
                 let temp: Temp = shop.temp()?;
                 match self.own(past)? {
-                    Own::Kept(kept) => kept.origin.open(&kept.root, &kept.shop)?.copy(&temp.file)?,
+                    Own::Kept(kept) => {
+                        let before = kept.origin.stat_there(&kept.root);
+                        kept.origin.open(&kept.root, &kept.shop, Reader::Stead)?.copy(&temp.file)?;
+                        if let (Some(before), Some(now)) = (before, kept.origin.stat_there(&kept.root))
+                            && before.holds_same(&now)
+                        {
+                            retagged.insert(before.tag(), now.tag());
+                        }
+                    }
                     Own::Held(shadow) => copy_out(&*shadow.open(past)?, &temp.file)?,
                 }
                 *content = Content::Sealed(Sealed::new(past.size(), Drafted::Whole(temp)));
+            }
+        }
+        for step in &mut steps {
+            if let Step::Write { put: Put { expect: Expect::Tag(tag), .. }, .. } = step
+                && let Some(now) = retagged.get(tag)
+            {
+                *tag = *now;
             }
         }
         Ok(steps)
