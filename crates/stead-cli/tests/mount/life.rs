@@ -188,7 +188,7 @@ fn somebody_who_is_not_root_mounts_it_with_fusermount() {
     };
     assert_eq!(
         as_them("echo mine > $AT/v/f && cat $AT/v/f && ls $AT"),
-        "mine\nguarded\nin\np\nro\nsmall\nv\n"
+        "mine\nguarded\nin\nnarrow\np\nro\nsmall\nv\n"
     );
     // A kill is cleaned up after by them, too.
     let mount = OnMount { child, at: place.path("mnt") };

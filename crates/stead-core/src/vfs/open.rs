@@ -20,10 +20,12 @@ use crate::store::{
     StoreError, VersionTag,
 };
 use crate::vfs::call::{Begins, Call, Lasting, Stage};
+use crate::vfs::draft_quota::Reservation;
 use crate::vfs::edits::Edits;
 use crate::vfs::own_files::Leaves;
+use crate::vfs::quota::{Drafts, without_usage};
 use crate::vfs::resolve::{Spot, Stop};
-use crate::vfs::{IntoPath, Vfs};
+use crate::vfs::{IntoPath, Shared, Vfs};
 
 /// How often whoever has written into what others write into as well tries to be the last.
 const ATTEMPTS: usize = 200;
@@ -130,6 +132,8 @@ struct State {
     merges: u64,
     /// When the draft was last written to, or is said to have been.
     modified: Timestamp,
+    /// What the draft has reserved of quotas.
+    reserved: Reservation,
 }
 
 impl State {
@@ -253,6 +257,7 @@ impl Call<'_> {
             edits: Edits::default(),
             merges: 0,
             modified: Timestamp(0),
+            reserved: Reservation::new(self.shared(), &**store, &spot.place.path),
         });
         let shared = Arc::new(OpenNode { store: Arc::clone(store), node, files: AtomicUsize::new(0), state });
         open.insert(key, Arc::downgrade(&shared));
@@ -391,18 +396,28 @@ impl OpenFile {
 
     /// Writes at an offset; a gap before it reads as zeros.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.drafting(|draft, edits, limit| {
-            within(offset.saturating_add(bytes.len() as u64), limit)?;
+        self.drafting(|draft, edits, room| {
+            room.grow(offset.saturating_add(bytes.len() as u64))?;
             edits.write(offset, bytes.len());
             draft.write_at(offset, bytes)
         })
     }
 
+    /// Writes at an offset as much as a quota has room for, and returns how many bytes that is; an error if it is none.
+    pub fn write_some_at(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
+        self.drafting(|draft, edits, room| {
+            let bytes = room.fitting(offset, bytes)?;
+            edits.write(offset, bytes.len());
+            draft.write_at(offset, bytes)?;
+            Ok(bytes.len())
+        })
+    }
+
     /// Writes at the end, wherever that is by now.
     pub fn append(&self, bytes: &[u8]) -> Result<()> {
-        self.drafting(|draft, edits, limit| {
+        self.drafting(|draft, edits, room| {
             let end = draft.size();
-            within(end.saturating_add(bytes.len() as u64), limit)?;
+            room.grow(end.saturating_add(bytes.len() as u64))?;
             edits.append(end);
             draft.write_at(end, bytes)
         })
@@ -410,8 +425,8 @@ impl OpenFile {
 
     /// Cuts it, or lengthens it with zeros.
     pub fn set_size(&self, size: u64) -> Result<()> {
-        self.drafting(|draft, edits, limit| {
-            within(size, limit)?;
+        self.drafting(|draft, edits, room| {
+            room.grow(size)?;
             edits.resize(draft.size(), size);
             if draft.size() == size { Ok(()) } else { draft.set_size(size) }
         })
@@ -437,31 +452,57 @@ impl OpenFile {
         self.node.state.read().merges
     }
 
-    fn drafting(
+    fn drafting<T>(
         &self,
-        write: impl FnOnce(&mut dyn Draft, &mut Edits, u64) -> Result<(), StoreError>,
-    ) -> Result<()> {
+        write: impl FnOnce(&mut dyn Draft, &mut Edits, &mut Room<'_>) -> Result<T, StoreError>,
+    ) -> Result<T> {
         if !self.options.write {
             return Err(Error::Invalid(format!("`{}` was not opened for writing", self.path)));
         }
-        let limit = self.vfs.shared.limits.file_size;
+        let shared = &*self.vfs.shared;
         let mut state = self.node.state.write();
         let state = &mut *state;
-        let begin = || -> Result<(), StoreError> {
+        let begin = || -> Result<T, StoreError> {
             let draft = match state.draft.take() {
                 Some(draft) => draft,
                 None => {
                     // From before the draft: a state that is newer than this only counts as another's.
-                    let before = self.node.store.stat(&Place::node(self.node.node));
-                    state.edits = Edits::of(before.ok().map(|attr| attr.tag));
-                    self.begin(&*state.content)?
+                    let before = self.node.store.stat(&Place::node(self.node.node)).ok();
+                    state.edits = Edits::of(before.map(|attr| attr.tag));
+                    let draft = self.begin(&*state.content)?;
+                    // What is removed counts for nothing in its Store.
+                    state.reserved.begin(before.map_or(0, |_| draft.size()));
+                    draft
                 }
             };
-            write(&mut **state.draft.insert(draft), &mut state.edits, limit)?;
-            state.modified = self.vfs.shared.clock.now();
-            Ok(())
+            let draft = state.draft.insert(draft);
+            let mut room = Room { shared, reserved: &mut state.reserved };
+            let written = write(&mut **draft, &mut state.edits, &mut room);
+            state.reserved.fit(draft.size());
+            let written = written?;
+            state.modified = shared.clock.now();
+            Ok(written)
         };
-        begin().map_err(|cause| self.failed(cause))
+        begin().map_err(|cause| {
+            let cause = self.without_usage(cause);
+            self.lasting.fails(cause.kind());
+            self.failed(cause)
+        })
+    }
+
+    /// A refusal by a quota, without how much is in use where that is not for the caller to know.
+    fn without_usage(&self, cause: StoreError) -> StoreError {
+        let StoreError::OverQuota { on, allowed, .. } = cause else { return cause };
+        let store = &*self.node.store;
+        let withheld = self.vfs.unrecorded("open", [Ok(self.path.clone())], |call, _| {
+            let quotas = call.quotas_on(store, Drafts::Ignored).map_err(|cause| self.failed(cause))?;
+            Ok(call.withheld_limits(store, &quotas))
+        });
+        match withheld {
+            Ok(withheld) => without_usage(cause, &withheld),
+            // Nothing is told where it is not known what may be.
+            Err(_) => StoreError::AtLimit { on, allowed },
+        }
     }
 
     /// A draft of what is there now; of what was there, if the file has been removed meanwhile.
@@ -504,9 +545,16 @@ impl OpenFile {
         if state.draft.is_none() {
             return Ok(());
         }
-        let ((), changed) = self.vfs.part("open", [Ok(self.path.clone())], |call, _| {
+        let turn = self.vfs.shared.drafts.commit_turn();
+        let put = self.vfs.part("open", [Ok(self.path.clone())], |call, _| {
+            call.commits_draft.set(true);
             self.commit(call, &mut state, lasts).map_err(|cause| self.failed(cause))
-        })?;
+        });
+        if state.draft.is_none() {
+            state.reserved.give_back();
+        }
+        drop(turn);
+        let ((), changed) = put?;
         if changed {
             self.lasting.settle();
         }
@@ -583,6 +631,29 @@ impl OpenFile {
     fn failed(&self, cause: StoreError) -> Error {
         let sight = if self.is_blind { Sight::Blind } else { Sight::Sees };
         Error::Store { path: self.shown.clone(), sight, cause }
+    }
+}
+
+/// How large a draft may become.
+struct Room<'a> {
+    shared: &'a Shared,
+    reserved: &'a mut Reservation,
+}
+
+impl Room<'_> {
+    /// Makes sure that there is room for a draft of that size.
+    fn grow(&mut self, size: u64) -> Result<(), StoreError> {
+        within(size, self.shared.limits.file_size)?;
+        self.reserved.grow(self.shared, size)
+    }
+
+    /// As many of these bytes as there is room for at an offset: at least one, where there are any.
+    fn fitting<'b>(&mut self, offset: u64, bytes: &'b [u8]) -> Result<&'b [u8], StoreError> {
+        let end = offset.saturating_add(bytes.len() as u64);
+        within(end, self.shared.limits.file_size)?;
+        let most = self.reserved.largest(self.shared, offset + u64::from(!bytes.is_empty()), end)?;
+        let count = usize::try_from(most.saturating_sub(offset)).unwrap_or(usize::MAX);
+        Ok(&bytes[..count.min(bytes.len())])
     }
 }
 

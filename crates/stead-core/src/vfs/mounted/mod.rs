@@ -31,6 +31,7 @@ use crate::path::{PathError, VfsPath};
 use crate::store::{Changed, Feed, NodeId, Parents, QuotaLimits, Store, StoreError, StorePath, Usage};
 use crate::vfs::Vfs;
 use crate::vfs::call::{Asked, Call};
+use crate::vfs::quota::Drafts;
 use crate::vfs::resolve::Spot;
 use crate::workspace::Workspace;
 
@@ -107,7 +108,7 @@ impl Mounted {
             let place = route.workspace.mount().place(route.below);
             let failed = |cause| call.about(path, route.workspace, cause);
             let mut tightest: Option<(QuotaLimits, Usage)> = None;
-            let quotas = call.quotas_on(store).map_err(failed)?;
+            let quotas = call.quotas_on(store, Drafts::Counted).map_err(failed)?;
             let withheld = call.withheld_limits(store, &quotas);
             for quota in quotas {
                 if !quota.places().any(|root| place.path.is_at_or_below(root)) {

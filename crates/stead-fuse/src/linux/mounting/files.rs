@@ -91,9 +91,13 @@ impl Mounting {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
         let _changing = self.changing();
         open.users.add(request.pid());
-        let written = if open.appends { open.file.append(data) } else { open.file.write_at(offset, data) };
-        written.map_err(|error| errno(&error))?;
-        Ok(u32::try_from(data.len()).expect("the kernel writes less at once"))
+        let written = if open.appends {
+            open.file.append(data).map(|()| data.len())
+        } else {
+            open.file.write_some_at(offset, data)
+        };
+        let written = written.map_err(|error| errno(&error))?;
+        Ok(u32::try_from(written).expect("the kernel writes less at once"))
     }
 
     /// Makes what was written a change. The kernel has the content of that already. Whether there was something.
