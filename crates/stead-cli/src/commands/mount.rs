@@ -50,7 +50,7 @@ pub(crate) struct Args {
 /// Wait for a mount's process to end, and clear the mount away if it was killed
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeeperArgs {
-    at: PathBuf,
+    device: String,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
@@ -66,7 +66,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let signals = Signals::new()?;
     let mount = Mount::new(stead.vfs(), &args.at_directory, options(&args, &config, &stead, past))
         .map_err(|error| told(&error))?;
-    let mut keeper = keep(mount.at());
+    let mut keeper = keep(&mount);
     say(&mount, session)?;
     signals.wait(&mount);
     let unmounted = mount.unmount().map_err(|error| told(&error));
@@ -158,17 +158,22 @@ impl Signals {
 }
 
 /// Starts a process that clears the mount away if this one is killed: nobody else could.
-fn keep(at: &Path) -> Option<Child> {
+fn keep(mount: &Mount) -> Option<Child> {
     let own = std::env::current_exe().ok()?;
     let mut keeper = Command::new(own);
-    keeper.arg("mount-keeper").arg(at).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    keeper
+        .arg("mount-keeper")
+        .arg(mount.device()?)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     // What ends this process from the terminal does not reach it.
     keeper.process_group(0).spawn().ok()
 }
 
 pub(super) fn keeper(args: &KeeperArgs) -> Ended {
     // It was ended already where nothing is mounted any more.
-    let Some(watched) = Watched::new(&args.at) else { return Ok(Exit::OK) };
+    let Some(watched) = Watched::new(&args.device) else { return Ok(Exit::OK) };
     if !ends_in_order().map_err(|error| Failure::host("a mount can't be watched", error))? {
         watched.end();
     }

@@ -8,6 +8,7 @@
 //! later        what has to wait for the kernel, in a thread of its own
 //! links        what a symlink's target means on the mount
 //! follow       tells the kernel what others have changed
+//! mount_table  what the kernel says is mounted where
 //! session      mounting, unmounting, and what a killed process has left
 //! ```
 
@@ -18,6 +19,7 @@ mod handles;
 mod inodes;
 mod later;
 mod links;
+mod mount_table;
 mod mounting;
 mod requests;
 mod session;
