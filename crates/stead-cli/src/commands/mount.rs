@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// The group that everything belongs to [default: that of who runs this]
     #[arg(long, value_name = "ID")]
     gid: Option<u32>,
+    /// Let root's `chown` to another owner fail, instead of accepting and ignoring it
+    #[arg(long)]
+    strict_owner: bool,
     /// Go on in the background once it is mounted
     #[arg(long)]
     background: bool,
@@ -106,6 +109,7 @@ fn options(args: &Args, config: &Config, stead: &Stead, past: bool) -> Options {
         past,
         allow_other: args.allow_other,
         owner: (args.uid.unwrap_or(uid), args.gid.unwrap_or(gid)),
+        strict_owner: args.strict_owner,
         name: stead.vfs().identity().agent.clone(),
         room: Some(config.state_directory()),
     }

@@ -5,6 +5,7 @@
 mod bounds;
 mod common;
 mod life;
+mod ordinary;
 mod past;
 mod posix;
 mod programs;

@@ -228,3 +228,15 @@ fn what_was_written_to_a_file_that_another_has_moved_is_there_or_refused() {
         }
     }
 }
+
+/// A Workspace is shown before its Store has a directory for it.
+#[test]
+fn what_others_do_in_a_workspace_that_was_empty_is_seen() {
+    let place = Place::new();
+    let mount = place.mount();
+    assert!(!mount.path("v/none").exists());
+    mount.sh("v", "echo mine > mine");
+    assert!(mount.path("v/mine").exists());
+    place.stead(["rm", "/v/mine"]);
+    assert!(eventually(|| !mount.path("v/mine").exists()), "the kernel is told");
+}

@@ -309,6 +309,14 @@ impl<'v> Call<'v> {
         *self.operation.get_or_init(fresh)
     }
 
+    /// Makes its changes a part of an operation that has begun before, unless it is a part of one already.
+    pub(super) fn belongs_to(&self, operation: OperationId) {
+        if self.vfs.operation.is_none() {
+            // Whatever it has changed by now says which one it is.
+            let _ = self.operation.set(operation);
+        }
+    }
+
     pub(super) fn tool(&self) -> Cow<'static, str> {
         self.vfs.tool.clone().unwrap_or(Cow::Borrowed(self.name))
     }

@@ -21,6 +21,7 @@ mod open;
 mod own;
 mod own_files;
 mod quota;
+mod reach;
 mod read;
 mod repository;
 mod resolve;

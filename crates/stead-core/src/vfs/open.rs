@@ -4,6 +4,7 @@
 //! not at every write. All who have a node open through one door share its draft and see each other's writes at once;
 //! callers by path see them with the change.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,6 +14,7 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result, Sight};
+use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
@@ -81,6 +83,9 @@ pub(super) struct OpenNodes {
     /// How often it was told that others have changed something.
     told: AtomicU64,
     commits: Mutex<Commits>,
+    /// Files that were made through this door, are open since, and have not been written yet, with the operation that
+    /// made them. What is done to one until then belongs to the same operation, so that an undo removes the file.
+    created: Mutex<HashMap<(usize, NodeId), OperationId>>,
 }
 
 /// A moment, told from others by what had become a change by then.
@@ -134,11 +139,22 @@ struct State {
     modified: Timestamp,
     /// What the draft has reserved of quotas.
     reserved: Reservation,
+    nameless: Nameless,
+}
+
+/// Attributes that were given to a file after its name was removed.
+#[derive(Debug, Default, Clone, Copy)]
+struct Nameless {
+    mode: Option<u32>,
+    modified: Option<Timestamp>,
 }
 
 impl State {
     /// Attributes of the node, as they are with what was written.
     fn over(&self, attr: Attr) -> Attr {
+        let Nameless { mode, modified } = self.nameless;
+        let modified = modified.unwrap_or(attr.modified);
+        let attr = Attr { mode: mode.unwrap_or(attr.mode), modified, ..attr };
         match &self.draft {
             Some(draft) => {
                 let modified = self.modified;
@@ -194,6 +210,7 @@ impl Call<'_> {
             self.enter(path, Access::Read)?;
         }
         let access = if options.write { Access::Write } else { Access::Read };
+        let made = Cell::new(false);
         let (node, spot) = self.at(path, access, |spot| -> Result<_, Stop> {
             if options.read {
                 // A symlink may have led into a Workspace of another scope.
@@ -210,15 +227,23 @@ impl Call<'_> {
                     let step =
                         Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
                     match self.change(spot, step) {
+                        Ok(_) => {
+                            made.set(true);
+                            Ok(self.open_node(spot)?)
+                        }
                         // Someone else made it in between: it is there, which is what was wanted.
-                        Ok(_) | Err(StoreError::AlreadyExists) => Ok(self.open_node(spot)?),
+                        Err(StoreError::AlreadyExists) => Ok(self.open_node(spot)?),
                         Err(cause) => Err(cause.into()),
                     }
                 }
                 answer => Ok(answer?),
             }
         })?;
-        self.opened(node, &spot, options)
+        let file = self.opened(node, &spot, options)?;
+        if made.get() {
+            file.was_created_by(self);
+        }
+        Ok(file)
     }
 
     /// What the caller gets who has opened a node.
@@ -258,6 +283,7 @@ impl Call<'_> {
             merges: 0,
             modified: Timestamp(0),
             reserved: Reservation::new(self.shared(), &**store, &spot.place.path),
+            nameless: Nameless::default(),
         });
         let shared = Arc::new(OpenNode { store: Arc::clone(store), node, files: AtomicUsize::new(0), state });
         open.insert(key, Arc::downgrade(&shared));
@@ -273,6 +299,25 @@ impl Call<'_> {
 /// Tells a node of a Store from all others that are open.
 fn key(store: &Arc<dyn Store>, node: NodeId) -> (usize, NodeId) {
     (Arc::as_ptr(store).cast::<()>() as usize, node)
+}
+
+impl Call<'_> {
+    /// What this call changes belongs to the operation that made a file, as long as that file has not been written.
+    pub(super) fn joins_creation(&self, store: &Arc<dyn Store>, node: NodeId) {
+        if let Some(operation) = self.shared().open.created.lock().get(&key(store, node)) {
+            self.belongs_to(*operation);
+        }
+    }
+
+    /// [`Call::joins_creation`] for the file at a spot.
+    pub(super) fn joins_creation_at(&self, spot: &Spot<'_>) {
+        if self.shared().open.created.lock().is_empty() {
+            return;
+        }
+        if let Ok(attr) = spot.store().stat(&spot.place) {
+            self.joins_creation(spot.workspace.mount().store(), attr.node);
+        }
+    }
 }
 
 impl OpenNodes {
@@ -348,11 +393,37 @@ impl OpenNode {
             && let Ok(content) = self.store.open(&Place::node(self.node))
         {
             state.content = content;
+            state.nameless = Nameless::default();
         }
     }
 }
 
 impl OpenFile {
+    /// The call that has opened this file has made it, too.
+    pub(super) fn was_created_by(&self, call: &Call<'_>) {
+        self.vfs.shared.open.created.lock().insert(self.key(), call.operation());
+    }
+
+    fn key(&self) -> (usize, NodeId) {
+        key(&self.node.store, self.node.node)
+    }
+
+    /// What all who have the file open share.
+    pub(super) fn open_node(&self) -> Arc<OpenNode> {
+        Arc::clone(&self.node)
+    }
+
+    /// Sets permission bits and the time of the last modification of a file that has no name any more: whoever has it
+    /// open sees them.
+    pub fn set_nameless_attributes(&self, mode: Option<u32>, modified: Option<Timestamp>) {
+        let mut state = self.node.state.write();
+        state.nameless.mode = mode.or(state.nameless.mode);
+        if let Some(modified) = modified {
+            state.modified = modified;
+            state.nameless.modified = Some(modified);
+        }
+    }
+
     /// That it was opened is told by the record of the change that made it.
     pub(super) fn is_recorded(&self) {
         self.lasting.settle();
@@ -548,6 +619,7 @@ impl OpenFile {
         let turn = self.vfs.shared.drafts.commit_turn();
         let put = self.vfs.part("open", [Ok(self.path.clone())], |call, _| {
             call.commits_draft.set(true);
+            call.joins_creation(&self.node.store, self.node.node);
             self.commit(call, &mut state, lasts).map_err(|cause| self.failed(cause))
         });
         if state.draft.is_none() {
@@ -614,6 +686,7 @@ impl OpenFile {
                 }
                 (applied, _) => {
                     applied?;
+                    self.vfs.shared.open.created.lock().remove(&self.key());
                     state.content = store.open(&at)?;
                     self.vfs.shared.seen.forget(&self.path);
                     return Ok(());
@@ -669,6 +742,9 @@ impl Drop for OpenFile {
         // Nobody is left to be told of a failure; `close` tells.
         if is_last && !std::thread::panicking() {
             let _ = self.sync();
+        }
+        if is_last {
+            self.vfs.shared.open.created.lock().remove(&self.key());
         }
     }
 }

@@ -46,6 +46,11 @@ pub(super) fn is_inside(at: &Path) -> bool {
     around.max_by_key(|mounted| mounted.at.components().count()).is_some_and(|mounted| mounted.is_stead())
 }
 
+/// The devices of everything that some process answers for: to look there may mean to wait for that process.
+pub(super) fn fuse_devices() -> Vec<String> {
+    all().into_iter().filter(Mounted::is_fuse).map(|mounted| mounted.device).collect()
+}
+
 fn all() -> Vec<Mounted> {
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
     String::from_utf8_lossy(&table).lines().filter_map(read).collect()

@@ -12,7 +12,7 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use stead_core::path::MAX_COMPONENT;
-use stead_core::store::{Kind, VersionTag};
+use stead_core::store::{Kind, Special, VersionTag};
 
 use crate::linux::attributes::file_type;
 use crate::linux::errno::errno;
@@ -24,6 +24,8 @@ const MOST: u32 = 1 << 20;
 // As in <sys/stat.h>, which are the kernel's own for all programs.
 const TYPE: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
+const FIFO: u32 = 0o010_000;
+const SOCKET: u32 = 0o140_000;
 
 /// What is handed to the kernel's side.
 #[derive(Debug, Clone)]
@@ -108,7 +110,7 @@ impl Filesystem for Served {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -124,7 +126,8 @@ impl Filesystem for Served {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        self.answer_attr(self.0.setattr(ino, Wanted { mode, uid, gid, size, modified }, handle), reply);
+        let wanted = Wanted { mode, uid, gid, size, modified };
+        self.answer_attr(self.0.setattr(request, ino, wanted, handle), reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -144,8 +147,14 @@ impl Filesystem for Served {
         _: u32,
         reply: ReplyEntry,
     ) {
-        if !matches!(mode & TYPE, REGULAR | 0) {
-            return reply.error(Errno::EPERM);
+        let special = match mode & TYPE {
+            REGULAR | 0 => None,
+            FIFO => Some(Special::Fifo),
+            SOCKET => Some(Special::Socket),
+            _ => return reply.error(Errno::EPERM),
+        };
+        if let Some(kind) = special {
+            return self.answer_entry(self.0.make_special((parent, name), kind, mode), reply);
         }
         let made = self.0.create(request, (parent, name), mode, CREATE_NEW).map(|(told, handle, _)| {
             self.0.release(handle);

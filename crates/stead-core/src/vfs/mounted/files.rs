@@ -23,6 +23,18 @@ impl Mounted {
         Ok(file)
     }
 
+    /// Opens a file once more that has no name any more: the same file, for what is asked now.
+    pub fn reopen(&self, file: &OpenFile, options: OpenOptions) -> Result<OpenFile> {
+        let (again, _) = self.vfs.part("open", [Ok(file.path().clone())], |call, [path]| {
+            let spot = call.to_open(path, options)?;
+            call.opened(file.open_node(), &spot, options)
+        })?;
+        if options.truncate {
+            again.set_size(0)?;
+        }
+        Ok(again)
+    }
+
     /// Makes a file and opens it; one that is there is opened, unless it has to be new. Says whether it is.
     pub fn create(
         &self,
@@ -42,13 +54,17 @@ impl Mounted {
                 keep: spot.keep(),
                 ..Put::default()
             };
+            self.specials.check_free(seat.node, &spot)?;
             let content = Content::Bytes(Vec::new());
             let step = Step::Write { at: spot.place.clone(), content, put };
-            match call.change_at(&spot, vec![step], still(&[(&spot, seat)])) {
-                Err(Error::Store { cause: StoreError::AlreadyExists, .. }) if expect == Expect::Any => {}
-                made => drop(made?),
-            }
+            let made = match call.change_at(&spot, vec![step], still(&[(&spot, seat)])) {
+                Err(Error::Store { cause: StoreError::AlreadyExists, .. }) if expect == Expect::Any => None,
+                made => Some(made?.node),
+            };
             let file = call.open_here(&spot, None, options)?;
+            if made == Some(file.node()) {
+                file.was_created_by(call);
+            }
             let looked = self.made(&spot, file.attr());
             Ok((file, looked))
         })?;

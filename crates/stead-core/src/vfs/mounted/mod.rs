@@ -13,6 +13,7 @@ mod files;
 mod list;
 mod look;
 mod names;
+mod special;
 #[cfg(test)]
 mod tests;
 
@@ -51,6 +52,7 @@ pub struct Mounted {
     workspaces: Vec<Workspace>,
     /// What was made through it where it may not look: the Workspace and the node.
     made: Mutex<HashSet<(usize, NodeId)>>,
+    specials: special::Specials,
     since: Timestamp,
 }
 
@@ -58,7 +60,13 @@ impl Mounted {
     /// The door of a file system that is mounted now.
     pub fn new(vfs: &Vfs) -> Self {
         let (workspaces, since) = (vfs.workspaces().cloned().collect(), vfs.shared.clock.now());
-        Mounted { vfs: vfs.clone(), workspaces, made: Mutex::default(), since }
+        Mounted {
+            vfs: vfs.clone(),
+            workspaces,
+            made: Mutex::default(),
+            specials: special::Specials::default(),
+            since,
+        }
     }
 
     /// The Workspaces, by the numbers that [`Looked`] names.

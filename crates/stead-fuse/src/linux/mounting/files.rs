@@ -29,11 +29,20 @@ impl Mounting {
         flags: OpenFlags,
     ) -> Answer<(u64, FopenFlags)> {
         let (_names, _changing) = (self.names.read(), self.changing());
+        let options = open_options(flags);
+        // By `/proc/self/fd/N`, say.
+        if let Some(open) = self.handles.file_of(ino.0).filter(|_| self.inodes.has_ended(ino.0)) {
+            let file = self.door.reopen(&open.file, options).map_err(|error| errno(&error))?;
+            // Nobody else can change it: what the kernel has of it is all there is.
+            let reply =
+                if self.is_blind(ino) { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE };
+            return Ok((self.opened(request, ino, flags, file), reply));
+        }
         let (seat, node) = (self.seat(ino)?, self.file_node(ino)?);
         // The kernel knew the name, and another process has removed it since. On ESTALE the kernel looks the name up again:
         // then a program that may create the file does, instead of being told that what it creates is missing.
         let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
-        let opened = self.door.open(&seat.path, node, open_options(flags));
+        let opened = self.door.open(&seat.path, node, options);
         let file = opened.map_err(|error| if gone(&error) { Errno::ESTALE } else { errno(&error) })?;
         let mut reply = FopenFlags::empty();
         if self.is_blind(ino) {
@@ -44,14 +53,18 @@ impl Mounting {
             // The kernel drops what it has of the content; the size that it knows may be of another state as well.
             let _ = notifier.inval_inode(ino, -1, 0);
         }
-        let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
-        if !writes {
+        if !options.write {
             // There is nothing to put down when it is closed, so the kernel need not wait for that.
             reply |= FopenFlags::FOPEN_NOFLUSH;
         }
-        let appends = flags.0 & O_APPEND != 0;
+        Ok((self.opened(request, ino, flags, file), reply))
+    }
+
+    /// The handle of a file that was opened.
+    fn opened(&self, request: &Request, ino: INodeNo, flags: OpenFlags, file: OpenFile) -> u64 {
+        let (writes, appends) = (open_options(flags).write, flags.0 & O_APPEND != 0);
         let users = Users::new(request.pid());
-        Ok((self.handles.add_file(File { ino: ino.0, file, writes, appends, users }), reply))
+        self.handles.add_file(File { ino: ino.0, file, writes, appends, users })
     }
 
     pub(crate) fn create(
