@@ -188,7 +188,7 @@ fn somebody_who_is_not_root_mounts_it_with_fusermount() {
     };
     assert_eq!(
         as_them("echo mine > $AT/v/f && cat $AT/v/f && ls $AT"),
-        "mine\nguarded\nin\np\nro\nsmall\nv\n"
+        "mine\nguarded\nin\nnarrow\np\nro\nsmall\nv\n"
     );
     // A kill is cleaned up after by them, too.
     let mount = OnMount { child, at: place.path("mnt") };
@@ -228,4 +228,63 @@ fn a_mount_that_was_unmounted_takes_no_other_away() {
         assert_eq!(place.stead(["cat", "/v/f"]), "x");
         second.end_well();
     }
+}
+
+/// A mount without anyone who looks after it any more.
+fn dead(place: &Place, directory: &str) -> OnMount {
+    let mut mount = place.mount_at(directory, &[]);
+    rustix::process::kill_process(keeper_of(mount.child.id()), Signal::KILL).unwrap();
+    mount.signal(Signal::KILL);
+    mount.child.wait().unwrap();
+    assert!(eventually(|| { fs::metadata(&mount.at).is_err_and(|error| error.raw_os_error() == Some(107)) }));
+    mount
+}
+
+#[test]
+fn a_stale_mount_is_cleared_by_any_name_that_it_has() {
+    let place = Place::new();
+    fs::create_dir(place.path("beside")).unwrap();
+    std::os::unix::fs::symlink("../mnt", place.path("beside/link")).unwrap();
+    std::os::unix::fs::symlink(place.path(""), place.path("beside/round")).unwrap();
+    for name in ["beside/../mnt", "./mnt/", "beside/link", "beside/round/mnt"] {
+        let before = dead(&place, "mnt");
+        let again = place.mount_at(name, &[]);
+        fs::write(place.path("mnt/v/f"), name).unwrap();
+        assert_eq!(place.stead(["cat", "/v/f"]), name);
+        assert!(again.end(Signal::TERM).success(), "{name}");
+        assert!(!is_mounted(&before.at), "{name}");
+    }
+}
+
+#[test]
+fn a_mount_whose_parent_is_renamed_is_taken_away_all_the_same() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("one/mnt")).unwrap();
+    for (end, killed) in [(Signal::TERM, false), (Signal::KILL, true)] {
+        let mut mount = place.mount_at("one/mnt", &[]);
+        fs::rename(place.path("one"), place.path("two")).unwrap();
+        fs::write(place.path("two/mnt/v/f"), "x").unwrap();
+        // Something else at the old place is none of its business.
+        fs::create_dir_all(place.path("one/mnt")).unwrap();
+        mount.at = place.path("two/mnt");
+        mount.signal(end);
+        assert_eq!(mount.child.wait().unwrap().success(), !killed);
+        assert!(eventually(|| !is_mounted(&place.path("two/mnt"))), "{end:?}");
+        assert!(place.path("one/mnt").exists());
+        fs::remove_dir(place.path("two/mnt")).unwrap();
+        fs::remove_dir(place.path("two")).unwrap();
+    }
+}
+
+#[test]
+fn nothing_is_mounted_inside_a_mount() {
+    let place = Place::new();
+    let mount = place.mount();
+    for below in ["mnt/v/d", "mnt/p/d"] {
+        fs::create_dir(place.path(below)).unwrap();
+        let refused = place.run(["mount", "--background", below]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains("lies in a stead that is mounted"), "{said}");
+    }
+    mount.end_well();
 }

@@ -7,6 +7,7 @@ mod coherence;
 mod common;
 mod life;
 mod modes;
+mod ordinary;
 mod past;
 mod posix;
 mod programs;

@@ -261,3 +261,15 @@ fn what_is_written_through_memory_goes_where_it_belongs_beside_one_who_appends()
         assert_eq!(fs::read_to_string(&path).unwrap(), "one TWO three\nfour\n", "{workspace}");
     }
 }
+
+/// A Workspace is shown before its Store has a directory for it.
+#[test]
+fn what_others_do_in_a_workspace_that_was_empty_is_seen() {
+    let place = Place::new();
+    let mount = place.mount();
+    assert!(!mount.path("v/none").exists());
+    mount.sh("v", "echo mine > mine");
+    assert!(mount.path("v/mine").exists());
+    place.stead(["rm", "/v/mine"]);
+    assert!(eventually(|| !mount.path("v/mine").exists()), "the kernel is told");
+}

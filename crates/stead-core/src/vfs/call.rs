@@ -22,7 +22,7 @@ use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
 use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreResult};
 use crate::vfs::batch::common;
-use crate::vfs::quota::without_usage;
+use crate::vfs::quota::{Drafts, without_usage};
 use crate::vfs::whole::Whole;
 use crate::vfs::{Shared, Vfs, repository};
 
@@ -60,6 +60,8 @@ pub(super) struct Call<'v> {
     pub(super) renamed: Cell<Option<&'static str>>,
     /// Held where it may change a name that git looks for in a repository.
     pub(super) repository: RefCell<Option<repository::Turn>>,
+    /// Whether it makes a change of what was written into an open file.
+    pub(super) commits_draft: Cell<bool>,
 }
 
 /// What a change is to the call that makes it.
@@ -161,6 +163,7 @@ impl Vfs {
             told: Cell::new(false),
             renamed: Cell::new(None),
             repository: RefCell::default(),
+            commits_draft: Cell::new(false),
         };
         let result = match wrong {
             Some(error) => Err(error.into()),
@@ -252,7 +255,10 @@ impl<'v> Call<'v> {
             tool: self.renamed.get().map_or_else(|| self.tool(), Cow::Borrowed),
             at: self.shared().clock.now(),
         };
-        let mut change = Change { quotas: self.quotas_on(store)?, ..Change::new(operation, steps) };
+        let drafts = if self.commits_draft.get() { Drafts::Ignored } else { Drafts::Counted };
+        // Whoever commits a draft has its turn already.
+        let _turn = (drafts == Drafts::Counted).then(|| self.shared().drafts.turn(&steps));
+        let mut change = Change { quotas: self.quotas_on(store, drafts)?, ..Change::new(operation, steps) };
         more(&mut change);
         let mut told = false;
         if let Some(log) = &self.shared().audit {
@@ -282,6 +288,7 @@ impl<'v> Call<'v> {
         let under_way = self.shared().own.begin();
         let withheld = self.withheld_limits(store, &change.quotas);
         let applied = store.apply(change).map_err(|cause| without_usage(cause, &withheld))?;
+        self.shared().drafts.changed();
         if let (Some(under_way), Some(version)) = (under_way, applied.version)
             && store.about().feed
         {
@@ -300,6 +307,14 @@ impl<'v> Call<'v> {
     pub(super) fn operation(&self) -> OperationId {
         let fresh = || self.vfs.operation.unwrap_or_else(|| OperationId::fresh(self.shared().clock.now()));
         *self.operation.get_or_init(fresh)
+    }
+
+    /// Makes its changes a part of an operation that has begun before, unless it is a part of one already.
+    pub(super) fn belongs_to(&self, operation: OperationId) {
+        if self.vfs.operation.is_none() {
+            // Whatever it has changed by now says which one it is.
+            let _ = self.operation.set(operation);
+        }
     }
 
     pub(super) fn tool(&self) -> Cow<'static, str> {
@@ -426,6 +441,11 @@ impl Lasting {
                 self.failed.lock().get_or_insert(kind(error));
             }
         }
+    }
+
+    /// Something could not be written.
+    pub(super) fn fails(&self, kind: ErrorKind) {
+        self.failed.lock().get_or_insert(kind);
     }
 
     /// A change has a record that tells what was written.

@@ -118,6 +118,7 @@ impl<'v> Call<'v> {
                 }
                 tag = Some(own);
             }
+            self.check_reach(&ends.from, &ends.to)?;
             let carried = if same_store(ends.from.store(), ends.to.store()) {
                 self.carry_within(act, &ends, over, tag)
             } else {

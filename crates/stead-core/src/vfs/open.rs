@@ -4,6 +4,7 @@
 //! not at every write. All who have a node open through one door share its draft and see each other's writes at once;
 //! callers by path see them with the change.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,6 +14,7 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result, Sight};
+use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
@@ -20,10 +22,12 @@ use crate::store::{
     StoreError, VersionTag,
 };
 use crate::vfs::call::{Begins, Call, Lasting, Stage};
+use crate::vfs::draft_quota::Reservation;
 use crate::vfs::edits::{Edits, Pieces};
 use crate::vfs::own_files::Leaves;
+use crate::vfs::quota::{Drafts, without_usage};
 use crate::vfs::resolve::{Spot, Stop};
-use crate::vfs::{IntoPath, Vfs};
+use crate::vfs::{IntoPath, Shared, Vfs};
 
 /// How often whoever has written into what others write into as well tries to be the last.
 const ATTEMPTS: usize = 200;
@@ -90,6 +94,9 @@ pub(super) struct OpenNodes {
     /// How often it was told that others have changed something.
     told: AtomicU64,
     commits: Mutex<Commits>,
+    /// Files that were made through this door, are open since, and have not been written yet, with the operation that
+    /// made them. What is done to one until then belongs to the same operation, so that an undo removes the file.
+    created: Mutex<HashMap<(usize, NodeId), OperationId>>,
 }
 
 /// A moment, told from others by what had become a change by then.
@@ -139,6 +146,16 @@ struct State {
     edits: Edits,
     /// When the draft was last written to, or is said to have been.
     modified: Timestamp,
+    /// What the draft has reserved of quotas.
+    reserved: Reservation,
+    nameless: Nameless,
+}
+
+/// Attributes that were given to a file after its name was removed.
+#[derive(Debug, Default, Clone, Copy)]
+struct Nameless {
+    mode: Option<u32>,
+    modified: Option<Timestamp>,
 }
 
 /// What an open file has become a change of.
@@ -186,6 +203,9 @@ impl State {
 
     /// Attributes of the node, as they are with what was written.
     fn over(&self, attr: Attr) -> Attr {
+        let Nameless { mode, modified } = self.nameless;
+        let modified = modified.unwrap_or(attr.modified);
+        let attr = Attr { mode: mode.unwrap_or(attr.mode), modified, ..attr };
         match &self.draft {
             Some(draft) => {
                 let modified = self.modified;
@@ -241,6 +261,7 @@ impl Call<'_> {
             self.enter(path, Access::Read)?;
         }
         let access = if options.write { Access::Write } else { Access::Read };
+        let made = Cell::new(false);
         let (node, spot) = self.at(path, access, |spot| -> Result<_, Stop> {
             if options.read {
                 // A symlink may have led into a Workspace of another scope.
@@ -258,8 +279,11 @@ impl Call<'_> {
                     let step =
                         Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
                     match self.change(spot, step) {
+                        Ok(_) => {
+                            made.set(true);
+                            Ok(self.open_node(spot, Rights::Write)?)
+                        }
                         // Someone else made it in between: it is there, which is what was wanted.
-                        Ok(_) => Ok(self.open_node(spot, Rights::Write)?),
                         Err(StoreError::AlreadyExists) => Ok(self.open_node(spot, rights)?),
                         Err(cause) => Err(cause.into()),
                     }
@@ -267,7 +291,11 @@ impl Call<'_> {
                 answer => Ok(answer?),
             }
         })?;
-        self.opened(node, &spot, options)
+        let file = self.opened(node, &spot, options)?;
+        if made.get() {
+            file.was_created_by(self);
+        }
+        Ok(file)
     }
 
     /// What the caller gets who has opened a node.
@@ -305,8 +333,14 @@ impl Call<'_> {
             return Ok(shared);
         }
         open.retain(|_, node| node.strong_count() > 0);
-        let state =
-            RwLock::new(State { content, draft: None, edits: Edits::default(), modified: Timestamp(0) });
+        let state = RwLock::new(State {
+            content,
+            draft: None,
+            edits: Edits::default(),
+            modified: Timestamp(0),
+            reserved: Reservation::new(self.shared(), &**store, &spot.place.path),
+            nameless: Nameless::default(),
+        });
         let shared = Arc::new(OpenNode { store: Arc::clone(store), node, files: AtomicUsize::new(0), state });
         open.insert(key, Arc::downgrade(&shared));
         drop(open);
@@ -323,6 +357,25 @@ impl Call<'_> {
 /// Tells a node of a Store from all others that are open.
 fn key(store: &Arc<dyn Store>, node: NodeId) -> (usize, NodeId) {
     (Arc::as_ptr(store).cast::<()>() as usize, node)
+}
+
+impl Call<'_> {
+    /// What this call changes belongs to the operation that made a file, as long as that file has not been written.
+    pub(super) fn joins_creation(&self, store: &Arc<dyn Store>, node: NodeId) {
+        if let Some(operation) = self.shared().open.created.lock().get(&key(store, node)) {
+            self.belongs_to(*operation);
+        }
+    }
+
+    /// [`Call::joins_creation`] for the file at a spot.
+    pub(super) fn joins_creation_at(&self, spot: &Spot<'_>) {
+        if self.shared().open.created.lock().is_empty() {
+            return;
+        }
+        if let Ok(attr) = spot.store().stat(&spot.place) {
+            self.joins_creation(spot.workspace.mount().store(), attr.node);
+        }
+    }
 }
 
 impl OpenNodes {
@@ -405,6 +458,7 @@ impl OpenNode {
             let _ = theirs.and_then(|theirs| state.rebase(theirs, now, limit));
         }
         state.content = content;
+        state.nameless = Nameless::default();
     }
 
     /// Opens what is there now. A mode that was set since it was opened does not bind those who have it open.
@@ -425,6 +479,31 @@ impl OpenNode {
 }
 
 impl OpenFile {
+    /// The call that has opened this file has made it, too.
+    pub(super) fn was_created_by(&self, call: &Call<'_>) {
+        self.vfs.shared.open.created.lock().insert(self.key(), call.operation());
+    }
+
+    fn key(&self) -> (usize, NodeId) {
+        key(&self.node.store, self.node.node)
+    }
+
+    /// What all who have the file open share.
+    pub(super) fn open_node(&self) -> Arc<OpenNode> {
+        Arc::clone(&self.node)
+    }
+
+    /// Sets permission bits and the time of the last modification of a file that has no name any more: whoever has it
+    /// open sees them.
+    pub fn set_nameless_attributes(&self, mode: Option<u32>, modified: Option<Timestamp>) {
+        let mut state = self.node.state.write();
+        state.nameless.mode = mode.or(state.nameless.mode);
+        if let Some(modified) = modified {
+            state.modified = modified;
+            state.nameless.modified = Some(modified);
+        }
+    }
+
     /// That it was opened is told by the record of the change that made it.
     pub(super) fn is_recorded(&self) {
         self.lasting.settle();
@@ -468,29 +547,38 @@ impl OpenFile {
 
     /// Writes at an offset; a gap before it reads as zeros.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.drafting(|draft, edits, limit| {
-            within(offset.saturating_add(bytes.len() as u64), limit)?;
+        self.drafting(|draft, edits, room| {
+            room.grow(offset.saturating_add(bytes.len() as u64))?;
             edits.write(offset, bytes.len());
             draft.write_at(offset, bytes)
         })
     }
 
+    /// Writes at an offset as much as a quota has room for, and returns how many bytes that is; an error if it is none.
+    pub fn write_some_at(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
+        self.drafting(|draft, edits, room| {
+            let bytes = room.fitting(offset, bytes)?;
+            edits.write(offset, bytes.len());
+            draft.write_at(offset, bytes)?;
+            Ok(bytes.len())
+        })
+    }
+
     /// Writes at the end, wherever that is by now, and says where.
     pub fn append(&self, bytes: &[u8]) -> Result<u64> {
-        let mut at = 0;
-        self.drafting(|draft, edits, limit| {
-            at = draft.size();
-            within(at.saturating_add(bytes.len() as u64), limit)?;
-            edits.append(at);
-            draft.write_at(at, bytes)
-        })?;
-        Ok(at)
+        self.drafting(|draft, edits, room| {
+            let end = draft.size();
+            room.grow(end.saturating_add(bytes.len() as u64))?;
+            edits.append(end);
+            draft.write_at(end, bytes)?;
+            Ok(end)
+        })
     }
 
     /// Cuts it, or lengthens it with zeros.
     pub fn set_size(&self, size: u64) -> Result<()> {
-        self.drafting(|draft, edits, limit| {
-            within(size, limit)?;
+        self.drafting(|draft, edits, room| {
+            room.grow(size)?;
             edits.resize(draft.size(), size);
             if draft.size() == size { Ok(()) } else { draft.set_size(size) }
         })
@@ -510,31 +598,57 @@ impl OpenFile {
         state.draft.is_some()
     }
 
-    fn drafting(
+    fn drafting<T>(
         &self,
-        write: impl FnOnce(&mut dyn Draft, &mut Edits, u64) -> Result<(), StoreError>,
-    ) -> Result<()> {
+        write: impl FnOnce(&mut dyn Draft, &mut Edits, &mut Room<'_>) -> Result<T, StoreError>,
+    ) -> Result<T> {
         if !self.options.write {
             return Err(Error::Invalid(format!("`{}` was not opened for writing", self.path)));
         }
-        let limit = self.vfs.shared.limits.file_size;
+        let shared = &*self.vfs.shared;
         let mut state = self.node.state.write();
         let state = &mut *state;
-        let begin = || -> Result<(), StoreError> {
+        let begin = || -> Result<T, StoreError> {
             let draft = match state.draft.take() {
                 Some(draft) => draft,
                 None => {
                     // From before the draft: a state that is newer than this only counts as another's.
-                    let before = self.node.store.stat(&Place::node(self.node.node));
-                    state.edits = Edits::of(before.ok().map(|attr| attr.tag));
-                    self.begin(&*state.content)?
+                    let before = self.node.store.stat(&Place::node(self.node.node)).ok();
+                    state.edits = Edits::of(before.map(|attr| attr.tag));
+                    let draft = self.begin(&*state.content)?;
+                    // What is removed counts for nothing in its Store.
+                    state.reserved.begin(before.map_or(0, |_| draft.size()));
+                    draft
                 }
             };
-            write(&mut **state.draft.insert(draft), &mut state.edits, limit)?;
-            state.modified = self.vfs.shared.clock.now();
-            Ok(())
+            let draft = state.draft.insert(draft);
+            let mut room = Room { shared, reserved: &mut state.reserved };
+            let written = write(&mut **draft, &mut state.edits, &mut room);
+            state.reserved.fit(draft.size());
+            let written = written?;
+            state.modified = shared.clock.now();
+            Ok(written)
         };
-        begin().map_err(|cause| self.failed(cause))
+        begin().map_err(|cause| {
+            let cause = self.without_usage(cause);
+            self.lasting.fails(cause.kind());
+            self.failed(cause)
+        })
+    }
+
+    /// A refusal by a quota, without how much is in use where that is not for the caller to know.
+    fn without_usage(&self, cause: StoreError) -> StoreError {
+        let StoreError::OverQuota { on, allowed, .. } = cause else { return cause };
+        let store = &*self.node.store;
+        let withheld = self.vfs.unrecorded("open", [Ok(self.path.clone())], |call, _| {
+            let quotas = call.quotas_on(store, Drafts::Ignored).map_err(|cause| self.failed(cause))?;
+            Ok(call.withheld_limits(store, &quotas))
+        });
+        match withheld {
+            Ok(withheld) => without_usage(cause, &withheld),
+            // Nothing is told where it is not known what may be.
+            Err(_) => StoreError::AtLimit { on, allowed },
+        }
     }
 
     /// A draft of what is there now; of what was there, if the file has been removed meanwhile.
@@ -579,13 +693,21 @@ impl OpenFile {
         if state.draft.is_none() {
             return Ok(());
         }
-        let ((), changed) = self.vfs.part("open", [Ok(self.path.clone())], |call, _| {
+        let turn = self.vfs.shared.drafts.commit_turn();
+        let put = self.vfs.part("open", [Ok(self.path.clone())], |call, _| {
+            call.commits_draft.set(true);
+            call.joins_creation(&self.node.store, self.node.node);
             let made = self.commit(call, &mut state, lasts).map_err(|cause| self.failed(cause))?;
             if let Some(made) = made {
                 tell(made);
             }
             Ok(())
-        })?;
+        });
+        if state.draft.is_none() {
+            state.reserved.give_back();
+        }
+        drop(turn);
+        let ((), changed) = put?;
         if changed {
             self.lasting.settle();
         }
@@ -631,6 +753,7 @@ impl OpenFile {
             self.vfs.shared.open.commits.lock().add(key(&self.node.store, self.node.node));
             let error = match applied {
                 Ok(applied) => {
+                    self.vfs.shared.open.created.lock().remove(&self.key());
                     state.content = self.node.open_again(&*state.content)?;
                     self.vfs.shared.seen.forget(&self.path);
                     // Not the state that is opened: that may be another's by now.
@@ -664,6 +787,29 @@ impl OpenFile {
     }
 }
 
+/// How large a draft may become.
+struct Room<'a> {
+    shared: &'a Shared,
+    reserved: &'a mut Reservation,
+}
+
+impl Room<'_> {
+    /// Makes sure that there is room for a draft of that size.
+    fn grow(&mut self, size: u64) -> Result<(), StoreError> {
+        within(size, self.shared.limits.file_size)?;
+        self.reserved.grow(self.shared, size)
+    }
+
+    /// As many of these bytes as there is room for at an offset: at least one, where there are any.
+    fn fitting<'b>(&mut self, offset: u64, bytes: &'b [u8]) -> Result<&'b [u8], StoreError> {
+        let end = offset.saturating_add(bytes.len() as u64);
+        within(end, self.shared.limits.file_size)?;
+        let most = self.reserved.largest(self.shared, offset + u64::from(!bytes.is_empty()), end)?;
+        let count = usize::try_from(most.saturating_sub(offset)).unwrap_or(usize::MAX);
+        Ok(&bytes[..count.min(bytes.len())])
+    }
+}
+
 /// A file may not grow beyond what is allowed.
 fn within(size: u64, limit: u64) -> Result<(), StoreError> {
     if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
@@ -676,6 +822,9 @@ impl Drop for OpenFile {
         // Nobody is left to be told of a failure; `close` tells.
         if is_last && !std::thread::panicking() {
             let _ = self.sync();
+        }
+        if is_last {
+            self.vfs.shared.open.created.lock().remove(&self.key());
         }
     }
 }

@@ -181,6 +181,13 @@ impl Inodes {
         Some(Seat { path: table.path(ino)?, node })
     }
 
+    /// A directory that is there because of the Workspaces has a node now.
+    pub(crate) fn learn(&self, ino: u64, node: NodeId) {
+        if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
+            inode.node = Some(node);
+        }
+    }
+
     /// The Workspace and the node behind a number.
     pub(crate) fn node(&self, ino: u64) -> Option<(usize, NodeId)> {
         match self.0.lock().inodes.get(&ino)?.key {
@@ -209,6 +216,11 @@ impl Inodes {
     /// something else by now. A directory that was removed is gone.
     pub(crate) fn is_elsewhere(&self, ino: u64) -> bool {
         self.0.lock().inodes.get(&ino).is_none_or(|inode| inode.lost || !inode.is_directory)
+    }
+
+    /// Whether something was removed through this mount: the kernel knows that it has no name.
+    pub(crate) fn has_ended(&self, ino: u64) -> bool {
+        self.0.lock().inodes.get(&ino).is_some_and(|inode| inode.ended)
     }
 
     /// How many directories up from something are surely still inside, wherever the kernel takes it to be.

@@ -8,7 +8,9 @@
 //! handles      files and directories that are open
 //! later        what has to wait for the kernel, in a thread of its own
 //! links        what a symlink's target means on the mount
+//! programs     programs of the host that a symlink may lead to
 //! follow       tells the kernel what others have changed
+//! mount_table  what the kernel says is mounted where
 //! session      mounting, unmounting, and what a killed process has left
 //! ```
 
@@ -20,7 +22,9 @@ mod handles;
 mod inodes;
 mod later;
 mod links;
+mod mount_table;
 mod mounting;
+mod programs;
 mod requests;
 mod session;
 

@@ -15,7 +15,7 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use stead_core::path::MAX_COMPONENT;
-use stead_core::store::{Kind, VersionTag};
+use stead_core::store::{Kind, Special, VersionTag};
 
 use crate::linux::attributes::file_type;
 use crate::linux::errno::errno;
@@ -30,6 +30,8 @@ const LOCKED: Duration = Duration::from_millis(200);
 // As in <sys/stat.h>, which are the kernel's own for all programs.
 const TYPE: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
+const FIFO: u32 = 0o010_000;
+const SOCKET: u32 = 0o140_000;
 
 /// What is handed to the kernel's side.
 #[derive(Debug, Clone)]
@@ -146,7 +148,7 @@ impl Filesystem for Served {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -162,7 +164,8 @@ impl Filesystem for Served {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        self.answer_attr(self.0.setattr(ino, Wanted { mode, uid, gid, size, modified }, handle), reply);
+        let wanted = Wanted { mode, uid, gid, size, modified };
+        self.answer_attr(self.0.setattr(request, ino, wanted, handle), reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -182,8 +185,14 @@ impl Filesystem for Served {
         _: u32,
         reply: ReplyEntry,
     ) {
-        if !matches!(mode & TYPE, REGULAR | 0) {
-            return reply.error(Errno::EPERM);
+        let special = match mode & TYPE {
+            REGULAR | 0 => None,
+            FIFO => Some(Special::Fifo),
+            SOCKET => Some(Special::Socket),
+            _ => return reply.error(Errno::EPERM),
+        };
+        if let Some(kind) = special {
+            return self.answer_entry(self.0.make_special((parent, name), kind, mode), reply);
         }
         let made = self.0.create(request, (parent, name), mode, CREATE_NEW).map(|(told, opened)| {
             self.0.release(opened.handle);
@@ -291,10 +300,9 @@ impl Filesystem for Served {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let count = u32::try_from(data.len()).expect("the kernel writes less at once");
         match self.0.write(request, handle, offset, data, flags) {
-            Ok(Written::Done) => reply.written(count),
-            Ok(Written::Directly { ino, from, until }) => {
+            Ok((count, Written::Done)) => reply.written(count),
+            Ok((count, Written::Directly { ino, from, until })) => {
                 let mounting = Arc::clone(&self.0);
                 self.0.written.run(Box::new(move || {
                     mounting.drop_pages(ino, from);
@@ -302,7 +310,7 @@ impl Filesystem for Served {
                     reply.written(count);
                 }));
             }
-            Ok(Written::Again { ino, from }) => {
+            Ok((count, Written::Again { ino, from })) => {
                 self.drop_again(ino, from);
                 reply.written(count);
             }

@@ -5,6 +5,7 @@
 //! touches it.
 
 use std::fs::{File, OpenOptions};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs, statvfs};
 
+/// What its name ends with, after that of the database.
+const SUFFIX: &str = "-reserve";
 /// How much is set aside, where the disk has it: some ten thousand records, or as many deletions.
 const SIZE: u64 = 4 << 20;
 /// Of what is free, at most this part.
 const PART: u64 = 8;
 /// With less than this free, the reserve is used: more than one small transaction takes.
-const LOW: u64 = 2 << 20;
+pub(super) const LOW: u64 = 2 << 20;
 /// Blocks are set aside in steps of this.
 const STEP: u64 = 16 << 10;
 
@@ -43,7 +46,7 @@ impl Reserve {
     /// The reserve of the database at that path.
     pub(super) fn of(database: &Path) -> Self {
         let mut path = database.as_os_str().to_owned();
-        path.push("-reserve");
+        path.push(SUFFIX);
         Reserve { path: path.into(), lent: Mutex::default(), refused: AtomicBool::new(false) }
     }
 
@@ -68,6 +71,17 @@ impl Reserve {
     /// The host had room without the reserve.
     pub(super) fn note_room(&self) {
         self.refused.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the disk has room for all that the log holds, and for that much more. The log is written back to the
+    /// database before it is cut: where that ends half way for want of room, it has taken some and given back none.
+    pub(super) fn has_room_for_log(&self, more: u64) -> bool {
+        let mut log = self.path.as_os_str().as_encoded_bytes().to_vec();
+        log.truncate(log.len() - SUFFIX.len());
+        log.extend_from_slice(b"-wal");
+        let log = PathBuf::from(std::ffi::OsString::from_vec(log));
+        let length = log.metadata().map_or(0, |log| log.len());
+        self.free() >= length.saturating_add(more)
     }
 
     fn free(&self) -> u64 {

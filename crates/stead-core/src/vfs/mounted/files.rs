@@ -25,6 +25,18 @@ impl Mounted {
         Ok(file)
     }
 
+    /// Opens a file once more that has no name any more: the same file, for what is asked now.
+    pub fn reopen(&self, file: &OpenFile, options: OpenOptions) -> Result<OpenFile> {
+        let (again, _) = self.vfs.part("open", [Ok(file.path().clone())], |call, [path]| {
+            let spot = call.to_open(path, options)?;
+            call.opened(file.open_node(), &spot, options)
+        })?;
+        if options.truncate {
+            again.set_size(0)?;
+        }
+        Ok(again)
+    }
+
     /// Makes a file and opens it; one that is there is opened, unless it has to be new. Says whether it is.
     pub fn create(
         &self,
@@ -44,21 +56,25 @@ impl Mounted {
                 keep: spot.keep(),
                 ..Put::default()
             };
+            self.specials.check_free(seat.node, &spot)?;
             let content = Content::Bytes(Vec::new());
             let step = Step::Write { at: spot.place.clone(), content, put };
-            let rights = match call.change_at(&spot, vec![step], still(&[(&spot, seat)])) {
+            let (made, rights) = match call.change_at(&spot, vec![step], still(&[(&spot, seat)])) {
                 Err(Error::Store { cause: StoreError::AlreadyExists, .. })
                     if expect == Expect::Any && options.read =>
                 {
-                    Rights::Read
+                    (None, Rights::Read)
                 }
                 Err(Error::Store { cause: StoreError::AlreadyExists, .. }) if expect == Expect::Any => {
-                    Rights::Write
+                    (None, Rights::Write)
                 }
                 // Whoever makes a file may read and write it, whatever mode it is given.
-                made => made.map(|_| Rights::Write)?,
+                made => (Some(made?.node), Rights::Write),
             };
             let file = call.open_here(&spot, None, rights, options)?;
+            if made == Some(file.node()) {
+                file.was_created_by(call);
+            }
             let looked = self.made(&spot, file.attr());
             Ok((file, looked))
         })?;

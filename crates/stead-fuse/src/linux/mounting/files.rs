@@ -44,11 +44,17 @@ pub(crate) enum Written {
 impl Mounting {
     pub(crate) fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags) -> Answer<Opened> {
         let (_names, _changing) = (self.names.read(), self.changing());
+        let options = open_options(flags);
+        // By `/proc/self/fd/N`, say.
+        if let Some(open) = self.handles.file_of(ino.0).filter(|_| self.inodes.has_ended(ino.0)) {
+            let file = self.door.reopen(&open.file, options).map_err(|error| errno(&error))?;
+return Ok(self.add_file(request, ino, file, flags));
+        }
         let (seat, node) = (self.seat(ino)?, self.file_node(ino)?);
         // The kernel knew the name, and another process has removed it since. On ESTALE the kernel looks the name up again:
         // then a program that may create the file does, instead of being told that what it creates is missing.
         let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
-        let opened = self.door.open(&seat.path, node, open_options(flags));
+        let opened = self.door.open(&seat.path, node, options);
         let file = opened.map_err(|error| if gone(&error) { Errno::ESTALE } else { errno(&error) })?;
         Ok(self.add_file(request, ino, file, flags))
     }
@@ -103,29 +109,31 @@ impl Mounting {
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
-    ) -> Answer<Written> {
+    ) -> Answer<(u32, Written)> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
         let _changing = self.changing();
         open.users.add(request.pid());
-        let (ino, length) = (INodeNo(open.ino), data.len() as u64);
+        let ino = INodeNo(open.ino);
         if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             // From memory, by any file that is open: it goes where it came from.
-            open.file.write_at(offset, data).map_err(|error| errno(&error))?;
-            return Ok(Written::Done);
+            let count = open.file.write_some_at(offset, data).map_err(|error| errno(&error))?;
+            return Ok((counted(count), Written::Done));
         }
         let until = open.is_direct.then(|| open.pages.directly());
         let written = if open.appends {
-            open.file.append(data)
+            open.file.append(data).map(|at| (at, data.len()))
         } else {
-            open.file.write_at(offset, data).map(|()| offset)
+            open.file.write_some_at(offset, data).map(|count| (offset, count))
         };
-        let from = written.map_err(|error| errno(&error))?.min(offset);
-        Ok(match until {
+        let (at, count) = written.map_err(|error| errno(&error))?;
+        let (from, length) = (at.min(offset), count as u64);
+        let written = match until {
             Some(until) if open.pages.has_pages() => Written::Directly { ino, from, until },
             Some(_) => Written::Done,
             None if open.pages.written(&(from..offset.max(from) + length)) => Written::Again { ino, from },
             None => Written::Done,
-        })
+        };
+        Ok((counted(count), written))
     }
 
     /// Makes what was written a change, and says whether there was something. The kernel has the content of that already,
@@ -215,4 +223,9 @@ fn open_options(flags: OpenFlags) -> OpenOptions {
     };
     let truncates = flags.0 & O_TRUNC != 0 && options.write;
     OpenOptions { truncate: truncates, ..options }
+}
+
+/// How much was written, as the kernel is told.
+fn counted(count: usize) -> u32 {
+    u32::try_from(count).expect("the kernel writes less at once")
 }

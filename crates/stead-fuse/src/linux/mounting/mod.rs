@@ -37,7 +37,7 @@ use crate::Options;
 use crate::linux::attributes::{LINKS, file_attr};
 use crate::linux::errno::errno;
 use crate::linux::handles::Handles;
-use crate::linux::inodes::Inodes;
+use crate::linux::inodes::{Inodes, ROOT};
 use crate::linux::later::Later;
 
 /// How long the kernel may believe what it was told: for good, where nothing changes any more.
@@ -140,7 +140,17 @@ impl Mounting {
     fn seat(&self, ino: INodeNo) -> Answer<Seat> {
         // On the first the kernel looks for it again, and asks again.
         let missing = || if self.inodes.is_elsewhere(ino.0) { Errno::ESTALE } else { Errno::ENOENT };
-        self.inodes.seat(ino.0).ok_or_else(missing)
+        let seat = self.inodes.seat(ino.0).ok_or_else(missing)?;
+        if seat.node.is_some() || ino.0 == ROOT {
+            return Ok(seat);
+        }
+        // A directory that is shown because of the Workspaces may have been made since: from then on it is known by its
+        // node, which is what others' changes in it are told by.
+        let node = self.door.look_at(&seat.path).ok().and_then(|looked| looked.node);
+        if let Some(node) = node {
+            self.inodes.learn(ino.0, node);
+        }
+        Ok(Seat { node, ..seat })
     }
 
     fn told(&self, ino: u64, looked: &Looked) -> Told {
@@ -208,9 +218,13 @@ impl Mounting {
     pub(super) fn getattr(&self, ino: INodeNo, handle: Option<FileHandle>) -> Answer<Told> {
         let names = self.names.read();
         let found = self.seat(ino).and_then(|seat| {
+            let node = self.inodes.node(ino.0).map(|(_, node)| node);
+            if let Some(special) = node.and_then(|node| self.door.look_at_special(&seat.path, node)) {
+                return Ok(special);
+            }
             let looked = self.door.look_at(&seat.path).map_err(|error| errno(&error))?;
-            match self.inodes.node(ino.0) {
-                Some((_, node)) if looked.node != Some(node) => Err(Errno::ESTALE),
+            match node {
+                Some(node) if looked.node != Some(node) => Err(Errno::ESTALE),
                 _ => Ok(looked),
             }
         });

@@ -5,18 +5,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use fuser::{Errno, INodeNo, RenameFlags};
-use stead_core::store::{Kind, Replace};
+use stead_core::store::{Kind, Replace, Special};
 
 use super::{Answer, Mounting, Told, name};
 use crate::linux::errno::errno;
-use crate::linux::links;
+use crate::linux::{links, programs};
 
 impl Mounting {
     pub(crate) fn readlink(&self, ino: INodeNo) -> Answer<Vec<u8>> {
         let _names = self.names.read();
         let seat = self.seat(ino)?;
         let target = self.door.link_target(&seat.path).map_err(|error| errno(&error))?;
-        let shown = links::shown(&self.router, &seat.path, &target).ok_or(Errno::EACCES)?;
+        let Some(shown) = links::shown(&self.router, &seat.path, &target) else {
+            // Where the kernel goes then is outside of the mount, and bounded by what the program may do there itself.
+            return if programs::is_program(&target) { Ok(target) } else { Err(Errno::EACCES) };
+        };
         if links::climb(&shown) > self.inodes.climbs(ino.0) {
             return Err(Errno::EACCES);
         }
@@ -28,6 +31,19 @@ impl Mounting {
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let looked = self.door.mkdir(&seat, &name, mode & 0o7777).map_err(|error| errno(&error))?;
         Ok(self.entry(parent.0, &name, &looked))
+    }
+
+    pub(crate) fn make_special(
+        &self,
+        (parent, name): (INodeNo, &OsStr),
+        kind: Special,
+        mode: u32,
+    ) -> Answer<Told> {
+        let (_names, _changing) = (self.names.read(), self.changing());
+        let (seat, name) = (self.seat(parent)?, self::name(name)?);
+        let made =
+            self.door.make_special(&seat, &name, kind, mode & 0o7777).map_err(|error| errno(&error))?;
+        Ok(self.entry(parent.0, &name, &made))
     }
 
     pub(crate) fn symlink(&self, parent: INodeNo, name: &OsStr, target: &Path) -> Answer<Told> {
