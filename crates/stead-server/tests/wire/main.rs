@@ -10,4 +10,5 @@ mod long_work;
 mod mistakes;
 mod reloading;
 mod resources;
+mod results;
 mod tools;
