@@ -1,4 +1,4 @@
-//! What people and CI run on this repository: `cargo xtask check`, `test`, `clients`, `torture`, `bench`.
+//! What people and CI run on this repository: `cargo xtask check`, `test`, `clients`, `torture`, `tokens`, `bench`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -17,6 +17,7 @@ mod served;
 mod servers;
 mod steps;
 mod test;
+mod tokens;
 mod torture;
 
 const USAGE: &str = "\
@@ -24,6 +25,7 @@ cargo xtask check                             formatting, lints, boundaries, doc
 cargo xtask test [--long]                     all tests; --long repeats the loops more often
 cargo xtask clients                           the server against others' clients, part of the tests
 cargo xtask torture [--long]                  programs made to break file systems on a mount, part of the tests
+cargo xtask tokens [--before BINARY] [--write] what tools, map and answers cost a model; --write as below
 cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write puts the tables into docs/benchmarks.md";
 
 /// What an xtask answers: nothing, or a sentence on what went wrong.
@@ -50,6 +52,7 @@ fn dispatch(arguments: &[String]) -> Result {
         ["torture"] => torture::run(test::Length::Short),
         ["torture", "--long"] => torture::run(test::Length::Long),
         ["bench", options @ ..] => bench::run(options),
+        ["tokens", options @ ..] => tokens::run(options),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())
