@@ -18,14 +18,15 @@ class Result:
     def add(self, part):
         """Takes in one part of a result, as whichever API spells it."""
         if isinstance(part, str):
-            self.text += part
+            # Blocks of text are lines apart.
+            self.text += "\n" * (self.text != "" and self.text[-1] != "\n") + part
         elif isinstance(part, list):
             for one in part:
                 self.add(one)
         elif not isinstance(part, dict):
             raise ValueError(f"a part of a result is {part!r}")
         elif part.get("type") in ("text", "input_text", "output_text"):
-            self.text += part["text"]
+            self.add(part["text"])
         elif part.get("type") == "image":
             self.images.append(part["source"]["media_type"])
         elif part.get("type") in ("image_url", "input_image"):
@@ -34,7 +35,7 @@ class Result:
         elif "inlineData" in part:
             self.images.append(part["inlineData"]["mimeType"])
         elif "text" in part:
-            self.text += part["text"]
+            self.add(part["text"])
         else:
             raise ValueError(f"a part of a result is {json.dumps(part)[:300]}")
 
@@ -52,6 +53,7 @@ class Asked:
     system: str
     tools: dict[str, str]  # name -> description
     results: list[Result]
+    may_search: bool = False  # for tools of ours that were not sent along
 
 
 class Messages:
@@ -126,15 +128,28 @@ class Responses:
                 said = Result()
                 said.add(item["content"])
                 system.append(said.text)
-        tools = {}
-        for tool in body.get("tools", []):
+        tools, may_search = {}, False
+        offered = body.get("tools") or []
+        for item in items:
+            offered = offered + item["tools"] if item.get("type") == "tool_search_output" else offered
+        for tool in offered:
             if tool["type"] == "function":
                 tools[tool["name"]] = tool.get("description") or ""
             elif tool["type"] == "namespace":
                 system.append(tool.get("description") or "")
                 for inner in tool["tools"]:
                     tools[f"{tool['name']}/{inner['name']}"] = inner.get("description") or ""
-        return Asked("\n".join(system), tools, results)
+            elif tool["type"] == "tool_search":
+                system.append(tool["description"])
+                may_search = "stead" in tool["description"]
+        return Asked("\n".join(system), tools, results, may_search)
+
+    @staticmethod
+    def search(body, number, words):
+        """Looks for a tool that the host keeps back until it is asked for."""
+        item = {"type": "tool_search_call", "call_id": f"search_{number}", "execution": "client"}
+        item |= {"status": "completed", "arguments": {"query": words, "limit": 20}}
+        return Responses.answer(body, number, item)
 
     @staticmethod
     def reply(body, number, call):
@@ -146,6 +161,10 @@ class Responses:
             text = {"type": "output_text", "text": FAREWELL, "annotations": []}
             item = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed"}
             item["content"] = [text]
+        return Responses.answer(body, number, item)
+
+    @staticmethod
+    def answer(body, number, item):
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
         usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
         response = {"id": f"resp_{number}", "object": "response", "created_at": 0, "model": body["model"]}
