@@ -113,13 +113,23 @@ class Responses:
     """OpenAI's responses."""
 
     path = re.compile(r"/responses$")
+    # A model that makes its calls in a script of its own sees what the script shows it.
+    LOOK = 'text(ALL_TOOLS.filter((tool) => tool.name.includes("stead")));'
+    CALL = "const result = await tools.{name}({arguments});\n" + (
+        'for (const block of result.content) block.type === "image" ? image(block) : text(block.text);'
+    )
 
     @staticmethod
     def asked(body):
-        items = body["input"] if isinstance(body["input"], list) else []
-        results, system = [], [body.get("instructions") or ""]
-        for item in items:
-            if item.get("type") == "function_call_output":
+        results, system, offered = [], [body.get("instructions") or ""], list(body.get("tools") or [])
+        for item in body["input"] if isinstance(body["input"], list) else []:
+            kind = item.get("type")
+            if kind in ("additional_tools", "tool_search_output"):
+                offered += item["tools"]
+            elif kind == "custom_tool_call_output" and item["call_id"].startswith("search"):
+                found = item["output"][-1]["text"]
+                offered += [{"type": "function", **tool} for tool in json.loads(found)]
+            elif kind in ("function_call_output", "custom_tool_call_output"):
                 results.append(Result())
                 results[-1].add(item["output"])
             elif results:
@@ -129,9 +139,6 @@ class Responses:
                 said.add(item["content"])
                 system.append(said.text)
         tools, may_search = {}, False
-        offered = body.get("tools") or []
-        for item in items:
-            offered = offered + item["tools"] if item.get("type") == "tool_search_output" else offered
         for tool in offered:
             if tool["type"] == "function":
                 tools[tool["name"]] = tool.get("description") or ""
@@ -142,18 +149,33 @@ class Responses:
             elif tool["type"] == "tool_search":
                 system.append(tool["description"])
                 may_search = "stead" in tool["description"]
+        may_search = may_search or Responses.writes_scripts(body)
         return Asked("\n".join(system), tools, results, may_search)
+
+    @staticmethod
+    def writes_scripts(body):
+        return any(item.get("type") == "additional_tools" for item in body["input"] if isinstance(item, dict))
+
+    @staticmethod
+    def script(number, code, purpose):
+        item = {"type": "custom_tool_call", "id": f"ctc_{number}", "call_id": f"{purpose}_{number}"}
+        return item | {"status": "completed", "namespace": "functions", "name": "exec", "input": code}
 
     @staticmethod
     def search(body, number, words):
         """Looks for a tool that the host keeps back until it is asked for."""
         item = {"type": "tool_search_call", "call_id": f"search_{number}", "execution": "client"}
         item |= {"status": "completed", "arguments": {"query": words, "limit": 20}}
+        if Responses.writes_scripts(body):
+            item = Responses.script(number, Responses.LOOK, "search")
         return Responses.answer(body, number, item)
 
     @staticmethod
     def reply(body, number, call):
-        if call:
+        if call and Responses.writes_scripts(body):
+            code = Responses.CALL.format(name=call[0], arguments=json.dumps(call[1]))
+            item = Responses.script(number, code, "call")
+        elif call:
             namespace, _, name = call[0].rpartition("/")
             item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "status": "completed"}
             item |= {"name": name, "arguments": json.dumps(call[1])} | ({"namespace": namespace} if namespace else {})

@@ -71,12 +71,12 @@ def claude_code(ground):
     }
 
 
-def codex(ground):
+def codex(ground, model="gpt-5.5"):
     server = f"command = {json.dumps(ground.command[0])}\nargs = {json.dumps(ground.command[1:])}"
     if ground.url:
         server = f'url = "{ground.url}"\nbearer_token_env_var = "STEAD_BEARER"'
     config = f"""
-model = "gpt-5.5"
+model = "{model}"
 model_provider = "mock"
 approval_policy = "never"
 check_for_update_on_startup = false
@@ -101,6 +101,11 @@ default_tools_approval_mode = "approve"
         "MOCK_KEY": KEY,
         "STEAD_BEARER": ground.token or "",
     }
+
+
+def codex_with_scripts(ground):
+    """The models of this year write a script for their calls."""
+    return codex(ground, model="gpt-6.1-sol")
 
 
 def gemini_cli(ground):
@@ -246,6 +251,14 @@ HOSTS = {
     ),
     "codex": Host(
         "Codex", "hosts/node_modules/@openai/codex", codex, adds=40, adds_to_errors=40, adds_to_images=40
+    ),
+    "codex-scripts": Host(
+        "Codex, calls in scripts",
+        "hosts/node_modules/@openai/codex",
+        codex_with_scripts,
+        adds=60,
+        adds_to_errors=60,
+        adds_to_images=60,
     ),
     "langchain-python": Host(
         "langchain-mcp-adapters", "langchain/langchain-mcp-adapters", python("langchain", "langchain_adapter.py")

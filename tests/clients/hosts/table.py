@@ -19,7 +19,7 @@ PATTERNS = {step.name: step.text for step in STEPS}
 
 def words(text):
     """What a text is to a model: the words of a tool, or data about them."""
-    text = re.sub(r"^Wall time: .*\nOutput:\n", "", text)  # Codex puts this before everything.
+    text = re.sub(r"^(Script completed\n)?Wall time.*\nOutput:\n", "", text)  # Codex puts this before everything.
     try:
         data = json.loads(text)
     except ValueError:
