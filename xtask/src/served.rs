@@ -40,9 +40,10 @@ impl Setting {
         &self.binary
     }
 
-    /// Makes a token for the agent. From then on everybody needs one.
+    /// Makes a token for the agent, for a client that reads structured results. From then on everybody needs one.
     pub(crate) fn token(&self) -> Result<String> {
-        let made = capture(self.stead().args(["token", "create", "--agent", "coder", "--json"]))?;
+        let made =
+            capture(self.stead().args(["token", "create", "--agent", "coder", "--structured", "--json"]))?;
         text_in(&made, "token")
     }
 

@@ -10,6 +10,7 @@ mod demo;
 mod first_minutes;
 mod fixtures;
 mod forks;
+mod hosts;
 mod past;
 mod records;
 mod serving;

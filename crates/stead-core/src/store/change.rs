@@ -11,7 +11,8 @@ use crate::edit::Edit;
 use crate::glob::PathGlobs;
 use crate::identity::{Operation, OperationId};
 use crate::store::{
-    Attr, Kind, NodeId, Past, Place, QuotaRoot, Sealed, Side, StorePath, Version, VersionTag,
+    Attr, Kind, NodeId, Past, Place, QuotaRoot, Sealed, ShortTag, Side, StorePath, TagRef, Version,
+    VersionTag,
 };
 
 /// Steps that happen together.
@@ -227,8 +228,19 @@ pub enum Expect {
     Absent,
     /// Something in exactly this state.
     Tag(VersionTag),
+    /// Something in the state with this short form.
+    ShortTag(ShortTag),
     /// Nothing, or something in exactly this state.
     TagOrAbsent(VersionTag),
+}
+
+impl From<TagRef> for Expect {
+    fn from(tag: TagRef) -> Self {
+        match tag {
+            TagRef::Whole(tag) => Expect::Tag(tag),
+            TagRef::Short(tag) => Expect::ShortTag(tag),
+        }
+    }
 }
 
 impl Expect {
@@ -238,7 +250,10 @@ impl Expect {
             (Expect::Any, _) | (Expect::Absent | Expect::TagOrAbsent(_), None) => Ok(()),
             (Expect::Absent, Some(_)) => Err(crate::StoreError::AlreadyExists),
             (Expect::Tag(wanted) | Expect::TagOrAbsent(wanted), Some(tag)) if tag == wanted => Ok(()),
-            (Expect::Tag(_) | Expect::TagOrAbsent(_), _) => Err(crate::StoreError::Conflict),
+            (Expect::ShortTag(wanted), Some(tag)) if tag.short() == wanted => Ok(()),
+            (Expect::Tag(_) | Expect::ShortTag(_) | Expect::TagOrAbsent(_), _) => {
+                Err(crate::StoreError::Conflict)
+            }
         }
     }
 }

@@ -15,7 +15,10 @@ mod place;
 mod quota;
 mod sieve;
 
-pub use attr::{Attr, Entry, Found, Kind, Listing, NodeId, Page, Special, Version, VersionTag, Whole};
+pub use attr::{
+    Attr, Entry, Found, Kind, Listing, NodeId, NotATag, Page, ShortTag, Special, TagRef, Version, VersionTag,
+    Whole,
+};
 pub use change::{
     Applied, Change, Content, Expect, Keep, Lasts, Missing, Outcome, Parents, Put, Record, Replace, Spare,
     Step, Subtree,

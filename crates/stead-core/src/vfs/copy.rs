@@ -13,7 +13,7 @@ use crate::scope::Access;
 use crate::search::Walk;
 use crate::store::{
     Attr, Content, Expect, Kind, Missing, OpenContent, Parents, Place, Put, Replace, Side, Step, StoreError,
-    StorePath, Subtree, Usage, Version, VersionTag,
+    StorePath, Subtree, TagRef, Usage, Version, VersionTag,
 };
 use crate::vfs::call::{Asked, Call, Stage};
 use crate::vfs::own_files::Leaves;
@@ -77,9 +77,9 @@ impl Vfs {
         from: impl IntoPath,
         to: impl IntoPath,
         overwrite: Overwrite,
-        if_match: VersionTag,
+        if_match: impl Into<TagRef>,
     ) -> Result<Copied> {
-        self.carry(Act::Move, from.into_path(), to.into_path(), overwrite, Some(if_match))
+        self.carry(Act::Move, from.into_path(), to.into_path(), overwrite, Some(if_match.into()))
     }
 
     fn carry(
@@ -88,7 +88,7 @@ impl Vfs {
         from: Asked,
         to: Asked,
         over: Overwrite,
-        tag: Option<VersionTag>,
+        tag: Option<TagRef>,
     ) -> Result<Copied> {
         let name = if act == Act::Copy { "copy" } else { "move" };
         self.call(name, [from, to], |call, [from, to]| call.carry(act, from, to, over, tag))
@@ -102,7 +102,7 @@ impl<'v> Call<'v> {
         from: &VfsPath,
         to: &VfsPath,
         over: Overwrite,
-        tag: Option<VersionTag>,
+        tag: Option<TagRef>,
     ) -> Result<Copied> {
         let (mut from, mut to) = (Links::new(from), Links::new(to));
         loop {
@@ -113,10 +113,10 @@ impl<'v> Call<'v> {
             let mut tag = tag;
             if act == Act::Move && ends.from.sight() == Sight::Blind {
                 let own = self.check_own(&ends.from)?;
-                if tag.is_some_and(|tag| tag != own) {
+                if tag.is_some_and(|tag| !tag.matches(own)) {
                     return Err(ends.from.failed(StoreError::Conflict));
                 }
-                tag = Some(own);
+                tag = Some(own.into());
             }
             let carried = if same_store(ends.from.store(), ends.to.store()) {
                 self.carry_within(act, &ends, over, tag)
@@ -169,10 +169,10 @@ impl<'v> Call<'v> {
         act: Act,
         ends: &Ends<'_>,
         over: Overwrite,
-        tag: Option<VersionTag>,
+        tag: Option<TagRef>,
     ) -> Result<Copied> {
         let Ends { from, to } = ends;
-        let mut expect = tag.map_or(Expect::Any, Expect::Tag);
+        let mut expect = tag.map_or(Expect::Any, Expect::from);
         if to.check_not_leading().is_err() {
             let attr = from.store().stat(&from.place).map_err(|cause| from.failed(cause))?;
             if attr.kind != Kind::Directory {
@@ -252,11 +252,11 @@ impl<'v> Call<'v> {
         act: Act,
         ends: &Ends<'_>,
         over: Overwrite,
-        tag: Option<VersionTag>,
+        tag: Option<TagRef>,
     ) -> Result<Copied> {
         let Ends { from, to } = ends;
         let attr = from.store().stat(&from.place).map_err(|cause| from.failed(cause))?;
-        if tag.is_some_and(|tag| tag != attr.tag) {
+        if tag.is_some_and(|tag| !tag.matches(attr.tag)) {
             return Err(from.failed(StoreError::Conflict));
         }
         let mut load = Load { call: self, from, to, steps: Vec::new(), taken: Vec::new(), bytes: 0 };

@@ -11,7 +11,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
     Applied, Content, DraftOf, Expect, Keep, Missing, Outcome, Parents, Put, Sealed, Side, Spare, Step,
-    Store, StoreError, Subtree, Version, VersionTag,
+    Store, StoreError, Subtree, TagRef, Version, VersionTag,
 };
 use crate::vfs::call::{Call, Stage};
 use crate::vfs::own_files::{Leaves, not_own};
@@ -42,8 +42,8 @@ impl WriteOptions {
     }
 
     /// Only if the file is in this state.
-    pub fn if_match(self, tag: VersionTag) -> Self {
-        WriteOptions { expect: Expect::Tag(tag), ..self }
+    pub fn if_match(self, tag: impl Into<TagRef>) -> Self {
+        WriteOptions { expect: tag.into().into(), ..self }
     }
 
     /// With these permission bits.
@@ -102,7 +102,7 @@ pub struct RemoveOptions {
     /// It is fine if nothing is there.
     pub force: bool,
     /// Only in this state.
-    pub if_match: Option<VersionTag>,
+    pub if_match: Option<TagRef>,
 }
 
 /// What a removal did.
@@ -239,7 +239,7 @@ impl Vfs {
         old: &str,
         new: &str,
         occurrences: Occurrences,
-        if_match: Option<VersionTag>,
+        if_match: Option<TagRef>,
     ) -> Result<Edited> {
         self.call("edit", [path.into_path()], |call, [path]| {
             let edit = Edit::new(old, new, occurrences)?;
@@ -383,13 +383,13 @@ impl Call<'_> {
         if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
     }
 
-    fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<VersionTag>) -> Result<Edited> {
+    fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<TagRef>) -> Result<Edited> {
         let (edited, _) = self.at(path, Access::Write, |spot| -> Result<_, Stop> {
-            let mut expect = if_match.map_or(Expect::Any, Expect::Tag);
+            let mut expect = if_match.map_or(Expect::Any, Expect::from);
             let is_blind = spot.sight() == Sight::Blind;
             if is_blind {
                 let own = self.check_own(spot)?;
-                if if_match.is_some_and(|tag| tag != own) {
+                if if_match.is_some_and(|tag| !tag.matches(own)) {
                     return Err(StoreError::Conflict.into());
                 }
                 expect = Expect::Tag(own);
@@ -424,7 +424,7 @@ impl Call<'_> {
             let step = Step::Remove {
                 at: spot.place.clone(),
                 subtree,
-                expect: options.if_match.map_or(Expect::Any, Expect::Tag),
+                expect: options.if_match.map_or(Expect::Any, Expect::from),
                 missing: if options.force { Missing::Fine } else { Missing::Fails },
                 spare: spot.spare(Side::From),
                 keep: spot.keep(),
