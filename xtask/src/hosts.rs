@@ -111,7 +111,7 @@ fn converse(
     if transport == Transport::Stdio {
         return capture(&mut script).map(drop);
     }
-    let token = setting.token()?;
+    let token = setting.token(&[])?;
     let served = setting.serve()?;
     capture(script.env("STEAD_URL", served.url()).env("STEAD_TOKEN", token)).map(drop)
 }

@@ -16,7 +16,7 @@ class Result:
     is_error: bool | None = None  # where the API can say so
 
     def add(self, part):
-        """Takes in one part of a result, as whichever API spells it."""
+        """Takes in one part of a result, as the four APIs spell it."""
         if isinstance(part, str):
             # Blocks of text are lines apart.
             self.text += "\n" * (self.text != "" and self.text[-1] != "\n") + part

@@ -90,7 +90,7 @@ def received(asked):
     for step, result in zip(STEPS, asked.results):
         steps[step.name] = {"text": result.text, "images": result.images}
     instructions = "/project" in asked.system and "/notes" in asked.system
-    described = asked.tools[called(asked.tools, "list_directory")]
+    described = asked.tools.get(called(asked.tools, "list_directory"), "")
     return {"instructions": instructions, "described": "/project" in described, "steps": steps}
 
 

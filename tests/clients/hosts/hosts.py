@@ -1,7 +1,7 @@
 """How each host is started without a person: with a home of its own, and a stand-in for its model.
 
-Whatever a host does beside the conversation (updates, telemetry) is switched off where it has a setting for it; what is
-left meets a proxy on this machine that refuses.
+What a host does beside the conversation (updates, telemetry) is switched off where the host has a setting for it. What is
+left goes to a proxy on this machine, which refuses it.
 """
 
 import json

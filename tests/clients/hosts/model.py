@@ -113,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
             print(json.dumps({"path": self.path, "body": body}, ensure_ascii=False), file=log)
         try:
             status, answer = 200, self.server.answer(path, body)
-        except Exception as error:  # Whatever it was, the host gets an answer, and the test fails with the reason.
+        except Exception as error:  # The host gets an answer, and the test fails with the reason.
             self.server.faults.append(f"{path}: {type(error).__name__}: {error}")
             status, answer = 400, {"error": {"message": str(error), "type": "invalid_request_error", "code": 400}}
         events = isinstance(answer, list)
