@@ -1,4 +1,4 @@
-//! What people and CI run on this repository: `cargo xtask check`, `test`, `clients`, `torture`, `bench`.
+//! What people and CI run on this repository: `cargo xtask check`, `test`, `clients`, `torture`, `tokens`, `bench`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -18,6 +18,7 @@ mod served;
 mod servers;
 mod steps;
 mod test;
+mod tokens;
 mod torture;
 
 const USAGE: &str = "\
@@ -26,6 +27,7 @@ cargo xtask test [--long]                     all tests; --long repeats the loop
 cargo xtask clients [--long [--write]]        the server against others' clients and hosts, part of the tests; --long has
                                               every host, --write puts what reaches their models into docs/hosts.md
 cargo xtask torture [--long]                  programs made to break file systems on a mount, part of the tests
+cargo xtask tokens [--before BINARY] [--write] what tools, map and answers cost a model; --write as below
 cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write puts the tables into docs/benchmarks.md";
 
 /// What an xtask answers: nothing, or a sentence on what went wrong.
@@ -54,6 +56,7 @@ fn dispatch(arguments: &[String]) -> Result {
         ["torture"] => torture::run(test::Length::Short),
         ["torture", "--long"] => torture::run(test::Length::Long),
         ["bench", options @ ..] => bench::run(options),
+        ["tokens", options @ ..] => tokens::run(options),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())

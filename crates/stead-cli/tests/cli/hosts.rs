@@ -67,3 +67,26 @@ fn programs_ask_for_structured_results() {
     assert_eq!(missing["structuredContent"]["error"]["code"], "not_found");
     server.ends();
 }
+
+/// Every conversation pays for these, at every turn.
+#[test]
+fn tools_and_map_cost_at_most_3500_tokens() {
+    let place = place();
+    place.file(
+        "stead.toml",
+        "[stores.app]\nkind = \"physical\"\npath = \"app\"\n[agents.coder]\nhistory = true\n\
+         workspaces = [{ prefix = \"/app\", store = \"app\", scope = \"rw\" }]\n",
+    );
+    let mut server = Launched::new(place.command(["mcp", "--agent", "coder"]));
+    let map = server.initialize()["result"]["instructions"].as_str().unwrap().to_owned();
+    let tools = server.request("tools/list", json!({}))["result"]["tools"].take();
+    assert!(
+        tools.as_array().unwrap().iter().any(|tool| tool["name"] == "undo"),
+        "history tools are among them"
+    );
+    server.ends();
+    let o200k = tiktoken_rs::o200k_base().unwrap();
+    let tokens = |text: &str| o200k.encode_ordinary(text).len();
+    let (tools, map) = (tokens(&tools.to_string()), tokens(&map));
+    assert!(tools + map <= 3_500, "{tools} for the tools and {map} for the map");
+}
