@@ -178,17 +178,21 @@ impl Store for ModelStore {
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         let mut state = self.state.lock();
         let version = Version(state.version.0 + 1);
-        let Change { operation, steps, quotas, records, returning: _, still, lasts: _ } = change;
+        let Change { operation, steps, quotas, records, returning: _, still, leaves_free, lasts: _ } =
+            change;
         for (path, node) in still {
             let there = state.tree.directory(&Place::path(path)).map(|(there, _)| there);
             if there.ok() != Some(node) {
                 return Err(StoreError::Conflict);
             }
         }
-        let before = (!quotas.is_empty() || !records.is_empty()).then(|| state.tree.clone());
+        let may_fail = !(quotas.is_empty() && records.is_empty() && leaves_free.is_empty());
+        let before = may_fail.then(|| state.tree.clone());
         let done = state.tree.apply(steps, operation.at, version)?;
         if let Some(before) = before
-            && let Err(error) = judge(&quotas, &before, &state.tree).and_then(|()| self.record(records))
+            && let Err(error) = judge(&quotas, &before, &state.tree)
+                .and_then(|()| check_free(&leaves_free, &state.tree))
+                .and_then(|()| self.record(records))
         {
             state.tree = before;
             return Err(error);
@@ -221,6 +225,13 @@ impl Store for ModelStore {
         let entries = tree.below(top).len() as u64;
         progress(entries);
         Ok(Verified { entries, problems: tree.problems(), ..Verified::default() })
+    }
+}
+
+fn check_free(names: &[StorePath], after: &Tree) -> StoreResult<()> {
+    match names.iter().find(|name| after.find(&Place::path((*name).clone())).is_ok()) {
+        Some(name) => Err(StoreError::NotFree { path: escaped(name.as_bytes()).to_string() }),
+        None => Ok(()),
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Batch<'a> {
     /// Directories whose symlinks have been resolved, by the path as it was written, and whether one of these symlinks
     /// may not be read.
     parents: HashMap<VfsPath, (VfsPath, bool)>,
+    /// Names that have to be free when it is done ([`crate::store::Change::leaves_free`]).
+    leaves_free: Vec<(Arc<dyn Store>, StorePath)>,
 }
 
 impl<'a> Batch<'a> {
@@ -116,6 +118,7 @@ impl<'a> Batch<'a> {
         let Some(store) = self.store else { return Ok(Vec::new()) };
         let (vfs, steps, paths, shown) = (self.vfs, self.steps, self.paths, self.shown);
         vfs.call("batch", [Ok(common(&paths))], |call, [directory]| {
+            call.leaves_free.replace(self.leaves_free);
             call.moves(steps.iter().map(written_by).sum());
             if shown.iter().any(|(_, sight)| *sight == Sight::Blind) {
                 // Every step that brings content brings all of it.
@@ -150,6 +153,7 @@ impl<'a> Batch<'a> {
             self.steps.push(step(call, &spot)?);
             self.shown.push((spot.shown.clone(), spot.sight()));
             self.paths.push(spot.path);
+            self.leaves_free.append(&mut call.leaves_free.borrow_mut());
             Ok(())
         });
         added.map(drop)

@@ -20,11 +20,12 @@ use crate::identity::{Operation, OperationId};
 use crate::memory::{Reserved, WHOLE_CONTENTS};
 use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
-use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreResult};
+use crate::store::{Applied, Change, Lasts, Record, Step, Store, StorePath, StoreResult};
 use crate::vfs::batch::common;
 use crate::vfs::quota::without_usage;
 use crate::vfs::whole::Whole;
-use crate::vfs::{Shared, Vfs, repository};
+use crate::vfs::write::same_store;
+use crate::vfs::{Shared, Vfs};
 
 /// A path as it came in: read, or not to be read as one.
 pub(super) type Asked = Result<VfsPath, PathError>;
@@ -58,8 +59,8 @@ pub(super) struct Call<'v> {
     told: Cell<bool>,
     /// What a change is called, where another name would tell less of what it does.
     pub(super) renamed: Cell<Option<&'static str>>,
-    /// Held where it may change a name that git looks for in a repository.
-    pub(super) repository: RefCell<Option<repository::Turn>>,
+    /// Names that its changes have to leave free, and where: with them, git would take a directory for a repository.
+    pub(super) leaves_free: RefCell<Vec<(Arc<dyn Store>, StorePath)>>,
 }
 
 /// What a change is to the call that makes it.
@@ -160,7 +161,7 @@ impl Vfs {
             changed: Cell::new(false),
             told: Cell::new(false),
             renamed: Cell::new(None),
-            repository: RefCell::default(),
+            leaves_free: RefCell::default(),
         };
         let result = match wrong {
             Some(error) => Err(error.into()),
@@ -253,6 +254,9 @@ impl<'v> Call<'v> {
             at: self.shared().clock.now(),
         };
         let mut change = Change { quotas: self.quotas_on(store)?, ..Change::new(operation, steps) };
+        let leaves_free = self.leaves_free.borrow();
+        let here = leaves_free.iter().filter(|(other, _)| same_store(&**other, store));
+        change.leaves_free = here.map(|(_, path)| path.clone()).collect();
         more(&mut change);
         let mut told = false;
         if let Some(log) = &self.shared().audit {

@@ -79,7 +79,7 @@ impl PhysicalStore {
         let _room = shop.locks.enter()?;
         shop.recover_if_left(&self.root)?;
         self.check_still(&change.still)?;
-        if steps.len() > 1 {
+        if steps.len() > 1 || !change.leaves_free.is_empty() {
             act.becomes_several()?;
         }
         act.begin_counting()?;
@@ -93,6 +93,9 @@ impl PhysicalStore {
                 }
                 Err(error) => return Err(act.roll_back(error)),
             }
+        }
+        if let Err(error) = self.check_free(&change.leaves_free) {
+            return Err(act.roll_back(error));
         }
         let version = act.finish()?.map(Version);
         Ok(Applied { version, outcomes })
@@ -109,6 +112,25 @@ impl PhysicalStore {
                 .and_then(|located| self.stat_place(&located));
             if there.map_or(true, |there| there.ino != node.0 || !there.is_dir()) {
                 return Err(StoreError::Conflict);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PhysicalStore {
+    /// Makes sure that nothing has these names, now that the change is made and no other process can make one.
+    fn check_free(&self, names: &[StorePath]) -> StoreResult<()> {
+        for path in names {
+            let found = self
+                .locate(&Place::path(path.clone()), Intent::Find)
+                .and_then(|located| self.stat_place(&located));
+            match found {
+                Ok(_) | Err(StoreError::Link(_)) => {
+                    return Err(StoreError::NotFree { path: escaped(path.as_bytes()).to_string() });
+                }
+                Err(StoreError::NotFound | StoreError::NotADirectory) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
