@@ -13,5 +13,6 @@ mod forks;
 mod hosts;
 mod past;
 mod records;
+mod repositories;
 mod serving;
 mod tools;

@@ -32,6 +32,9 @@ pub struct Change {
     /// Directories that still have to be these nodes: whoever means a node has judged it by the path that it had. Where
     /// something else is there by now, nothing happens, and the answer is Conflict.
     pub still: Vec<(StorePath, NodeId)>,
+    /// Names that still have to be free when the change is made: the caller has judged it by that. Where one is taken by
+    /// now, nothing happens, and the answer is [`crate::StoreError::NotFree`].
+    pub expect_free: Vec<StorePath>,
     /// Whether it has to be on the disk when it is acknowledged.
     pub lasts: Lasts,
 }
@@ -49,8 +52,16 @@ pub enum Lasts {
 impl Change {
     /// A change that counts against nothing and leaves no record beside its own.
     pub fn new(operation: Operation, steps: Vec<Step>) -> Self {
-        let (quotas, records, returning, still) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
-        Change { operation, steps, quotas, records, returning, still, lasts: Lasts::Now }
+        Change {
+            operation,
+            steps,
+            quotas: Vec::new(),
+            records: Vec::new(),
+            returning: BTreeMap::new(),
+            still: Vec::new(),
+            expect_free: Vec::new(),
+            lasts: Lasts::Now,
+        }
     }
 }
 

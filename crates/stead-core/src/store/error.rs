@@ -52,6 +52,12 @@ pub enum StoreError {
         /// The name, below the place of the step, shown escaped.
         path: String,
     },
+    /// A name that had to be free is taken ([`crate::store::Change::expect_free`]).
+    #[error("`{path}` is there as well")]
+    NotFree {
+        /// The name, in the Store, shown escaped.
+        path: String,
+    },
     /// It is larger than the caller allowed.
     #[error("it has {size} bytes; at most {limit} are allowed")]
     TooLarge {
@@ -136,7 +142,9 @@ impl StoreError {
             | StoreError::Invalid(_) => ErrorKind::Invalid,
             StoreError::Conflict => ErrorKind::Conflict,
             StoreError::Special(_) | StoreError::Unsupported(_) => ErrorKind::Unsupported,
-            StoreError::Spared { .. } | StoreError::HostDenied => ErrorKind::Denied,
+            StoreError::Spared { .. } | StoreError::NotFree { .. } | StoreError::HostDenied => {
+                ErrorKind::Denied
+            }
             StoreError::TooLarge { .. } => ErrorKind::TooLarge,
             StoreError::NoSpace | StoreError::OverQuota { .. } | StoreError::AtLimit { .. } => {
                 ErrorKind::Quota

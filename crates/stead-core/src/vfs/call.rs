@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,11 +21,12 @@ use crate::identity::{Operation, OperationId};
 use crate::memory::{Reserved, WHOLE_CONTENTS};
 use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
-use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreResult};
+use crate::store::{Applied, Change, Lasts, Record, Step, Store, StorePath, StoreResult};
 use crate::vfs::batch::common;
 use crate::vfs::quota::{Drafts, without_usage};
 use crate::vfs::whole::Whole;
-use crate::vfs::{Shared, Vfs, repository};
+use crate::vfs::write::same_store;
+use crate::vfs::{Shared, Vfs};
 
 /// A path as it came in: read, or not to be read as one.
 pub(super) type Asked = Result<VfsPath, PathError>;
@@ -58,8 +60,10 @@ pub(super) struct Call<'v> {
     told: Cell<bool>,
     /// What a change is called, where another name would tell less of what it does.
     pub(super) renamed: Cell<Option<&'static str>>,
-    /// Held where it may change a name that git looks for in a repository.
-    pub(super) repository: RefCell<Option<repository::Turn>>,
+    /// Names that its changes have to leave free, and where: with them, git would take a directory for a repository.
+    pub(super) expect_free: RefCell<Vec<(Arc<dyn Store>, StorePath)>>,
+    /// Names that git looks for in a repository, which it may make.
+    pub(super) git_names: RefCell<HashSet<StorePath>>,
     /// Whether it makes a change of what was written into an open file.
     pub(super) commits_draft: Cell<bool>,
 }
@@ -162,7 +166,8 @@ impl Vfs {
             changed: Cell::new(false),
             told: Cell::new(false),
             renamed: Cell::new(None),
-            repository: RefCell::default(),
+            expect_free: RefCell::default(),
+            git_names: RefCell::default(),
             commits_draft: Cell::new(false),
         };
         let result = match wrong {
@@ -259,6 +264,9 @@ impl<'v> Call<'v> {
         // Whoever commits a draft has its turn already.
         let _turn = (drafts == Drafts::Counted).then(|| self.shared().drafts.turn(&steps));
         let mut change = Change { quotas: self.quotas_on(store, drafts)?, ..Change::new(operation, steps) };
+        let expect_free = self.expect_free.borrow();
+        let here = expect_free.iter().filter(|(other, _)| same_store(&**other, store));
+        change.expect_free = here.map(|(_, path)| path.clone()).collect();
         more(&mut change);
         let mut told = false;
         if let Some(log) = &self.shared().audit {

@@ -19,7 +19,7 @@ use crate::vfs::call::{Asked, Call, Stage};
 use crate::vfs::own_files::Leaves;
 use crate::vfs::resolve::{Links, Spot};
 use crate::vfs::write::same_store;
-use crate::vfs::{IntoPath, Vfs};
+use crate::vfs::{IntoPath, Vfs, repository};
 
 /// What happens to a file that is at the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -119,6 +119,12 @@ impl<'v> Call<'v> {
                 tag = Some(own.into());
             }
             self.check_reach(&ends.from, &ends.to)?;
+            if ends.from.workspace.protect().is_empty()
+                && !ends.to.workspace.protect().is_empty()
+                && ends.from.store().stat(&ends.from.place).is_ok_and(|attr| attr.kind == Kind::Directory)
+            {
+                repository::check_tree(&ends.from).map_err(|cause| ends.from.failed(cause))?;
+            }
             let carried = if same_store(ends.from.store(), ends.to.store()) {
                 self.carry_within(act, &ends, over, tag)
             } else {

@@ -171,12 +171,7 @@ pub struct Made {
 impl State {
     /// Puts what was written into the newest state of the file, which another has made. Where that fails, what was
     /// written stays as it is.
-    fn rebase(
-        &mut self,
-        mut theirs: Box<dyn Draft>,
-        now: VersionTag,
-        limit: u64,
-    ) -> Result<(), StoreError> {
+    fn rebase(&mut self, mut theirs: Box<dyn Draft>, now: VersionTag, limit: u64) -> Result<(), StoreError> {
         let Some(ours) = &mut self.draft else { return Ok(()) };
         let mut edits = self.edits.clone();
         edits.copy(&mut **ours, &mut *theirs)?;

@@ -7,9 +7,7 @@
 use crate::error::{Error, Result, Sight};
 use crate::identity::Identity;
 use crate::path::VfsPath;
-use crate::store::{
-    Deed, DeedQuery, Expect, Keep, Kind, Line, NodeId, Past, State, Version, VersionTag,
-};
+use crate::store::{Deed, DeedQuery, Expect, Keep, Kind, Line, NodeId, Past, State, Version, VersionTag};
 use crate::vfs::call::Call;
 use crate::vfs::resolve::{Spot, Stop};
 

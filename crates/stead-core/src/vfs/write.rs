@@ -488,7 +488,9 @@ pub(super) fn written(
 /// the file since its tag was compared, so it is no longer the caller's own.
 fn unexpected(spot: &Spot<'_>, expect: Expect, cause: StoreError) -> Stop {
     match expect {
-        Expect::Tag(_) | Expect::ShortTag(_) if spot.sight() == Sight::Blind && is_another(&cause) => not_own(spot).into(),
+        Expect::Tag(_) | Expect::ShortTag(_) if spot.sight() == Sight::Blind && is_another(&cause) => {
+            not_own(spot).into()
+        }
         _ => cause.into(),
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn of_store(cause: &StoreError) -> Errno {
         // Another is there by now: the host looks again, and asks again.
         StoreError::Conflict | StoreError::Link(_) | StoreError::Expired(_) => Errno::ESTALE,
         StoreError::Special(_) => Errno::ENXIO,
-        StoreError::Spared { .. } => Errno::EPERM,
+        StoreError::Spared { .. } | StoreError::NotFree { .. } => Errno::EPERM,
         StoreError::TooLarge { .. } => Errno::EFBIG,
         StoreError::OverQuota { .. } | StoreError::AtLimit { .. } => Errno::EDQUOT,
         StoreError::NoSpace => Errno::ENOSPC,

@@ -80,8 +80,9 @@ impl PhysicalStore {
         let _room = shop.locks.enter()?;
         shop.recover_if_left(&self.root)?;
         self.check_still(&change.still)?;
-        if steps.len() > 1 {
+        if steps.len() > 1 || !change.expect_free.is_empty() {
             act.becomes_several()?;
+            self.check_free(&change.expect_free)?;
         }
         act.begin_counting()?;
         let mut outcomes = Vec::with_capacity(steps.len());
@@ -110,6 +111,23 @@ impl PhysicalStore {
                 .and_then(|located| self.stat_place(&located));
             if there.map_or(true, |there| there.ino != node.0 || !there.is_dir()) {
                 return Err(StoreError::Conflict);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that nothing has these names, which no other process can make while the tree is held alone.
+    fn check_free(&self, names: &[StorePath]) -> StoreResult<()> {
+        for path in names {
+            let found = self
+                .locate(&Place::path(path.clone()), Intent::Find)
+                .and_then(|located| self.stat_place(&located));
+            match found {
+                Ok(_) | Err(StoreError::Link(_)) => {
+                    return Err(StoreError::NotFree { path: escaped(path.as_bytes()).to_string() });
+                }
+                Err(StoreError::NotFound | StoreError::NotADirectory) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -469,7 +487,8 @@ impl<'s> Act<'s> {
                 Unsynced::File(file) => match sync::all(sync::Site::WrittenFile, file) {
                     // A file that may not be read was opened by its path alone, to set its mode and time.
                     Err(Errno::BADF) => {
-                        sync::file_system(sync::Site::SeveralActions, &self.store.root.dir).map_err(refused)?;
+                        sync::file_system(sync::Site::SeveralActions, &self.store.root.dir)
+                            .map_err(refused)?;
                     }
                     result => result.map_err(refused)?,
                 },

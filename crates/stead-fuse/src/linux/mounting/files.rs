@@ -48,7 +48,7 @@ impl Mounting {
         // By `/proc/self/fd/N`, say.
         if let Some(open) = self.handles.file_of(ino.0).filter(|_| self.inodes.has_ended(ino.0)) {
             let file = self.door.reopen(&open.file, options).map_err(|error| errno(&error))?;
-return Ok(self.add_file(request, ino, file, flags));
+            return Ok(self.add_file(request, ino, file, flags));
         }
         let (seat, node) = (self.seat(ino)?, self.file_node(ino)?);
         // The kernel knew the name, and another process has removed it since. On ESTALE the kernel looks the name up again:

@@ -52,7 +52,7 @@ impl VirtualStore {
         before: impl FnOnce(&mut Writing<'_>) -> Result<()> + Send + 'static,
         after: impl FnOnce(&mut Writing<'_>, &Applied) -> Result<()> + Send + 'static,
     ) -> StoreResult<Applied> {
-        let Change { operation, steps, quotas, records, returning, still, lasts: _ } = change;
+        let Change { operation, steps, quotas, records, returning, still, expect_free, lasts: _ } = change;
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
         let volume = Arc::clone(&self.volume);
         let only_removes = steps.iter().all(|(step, _)| matches!(step, Step::Remove { .. }));
@@ -61,6 +61,7 @@ impl VirtualStore {
             before(writing)?;
             let mut changing = Changing::new(writing, &volume, &operation);
             changing.check_still(&still)?;
+            changing.check_free(&expect_free)?;
             changing.begin_counting(&quotas)?;
             let mut outcomes = Vec::with_capacity(steps.len());
             for (index, (step, content)) in steps.into_iter().enumerate() {
@@ -289,6 +290,28 @@ impl<'a, 'c> Changing<'a, 'c> {
                 Ok(reached) if reached.done == path.as_bytes().len() && reached.node == tree.id(*node) => {}
                 Ok(_) | Err(Fault::Store(_)) => return Err(StoreError::Conflict.into()),
                 Err(fault) => return Err(fault),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that nothing has these names.
+    fn check_free(&mut self, names: &[StorePath]) -> Result<()> {
+        for path in names {
+            let Some((directory, name)) = path.split() else { continue };
+            let tree = self.tree();
+            let mut cache = CacheInside {
+                dirs: &self.volume.dirs,
+                epoch: self.writing.epoch(),
+                learned: &mut self.learned,
+            };
+            let parent = match tree.follow(&mut cache, tree.root, directory) {
+                Ok(reached) if reached.done == directory.len() => reached.node,
+                Ok(_) | Err(Fault::Store(_)) => continue,
+                Err(fault) => return Err(fault),
+            };
+            if tree.child(parent, name)?.is_some() {
+                return Err(StoreError::NotFree { path: escaped(path.as_bytes()).to_string() }.into());
             }
         }
         Ok(())
