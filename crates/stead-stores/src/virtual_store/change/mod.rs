@@ -17,6 +17,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
+use stead_core::name::escaped;
 use stead_core::store::{
     Applied, Change, ChangeKind, Content, Keep, NodeId, Outcome, Parents, Place, Record, Side, Step,
     StorePath, Version,
