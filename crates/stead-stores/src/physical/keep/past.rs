@@ -49,6 +49,8 @@ pub(in super::super) struct Kept {
     root: Root,
     shop: Arc<Workshop>,
     origin: Origin,
+    /// What its hash was when someone first asked for it.
+    hash: Option<[u8; 32]>,
 }
 
 /// Where content is found.
@@ -140,7 +142,7 @@ impl Origin {
     fn open(&self, root: &Root, shop: &Arc<Workshop>, reader: Reader) -> StoreResult<OpenPast> {
         let (base, kind, size) = self.base.open(root, &shop.keeping, reader)?;
         let (shows, length, over) = (self.shows.min(size), self.length, self.over.clone());
-        Ok(OpenPast { shop: Arc::clone(shop), base, kind, shows, length, over })
+        Ok(OpenPast { shop: Arc::clone(shop), base, kind, shows, length, over, hash: None })
     }
 
     /// Who it is opened for to be compared. A file that is still there is left alone: its mode would have to be lifted, which
@@ -180,7 +182,8 @@ impl Origin {
     /// The content as the port names it, to be compared with what a snapshot holds.
     pub(super) fn beside_shadow(&self, store: &PhysicalStore, size: u64) -> Option<Past> {
         let shop = store.workshop().ok()?;
-        let kept = || Kept { root: store.root.clone(), shop: Arc::clone(shop), origin: self.clone() };
+        let (root, origin, hash) = (&store.root, self, None);
+        let kept = || Kept { root: root.clone(), shop: Arc::clone(shop), origin: origin.clone(), hash };
         if size == 0 {
             return Some(Past::new(PastIdentity::Empty, 0, kept()));
         }
@@ -197,7 +200,8 @@ impl Origin {
     /// The content as the port names it. The hash is remembered where it was asked for before.
     pub(super) fn past(&self, store: &PhysicalStore, hash: Option<[u8; 32]>, size: u64) -> Option<Past> {
         let shop = store.workshop().ok()?;
-        let kept = || Kept { root: store.root.clone(), shop: Arc::clone(shop), origin: self.clone() };
+        let (root, origin) = (&store.root, self);
+        let kept = || Kept { root: root.clone(), shop: Arc::clone(shop), origin: origin.clone(), hash };
         if size == 0 {
             return Some(Past::new(PastIdentity::Empty, 0, kept()));
         }
@@ -213,6 +217,11 @@ impl Origin {
 }
 
 impl Kept {
+    fn open(&self, reader: Reader) -> StoreResult<OpenPast> {
+        let hash = self.hash.filter(|_| self.origin.row().is_some());
+        Ok(OpenPast { hash, ..self.origin.open(&self.root, &self.shop, reader)? })
+    }
+
     fn hash(&self) -> StoreResult<[u8; 32]> {
         let hash = self.origin.hash(&self.root, &self.shop)?;
         if let Some((version, seq)) = self.origin.row()
@@ -312,9 +321,22 @@ struct OpenPast {
     shows: u64,
     length: u64,
     over: BTreeMap<u64, (u64, (i64, i64), u64)>,
+    /// What its hash has to be, where that is known.
+    hash: Option<[u8; 32]>,
 }
 
 impl OpenPast {
+    /// Refuses content that is not what it was, where its hash is known.
+    fn check(&self, hash: impl FnOnce() -> StoreResult<[u8; 32]>) -> StoreResult<()> {
+        match self.hash {
+            Some(known) if hash()? != known => Err(StoreError::Corrupt(
+                "what was kept of it is not what its hash says; `stead verify` tells what else is damaged"
+                    .into(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The stash of a row, open for reading.
     fn stash(&self, row: (i64, i64)) -> StoreResult<File> {
         let name = stash_name(row.0, row.1);
@@ -351,7 +373,18 @@ impl OpenPast {
         for (&start, &(end, row, offset)) in &self.over {
             host::copy(&self.stash(row)?, offset, to, start, end - start).map_err(failed)?;
         }
-        Ok(())
+        self.check(|| {
+            let (mut hasher, mut piece, mut done) = (blake3::Hasher::new(), vec![0; PIECE], 0);
+            loop {
+                match fill(to, done, &mut piece)? {
+                    0 => return Ok(*hasher.finalize().as_bytes()),
+                    count => {
+                        hasher.update(&piece[..count]);
+                        done += count as u64;
+                    }
+                }
+            }
+        })
     }
 }
 
@@ -402,14 +435,18 @@ impl OpenContent for OpenPast {
             buffer[index(at) + filled..index(until)].fill(0);
             at = until;
         }
-        Ok(usize::try_from(wanted).expect("within the buffer"))
+        let wanted = usize::try_from(wanted).expect("within the buffer");
+        if offset == 0 && end == self.length {
+            self.check(|| Ok(*blake3::hash(&buffer[..wanted]).as_bytes()))?;
+        }
+        Ok(wanted)
     }
 }
 
 impl PhysicalStore {
     pub(in super::super) fn open_kept(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         match self.own(past)? {
-            Own::Kept(kept) => Ok(Box::new(kept.origin.open(&kept.root, &kept.shop, Reader::Caller)?)),
+            Own::Kept(kept) => Ok(Box::new(kept.open(Reader::Caller)?)),
             Own::Held(shadow) => shadow.open(past),
         }
     }
@@ -441,7 +478,7 @@ impl PhysicalStore {
                 match self.own(past)? {
                     Own::Kept(kept) => {
                         let before = kept.origin.stat_there(&kept.root);
-                        kept.origin.open(&kept.root, &kept.shop, Reader::Stead)?.copy(&temp.file)?;
+                        kept.open(Reader::Stead)?.copy(&temp.file)?;
                         if let (Some(before), Some(now)) = (before, kept.origin.stat_there(&kept.root))
                             && before.holds_same(&now)
                         {
