@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -231,33 +230,18 @@ fn what_was_written_to_a_file_that_another_has_moved_is_there_or_refused() {
     }
 }
 
-/// A change of mode says nothing of the content.
+/// A page that is written back from memory belongs where it came from, also by a file that otherwise appends.
 #[test]
-fn what_another_wrote_is_read_after_a_change_of_mode() {
-    let place = Place::new();
-    let mount = place.mount();
-    let (path, there) = (mount.path("p/f"), place.path("project/f"));
-    fs::write(&path, "old").unwrap();
-    let open = fs::File::open(&path).unwrap();
-    assert_eq!(fs::read_to_string(&path).unwrap(), "old");
-    fs::write(there, "new").unwrap();
-    open.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(fs::read_to_string(&path).unwrap(), "new");
-}
-
-/// The kernel writes a page back by any file that is open for writing, also by one that appends.
-#[test]
-fn what_is_written_through_memory_goes_where_it_belongs_beside_one_who_appends() {
+fn what_is_written_through_memory_goes_where_it_belongs_also_by_a_file_that_appends() {
     let place = Place::new();
     let mount = place.mount();
     for workspace in BOTH {
         let path = mount.path(workspace).join("f");
         fs::write(&path, "one two three\n").unwrap();
-        let mapped = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        let mut appends = fs::OpenOptions::new().append(true).open(&path).unwrap();
-        mapping::write(&mapped, 4, b"TWO");
-        appends.write_all(b"four\n").unwrap();
-        drop((mapped, appends));
+        let mut file = fs::OpenOptions::new().read(true).append(true).open(&path).unwrap();
+        mapping::write(&file, 4, b"TWO");
+        file.write_all(b"four\n").unwrap();
+        drop(file);
         assert_eq!(fs::read_to_string(&path).unwrap(), "one TWO three\nfour\n", "{workspace}");
     }
 }

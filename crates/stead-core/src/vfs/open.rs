@@ -608,8 +608,11 @@ impl OpenFile {
                 Some(draft) => draft,
                 None => {
                     // From before the draft: a state that is newer than this only counts as another's.
-                    let before = self.node.store.stat(&Place::node(self.node.node)).ok();
-                    state.edits = Edits::of(before.map(|attr| attr.tag));
+                    let before = match self.node.store.stat(&Place::node(self.node.node)) {
+                        Err(StoreError::NotFound) => None,
+                        stat => Some(stat?.tag),
+                    };
+                    state.edits = Edits::of(before);
                     let draft = self.begin(&*state.content)?;
                     // What is removed counts for nothing in its Store.
                     state.reserved.begin(before.map_or(0, |_| draft.size()));

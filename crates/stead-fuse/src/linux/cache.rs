@@ -58,20 +58,32 @@ impl PageCache {
             read.start < stretch.end.next_multiple_of(PAGE) && stretch.start / PAGE * PAGE < read.end
         };
         let is_stale = doubt.read.iter().flatten().any(touches);
-        if doubt.dropping == 0 {
-            // What is written from now on is copied after the dropping.
-            doubt.read = None;
-            self.is_doubtful.store(false, Ordering::SeqCst);
-        }
+        self.settle(&mut doubt);
         is_stale
     }
 
+    /// The kernel lets nobody write now: what is written from now on is copied after all droppings that are over.
+    pub(crate) fn nobody_writes(&self) {
+        if self.is_doubtful.load(Ordering::SeqCst) {
+            self.settle(&mut self.doubt.lock());
+        }
+    }
+
+    fn settle(&self, doubt: &mut Doubt) {
+        if doubt.dropping == 0 {
+            doubt.read = None;
+            self.is_doubtful.store(false, Ordering::SeqCst);
+        }
+    }
+
     /// The kernel is made to drop pages, for as long as the value is held.
-    pub(crate) fn dropping(&self) -> Dropping<'_> {
+    pub(crate) fn dropping(&self, writes: Writes) -> Dropping<'_> {
         let mut doubt = self.doubt.lock();
         doubt.dropping += 1;
-        doubt.read.get_or_insert_default();
-        self.is_doubtful.store(true, Ordering::SeqCst);
+        if writes == Writes::MayBeUnderWay {
+            doubt.read.get_or_insert_default();
+            self.is_doubtful.store(true, Ordering::SeqCst);
+        }
         // What is read from here on counts again.
         self.has_pages.store(false, Ordering::SeqCst);
         Dropping(self)
@@ -92,6 +104,15 @@ impl PageCache {
     pub(crate) fn has_pages(&self) -> bool {
         self.has_pages.load(Ordering::SeqCst) || self.doubt.lock().dropping > 0
     }
+}
+
+/// Whether programs may be writing into pages that are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// They may.
+    MayBeUnderWay,
+    /// The kernel lets nobody write meanwhile.
+    Wait,
 }
 
 /// The kernel is made to drop pages.
@@ -126,7 +147,8 @@ fn note(read: &mut Vec<Range<u64>>, mut new: Range<u64>) {
     if read.len() > STRETCHES {
         let start = read.iter().map(|read| read.start).min().unwrap_or(0);
         let end = read.iter().map(|read| read.end).max().unwrap_or(0);
-        *read = vec![start..end];
+        read.clear();
+        read.push(start..end);
     }
 }
 
@@ -139,14 +161,14 @@ mod tests {
         let cache = PageCache::default();
         cache.read(0..4096);
         assert!(!cache.written(&(100..200)), "nothing was dropped");
-        drop(cache.dropping());
+        drop(cache.dropping(Writes::MayBeUnderWay));
         assert!(!cache.has_pages());
         cache.read(0..4096);
         cache.read(40_960..45_056);
         assert!(cache.has_pages());
         assert!(cache.written(&(4_000..5_000)));
         assert!(!cache.written(&(100..200)), "it was copied after the dropping");
-        drop(cache.dropping());
+        drop(cache.dropping(Writes::MayBeUnderWay));
         cache.read(0..4096);
         assert!(!cache.written(&(4_096..5_000)), "another page");
     }
@@ -154,7 +176,7 @@ mod tests {
     #[test]
     fn writes_during_a_dropping_settle_nothing() {
         let cache = PageCache::default();
-        let dropping = cache.dropping();
+        let dropping = cache.dropping(Writes::MayBeUnderWay);
         cache.read(0..4096);
         assert!(cache.written(&(0..10)));
         assert!(cache.written(&(0..10)), "it may have been copied before the page went");
@@ -164,9 +186,21 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_in_doubt_where_the_kernel_lets_nobody_write() {
+        let cache = PageCache::default();
+        drop(cache.dropping(Writes::Wait));
+        cache.read(0..4096);
+        assert!(!cache.written(&(0..10)));
+        drop(cache.dropping(Writes::MayBeUnderWay));
+        cache.read(0..4096);
+        cache.nobody_writes();
+        assert!(!cache.written(&(0..10)));
+    }
+
+    #[test]
     fn many_stretches_become_one() {
         let cache = PageCache::default();
-        drop(cache.dropping());
+        drop(cache.dropping(Writes::MayBeUnderWay));
         for page in (0..1_000).step_by(2) {
             cache.read(page * PAGE..(page + 1) * PAGE);
         }

@@ -336,11 +336,15 @@ impl Inodes {
         self.0.lock().inodes.get(&ino)?.listed
     }
 
-    /// The kernel may have the content of this state from now on. Says whether that was so before.
-    pub(crate) fn caches(&self, ino: u64, tag: VersionTag) -> bool {
+    /// The kernel has no content of a file yet, and may have that of this state from now on. Says whether that was so before.
+    pub(crate) fn opens(&self, ino: u64, tag: VersionTag) -> bool {
         let mut table = self.0.lock();
         let Some(inode) = table.inodes.get_mut(&ino) else { return false };
-        inode.cached.replace(tag) == Some(tag)
+        let before = inode.cached.replace(tag);
+        if before.is_some_and(|before| before != tag) {
+            inode.elsewhere = Some(Instant::now());
+        }
+        before == Some(tag)
     }
 }
 
@@ -671,10 +675,10 @@ mod tests {
     fn content_that_the_kernel_has_is_told_from_other_content() {
         let inodes = top();
         let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
-        assert!(!inodes.caches(a, VersionTag(1)));
-        assert!(inodes.caches(a, VersionTag(1)));
+        assert!(!inodes.opens(a, VersionTag(1)));
+        assert!(inodes.opens(a, VersionTag(1)));
         assert!(!inodes.is_outdated(a, VersionTag(1)) && inodes.is_outdated(a, VersionTag(2)));
-        assert!(!inodes.caches(a, VersionTag(2)));
+        assert!(!inodes.opens(a, VersionTag(2)));
         assert!(!inodes.is_outdated(a, VersionTag(2)));
         inodes.followed(a, Some(VersionTag(2)), VersionTag(3));
         assert!(!inodes.is_outdated(a, VersionTag(3)));

@@ -18,6 +18,7 @@ use stead_core::path::MAX_COMPONENT;
 use stead_core::store::{Kind, Special, VersionTag};
 
 use crate::linux::attributes::file_type;
+use crate::linux::cache::Writes;
 use crate::linux::errno::errno;
 use crate::linux::mounting::{Answer, CREATE_NEW, Mounting, Space, Told, Wanted, Written};
 
@@ -81,7 +82,7 @@ impl Served {
     fn drop_again(&self, ino: INodeNo, from: u64) {
         let (mounting, (done, dropped)) = (Arc::clone(&self.0), channel());
         let drop_them = move || {
-            mounting.drop_pages(ino, from);
+            mounting.drop_pages(ino, from, Writes::Wait);
             let _ = done.send(());
         };
         if Builder::new().name("stead-again".into()).spawn(drop_them).is_ok() {
@@ -113,6 +114,8 @@ impl Filesystem for Served {
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_ASYNC_DIO,
+            // It drops no pages by itself when it is told another size: a program may be writing into them.
+            InitFlags::FUSE_EXPLICIT_INVAL_DATA,
         ];
         for flag in wanted {
             // A kernel that does not know one does without.
@@ -305,7 +308,7 @@ impl Filesystem for Served {
             Ok((count, Written::Directly { ino, from, until })) => {
                 let mounting = Arc::clone(&self.0);
                 self.0.written.run(Box::new(move || {
-                    mounting.drop_pages(ino, from);
+                    mounting.drop_pages(ino, from, Writes::Wait);
                     drop(until);
                     reply.written(count);
                 }));

@@ -51,7 +51,7 @@ impl Actor {
         match self {
             Actor::Program(directory) => {
                 fs::write(directory.join(beside), content).unwrap();
-                fs::rename(directory.join(beside), directory.join(name)).unwrap();
+                patiently(|| fs::rename(directory.join(beside), directory.join(name)));
             }
             Actor::Tool(stead, prefix) => {
                 self.write(beside, content);
@@ -133,12 +133,12 @@ impl Open {
     }
 }
 
-/// Opens a file that is replaced again and again: one that loses the race twice is told that it can try again.
-fn patiently(mut open: impl FnMut() -> std::io::Result<File>) -> File {
+/// Does something to a file that is replaced again and again: one that loses the race twice is told that it can try again.
+fn patiently<T>(mut act: impl FnMut() -> std::io::Result<T>) -> T {
     loop {
-        match open() {
+        match act() {
             Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => {}
-            opened => return opened.unwrap(),
+            done => return done.unwrap(),
         }
     }
 }

@@ -78,7 +78,8 @@ pub(super) fn round(world: &World, name: &str, way: Way, tally: &mut Tally) {
                     let anew = open.is_none().then(|| actor.open(name));
                     let file = open.as_ref().or(anew.as_ref()).expect("one of both is there");
                     write(file, layout, writer, version, mapped);
-                    if stays_open {
+                    // A close is a change on a mount; in the library the last one is.
+                    if stays_open || matches!(file, Open::Tool(_)) {
                         file.sync();
                     }
                     drop(anew);

@@ -26,6 +26,9 @@ impl Mounting {
         }
         let changing = self.changing();
         if let Some(size) = wanted.size {
+            if let Some(pages) = self.inodes.pages(ino.0) {
+                pages.nobody_writes();
+            }
             self.set_size(ino, size, handle)?;
         }
         let mut modified = wanted.modified.map(timestamp);

@@ -35,6 +35,7 @@ pub(super) use self::files::{CREATE_NEW, Written};
 pub(super) use self::space::Space;
 use crate::Options;
 use crate::linux::attributes::{LINKS, file_attr};
+use crate::linux::cache::Writes;
 use crate::linux::errno::errno;
 use crate::linux::handles::Handles;
 use crate::linux::inodes::{Inodes, ROOT};
@@ -174,14 +175,14 @@ impl Mounting {
         if let Some((workspace, node)) = self.inodes.node(ino.0) {
             self.door.refresh(workspace, node);
         }
-        self.drop_pages(ino, 0);
+        self.drop_pages(ino, 0, Writes::MayBeUnderWay);
         self.inodes.changed_elsewhere(ino.0, now);
     }
 
     /// Makes the kernel drop what it has of a file's content from an offset on. It waits, as [`Mounting::drop_content`].
-    pub(super) fn drop_pages(&self, ino: INodeNo, from: u64) {
+    pub(super) fn drop_pages(&self, ino: INodeNo, from: u64, writes: Writes) {
         let pages = self.inodes.pages(ino.0);
-        let _dropping = pages.as_ref().map(|pages| pages.dropping());
+        let _dropping = pages.as_ref().map(|pages| pages.dropping(writes));
         if let Some(notifier) = self.notifier.get() {
             // Where it refuses, it knows the file no longer.
             let _ = notifier.inval_inode(ino, from.cast_signed(), 0);
@@ -195,7 +196,7 @@ impl Mounting {
         if has_pages {
             return Some(tag).filter(|now| self.inodes.is_outdated(ino.0, *now));
         }
-        if !self.inodes.caches(ino.0, tag)
+        if !self.inodes.opens(ino.0, tag)
             && let Some(notifier) = self.notifier.get()
         {
             // The size that the kernel knows may be of another state.
