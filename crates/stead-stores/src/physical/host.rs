@@ -86,6 +86,12 @@ pub(super) fn open_or_create(dir: BorrowedFd<'_>, name: &str) -> Host<File> {
     patiently(|| rustix::fs::openat(dir, name, flags, mode)).map(File::from)
 }
 
+/// From now on everything that is written to a file goes to its end.
+pub(super) fn set_appending(file: &File) -> Host<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    rustix::fs::fcntl_setfl(file, flags | OFlags::APPEND)
+}
+
 /// Repeats what lost a race, and waits where the process has no descriptor left: other calls hold theirs only briefly.
 pub(super) fn patiently<T>(mut call: impl FnMut() -> Host<T>) -> Host<T> {
     let (mut races, mut waits) = (0, 0);

@@ -5,6 +5,7 @@
 //! (`survey`).
 
 use std::fs::File;
+use std::io::{Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -34,6 +35,15 @@ pub(super) struct Plan<'a> {
     /// How long it is afterwards.
     pub(super) length: u64,
     pub(super) source: Source<'a>,
+}
+
+/// What became of a write into a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Landed {
+    /// Everything is where it was planned.
+    AsPlanned,
+    /// Another program has appended first: the end is further on.
+    FurtherOn,
 }
 
 /// A stretch of content, and where it goes.
@@ -115,7 +125,7 @@ impl Plan<'_> {
                 sync::all(sync::Site::ReplacedBytesName, shop.room()).map_err(refused)?;
             }
         }
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new(stat.size, self.is_append(stat));
         self.pieces(|offset, bytes| {
             recorder.add(offset, bytes);
             Ok(())
@@ -135,8 +145,28 @@ impl Plan<'_> {
         Ok((patch, stash))
     }
 
-    /// Writes it.
-    pub(super) fn carry_out(&self, file: &File, stat: &Stat, after: Looks, life: &Life) -> StoreResult<()> {
+    /// Whether nothing is done to what the file has: all is written at its end, wherever that is by then.
+    pub(super) fn is_append(&self, stat: &Stat) -> bool {
+        self.cut >= stat.size
+            && matches!(&*self.extents, [only] if only.to == stat.size && self.length == only.to + only.length)
+    }
+
+    /// The last stretch, if it is written at the end of the file.
+    fn tail(&self, stat: &Stat) -> Option<Extent> {
+        let last = *self.extents.last()?;
+        let is_at_the_end =
+            self.cut >= stat.size && last.to == stat.size && self.length == last.to + last.length;
+        Some(last).filter(|_| is_at_the_end)
+    }
+
+    /// Writes it. What belongs at the end goes there in one go, also where another program appends at the same time.
+    pub(super) fn carry_out(
+        &self,
+        file: &File,
+        stat: &Stat,
+        after: Looks,
+        life: &Life,
+    ) -> StoreResult<Landed> {
         if after.mode != stat.mode {
             life.pass("mode")?;
             host::set_mode(file, after.mode).map_err(refused)?;
@@ -147,9 +177,22 @@ impl Plan<'_> {
             file.set_len(self.cut).map_err(failed)?;
             length = self.cut;
         }
+        let tail = self.tail(stat).map(|tail| tail.to);
+        let mut landed = Landed::AsPlanned;
         self.pieces(|offset, bytes| {
             life.pass("patch")?;
-            file.write_all_at(bytes, offset).map_err(failed)
+            if tail.is_none_or(|tail| offset < tail) {
+                return file.write_all_at(bytes, offset).map_err(failed);
+            }
+            if tail == Some(offset) {
+                host::set_appending(file).map_err(refused)?;
+            }
+            let (mut end, planned) = (file, offset + bytes.len() as u64);
+            end.write_all(bytes).map_err(failed)?;
+            if end.stream_position().map_err(failed)? != planned {
+                landed = Landed::FurtherOn;
+            }
+            Ok(())
         })?;
         let end = self.extents.iter().map(|extent| extent.to + extent.length).max().unwrap_or(0);
         if length.max(end) != self.length {
@@ -157,7 +200,8 @@ impl Plan<'_> {
             file.set_len(self.length).map_err(failed)?;
         }
         life.pass("time")?;
-        host::set_modified(file, after.modified).map_err(refused)
+        host::set_modified(file, after.modified).map_err(refused)?;
+        Ok(landed)
     }
 
     fn pieces(&self, mut each: impl FnMut(u64, &[u8]) -> StoreResult<()>) -> StoreResult<()> {
@@ -165,8 +209,9 @@ impl Plan<'_> {
         for extent in &self.extents {
             let mut done = 0;
             while done < extent.length {
-                // Each ends where a block does, so that a process killed between two has written whole blocks.
-                let room = PIECE - (extent.to + done) % PIECE;
+                // Each ends where a block does, so that a process killed between two has written whole blocks. What is
+                // little is written in one go.
+                let room = if extent.length <= PIECE { PIECE } else { PIECE - (extent.to + done) % PIECE };
                 let count = usize::try_from((extent.length - done).min(room)).expect("at most a piece");
                 let from = extent.from + done;
                 let bytes = match self.source {

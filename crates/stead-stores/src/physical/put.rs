@@ -3,13 +3,15 @@
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use stead_core::store::{Attr, Content, Expect, Kind, Outcome, Parents, Place, Put, StoreError, StoreResult};
+use stead_core::store::{
+    Attr, Content, Expect, Kind, Outcome, Parents, Place, Put, StoreError, StoreResult, VersionTag,
+};
 use stead_core::{Edit, LARGEST_EDIT};
 
 use super::act::Act;
 use super::draft::Drafted;
 use super::host::{self, How, Stat, failed, refused};
-use super::patch::{Extent, Looks, Plan, Source};
+use super::patch::{Extent, Landed, Looks, Plan, Source};
 use super::read::read_all;
 use super::spot::{Intent, Spot, open_regular};
 use super::together::{Leader, Left, Made, Part, States};
@@ -376,6 +378,8 @@ impl Act<'_> {
         let (file, stat) = open_regular(&spot.dir, spot.name(), how)?;
         put.expect.check(Some(stat.tag()))?;
         let mode = put.mode.map_or(stat.mode, |mode| mode & 0o1777);
+        // Whether no other program has changed it at the same time.
+        let mut is_alone = true;
         match plan(&stat)? {
             None => self.dress(&file, &stat, spot, put.mode.and(Some(mode)), put.modified)?,
             Some(plan) => {
@@ -388,15 +392,34 @@ impl Act<'_> {
                     stash.spot.used();
                     self.displaced(stash.spot.name().to_owned());
                 }
+                // An append finds the end by itself. Everything else is planned for what was there: if an outside program
+                // has changed it since, that program's content stays, and the caller plans again.
+                if !plan.is_append(&stat)
+                    && put.expect != Expect::Any
+                    && !host::stat(&file).map_err(refused)?.holds_same(&stat)
+                {
+                    return Err(StoreError::Conflict);
+                }
+                let mut landed = Landed::AsPlanned;
                 self.act_slowly(Undo::Patched { at: spot.path().to_vec(), patch }, |act| {
-                    plan.carry_out(&file, &stat, looks, &act.shop.life)
+                    landed = plan.carry_out(&file, &stat, looks, &act.shop.life)?;
+                    Ok(())
                 })?;
+                let now = host::stat(&file).map_err(refused)?;
+                is_alone =
+                    landed == Landed::AsPlanned && (now.size, now.modified) == (plan.length, looks.modified);
             }
         }
         let now = host::stat(&file).map_err(refused)?;
         self.wrote(file)?;
         self.store.nodes.note(now.ino, spot.path());
-        Ok(Outcome { attr: Some(now.attr()), before: Some(stat.tag()), ..Outcome::default() })
+        let mut attr = now.attr();
+        if !is_alone {
+            // It holds what an outside program wrote as well. The tag matches nothing: a caller that builds on what it
+            // wrote has not seen that.
+            attr.tag = VersionTag(fastrand::u128(..));
+        }
+        Ok(Outcome { attr: Some(attr), before: Some(stat.tag()), ..Outcome::default() })
     }
 
     /// Sets mode and time of what is open.
