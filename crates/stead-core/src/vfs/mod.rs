@@ -44,7 +44,7 @@ pub use history::{
 pub use list::{DirEntry, Directory, ListPage, Unreadable, WalkQuery, WalkResult, Walked};
 pub use looking_back::PointInTime;
 pub use once::CallEnd;
-pub use open::{OpenFile, OpenOptions};
+pub use open::{Made, OpenFile, OpenOptions};
 pub use read::{FileReader, Range, Stat, TextRead, WholeRead, media_type};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobResult, GrepResult};

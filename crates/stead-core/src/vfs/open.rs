@@ -20,7 +20,7 @@ use crate::store::{
     StoreError, VersionTag,
 };
 use crate::vfs::call::{Begins, Call, Lasting, Stage};
-use crate::vfs::edits::Edits;
+use crate::vfs::edits::{Edits, Pieces};
 use crate::vfs::own_files::Leaves;
 use crate::vfs::resolve::{Spot, Stop};
 use crate::vfs::{IntoPath, Vfs};
@@ -31,6 +31,8 @@ const ATTEMPTS: usize = 200;
 const KEPT: u64 = 1 << 20;
 /// The most that is written again over what another has made of a file.
 const MERGED: u64 = 256 << 20;
+/// The most that is written again so that a reader sees what another has made of a file before this becomes a change.
+const REBASED: u64 = 8 << 20;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -126,13 +128,54 @@ struct State {
     draft: Option<Box<dyn Draft>>,
     /// What was done to the draft.
     edits: Edits,
-    /// How often what was written was put into what another had made of it.
-    merges: u64,
     /// When the draft was last written to, or is said to have been.
     modified: Timestamp,
 }
 
+/// What an open file has become a change of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Made {
+    /// The state that was written into, where it is known: with what was written since, a reader of it has all of the new
+    /// state.
+    pub from: Option<VersionTag>,
+    /// The new state.
+    pub tag: VersionTag,
+}
+
 impl State {
+    /// Puts what was written into the newest state of the file, which another has made. Where that fails, what was
+    /// written stays as it is.
+    fn rebase(
+        &mut self,
+        store: &dyn Store,
+        at: &Place,
+        now: VersionTag,
+        limit: u64,
+    ) -> Result<(), StoreError> {
+        let Some(ours) = &mut self.draft else { return Ok(()) };
+        let (mut theirs, mut edits) = (store.draft(DraftOf::File(at))?, self.edits.clone());
+        edits.copy(&mut **ours, &mut *theirs)?;
+        within(theirs.size(), limit)?;
+        edits.base = Some(now);
+        (self.draft, self.edits) = (Some(theirs), edits);
+        Ok(())
+    }
+
+    /// What was written, where it is little.
+    fn kept(&mut self) -> Result<Option<Pieces>, StoreError> {
+        let Some(draft) = &mut self.draft else { return Ok(None) };
+        if self.edits.bytes(draft.size()) > KEPT {
+            return Ok(None);
+        }
+        self.edits.taken(&mut **draft).map(Some)
+    }
+
+    /// Whether what another has made of the file stays, with what was written in it.
+    fn gives_way(&self, most: u64) -> bool {
+        let size = self.draft.as_ref().map_or(0, |draft| draft.size());
+        !self.edits.is_whole() && self.edits.bytes(size) <= most
+    }
+
     /// Attributes of the node, as they are with what was written.
     fn over(&self, attr: Attr) -> Attr {
         match &self.draft {
@@ -234,7 +277,7 @@ impl Call<'_> {
     }
 
     pub(super) fn open_node(&self, spot: &Spot<'_>) -> Result<Arc<OpenNode>, StoreError> {
-        let told = self.shared().open.told.load(Ordering::Acquire);
+        let (told, since) = (self.shared().open.told.load(Ordering::Acquire), self.shared().open.moment());
         let content = spot.store().open(&spot.place)?;
         debug_assert_eq!(content.attr().kind, Kind::File);
         let node = content.attr().node;
@@ -243,23 +286,20 @@ impl Call<'_> {
         let mut open = self.shared().open.nodes.lock();
         if let Some(shared) = open.get(&key).and_then(Weak::upgrade) {
             drop(open);
-            shared.refresh();
+            shared.refresh(self.shared().limits.file_size);
             return Ok(shared);
         }
         open.retain(|_, node| node.strong_count() > 0);
-        let state = RwLock::new(State {
-            content,
-            draft: None,
-            edits: Edits::default(),
-            merges: 0,
-            modified: Timestamp(0),
-        });
+        let state =
+            RwLock::new(State { content, draft: None, edits: Edits::default(), modified: Timestamp(0) });
         let shared = Arc::new(OpenNode { store: Arc::clone(store), node, files: AtomicUsize::new(0), state });
         open.insert(key, Arc::downgrade(&shared));
         drop(open);
-        if self.shared().open.told.load(Ordering::Acquire) != told {
-            // What was told meanwhile may have been about this one, which was not yet here to be told.
-            shared.refresh();
+        let is_told = self.shared().open.told.load(Ordering::Acquire) != told;
+        if is_told || self.shared().open.commits.lock().include(key, since) {
+            // What was told meanwhile may have been about this one, which was not yet here to be told; or what others had
+            // written became a change, and they closed it.
+            shared.refresh(self.shared().limits.file_size);
         }
         Ok(shared)
     }
@@ -307,11 +347,11 @@ impl OpenNodes {
     }
 
     /// Has whoever reads a node see what another has changed.
-    pub(super) fn refresh(&self, store: &Arc<dyn Store>, node: NodeId) {
+    pub(super) fn refresh(&self, store: &Arc<dyn Store>, node: NodeId, limit: u64) {
         self.told.fetch_add(1, Ordering::Release);
         let open = self.nodes.lock().get(&key(store, node)).and_then(Weak::upgrade);
         if let Some(open) = open {
-            open.refresh();
+            open.refresh(limit);
         }
     }
 }
@@ -335,15 +375,21 @@ impl OpenNode {
         }
     }
 
-    /// Shows what is there now; what was written stays what it is, and what is gone stays as it was.
-    fn refresh(&self) {
+    /// Shows what is there now, with what was written; what is gone stays as it was.
+    fn refresh(&self, limit: u64) {
         // Nobody makes a change of it meanwhile: what is opened here is the newest.
         let mut state = self.state.write();
-        if state.draft.is_none()
-            && let Ok(content) = self.store.open(&Place::node(self.node))
+        let at = Place::node(self.node);
+        let Ok(content) = self.store.open(&at) else { return };
+        let now = content.attr().tag;
+        if state.draft.is_some()
+            && state.edits.base.is_some_and(|base| base != now)
+            && state.gives_way(REBASED)
         {
-            state.content = content;
+            // Where that fails, the change finds out.
+            let _ = state.rebase(&*self.store, &at, now, limit);
         }
+        state.content = content;
     }
 }
 
@@ -398,14 +444,16 @@ impl OpenFile {
         })
     }
 
-    /// Writes at the end, wherever that is by now.
-    pub fn append(&self, bytes: &[u8]) -> Result<()> {
+    /// Writes at the end, wherever that is by now, and says where.
+    pub fn append(&self, bytes: &[u8]) -> Result<u64> {
+        let mut at = 0;
         self.drafting(|draft, edits, limit| {
-            let end = draft.size();
-            within(end.saturating_add(bytes.len() as u64), limit)?;
-            edits.append(end);
-            draft.write_at(end, bytes)
-        })
+            at = draft.size();
+            within(at.saturating_add(bytes.len() as u64), limit)?;
+            edits.append(at);
+            draft.write_at(at, bytes)
+        })?;
+        Ok(at)
     }
 
     /// Cuts it, or lengthens it with zeros.
@@ -431,12 +479,6 @@ impl OpenFile {
         state.draft.is_some()
     }
 
-    /// How often what was written here was put into what another had made of the file: then it holds more than whoever
-    /// wrote it knows.
-    pub fn merges(&self) -> u64 {
-        self.node.state.read().merges
-    }
-
     fn drafting(
         &self,
         write: impl FnOnce(&mut dyn Draft, &mut Edits, u64) -> Result<(), StoreError>,
@@ -452,8 +494,11 @@ impl OpenFile {
                 Some(draft) => draft,
                 None => {
                     // From before the draft: a state that is newer than this only counts as another's.
-                    let before = self.node.store.stat(&Place::node(self.node.node));
-                    state.edits = Edits::of(before.ok().map(|attr| attr.tag));
+                    let before = match self.node.store.stat(&Place::node(self.node.node)) {
+                        Err(StoreError::NotFound) => None,
+                        stat => Some(stat?.tag),
+                    };
+                    state.edits = Edits::of(before);
                     self.begin(&*state.content)?
                 }
             };
@@ -486,12 +531,12 @@ impl OpenFile {
 
     /// Makes what was written a change. A file that has been removed stays removed, and readable here.
     pub fn sync(&self) -> Result<()> {
-        self.put(Lasts::Now)
+        self.put(Lasts::Now, |_| ())
     }
 
     /// Makes what was written a change that need not be on the disk yet.
     pub fn flush(&self) -> Result<()> {
-        self.put(Lasts::Soon)
+        self.put(Lasts::Soon, |_| ())
     }
 
     /// Puts on the disk what could wait.
@@ -499,13 +544,19 @@ impl OpenFile {
         self.node.store.settle().map_err(|cause| self.failed(cause))
     }
 
-    fn put(&self, lasts: Lasts) -> Result<()> {
+    /// Makes what was written a change, and tells what it made before anybody can learn of it through this door. Where it
+    /// fails, what was written stays, for another attempt.
+    pub fn put(&self, lasts: Lasts, tell: impl FnOnce(Made)) -> Result<()> {
         let mut state = self.node.state.write();
         if state.draft.is_none() {
             return Ok(());
         }
         let ((), changed) = self.vfs.part("open", [Ok(self.path.clone())], |call, _| {
-            self.commit(call, &mut state, lasts).map_err(|cause| self.failed(cause))
+            let made = self.commit(call, &mut state, lasts).map_err(|cause| self.failed(cause))?;
+            if let Some(made) = made {
+                tell(made);
+            }
+            Ok(())
         })?;
         if changed {
             self.lasting.settle();
@@ -518,58 +569,56 @@ impl OpenFile {
         call: &Call<'_>,
         state: &mut RwLockWriteGuard<'_, State>,
         lasts: Lasts,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<Made>, StoreError> {
         let (store, at) = (&*self.node.store, Place::node(self.node.node));
+        let limit = self.vfs.shared.limits.file_size;
         for attempt in 0.. {
             let now = match store.stat(&at) {
-                Err(StoreError::NotFound) if state.content.is_removed() => return Ok(()),
+                Err(StoreError::NotFound) if state.content.is_removed() => return Ok(None),
                 // Another has moved it to where the Store can't follow.
                 Err(StoreError::NotFound) => return Err(StoreError::Conflict),
                 stat => stat?.tag,
             };
-            let State { draft, edits, merges, modified, .. } = &mut **state;
-            let Some(mut ours) = draft.take() else { return Ok(()) };
-            let written = edits.bytes(ours.size());
-            let gives_way = !edits.is_whole() && written <= MERGED;
-            if gives_way && edits.base.is_some_and(|base| base != now) {
-                let mut theirs = store.draft(DraftOf::File(&at))?;
-                edits.copy(&mut *ours, &mut *theirs)?;
-                (ours, edits.base) = (theirs, Some(now));
-                *merges += 1;
-                within(ours.size(), self.vfs.shared.limits.file_size)?;
+            let gives_way = state.gives_way(MERGED);
+            if gives_way && state.edits.base.is_some_and(|base| base != now) {
+                state.rebase(store, &at, now, limit)?;
             }
-            // Kept, in case that another is faster now.
-            let kept = match edits.base {
-                Some(base) if gives_way && written <= KEPT && attempt < ATTEMPTS => {
-                    Some((base, edits.taken(&mut *ours)?))
-                }
-                _ => None,
-            };
-            let content = Content::Sealed(ours.seal()?);
-            call.moves(content.size());
-            let expect = kept.as_ref().map_or(Expect::Any, |(base, _)| Expect::Tag(*base));
-            let put = Put { modified: Some(*modified), expect, ..self.put.clone() };
+            // Kept, in case that another is faster now, or that the Store refuses it.
+            let kept = if attempt < ATTEMPTS { state.kept()? } else { None };
+            let Some(ours) = state.draft.take() else { return Ok(None) };
+            let base = state.edits.base.filter(|_| gives_way && kept.is_some());
+            let expect = base.map_or(Expect::Any, Expect::Tag);
+            let put = Put { modified: Some(state.modified), expect, ..self.put.clone() };
             if self.is_blind {
-                call.called_as(if edits.is_whole() { Leaves::Nothing } else { Leaves::Something });
+                let leaves = if state.edits.is_whole() { Leaves::Nothing } else { Leaves::Something };
+                call.called_as(leaves);
             }
-            let step = Step::Write { at: at.clone(), content, put };
-            let applied = call.apply_with(store, vec![step], Stage::Last, |change| change.lasts = lasts);
+            let applied = ours.seal().and_then(|sealed| {
+                let content = Content::Sealed(sealed);
+                call.moves(content.size());
+                let step = Step::Write { at: at.clone(), content, put };
+                call.apply_with(store, vec![step], Stage::Last, |change| change.lasts = lasts)
+            });
             self.vfs.shared.open.commits.lock().add(key(&self.node.store, self.node.node));
-            match (applied, kept) {
-                (Err(StoreError::Conflict), Some((_, pieces))) => {
-                    let before = store.stat(&at).ok().map(|attr| attr.tag);
-                    let mut theirs = store.draft(DraftOf::File(&at))?;
-                    edits.put(&pieces, &mut *theirs)?;
-                    within(theirs.size(), self.vfs.shared.limits.file_size)?;
-                    (*draft, edits.base) = (Some(theirs), before);
-                    *merges += 1;
-                }
-                (applied, _) => {
-                    applied?;
+            let error = match applied {
+                Ok(applied) => {
                     state.content = store.open(&at)?;
                     self.vfs.shared.seen.forget(&self.path);
-                    return Ok(());
+                    // Not the state that is opened: that may be another's by now.
+                    let made = applied.outcomes.first().and_then(|outcome| outcome.attr);
+                    let tag = made.unwrap_or_else(|| state.content.attr()).tag;
+                    return Ok(Some(Made { from: state.edits.base, tag }));
                 }
+                Err(error) => error,
+            };
+            let Some(pieces) = kept else { return Err(error) };
+            let before = store.stat(&at).ok().map(|attr| attr.tag);
+            let mut again = store.draft(DraftOf::File(&at))?;
+            state.edits.put(&pieces, &mut *again)?;
+            (state.draft, state.edits.base) = (Some(again), before);
+            match error {
+                StoreError::Conflict if base.is_some() => {}
+                error => return Err(error),
             }
         }
         unreachable!("the last attempt takes nobody else into account")

@@ -4,6 +4,7 @@
 //! requests     the kernel's requests, one method each
 //! mounting     what they come to at the door
 //! inodes       which number the kernel has for what, and where that is
+//! cache        what the kernel has of a file's content while programs write
 //! handles      files and directories that are open
 //! later        what has to wait for the kernel, in a thread of its own
 //! links        what a symlink's target means on the mount
@@ -12,6 +13,7 @@
 //! ```
 
 mod attributes;
+mod cache;
 mod errno;
 mod follow;
 mod handles;

@@ -37,7 +37,7 @@ pub struct Mount {
     /// Dropped to stop whoever follows the Stores.
     stop: Option<Sender<()>>,
     follower: Option<JoinHandle<()>>,
-    later: Option<JoinHandle<()>>,
+    later: Vec<JoinHandle<()>>,
 }
 
 impl Mount {
@@ -57,7 +57,8 @@ impl Mount {
         let mounting = Arc::new(mounting);
         // From before the first answer on, so that nothing is missed.
         let beginning = Beginning::of(&mounting);
-        let later = mounting.later.start().map_err(|error| refused(&error))?;
+        let later = [mounting.later.start("stead-later"), mounting.written.start("stead-written")];
+        let later = later.into_iter().collect::<io::Result<_>>().map_err(|error| refused(&error))?;
         let session =
             Session::new(Served(Arc::clone(&mounting)), &at, &config).map_err(|error| refused(&error))?;
         let session = session.spawn().map_err(|error| refused(&error))?;
@@ -69,7 +70,7 @@ impl Mount {
             session: Some(session),
             stop: None,
             follower: None,
-            later: Some(later),
+            later,
         };
         if !beginning.is_empty() {
             let (stop, stopped) = channel();
@@ -108,7 +109,8 @@ impl Mount {
             self.leave(&session)?;
         }
         self.mounting.later.end();
-        if let Some(later) = self.later.take() {
+        self.mounting.written.end();
+        for later in self.later.drain(..) {
             let _ = later.join();
         }
         // What nobody has closed is closed now: the kernel will not ask for it any more.

@@ -77,7 +77,8 @@ impl Mounted {
 
     /// Has whoever reads a node see what another has changed.
     pub fn refresh(&self, workspace: usize, node: NodeId) {
-        self.vfs.shared.open.refresh(self.store(workspace), node);
+        let limit = self.vfs.shared.limits.file_size;
+        self.vfs.shared.open.refresh(self.store(workspace), node, limit);
     }
 
     /// Remembers from now on which versions are made through this door, for [`Mounted::others`].

@@ -7,6 +7,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
     Attr, Expect, Kind, Lasts, Missing, NodeId, Replace, Side, Step, StoreError, StorePath, Subtree,
+    VersionTag,
 };
 use crate::vfs::call::{Call, Stage};
 use crate::vfs::mounted::{Looked, Mounted, Seat, path_in, stale, still};
@@ -111,13 +112,14 @@ impl Mounted {
         })
     }
 
-    /// Sets permission bits and the time of the last modification of what is at a path.
+    /// Sets permission bits and the time of the last modification of what is at a path. Says also in which state it was
+    /// before: its content is the same.
     pub fn set_attributes(
         &self,
         (path, node): (&VfsPath, NodeId),
         mode: Option<u32>,
         modified: Option<Timestamp>,
-    ) -> Result<Looked> {
+    ) -> Result<(Looked, VersionTag)> {
         self.vfs.call("set_attributes", [Ok(path.clone())], |call, [path]| {
             let spot = call.enter(path, Access::Write)?;
             let before = call.check_is(&spot, node)?;
@@ -125,7 +127,7 @@ impl Mounted {
             let attr = call.change_at(&spot, vec![step], Vec::new())?;
             let store = spot.workspace.mount().store();
             self.vfs.shared.open.follow(store, node, before.tag, attr.tag);
-            Ok(self.made(&spot, attr))
+            Ok((self.made(&spot, attr), before.tag))
         })
     }
 }

@@ -17,6 +17,9 @@ impl Mounting {
         }
         let changing = self.changing();
         if let Some(size) = wanted.size {
+            if let Some(pages) = self.inodes.pages(ino.0) {
+                pages.nobody_writes();
+            }
             self.set_size(ino, size, handle)?;
         }
         let mut modified = wanted.modified.map(timestamp);
@@ -57,11 +60,11 @@ impl Mounting {
             return self.handles.file_of(ino.0).map(drop).ok_or(Errno::ESTALE);
         };
         let node = seat.node.ok_or(Errno::EPERM)?;
-        let looked =
+        let (looked, before) =
             self.door.set_attributes((&seat.path, node), mode, modified).map_err(|error| errno(&error))?;
-        // The content is what it was.
-        if self.inodes.caches(ino.0, looked.attr.tag) || looked.attr.kind != Kind::File {
-            self.inodes.tell(ino.0, looked.attr.tag);
+        if looked.attr.kind == Kind::File {
+            // The content is what it was.
+            self.inodes.followed(ino.0, Some(before), looked.attr.tag);
         }
         Ok(())
     }

@@ -6,10 +6,14 @@ use std::path::Path;
 
 use fuser::{Errno, INodeNo, RenameFlags};
 use stead_core::store::{Kind, Replace};
+use stead_core::{Error, ErrorKind};
 
 use super::{Answer, Mounting, Told, name};
 use crate::linux::errno::errno;
 use crate::linux::links;
+
+/// How often a name is given to something else that a program of the host keeps replacing.
+const ATTEMPTS: usize = 16;
 
 impl Mounting {
     pub(crate) fn readlink(&self, ino: INodeNo) -> Answer<Vec<u8>> {
@@ -65,8 +69,13 @@ impl Mounting {
         let (_names, _changing) = (self.names.write(), self.changing());
         let (from_seat, from_name) = (self.seat(from.0)?, self::name(from.1)?);
         let (to_seat, to_name) = (self.seat(to.0)?, self::name(to.1)?);
-        let renamed = self.door.rename((&from_seat, &from_name), (&to_seat, &to_name), replace);
-        renamed.map_err(|error| errno(&error))?;
+        let rename = || self.door.rename((&from_seat, &from_name), (&to_seat, &to_name), replace);
+        // A program of the host may replace what has the name at the same moment: that goes as well.
+        let is_again = |renamed: &Result<(), Error>| {
+            matches!(renamed, Err(error) if error.kind() == ErrorKind::Conflict) && replace == Replace::Over
+        };
+        let renamed = (1..ATTEMPTS).map(|_| rename()).find(|renamed| !is_again(renamed));
+        renamed.unwrap_or_else(rename).map_err(|error| errno(&error))?;
         let (from, to) = ((from.0.0, &from_name), (to.0.0, &to_name));
         if replace == Replace::Exchange {
             self.inodes.exchanged(from, to);
