@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bounds;
+mod coherence;
 mod common;
 mod life;
 mod past;
