@@ -71,6 +71,14 @@ pub enum Block {
 }
 
 impl Block {
+    /// Its words, if it is text.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Block::Text(text) => Some(text),
+            Block::Image { .. } => None,
+        }
+    }
+
     /// The block as MCP has it, in JSON.
     pub fn to_json(&self) -> Value {
         match self {
@@ -202,11 +210,7 @@ impl Reply {
 
     /// All the words, as they are.
     pub fn words(&self) -> String {
-        let texts = self.blocks.iter().filter_map(|block| match block {
-            Block::Text(text) => Some(text.as_str()),
-            Block::Image { .. } => None,
-        });
-        texts.collect::<Vec<_>>().join("\n")
+        self.blocks.iter().filter_map(Block::as_text).collect::<Vec<_>>().join("\n")
     }
 
     /// The answer for a model: one block of text, and pictures after it.

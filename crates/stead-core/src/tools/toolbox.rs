@@ -155,9 +155,8 @@ impl Toolbox {
 
     /// What an agent is told of a tool. One of its tools names the Workspaces: many hosts show nothing else of a server.
     pub fn description(&self, tool: &Tool) -> Cow<'static, str> {
-        if self.offered().find(|tool| tool.name == NAMING).or(self.offered().next()).map(|tool| tool.name)
-            != Some(tool.name)
-        {
+        let naming = self.offered().find(|tool| tool.name == NAMING).or_else(|| self.offered().next());
+        if naming.is_none_or(|naming| naming.name != tool.name) {
             return Cow::Borrowed(tool.description);
         }
         let workspaces = crate::map::in_a_sentence(&self.vfs);
