@@ -4,6 +4,7 @@
 
 mod beside;
 mod comparing;
+mod order;
 mod random;
 mod several;
 mod sight;
