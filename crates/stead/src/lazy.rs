@@ -210,7 +210,12 @@ impl Store for Lazy {
         self.store()?.deeds(query)
     }
 
-    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         self.store()?.standing(agent, since, limit)
     }
 

@@ -66,7 +66,13 @@ pub(crate) struct Steps {
     opened: BTreeSet<NodeId>,
     /// Directories that are closed at last, and their modes then.
     closing: Vec<(Place, u32)>,
+    /// The directories that were to go and stay, because something else is in them, and the operations that made them.
+    pub(crate) staying: Vec<(Conflict, BTreeSet<OperationId>)>,
 }
+
+/// Why a directory stays that was to go.
+const IN_USE: &str =
+    "the directory is not empty, so it stays; to undo an earlier operation, name it by its id";
 
 /// Brings an arrangement into order. What moves may step aside into `aside`, a directory that is there.
 pub(crate) fn ordered(
@@ -79,10 +85,18 @@ pub(crate) fn ordered(
     let (stand_ins, movers, staying) = (HashMap::new(), Vec::new(), Vec::new());
     let mut ordering = Ordering { targets, conflicts, deeds, stand_ins, movers, staying };
     while ordering.settle(sight)? {}
-    for node in ordering.conflicts.iter().map(|conflict| &conflict.node).chain(&ordering.staying) {
-        effects.remove(node);
+    for conflict in &ordering.conflicts {
+        effects.remove(&conflict.node);
     }
-    Ok(Steps { effective: effects.into_values().flatten().collect(), ..ordering.steps(aside, sight)? })
+    let mut staying = Vec::new();
+    for &node in &ordering.staying {
+        if let (Some(operations), Some(now)) = (effects.remove(&node), ordering.now(node)) {
+            let (path, why) = (now.path.as_bytes().to_vec(), IN_USE.to_owned());
+            staying.push((Conflict { node, path, why }, operations));
+        }
+    }
+    let effective = effects.into_values().flatten().collect();
+    Ok(Steps { effective, staying, ..ordering.steps(aside, sight)? })
 }
 
 struct Ordering<'d> {

@@ -149,15 +149,22 @@ pub trait Store: Debug + Send + Sync {
     /// The operations of an agent that have changed this Store, began at `since` or later, and stand: they have not been
     /// taken back, and take nothing back themselves. The newest ones come first, and at most `limit` of them.
     ///
+    /// Each comes with the newest version that it made here, and versions tell which one is newer: a clock may go back.
+    ///
     /// One that came to nothing in the end may be among them.
-    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         let query = DeedQuery { agent: Some(agent.to_owned()), since: Some(since), ..DeedQuery::all() };
         let mut deeds = self.deeds(&query)?.deeds;
         deeds.retain(|deed| !deed.undone && deed.undoes.is_empty());
-        deeds.sort_by_key(|deed| std::cmp::Reverse((deed.operation.at, deed.version)));
+        deeds.sort_by_key(|deed| std::cmp::Reverse(deed.version));
         let mut seen = HashSet::new();
         deeds.retain(|deed| seen.insert(deed.operation.id));
-        Ok(deeds.into_iter().map(|deed| deed.operation).take(limit).collect())
+        Ok(deeds.into_iter().map(|deed| (deed.version, deed.operation)).take(limit).collect())
     }
 
     /// What makes the newer version out of the older one at and below some paths, whoever did it; up to

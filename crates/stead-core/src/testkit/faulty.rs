@@ -168,7 +168,12 @@ impl Store for Faulty {
         self.line.call(|| self.store.deeds(query))
     }
 
-    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         self.line.call(|| self.store.standing(agent, since, limit))
     }
 

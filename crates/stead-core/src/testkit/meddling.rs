@@ -101,7 +101,12 @@ impl Store for Meddling {
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
         self.store.deeds(query)
     }
-    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         self.store.standing(agent, since, limit)
     }
     fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {

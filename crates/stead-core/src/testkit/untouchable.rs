@@ -69,7 +69,7 @@ impl Store for Untouchable {
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
         panic!("the Store was touched: deeds {query:?}")
     }
-    fn standing(&self, _: &str, _: Timestamp, _: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(&self, _: &str, _: Timestamp, _: usize) -> StoreResult<Vec<(Version, Operation)>> {
         panic!("the Store was touched: standing")
     }
     fn take_in(&self, _: &Extents, _: &Operation, _: &mut dyn FnMut(u64)) -> StoreResult<Option<TakenIn>> {

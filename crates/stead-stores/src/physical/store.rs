@@ -239,7 +239,12 @@ impl Store for PhysicalStore {
         self.deeds_of(query)
     }
 
-    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         self.check_and_recover()?;
         self.standing_of(agent, since, limit)
     }

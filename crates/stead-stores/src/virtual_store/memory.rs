@@ -130,7 +130,12 @@ impl Store for MemoryStore {
         self.0.deeds(query)
     }
 
-    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         self.0.standing(agent, since, limit)
     }
 

@@ -5,6 +5,7 @@
 mod beside;
 mod comparing;
 mod modes;
+mod order;
 mod random;
 mod several;
 mod sight;

@@ -413,7 +413,9 @@ impl Call<'_> {
                 return Ok(());
             }
             let again = self.plan_part(part)?;
-            if !again.steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
+            // Nothing of it can be undone any more: someone has put something into the directory that was to go.
+            let is_held = again.steps.effective.is_empty() && !again.steps.staying.is_empty();
+            if is_held || !again.steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
                 return Err(again.part.ground.failed(StoreError::Conflict));
             }
             (part, steps) = (again.part, again.steps);
