@@ -1,4 +1,4 @@
-//! What people and CI run on this repository: `cargo xtask check`, `test`, `clients`, `torture`, `bench`.
+//! What people and CI run on this repository: `cargo xtask check`, `test`, `second-user`, `clients`, `torture`, `bench`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -12,6 +12,7 @@ mod host;
 mod mounted;
 mod needs;
 mod peers;
+mod second_user;
 mod sections;
 mod served;
 mod servers;
@@ -22,6 +23,7 @@ mod torture;
 const USAGE: &str = "\
 cargo xtask check                             formatting, lints, boundaries, documentation
 cargo xtask test [--long]                     all tests; --long repeats the loops more often
+cargo xtask second-user                       what depends on modes, by root as another user, part of the tests
 cargo xtask clients                           the server against others' clients, part of the tests
 cargo xtask torture [--long]                  programs made to break file systems on a mount, part of the tests
 cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write puts the tables into docs/benchmarks.md";
@@ -46,6 +48,7 @@ fn dispatch(arguments: &[String]) -> Result {
         ["check"] => check::run(),
         ["test"] => test::run(test::Length::Short),
         ["test", "--long"] => test::run(test::Length::Long),
+        ["second-user"] => second_user::run(),
         ["clients"] => clients::run(),
         ["torture"] => torture::run(test::Length::Short),
         ["torture", "--long"] => torture::run(test::Length::Long),
