@@ -1,4 +1,5 @@
-//! What people and CI run on this repository: `cargo xtask check`, `test`, `clients`, `torture`, `tokens`, `bench`.
+//! What people and CI run on this repository: `cargo xtask check`, `test`, `second-user`, `clients`, `torture`, `tokens`,
+//! `bench`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -13,6 +14,7 @@ mod hosts;
 mod mounted;
 mod needs;
 mod peers;
+mod second_user;
 mod sections;
 mod served;
 mod servers;
@@ -24,6 +26,7 @@ mod torture;
 const USAGE: &str = "\
 cargo xtask check                             formatting, lints, boundaries, documentation
 cargo xtask test [--long]                     all tests; --long repeats the loops more often
+cargo xtask second-user                       what depends on modes, by root as another user, part of the tests
 cargo xtask clients [--long [--write]]        the server against others' clients and hosts, part of the tests; --long has
                                               every host, --write puts what reaches their models into docs/hosts.md
 cargo xtask torture [--long]                  programs made to break file systems on a mount, part of the tests
@@ -50,6 +53,7 @@ fn dispatch(arguments: &[String]) -> Result {
         ["check"] => check::run(),
         ["test"] => test::run(test::Length::Short),
         ["test", "--long"] => test::run(test::Length::Long),
+        ["second-user"] => second_user::run(),
         ["clients"] => clients::run(test::Length::Short, hosts::Page::Left),
         ["clients", "--long"] => clients::run(test::Length::Long, hosts::Page::Left),
         ["clients", "--long", "--write"] => clients::run(test::Length::Long, hosts::Page::Written),

@@ -122,6 +122,7 @@ fn a_place_that_can_not_be_used_is_told() {
 #[test]
 fn other_users_see_it_only_if_they_may() {
     if !rustix::process::getuid().is_root() {
+        eprintln!("SKIPPED: only the superuser can be somebody else");
         return;
     }
     let place = Place::new();
@@ -152,6 +153,7 @@ fn open_up(place: &Place) {
 #[test]
 fn somebody_who_is_not_root_mounts_it_with_fusermount() {
     if !rustix::process::getuid().is_root() {
+        eprintln!("SKIPPED: only the superuser can be somebody else");
         return;
     }
     let place = Place::new();
