@@ -13,6 +13,7 @@ use crate::identity::{Operation, OperationId};
 use crate::store::{
     Attr, Kind, NodeId, Past, Place, QuotaRoot, Sealed, Side, StorePath, Version, VersionTag,
 };
+use crate::watch::Watch;
 
 /// Steps that happen together.
 #[derive(Debug)]
@@ -33,6 +34,9 @@ pub struct Change {
     pub still: Vec<(StorePath, NodeId)>,
     /// Whether it has to be on the disk when it is acknowledged.
     pub lasts: Lasts,
+    /// Who waits for it, if it may still be stopped. A Store asks before each step, and now and then within a long one;
+    /// where the change is to stop, nothing of it happens.
+    pub watch: Option<Arc<dyn Watch>>,
 }
 
 /// When a change is on the disk. The end of the process loses it in neither case.
@@ -49,7 +53,7 @@ impl Change {
     /// A change that counts against nothing and leaves no record beside its own.
     pub fn new(operation: Operation, steps: Vec<Step>) -> Self {
         let (quotas, records, returning, still) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
-        Change { operation, steps, quotas, records, returning, still, lasts: Lasts::Now }
+        Change { operation, steps, quotas, records, returning, still, lasts: Lasts::Now, watch: None }
     }
 }
 

@@ -20,11 +20,12 @@ use crate::identity::{Operation, OperationId};
 use crate::memory::{Reserved, WHOLE_CONTENTS};
 use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
-use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreResult};
+use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreError, StoreResult};
 use crate::vfs::batch::common;
 use crate::vfs::quota::without_usage;
 use crate::vfs::whole::Whole;
 use crate::vfs::{Shared, Vfs, repository};
+use crate::watch::Watch;
 
 /// A path as it came in: read, or not to be read as one.
 pub(super) type Asked = Result<VfsPath, PathError>;
@@ -166,6 +167,10 @@ impl Vfs {
             Some(error) => Err(error.into()),
             None => act(&call, std::array::from_fn(|index| &call.paths[index])),
         };
+        let result = result.map_err(|error| match error {
+            Error::Store { cause: StoreError::Stopped(stop), .. } => Error::Stopped(stop),
+            error => error,
+        });
         (call, result)
     }
 }
@@ -227,6 +232,11 @@ impl<'v> Call<'v> {
         stop.map_or(Ok(()), |stop| Err(Error::Stopped(stop)))
     }
 
+    /// Who may stop the call: once something of it has happened, it goes on to its end.
+    pub(super) fn stoppable(&self) -> Option<Arc<dyn Watch>> {
+        self.vfs.watch.clone().filter(|_| !self.changed.get())
+    }
+
     /// Reserves memory for whole contents, having waited for it. A call does so once, and before it changes anything.
     pub(super) fn reserve(&self, bytes: u64) -> StoreResult<Reserved<'static>> {
         WHOLE_CONTENTS.reserve(bytes, || self.vfs.watch.as_ref().and_then(|watch| watch.stop()))
@@ -252,7 +262,8 @@ impl<'v> Call<'v> {
             tool: self.renamed.get().map_or_else(|| self.tool(), Cow::Borrowed),
             at: self.shared().clock.now(),
         };
-        let mut change = Change { quotas: self.quotas_on(store)?, ..Change::new(operation, steps) };
+        let (quotas, watch) = (self.quotas_on(store)?, self.stoppable());
+        let mut change = Change { quotas, watch, ..Change::new(operation, steps) };
         more(&mut change);
         let mut told = false;
         if let Some(log) = &self.shared().audit {

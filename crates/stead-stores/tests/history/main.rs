@@ -8,6 +8,7 @@ mod order;
 mod random;
 mod several;
 mod sight;
+mod stopping;
 mod undoing;
 
 use std::sync::Arc;
