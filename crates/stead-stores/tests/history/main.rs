@@ -9,6 +9,7 @@ mod random;
 mod several;
 mod sight;
 mod stopping;
+mod touched;
 mod undoing;
 
 use std::sync::Arc;
