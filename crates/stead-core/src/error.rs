@@ -480,6 +480,7 @@ fn seen(path: &VfsPath, cause: &StoreError) -> String {
             )
         }
         StoreError::Link(_) => format!("`{path}` is a symlink"),
+        StoreError::Stopped(stop) => stop.to_string(),
         StoreError::Invalid(what) => format!("`{path}`: {what}"),
         StoreError::Unsupported(what) => format!("`{path}`: {what}"),
         StoreError::Expired(what) => format!("`{path}`: {what}"),

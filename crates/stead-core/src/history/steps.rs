@@ -460,8 +460,12 @@ impl Ordering<'_> {
                 return Ok(());
             }
             _ if !rewrites => {
-                if mode_before.is_some_and(|mode| mode != to.mode) {
-                    steps.steps.push(Step::SetAttr { at, mode: Some(to.mode), modified: None });
+                let state = now.and_then(|now| now.state.as_ref());
+                let mode = state.is_some_and(|state| state.mode != to.mode).then_some(to.mode);
+                let is_touched = |modified| state.is_some_and(|state| state.modified != modified);
+                let modified = to.modified.filter(|modified| to.kind == Kind::File && is_touched(*modified));
+                if mode.is_some() || modified.is_some() {
+                    steps.steps.push(Step::SetAttr { at, mode, modified });
                     steps.changes.push(Change { node, path, from: None, fate: Fate::Attributes });
                 }
                 return Ok(());

@@ -14,6 +14,7 @@ use crate::store::{
     Attr, Kind, NodeId, Past, Place, QuotaRoot, Sealed, ShortTag, Side, StorePath, TagRef, Version,
     VersionTag,
 };
+use crate::watch::Watch;
 
 /// Steps that happen together.
 #[derive(Debug)]
@@ -37,6 +38,9 @@ pub struct Change {
     pub expect_free: Vec<StorePath>,
     /// Whether it has to be on the disk when it is acknowledged.
     pub lasts: Lasts,
+    /// Who waits for it, if it may still be stopped. A Store asks before each step, and now and then within a long one;
+    /// where the change is to stop, nothing of it happens.
+    pub watch: Option<Arc<dyn Watch>>,
 }
 
 /// When a change is on the disk. The end of the process loses it in neither case.
@@ -61,6 +65,7 @@ impl Change {
             still: Vec::new(),
             expect_free: Vec::new(),
             lasts: Lasts::Now,
+            watch: None,
         }
     }
 }

@@ -31,6 +31,9 @@ pub enum StoreError {
     /// It is not in the state that the caller expected, or someone changed it in between.
     #[error("it has changed since it was read")]
     Conflict,
+    /// The one who waits for the change wants it no more. What was done of it has been rolled back.
+    #[error("{0}")]
+    Stopped(crate::watch::Stop),
     /// A symlink lies on the way: the door has to resolve it.
     #[error("a symlink lies on the way")]
     Link(LinkHit),
@@ -149,7 +152,7 @@ impl StoreError {
             StoreError::NoSpace | StoreError::OverQuota { .. } | StoreError::AtLimit { .. } => {
                 ErrorKind::Quota
             }
-            StoreError::Unavailable { .. } => ErrorKind::Unavailable,
+            StoreError::Unavailable { .. } | StoreError::Stopped(_) => ErrorKind::Unavailable,
             StoreError::Expired(_) => ErrorKind::Expired,
             StoreError::Corrupt(_) => ErrorKind::Corrupt,
         }

@@ -16,6 +16,7 @@ use crate::store::{
     Page, Place, QuotaRoot, Record, Sealed, Store, StoreError, StorePath, StoreResult, Usage, Verified,
     Version, Whole,
 };
+use crate::watch::check_wanted;
 
 /// A Store for tests: every rule of the port, with nothing behind it.
 ///
@@ -178,7 +179,9 @@ impl Store for ModelStore {
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         let mut state = self.state.lock();
         let version = Version(state.version.0 + 1);
-        let Change { operation, steps, quotas, records, returning: _, still, expect_free, lasts: _ } = change;
+        let Change { operation, steps, quotas, records, returning: _, still, expect_free, lasts: _, watch } =
+            change;
+        steps.iter().try_for_each(|_| check_wanted(watch.as_ref()))?;
         for (path, node) in still {
             let there = state.tree.directory(&Place::path(path)).map(|(there, _)| there);
             if there.ok() != Some(node) {

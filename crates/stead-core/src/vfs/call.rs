@@ -21,12 +21,13 @@ use crate::identity::{Operation, OperationId};
 use crate::memory::{Reserved, WHOLE_CONTENTS};
 use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
-use crate::store::{Applied, Change, Lasts, Record, Step, Store, StorePath, StoreResult};
+use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreError, StorePath, StoreResult};
 use crate::vfs::batch::common;
 use crate::vfs::quota::{Drafts, without_usage};
 use crate::vfs::whole::Whole;
 use crate::vfs::write::same_store;
 use crate::vfs::{Shared, Vfs};
+use crate::watch::Watch;
 
 /// A path as it came in: read, or not to be read as one.
 pub(super) type Asked = Result<VfsPath, PathError>;
@@ -174,6 +175,10 @@ impl Vfs {
             Some(error) => Err(error.into()),
             None => act(&call, std::array::from_fn(|index| &call.paths[index])),
         };
+        let result = result.map_err(|error| match error {
+            Error::Store { cause: StoreError::Stopped(stop), .. } => Error::Stopped(stop),
+            error => error,
+        });
         (call, result)
     }
 }
@@ -235,6 +240,11 @@ impl<'v> Call<'v> {
         stop.map_or(Ok(()), |stop| Err(Error::Stopped(stop)))
     }
 
+    /// Who may stop the call: once something of it has happened, it goes on to its end.
+    pub(super) fn stoppable(&self) -> Option<Arc<dyn Watch>> {
+        self.vfs.watch.clone().filter(|_| !self.changed.get())
+    }
+
     /// Reserves memory for whole contents, having waited for it. A call does so once, and before it changes anything.
     pub(super) fn reserve(&self, bytes: u64) -> StoreResult<Reserved<'static>> {
         WHOLE_CONTENTS.reserve(bytes, || self.vfs.watch.as_ref().and_then(|watch| watch.stop()))
@@ -263,7 +273,8 @@ impl<'v> Call<'v> {
         let drafts = if self.commits_draft.get() { Drafts::Ignored } else { Drafts::Counted };
         // Whoever commits a draft has its turn already.
         let _turn = (drafts == Drafts::Counted).then(|| self.shared().drafts.turn(&steps));
-        let mut change = Change { quotas: self.quotas_on(store, drafts)?, ..Change::new(operation, steps) };
+        let (quotas, watch) = (self.quotas_on(store, drafts)?, self.stoppable());
+        let mut change = Change { quotas, watch, ..Change::new(operation, steps) };
         let expect_free = self.expect_free.borrow();
         let here = expect_free.iter().filter(|(other, _)| same_store(&**other, store));
         change.expect_free = here.map(|(_, path)| path.clone()).collect();

@@ -298,13 +298,17 @@ impl<'v> Call<'v> {
         });
         let applied = applied.map_err(|cause| to.failed(cause))?;
         if act == Act::Move {
-            let arrived = taken.iter().all(|taken| taken.arrived(to));
-            let garbled = || Err(Error::Garbled { path: to.path.clone() });
-            let removed = if arrived { self.remove_source(from, &attr, &taken) } else { garbled() };
+            // It can still be stopped where what arrived can be taken back.
+            let can_stop = over == Overwrite::Refuse;
+            let removed = self
+                .compare(to, &taken, can_stop)
+                .and_then(|()| self.remove_source(from, &attr, &taken, can_stop));
             if let Err(error) = removed {
                 // What only just arrived goes again, unless it may be all that is left: an answer can be lost after
                 // the source was removed. What it has replaced can't come back here in any case.
-                if over == Overwrite::Refuse && taken.iter().all(|taken| taken.is_still_at(from)) {
+                // A removal that was stopped has been rolled back whole, though its files may look new to their Store.
+                let is_whole = || is_stopped(&error) || taken.iter().all(|taken| taken.is_still_at(from));
+                if over == Overwrite::Refuse && is_whole() {
                     self.take_back(to);
                 }
                 return Err(error);
@@ -320,8 +324,21 @@ impl<'v> Call<'v> {
         Ok(self.copied(ends, Some(entries), tag, applied.version))
     }
 
+    /// Makes sure that what was copied has arrived as it was.
+    fn compare(&self, to: &Spot<'_>, taken: &[Taken], can_stop: bool) -> Result<()> {
+        for taken in taken {
+            if can_stop {
+                self.check_wanted()?;
+            }
+            if !taken.arrived(to) {
+                return Err(Error::Garbled { path: to.path.clone() });
+            }
+        }
+        Ok(())
+    }
+
     /// Removes exactly what was copied, in the state in which it was: what came or changed meanwhile is a Conflict.
-    fn remove_source(&self, from: &Spot<'_>, attr: &Attr, taken: &[Taken]) -> Result<()> {
+    fn remove_source(&self, from: &Spot<'_>, attr: &Attr, taken: &[Taken], can_stop: bool) -> Result<()> {
         let (missing, keep) = (Missing::Fails, from.keep());
         let remove = |taken: &Taken| {
             let at = Place { from: from.place.from, path: from.place.path.join(&taken.below) };
@@ -339,7 +356,10 @@ impl<'v> Call<'v> {
         }
         // Deepest first: a directory comes before its entries in what was taken.
         let steps = taken.iter().rev().map(remove).collect();
-        match self.apply(from.store(), steps, Stage::Last) {
+        let removed = self.apply_with(from.store(), steps, Stage::Last, |change| {
+            change.watch = self.vfs.watch.clone().filter(|_| can_stop);
+        });
+        match removed {
             Ok(_) => Ok(()),
             Err(StoreError::NotEmpty | StoreError::NotFound) => Err(from.failed(StoreError::Conflict)),
             Err(cause) => Err(from.failed(cause)),
@@ -359,6 +379,10 @@ impl<'v> Call<'v> {
         };
         let _ = self.apply(to.store(), vec![step], Stage::Early);
     }
+}
+
+fn is_stopped(error: &Error) -> bool {
+    matches!(error, Error::Stopped(_) | Error::Store { cause: StoreError::Stopped(_), .. })
 }
 
 /// Where the caller may not look, only what must not be overwritten tells that a name is taken.

@@ -72,6 +72,7 @@ pub(crate) fn of_store(cause: &StoreError) -> Errno {
         | StoreError::Invalid(_)
         | StoreError::NoMatch
         | StoreError::Ambiguous(_) => Errno::EINVAL,
+        StoreError::Stopped(_) => Errno::EINTR,
         StoreError::Unavailable { .. } | StoreError::Corrupt(_) => Errno::EIO,
     }
 }

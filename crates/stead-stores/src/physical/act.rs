@@ -12,6 +12,7 @@ use stead_core::store::{
     Applied, Change, Keep, Lasts, LinkHit, NodeId, Outcome, Place, Step, StoreError, StorePath, StoreResult,
     Version,
 };
+use stead_core::watch::{Watch, check_wanted};
 use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::PhysicalStore;
@@ -45,6 +46,8 @@ pub(super) struct Act<'s> {
     journal: Option<Journal>,
     /// What the ledger is told.
     pub(super) book: Book,
+    /// Who may want it to stop.
+    watch: Option<Arc<dyn Watch>>,
     trash: Vec<String>,
     moves: Vec<Move>,
     unsynced: Vec<Unsynced>,
@@ -70,6 +73,7 @@ impl PhysicalStore {
     pub(super) fn carry_out(&self, change: Change) -> StoreResult<Applied> {
         let shop = self.workshop()?;
         let mut act = Act::new(self, shop, Book::open(shop, &change)?);
+        act.watch = change.watch;
         if change.lasts == Lasts::Soon {
             act.durability = Durability::Fast;
         }
@@ -88,7 +92,7 @@ impl PhysicalStore {
         let mut outcomes = Vec::with_capacity(steps.len());
         for (index, step) in steps.into_iter().enumerate() {
             act.book.begin_step(index, keep_of(&step));
-            match act.step(step) {
+            match act.check_wanted().and_then(|()| act.step(step)) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(StoreError::Link(hit)) => {
                     return Err(act.roll_back(StoreError::Link(LinkHit { step: index, ..hit })));
@@ -146,6 +150,7 @@ impl<'s> Act<'s> {
             actions: Vec::new(),
             journal: None,
             book,
+            watch: None,
             trash: Vec::new(),
             moves: Vec::new(),
             unsynced: Vec::new(),
@@ -170,6 +175,11 @@ impl<'s> Act<'s> {
             }
             Step::SetAttr { at, mode, modified } => self.set_attr(&at, mode, modified),
         }
+    }
+
+    /// Fails if the change is to stop.
+    pub(super) fn check_wanted(&self) -> StoreResult<()> {
+        check_wanted(self.watch.as_ref())
     }
 
     pub(super) fn durability(&self) -> Durability {
@@ -500,6 +510,8 @@ impl<'s> Act<'s> {
             if self.durability == Durability::Full {
                 sync::file_system(sync::Site::SeveralActions, &self.store.root.dir).map_err(refused)?;
             }
+            // That may have taken long. This is the last moment at which all of it can be rolled back.
+            check_wanted(self.watch.as_ref())?;
             self.shop.life.pass("commit")?;
             journal.done(self.durability)?;
         }

@@ -305,7 +305,8 @@ impl Act<'_> {
         self.inspect(&dir, source, [spare, None], Leaving::Copies)?;
         let (mut scrap, made) = self.new_dir(None, sink)?;
         let dir = source.dir.enter(source.name(), How::Directory).map_err(refused)?;
-        tree::copy(&dir, source.path(), &self.store.mask, &made)?;
+        tree::copy(&dir, source.path(), &self.store.mask, &made, || self.check_wanted())?;
+        self.check_wanted()?;
         self.sync_new_tree()?;
         self.hold(&[sink])?;
         let ino = host::stat(&made).map_err(refused)?.ino;

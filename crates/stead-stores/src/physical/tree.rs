@@ -135,7 +135,14 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
 }
 
 /// Copies what a directory holds into an empty one of the workshop; what is masked stays behind. Nothing is synced.
-pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir) -> StoreResult<()> {
+/// `check` is asked before each entry, and ends it with its error.
+pub(super) fn copy(
+    from: &Dir,
+    at: &[u8],
+    mask: &Mask,
+    to: &Dir,
+    check: impl Fn() -> StoreResult<()>,
+) -> StoreResult<()> {
     let mut open = vec![Vec::new()];
     // Times are set from the bottom up, when nothing is put into a directory any more.
     let mut made = Vec::new();
@@ -144,6 +151,7 @@ pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir) -> StoreResult<
         let sink = to.enter(&path, How::Directory).map_err(refused)?;
         made.push((path.clone(), host::stat(&source).map_err(refused)?));
         for (name, kind) in names(&source).map_err(refused)? {
+            check()?;
             if mask.hides_entry(&join(at, &path), &name) {
                 continue;
             }

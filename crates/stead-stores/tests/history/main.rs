@@ -9,6 +9,8 @@ mod order;
 mod random;
 mod several;
 mod sight;
+mod stopping;
+mod touched;
 mod undoing;
 
 use std::sync::Arc;

@@ -15,6 +15,7 @@ use crate::vfs::call::{Call, Stage};
 use crate::vfs::history::restore::since;
 use crate::vfs::history::undo::{OnConflict, PathChange, PathConflict, UndoOptions, Undone};
 use crate::vfs::history::{Ground, read_past};
+use crate::watch::check_wanted;
 
 /// How often a plan is made anew because something changed while it was made.
 const TRIES: usize = 8;
@@ -219,6 +220,7 @@ impl Call<'_> {
     /// Plans a part, and again where what the plan looked at has changed meanwhile.
     pub(super) fn plan_part<'a>(&self, mut part: Part<'a>) -> Result<Planned<'a>> {
         for _ in 0..TRIES {
+            check_wanted(self.stoppable().as_ref()).map_err(|cause| part.ground.failed(cause))?;
             self.forget_out_of_sight(&mut part);
             match self.plan_once(&part) {
                 Err(Error::Store { cause, .. }) if is_race(&cause) => part.renew()?,
@@ -244,6 +246,7 @@ impl Call<'_> {
         // A merge has three sides and a result. What follows is mostly no larger.
         let mut memory = None;
         let mut read = |past: &Past| {
+            check_wanted(self.stoppable().as_ref())?;
             if memory.is_none() {
                 memory = Some(self.reserve(past.size().saturating_mul(4))?);
             }
