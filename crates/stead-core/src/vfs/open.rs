@@ -222,6 +222,8 @@ impl fmt::Debug for OpenNode {
 pub struct OpenFile {
     vfs: Vfs,
     path: VfsPath,
+    /// Where that is in the Store.
+    place: Place,
     /// The path as the caller may know it.
     shown: VfsPath,
     /// Whether it lies where the caller may not look.
@@ -305,8 +307,8 @@ impl Call<'_> {
         let lasting = self.lasting(begins)?;
         node.files.fetch_add(1, Ordering::Relaxed);
         let is_blind = spot.sight() == Sight::Blind;
-        let (vfs, path) = (self.vfs.clone(), spot.path.clone());
-        Ok(OpenFile { vfs, path, shown: spot.shown.clone(), is_blind, options, put, node, lasting })
+        let (vfs, path, place) = (self.vfs.clone(), spot.path.clone(), spot.place.clone());
+        Ok(OpenFile { vfs, path, place, shown: spot.shown.clone(), is_blind, options, put, node, lasting })
     }
 
     pub(super) fn open_node(&self, spot: &Spot<'_>, rights: Rights) -> Result<Arc<OpenNode>, StoreError> {
@@ -712,6 +714,10 @@ impl OpenFile {
         Ok(())
     }
 
+    fn is_where_it_was_opened(&self) -> bool {
+        self.node.store.stat(&self.place).is_ok_and(|attr| attr.node == self.node.node)
+    }
+
     fn commit(
         &self,
         call: &Call<'_>,
@@ -723,6 +729,8 @@ impl OpenFile {
         for attempt in 0.. {
             let now = match store.stat(&at) {
                 Err(StoreError::NotFound) if state.content.is_removed() => return Ok(None),
+                // The Store has lost sight of it, and finds it again where it was opened.
+                Err(StoreError::NotFound) if attempt < ATTEMPTS && self.is_where_it_was_opened() => continue,
                 // Another has moved it to where the Store can't follow.
                 Err(StoreError::NotFound) => return Err(StoreError::Conflict),
                 stat => stat?.tag,

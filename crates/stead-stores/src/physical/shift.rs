@@ -206,6 +206,8 @@ impl Act<'_> {
         match host::link(spot.at(), (self.shop.room(), stash.as_bytes())) {
             Ok(()) => {}
             Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::MLINK) => return Ok(None),
+            // It was there a moment ago: an outside program has replaced or removed it.
+            Err(Errno::NOENT) => return Err(StoreError::Conflict),
             Err(error) => return Err(refused(error)),
         }
         self.displaced(stash.clone());
