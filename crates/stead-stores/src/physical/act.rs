@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use stead_core::name::escaped;
 use stead_core::store::{
@@ -74,8 +75,9 @@ impl PhysicalStore {
         let shop = self.workshop()?;
         let mut act = Act::new(self, shop, Book::open(shop, &change)?);
         act.watch = change.watch;
-        if change.lasts == Lasts::Soon {
+        if change.lasts == Lasts::Soon && act.durability == Durability::Full {
             act.durability = Durability::Fast;
+            shop.deferred.store(true, Ordering::Release);
         }
         if act.durability == Durability::Full {
             shop.sync_name()?;
@@ -489,8 +491,23 @@ impl<'s> Act<'s> {
         }
     }
 
+    /// Brings to the disk what earlier changes of this process have left for the next one that has to be there: the name
+    /// of the file that is written into here may be one of them.
+    fn sync_deferred(&self) -> StoreResult<()> {
+        if !self.shop.deferred.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        sync::file_system(sync::Site::DeferredChanges, &self.store.root.dir).map_err(|error| {
+            self.shop.deferred.store(true, Ordering::Release);
+            refused(error)
+        })
+    }
+
     fn commit(&mut self, unsynced: &[Unsynced]) -> StoreResult<()> {
         self.close_book()?;
+        if self.durability == Durability::Full {
+            self.sync_deferred()?;
+        }
         for thing in unsynced {
             match thing {
                 Unsynced::Dir(dir) => self.sync_dir(dir)?,

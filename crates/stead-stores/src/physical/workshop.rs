@@ -61,6 +61,8 @@ pub(super) struct Workshop {
     pub(super) keeping: Keeping,
     next: AtomicU64,
     journals: Mutex<Vec<Journal>>,
+    /// Whether changes were made that need not be on the disk yet, since it was last synced.
+    pub(super) deferred: AtomicBool,
     /// Whether the room's name is on the disk.
     is_named: AtomicBool,
     _lock: File,
@@ -120,6 +122,7 @@ impl Workshop {
             keeping,
             next: AtomicU64::new(0),
             journals: Mutex::new(Vec::new()),
+            deferred: AtomicBool::new(false),
             is_named: AtomicBool::new(false),
             _lock: lock,
         }))

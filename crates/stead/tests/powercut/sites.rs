@@ -8,6 +8,8 @@ use crate::{cuts, is_long, judge};
 
 /// How many power cuts between syncs are tried before a sync counts as not missed.
 const SEEDS: u64 = 600;
+/// How many recordings without a sync are looked at before it counts as needless.
+const RECORDINGS: usize = 4;
 /// How many syncs are left out in a short run.
 const SAMPLE: usize = 10;
 
@@ -90,11 +92,19 @@ fn a_power_cut_does_harm_where_a_sync_is_left_out() {
     }
     let mut unnoticed = Vec::new();
     for (site, plan) in sites {
-        let recording = plan.recorded(&[("STEAD_LEAVE_OUT_SYNC", &format!("{site:?}"))]);
         let steps = plan.runs().pop().unwrap();
-        match cuts::cut(&recording, 0..SEEDS, |sure, image| judge::judge(plan, &steps, sure, image)) {
-            Ok(cuts) => unnoticed.push(format!("{site:?} ({cuts} power cuts)")),
-            Err(harm) => println!("without {site:?}: {harm}"),
+        // What another thread syncs at the same time can cover for the sync that is left out, so more than one recording is
+        // looked at before a sync counts as needless.
+        let mut cuts = 0;
+        let harm = (0..RECORDINGS).find_map(|_| {
+            let recording = plan.recorded(&[("STEAD_LEAVE_OUT_SYNC", &format!("{site:?}"))]);
+            let judged =
+                cuts::cut(&recording, 0..SEEDS, |sure, image| judge::judge(plan, &steps, sure, image));
+            judged.map(|count| cuts += count).err()
+        });
+        match harm {
+            None => unnoticed.push(format!("{site:?} ({cuts} power cuts)")),
+            Some(harm) => println!("without {site:?}: {harm}"),
         }
     }
     assert!(unnoticed.is_empty(), "nothing is lost without {}", unnoticed.join(", "));

@@ -220,7 +220,7 @@ fn check(store: &Arc<dyn Store>, round: u64, acknowledged: &[u64]) {
                 );
             }
         }
-        if store.about().history && !found.is_empty() {
+        if store.about().keeps_content && !found.is_empty() {
             led_back(&**store, round, thread, script.steps, found);
         }
     }
