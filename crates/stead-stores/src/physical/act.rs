@@ -177,9 +177,15 @@ impl<'s> Act<'s> {
         let mut wanted: Vec<_> = spots.iter().map(|spot| spot.stripe()).collect();
         let mut is_recovered = false;
         loop {
-            if let Some(held) = self.shop.locks.names(&mut wanted)? {
-                self.held = Some(held);
-                break;
+            match self.shop.locks.names(&mut wanted) {
+                Ok(Some(held)) => {
+                    self.held = Some(held);
+                    break;
+                }
+                Ok(None) => {}
+                // A full disk has no room for the lock file of a name. That of everything is there.
+                Err(StoreError::NoSpace) => return self.hold_alone(),
+                Err(error) => return Err(error),
             }
             self.shop.recover(&self.store.root)?;
             is_recovered = true;

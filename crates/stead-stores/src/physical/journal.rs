@@ -122,6 +122,12 @@ fn checksum(epoch: u64, payload: &[u8]) -> [u8; 8] {
     *hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes")
 }
 
+/// Makes an empty journal that has its blocks, for a disk that is full later on.
+pub(super) fn make_spare(room: BorrowedFd<'_>, name: &[u8]) -> StoreResult<()> {
+    let file = host::create(room, name).map_err(refused)?;
+    file.write_all_at(&[0; 4 * ROOM], 0).map_err(failed)
+}
+
 /// What a journal was last used for.
 pub(super) struct Use {
     pub(super) epoch: u64,

@@ -37,7 +37,7 @@ enum Own<'p> {
 /// What [`Past`] holds for this kind of Store.
 pub(in super::super) struct Kept {
     root: Root,
-    shop: Arc<Workshop>,
+    keeping: Arc<Keeping>,
     origin: Origin,
 }
 
@@ -127,16 +127,16 @@ impl Origin {
         }
     }
 
-    fn open(&self, root: &Root, shop: &Arc<Workshop>) -> StoreResult<OpenPast> {
-        let (base, kind, size) = self.base.open(root, &shop.keeping)?;
+    fn open(&self, root: &Root, keeping: &Arc<Keeping>) -> StoreResult<OpenPast> {
+        let (base, kind, size) = self.base.open(root, keeping)?;
         let (shows, length, over) = (self.shows.min(size), self.length, self.over.clone());
-        Ok(OpenPast { shop: Arc::clone(shop), base, kind, shows, length, over })
+        Ok(OpenPast { keeping: Arc::clone(keeping), base, kind, shows, length, over })
     }
 
     /// The content's BLAKE3 hash.
-    pub(super) fn hash(&self, root: &Root, shop: &Arc<Workshop>) -> StoreResult<[u8; 32]> {
+    pub(super) fn hash(&self, root: &Root, keeping: &Arc<Keeping>) -> StoreResult<[u8; 32]> {
         let mut hasher = blake3::Hasher::new();
-        self.open(root, shop)?.each_piece(|piece| {
+        self.open(root, keeping)?.each_piece(|piece| {
             hasher.update(piece);
         })?;
         Ok(*hasher.finalize().as_bytes())
@@ -144,15 +144,15 @@ impl Origin {
 
     /// The content as the port names it, to be compared with what a snapshot holds.
     pub(super) fn beside_shadow(&self, store: &PhysicalStore, size: u64) -> Option<Past> {
-        let shop = store.workshop().ok()?;
-        let kept = || Kept { root: store.root.clone(), shop: Arc::clone(shop), origin: self.clone() };
+        let keeping = || Arc::clone(&store.keeping);
+        let kept = || Kept { root: store.root.clone(), keeping: keeping(), origin: self.clone() };
         if size == 0 {
             return Some(Past::new(PastIdentity::Empty, 0, kept()));
         }
         let finder = kept();
         Some(Past::unhashed(size, kept(), move || {
             let mut hasher = ContentHasher::default();
-            let open = finder.origin.open(&finder.root, &finder.shop).ok()?;
+            let open = finder.origin.open(&finder.root, &finder.keeping).ok()?;
             open.each_piece(|piece| hasher.update(piece)).ok()?;
             Some(PastIdentity::Hash(hasher.finish()))
         }))
@@ -160,8 +160,8 @@ impl Origin {
 
     /// The content as the port names it. The hash is remembered where it was asked for before.
     pub(super) fn past(&self, store: &PhysicalStore, hash: Option<[u8; 32]>, size: u64) -> Option<Past> {
-        let shop = store.workshop().ok()?;
-        let kept = || Kept { root: store.root.clone(), shop: Arc::clone(shop), origin: self.clone() };
+        let keeping = || Arc::clone(&store.keeping);
+        let kept = || Kept { root: store.root.clone(), keeping: keeping(), origin: self.clone() };
         if size == 0 {
             return Some(Past::new(PastIdentity::Empty, 0, kept()));
         }
@@ -175,9 +175,9 @@ impl Origin {
 
 impl Kept {
     fn hash(&self) -> StoreResult<[u8; 32]> {
-        let hash = self.origin.hash(&self.root, &self.shop)?;
+        let hash = self.origin.hash(&self.root, &self.keeping)?;
         if let Some((version, seq)) = self.origin.row()
-            && let Some(books) = self.shop.keeping.books()?
+            && let Some(books) = self.keeping.books()?
         {
             // For the next time, and for whoever verifies.
             let _ = books.hashed(version, seq, hash);
@@ -204,7 +204,7 @@ impl Base {
             Base::Stash { row, below } => {
                 let path = join(stash_name(row.0, row.1).as_bytes(), below);
                 let (parent, name) = split(&path);
-                (root::enter(keeping.past_of(*row), parent, How::Base)?, name.to_vec())
+                (root::enter(keeping.past_of(*row)?, parent, How::Base)?, name.to_vec())
             }
         };
         let stat = dir.stat_at(&name).map_err(refused)?;
@@ -245,7 +245,7 @@ impl Keeping {
 
 /// Content as it was, open.
 struct OpenPast {
-    shop: Arc<Workshop>,
+    keeping: Arc<Keeping>,
     base: Opened,
     kind: Kind,
     shows: u64,
@@ -257,7 +257,7 @@ impl OpenPast {
     /// The stash of a row, open for reading.
     fn stash(&self, row: (i64, i64)) -> StoreResult<File> {
         let name = stash_name(row.0, row.1);
-        Ok(self.shop.keeping.past_of(row).open(name.as_bytes(), How::Read).map_err(refused)?.into())
+        Ok(self.keeping.past_of(row)?.open(name.as_bytes(), How::Read).map_err(refused)?.into())
     }
 
     /// Hands all of it over, piece by piece.
@@ -348,19 +348,18 @@ impl OpenContent for OpenPast {
 impl PhysicalStore {
     pub(in super::super) fn open_kept(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         match self.own(past)? {
-            Own::Kept(kept) => Ok(Box::new(kept.origin.open(&kept.root, &kept.shop)?)),
+            Own::Kept(kept) => Ok(Box::new(kept.origin.open(&kept.root, &kept.keeping)?)),
             Own::Held(shadow) => shadow.open(past),
         }
     }
 
     /// Where content is that this Store has told of.
     fn own<'p>(&self, past: &'p Past) -> StoreResult<Own<'p>> {
-        let (shop, keeping) = self.keeping()?;
         let foreign = || StoreError::Invalid("the content was kept by another Store".into());
         match past.inner::<Kept>() {
-            Some(kept) if Arc::ptr_eq(&kept.shop, shop) => Ok(Own::Kept(kept)),
+            Some(kept) if Arc::ptr_eq(&kept.keeping, &self.keeping) => Ok(Own::Kept(kept)),
             Some(_) => Err(foreign()),
-            None => Ok(Own::Held(keeping.shadow()?.ok_or_else(foreign)?)),
+            None => Ok(Own::Held(self.keeping.shadow()?.ok_or_else(foreign)?)),
         }
     }
 
@@ -376,7 +375,7 @@ impl PhysicalStore {
             {
                 let temp: Temp = shop.temp()?;
                 match self.own(past)? {
-                    Own::Kept(kept) => kept.origin.open(&kept.root, &kept.shop)?.copy(&temp.file)?,
+                    Own::Kept(kept) => kept.origin.open(&kept.root, &kept.keeping)?.copy(&temp.file)?,
                     Own::Held(shadow) => copy_out(&*shadow.open(past)?, &temp.file)?,
                 }
                 *content = Content::Sealed(Sealed::new(past.size(), Drafted::Whole(temp)));
