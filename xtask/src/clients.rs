@@ -42,7 +42,7 @@ pub(crate) fn run(length: Length, page: Page) -> Result {
     }
 
     let setting = Setting::new(real.clone(), peers.place("clients")?)?;
-    let token = setting.token()?;
+    let token = setting.token(&["--structured"])?;
     let served = setting.serve()?;
     let told = |mut script: Command| {
         script.env("STEAD_BIN", setting.binary()).env("STEAD_CONFIG", setting.config());

@@ -18,7 +18,8 @@ const USUAL: [&str; 3] = ["claude-code", "codex", "langchain-python"];
 const USUAL_PYTHON: [&str; 1] = ["langchain"];
 
 /// Those of a long run, beside the usual ones; all of them over stdio and HTTP.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 11] = [
+    "codex-scripts",
     "gemini-cli",
     "opencode",
     "qwen-code",
@@ -110,7 +111,7 @@ fn converse(
     if transport == Transport::Stdio {
         return capture(&mut script).map(drop);
     }
-    let token = setting.token()?;
+    let token = setting.token(&[])?;
     let served = setting.serve()?;
     capture(script.env("STEAD_URL", served.url()).env("STEAD_TOKEN", token)).map(drop)
 }

@@ -1,4 +1,5 @@
-//! What people and CI run on this repository: `cargo xtask check`, `test`, `clients`, `torture`, `bench`.
+//! What people and CI run on this repository: `cargo xtask check`, `test`, `second-user`, `clients`, `torture`, `tokens`,
+//! `bench`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -13,19 +14,23 @@ mod hosts;
 mod mounted;
 mod needs;
 mod peers;
+mod second_user;
 mod sections;
 mod served;
 mod servers;
 mod steps;
 mod test;
+mod tokens;
 mod torture;
 
 const USAGE: &str = "\
 cargo xtask check                             formatting, lints, boundaries, documentation
 cargo xtask test [--long]                     all tests; --long repeats the loops more often
+cargo xtask second-user                       what depends on modes, by root as another user, part of the tests
 cargo xtask clients [--long [--write]]        the server against others' clients and hosts, part of the tests; --long has
                                               every host, --write puts what reaches their models into docs/hosts.md
 cargo xtask torture [--long]                  programs made to break file systems on a mount, part of the tests
+cargo xtask tokens [--before BINARY] [--write] what tools, map and answers cost a model; --write as below
 cargo xtask bench [NAME…] [--quick] [--write] benchmarks; --write puts the tables into docs/benchmarks.md";
 
 /// What an xtask answers: nothing, or a sentence on what went wrong.
@@ -48,12 +53,14 @@ fn dispatch(arguments: &[String]) -> Result {
         ["check"] => check::run(),
         ["test"] => test::run(test::Length::Short),
         ["test", "--long"] => test::run(test::Length::Long),
+        ["second-user"] => second_user::run(),
         ["clients"] => clients::run(test::Length::Short, hosts::Page::Left),
         ["clients", "--long"] => clients::run(test::Length::Long, hosts::Page::Left),
         ["clients", "--long", "--write"] => clients::run(test::Length::Long, hosts::Page::Written),
         ["torture"] => torture::run(test::Length::Short),
         ["torture", "--long"] => torture::run(test::Length::Long),
         ["bench", options @ ..] => bench::run(options),
+        ["tokens", options @ ..] => tokens::run(options),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())

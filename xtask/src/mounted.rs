@@ -1,5 +1,6 @@
 //! A stead that the binary that is tested shows as a directory, for as long as a program needs it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -7,22 +8,43 @@ use std::process::{Child, Command, Stdio};
 
 use crate::Result;
 use crate::host::{self, capture, program};
+use crate::second_user::User;
 
-/// A binary, and a directory with a configuration to use it in.
+/// A binary, a directory with a configuration to use it in, and who uses it.
 #[derive(Debug)]
-pub(crate) struct Setting {
+pub(crate) struct Setting<'u> {
     binary: PathBuf,
     place: PathBuf,
+    user: Option<&'u User>,
 }
 
-impl Setting {
-    /// Puts the configuration of these tests into a place.
-    pub(crate) fn new(binary: &Path, place: PathBuf) -> Result<Self> {
+impl<'u> Setting<'u> {
+    /// Puts the configuration of these tests into a place. Whoever runs this uses it, unless it is another user.
+    pub(crate) fn new(binary: &Path, place: PathBuf, user: Option<&'u User>) -> Result<Self> {
         for directory in ["project", "mnt"] {
             fs::create_dir(place.join(directory))?;
         }
         fs::copy(host::root().join("tests/mount/stead.toml"), place.join("stead.toml"))?;
-        Ok(Setting { binary: binary.to_owned(), place })
+        if let Some(user) = user {
+            for name in ["", "project", "mnt", "stead.toml"] {
+                user.give(&place.join(name))?;
+            }
+        }
+        Ok(Setting { binary: binary.to_owned(), place, user })
+    }
+
+    /// A program, to be started by who uses it.
+    pub(crate) fn program(&self, name: impl AsRef<OsStr>) -> Command {
+        let mut command = program(name);
+        if let Some(user) = self.user {
+            user.runs(&mut command);
+        }
+        command
+    }
+
+    /// Whether root uses it.
+    fn is_roots(&self) -> bool {
+        self.user.is_none() && host::is_root()
     }
 
     /// A directory of the host, beside what is mounted.
@@ -36,7 +58,7 @@ impl Setting {
     }
 
     fn stead(&self) -> Command {
-        let mut command = program(&self.binary);
+        let mut command = self.program(&self.binary);
         command.current_dir(&self.place).arg("--config").arg(self.place.join("stead.toml"));
         for name in ["STEAD_CONFIG", "STEAD_AGENT", "STEAD_TOKEN"] {
             command.env_remove(name);
@@ -47,24 +69,28 @@ impl Setting {
 
 /// A stead that is mounted; it is unmounted when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Mounted {
+pub(crate) struct Mounted<'s> {
+    setting: &'s Setting<'s>,
     child: Child,
     at: PathBuf,
 }
 
-impl Mounted {
-    /// Mounts it for all users of the host.
-    pub(crate) fn new(setting: &Setting) -> Result<Self> {
+impl<'s> Mounted<'s> {
+    /// Mounts it: for all users of the host, if root does.
+    pub(crate) fn new(setting: &'s Setting<'s>) -> Result<Self> {
         let mut command = setting.stead();
         let said = setting.place.join("said.txt");
-        command.args(["mount", "--allow-other", "mnt"]);
+        command.args(["mount", "mnt"]);
+        if setting.is_roots() {
+            command.arg("--allow-other");
+        }
         let mut child = command.stdout(Stdio::piped()).stderr(fs::File::create(&said)?).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut line)?;
         if line.is_empty() {
             return Err(format!("it can't be mounted: {}", fs::read_to_string(said)?).into());
         }
-        Ok(Mounted { child, at: setting.place.join("mnt") })
+        Ok(Mounted { setting, child, at: setting.place.join("mnt") })
     }
 
     /// A Workspace on the mount.
@@ -74,13 +100,20 @@ impl Mounted {
 
     /// Unmounts it, and waits until all that was written is stored.
     pub(crate) fn end(mut self) -> Result {
-        capture(program("umount").arg(&self.at))?;
+        let mut unmount = match self.setting.is_roots() {
+            true => program("umount"),
+            false => self.setting.program("fusermount3"),
+        };
+        if !self.setting.is_roots() {
+            unmount.arg("-u");
+        }
+        capture(unmount.arg(&self.at))?;
         let ended = self.child.wait()?;
         if ended.success() { Ok(()) } else { Err(format!("the mount ended with {ended}").into()) }
     }
 }
 
-impl Drop for Mounted {
+impl Drop for Mounted<'_> {
     fn drop(&mut self) {
         // If it has ended by itself there is nothing left to end. Its keeper clears the mount away.
         let _ = self.child.kill();

@@ -31,6 +31,9 @@ pub(crate) fn provide(needs: &[Need]) -> Result {
     if packages.is_empty() {
         return Ok(());
     }
+    if !host::is_root() {
+        return Err(by_root(&packages).into());
+    }
     eprintln!("installing {}", packages.join(", "));
     let install = || -> Result {
         host::capture(host::program("apt-get").arg("update"))?;
@@ -40,6 +43,14 @@ pub(crate) fn provide(needs: &[Need]) -> Result {
         Ok(())
     };
     install().map_err(|error| format!("install {} and try again: {error}", packages.join(", ")).into())
+}
+
+/// What somebody who is not root is told.
+fn by_root(packages: &[&str]) -> String {
+    format!(
+        "only root can install what is missing: run `sudo apt-get install {}` and try again",
+        packages.join(" ")
+    )
 }
 
 fn missing(needs: &[Need], present: impl Fn(&[&str]) -> bool) -> Vec<&'static str> {
@@ -54,5 +65,14 @@ mod tests {
     fn only_what_is_missing_is_installed() {
         assert_eq!(missing(&[SQLITE, RIPGREP], |probe| probe[0] == "sqlite3"), ["ripgrep"]);
         assert!(missing(&[SQLITE, RIPGREP], |_| true).is_empty());
+    }
+
+    #[test]
+    fn somebody_who_is_not_root_is_told_in_one_sentence_what_to_install() {
+        let told = by_root(&missing(&[SQLITE, FUSE], |_| false));
+        assert_eq!(
+            told,
+            "only root can install what is missing: run `sudo apt-get install sqlite3 fuse3` and try again"
+        );
     }
 }

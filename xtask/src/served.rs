@@ -40,10 +40,11 @@ impl Setting {
         &self.binary
     }
 
-    /// Makes a token for the agent. From then on everybody needs one.
-    pub(crate) fn token(&self) -> Result<String> {
-        let made = capture(self.stead().args(["token", "create", "--agent", "coder", "--json"]))?;
-        text_in(&made, "token")
+    /// Makes a token for the agent, with further options for the token. From then on everybody needs one.
+    pub(crate) fn token(&self, options: &[&str]) -> Result<String> {
+        let mut create = self.stead();
+        create.args(["token", "create", "--agent", "coder", "--json"]).args(options);
+        text_in(&capture(&mut create)?, "token")
     }
 
     /// Serves it.

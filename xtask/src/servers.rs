@@ -21,27 +21,33 @@ pub(crate) struct Peers {
 
 /// Installs those that are missing.
 pub(crate) fn provide(target: &Path) -> Result<Peers> {
-    needs::provide(&[NPM])?;
-    let place = |(name, version): (&str, &str)| {
-        let name = name.rsplit('/').next().unwrap_or(name);
-        target.join("peers").join(format!("{name}-{version}"))
-    };
-    let (crate_root, package_root) = (place(RUST), place(NODE));
-    let peers = Peers {
-        rust: crate_root.join("bin").join(RUST.0),
-        node: package_root.join("node_modules").join(NODE.0).join("dist/index.js"),
-    };
+    let crate_root = place(target, RUST);
+    let peers = Peers { rust: crate_root.join("bin").join(RUST.0), node: provide_node(target)? };
     if !peers.rust.is_file() {
         eprintln!("installing {} {}", RUST.0, RUST.1);
         let mut install = cargo();
         install.args(["install", RUST.0, "--version", RUST.1, "--locked", "--root"]).arg(crate_root);
         capture(install.arg("--target-dir").arg(target.join("peers/build")))?;
     }
-    if !peers.node.is_file() {
+    Ok(peers)
+}
+
+/// Installs the one of npm, if it is missing, and says where its script for `node` is.
+pub(crate) fn provide_node(target: &Path) -> Result<PathBuf> {
+    needs::provide(&[NPM])?;
+    let package_root = place(target, NODE);
+    let script = package_root.join("node_modules").join(NODE.0).join("dist/index.js");
+    if !script.is_file() {
         eprintln!("installing {} {}", NODE.0, NODE.1);
         let mut install = program("npm");
         install.args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(package_root);
         capture(install.arg(format!("{}@{}", NODE.0, NODE.1)))?;
     }
-    Ok(peers)
+    Ok(script)
+}
+
+/// Where a version is installed.
+fn place(target: &Path, (name, version): (&str, &str)) -> PathBuf {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    target.join("peers").join(format!("{name}-{version}"))
 }

@@ -2,12 +2,15 @@
 //!
 //! A crash, race or concurrency loop is a test target with `test = false` in its crate's Cargo.toml: plain
 //! `cargo test` leaves it out, and it is built here with `--release`.
+//!
+//! Anybody can run it. Root runs what depends on modes a second time as another user; what only root can do, such as being
+//! several users, prints a line that begins with SKIPPED where somebody else runs it.
 
 use serde_json::Value;
 
 use crate::Result;
-use crate::host::{cargo, show};
-use crate::{boundary, clients, hosts, needs, torture};
+use crate::host::{self, cargo, show};
+use crate::{boundary, clients, hosts, needs, second_user, torture};
 
 /// The examples that the README and the guides show: they have to run, too.
 const EXAMPLES: [(&str, &str); 3] = [("stead", "first"), ("stead", "bad_day"), ("stead", "agent_loop")];
@@ -40,6 +43,10 @@ pub(crate) fn run(length: Length) -> Result {
         outcomes.push(show(cargo().args(["run", "--quiet", "--package", package, "--example", example])));
     }
     outcomes.push(test(&["--workspace", "--no-fail-fast"]));
+    if host::is_root() {
+        println!("Once more, as another user, what depends on who runs it:");
+        outcomes.push(second_user::run());
+    }
     outcomes.push(test(&["--package", "stead-cli", "--features", "otel", "--test", "otel"]));
     for (package, target) in &loops {
         outcomes.push(test(&["--release", "--package", package, "--test", target]));

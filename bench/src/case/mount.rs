@@ -15,7 +15,7 @@ use rustix::fs::{Advice, fadvise};
 use crate::Result;
 use crate::agentfs_mount;
 use crate::case::Effort;
-use crate::content::{SMALL, text};
+use crate::content::{SMALL, noise, text};
 use crate::measure::{Sample, in_turns, timed};
 use crate::table::{Table, Unit};
 
@@ -177,14 +177,15 @@ fn many(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
 
 fn large(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
     let size = LARGE as f64 / f64::from(1 << 20);
-    let content = text(1, 1 << 20);
-    let content = &content[..1 << 20];
+    // New bytes every time: what is stored already need not be stored again, and would be as fast as nothing else is.
+    let mut seed = 0;
     let written = in_turns(seats, rounds.min(3), |seat, _| {
+        seed += 1;
+        let content = noise(seed, LARGE);
         Ok(Some(timed(1, || {
             let mut file = File::create(seat.at.join("large"))?;
-            for _ in 0..LARGE >> 20 {
-                file.write_all(content)?;
-            }
+            content.chunks(1 << 20).try_for_each(|piece| file.write_all(piece))?;
+            drop(file);
             Ok(())
         })?))
     })?;
@@ -223,8 +224,10 @@ fn large(seats: &[Seat], rounds: usize, table: &mut Table) -> Result {
     let random_writes = in_turns(seats, rounds, |seat, round| {
         let file = File::options().write(true).open(seat.at.join("large"))?;
         let mut random = fastrand::Rng::with_seed(round as u64);
+        let content = noise(round, SMALL * PLACES);
         Ok(Some(timed(PLACES, || {
-            (0..PLACES).try_for_each(|_| file.write_all_at(&content[..SMALL], place(&mut random)))?;
+            let mut pieces = content.chunks(SMALL);
+            pieces.try_for_each(|piece| file.write_all_at(piece, place(&mut random)))?;
             Ok(file.sync_all()?)
         })?))
     })?;

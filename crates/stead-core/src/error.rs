@@ -319,7 +319,10 @@ impl Error {
                 tells_what_is_there(cause)
                     || matches!(
                         cause,
-                        StoreError::AlreadyExists | StoreError::Conflict | StoreError::Spared { .. }
+                        StoreError::AlreadyExists
+                            | StoreError::Conflict
+                            | StoreError::Spared { .. }
+                            | StoreError::NotFree { .. }
                     )
             }
             _ => false,
@@ -453,6 +456,9 @@ fn seen(path: &VfsPath, cause: &StoreError) -> String {
                 "`{path}` can't be moved, copied or removed as a whole: `{inner}` is protected and read-only for agents"
             )
         }
+        StoreError::NotFree { .. } => format!(
+            "`{path}` is protected: with it, git would take a directory for a repository and do what its configuration and hooks say; ask the person who runs it to change it, or choose another name"
+        ),
         StoreError::TooLarge { size, limit } => {
             format!("`{path}` is or would be too large, with {size} bytes; at most {limit} are allowed")
         }
@@ -474,6 +480,7 @@ fn seen(path: &VfsPath, cause: &StoreError) -> String {
             )
         }
         StoreError::Link(_) => format!("`{path}` is a symlink"),
+        StoreError::Stopped(stop) => stop.to_string(),
         StoreError::Invalid(what) => format!("`{path}`: {what}"),
         StoreError::Unsupported(what) => format!("`{path}`: {what}"),
         StoreError::Expired(what) => format!("`{path}`: {what}"),

@@ -174,6 +174,12 @@ impl PathGlobs {
             || (self.case == Case::Folded && !path.is_ascii() && set.is_match(crate::name::folded(path)))
     }
 
+    /// Whether a pattern matches this path, or a directory on the way to it.
+    pub fn matches_on_the_way(&self, path: &str) -> bool {
+        let directories = memchr::memchr_iter(b'/', path.as_bytes()).map(|cut| &path[..cut]);
+        self.matches(path) || directories.into_iter().any(|directory| self.matches(directory))
+    }
+
     /// The first pattern that matches this path.
     pub fn which(&self, path: &str) -> Option<&str> {
         self.set.matches(path).first().map(|&index| &*self.patterns[index])

@@ -70,7 +70,7 @@ pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreRe
     while count < range.limit {
         let before = bytes.len();
         let ended = scan.take_line(&mut bytes, range.max_bytes)?;
-        if bytes.len() == before {
+        if bytes.len() == before && scan.is_done()? {
             return Ok(Lines { bytes, count, rest: Rest::End { lines: line - 1 } });
         }
         if !ended && !scan.is_done()? {
@@ -228,6 +228,8 @@ mod tests {
     fn whole_lines_up_to_the_byte_limit() {
         assert_eq!(read("aaa\nbbb\nccc\n", 1, 9, 9), ("aaa\nbbb\n".into(), 2, Rest::More { next: 3 }));
         assert_eq!(read("aaa\nbbb\n", 1, 9, 8), ("aaa\nbbb\n".into(), 2, Rest::End { lines: 2 }));
+        // The limit is the end of a line, and not of the text.
+        assert_eq!(read("aaa\nbbb\nccc\n", 1, 9, 8), ("aaa\nbbb\n".into(), 2, Rest::More { next: 3 }));
     }
 
     #[test]

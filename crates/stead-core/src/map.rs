@@ -1,22 +1,27 @@
 //! The Filesystem Map: what an agent is told of its Workspaces, for its system prompt.
 //!
-//! It is a function of the Workspaces and the tools that are offered, and the same text for the same ones, so that
-//! prompt caches hold. Nothing of the host stands in it, and nothing of what the agent does not have.
+//! It is a function of the Workspaces, and the same text for the same ones, so that prompt caches hold. Prefixes and scopes
+//! come first, since some hosts cut it. Nothing of the host stands in it, and nothing of what the agent does not have.
 
 use std::fmt::Write;
 
 use crate::name::harmless;
 use crate::path::VfsPath;
-use crate::scope::AccessScope;
 use crate::tools::Toolbox;
+use crate::vfs::Vfs;
 use crate::workspace::{Ask, Workspace};
 
 /// The longest map, in bytes.
 pub const MAX_MAP: usize = 8 << 10;
+/// How many bytes at the beginning hold the prefixes and scopes: some hosts cut off what comes after 2,000 characters.
+const ESSENTIALS: usize = 1_500;
 /// The longest description of one Workspace that is told, in characters.
 const MAX_DESCRIPTION: usize = 300;
 /// What is kept free for the line that counts what does not fit.
-const RESERVE: usize = 96;
+const RESERVE: usize = 64;
+/// How many Workspaces are named in a sentence, and how long that may become.
+const NAMED: usize = 12;
+const MAX_SENTENCE: usize = 800;
 
 /// The map of these tools' Workspaces.
 pub fn map(tools: &Toolbox) -> String {
@@ -25,23 +30,68 @@ pub fn map(tools: &Toolbox) -> String {
         return "# Filesystem Map\n\nYou have no Workspaces, so you have no file access.\n".to_owned();
     }
     let mut text = String::from(
-        "# Filesystem Map\n\nYour files lie in these Workspaces. Paths are absolute; a path in none of them is denied. \
-         Where one Workspace lies inside another, the longer prefix decides.\n\n",
+        "# Filesystem Map\n\nYour files are in these Workspaces. Paths are absolute; a path in none of them is denied. \
+         The longest prefix decides.\n\n",
     );
-    let legend = legend(tools, &workspaces);
-    let room = MAX_MAP - text.len() - legend.len() - RESERVE;
-    let mut lines = String::new();
-    for (index, workspace) in workspaces.iter().enumerate() {
-        let line = line(workspace, overridden(workspace, &workspaces));
-        if lines.len() + line.len() > room {
-            let _ = writeln!(lines, "- and {} more Workspaces; list / to see them", workspaces.len() - index);
+    let lines: Vec<_> = workspaces
+        .iter()
+        .map(|workspace| (line(workspace, overridden(workspace, &workspaces)), description(workspace)))
+        .collect();
+    let whole = |(line, about): &(String, Option<String>)| match about {
+        Some(about) => format!("{line}. {about}"),
+        None => line.clone(),
+    };
+    let room = ESSENTIALS - RESERVE;
+    let together: usize = lines.iter().map(|parts| whole(parts).len() + 1).sum();
+    if text.len() + together <= room {
+        push(&mut text, room, lines.iter().map(whole));
+        return text;
+    }
+    // What each is for comes after what all of them are.
+    push(&mut text, room, lines.iter().map(|(line, _)| line.clone()));
+    let about = workspaces.iter().zip(&lines);
+    let about: Vec<_> = about
+        .filter_map(|(workspace, (_, about))| Some(format!("- {}: {}", workspace.prefix(), about.as_ref()?)))
+        .collect();
+    if !about.is_empty() {
+        text.push_str("\nWhat they are for:\n\n");
+        push(&mut text, MAX_MAP - RESERVE, about.into_iter());
+    }
+    text
+}
+
+/// Adds lines while the text has room, and counts the others.
+fn push(text: &mut String, room: usize, lines: impl ExactSizeIterator<Item = String>) {
+    let mut left = lines.len();
+    for line in lines {
+        if text.len() + line.len() >= room {
+            let _ = writeln!(text, "- and {left} more; list / to see all Workspaces");
+            return;
+        }
+        let _ = writeln!(text, "{line}");
+        left -= 1;
+    }
+}
+
+/// The Workspaces in one sentence, for hosts that show a model its tools and nothing else.
+pub(crate) fn in_a_sentence(vfs: &Vfs) -> String {
+    let workspaces: Vec<_> = vfs.workspaces().collect();
+    let mut named = Vec::new();
+    let mut length = 0;
+    for workspace in workspaces.iter().take(NAMED) {
+        let name = format!("{} {}", workspace.prefix(), workspace.scope().letters());
+        length += name.len() + 2;
+        if length > MAX_SENTENCE {
             break;
         }
-        lines.push_str(&line);
+        named.push(name);
     }
-    text.push_str(&lines);
-    text.push_str(&legend);
-    text
+    let more = match workspaces.len() - named.len() {
+        0 => String::new(),
+        more if named.is_empty() => format!("{more}; list / to see them"),
+        more => format!(" and {more} more"),
+    };
+    format!("Workspaces: {}{more}.", named.join(", "))
 }
 
 /// The Workspace around this one, if there is one.
@@ -62,28 +112,14 @@ fn line(workspace: &Workspace, around: Option<&VfsPath>) -> String {
         Ask::Changes => ", a person is asked before changes",
         Ask::Everything => ", a person is asked first",
     });
-    if let Some(description) = workspace.description() {
-        let words: Vec<_> = description.split_whitespace().collect();
-        let short: String = words.join(" ").chars().take(MAX_DESCRIPTION).collect();
-        let _ = write!(line, ". {}", harmless(&short));
-    }
-    line.push('\n');
     line
 }
 
-/// The tools that work in Workspaces of each scope that there is.
-fn legend(tools: &Toolbox, workspaces: &[&Workspace]) -> String {
-    let mut text = String::from("\n");
-    for scope in AccessScope::ALL {
-        if !workspaces.iter().any(|workspace| workspace.scope() == scope) {
-            continue;
-        }
-        let names: Vec<_> =
-            tools.offered().filter(|tool| tool.works_in(scope)).map(|tool| tool.name).collect();
-        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let _ = writeln!(text, "Tools for {} ({}): {names}", scope.name(), scope.letters());
-    }
-    text
+/// What a Workspace is for, shortly.
+fn description(workspace: &Workspace) -> Option<String> {
+    let words: Vec<_> = workspace.description()?.split_whitespace().collect();
+    let short: String = words.join(" ").chars().take(MAX_DESCRIPTION).collect();
+    Some(harmless(&short).to_string())
 }
 
 #[cfg(test)]
@@ -92,8 +128,8 @@ mod tests {
 
     use super::*;
     use crate::identity::Identity;
+    use crate::scope::AccessScope;
     use crate::testkit::Untouchable;
-    use crate::vfs::Vfs;
     use crate::workspace::Mount;
 
     fn tools(workspaces: Vec<Workspace>) -> Toolbox {
@@ -108,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn each_workspace_is_told_with_its_scope_its_purpose_and_its_tools() {
+    fn each_workspace_is_told_with_its_scope_and_its_purpose() {
         let map = map(&tools(vec![
             workspace("/home", AccessScope::ReadOnly).with_description("the house\nrules"),
             workspace("/home/src", AccessScope::ReadWrite).with_ask(Ask::Changes),
@@ -118,18 +154,12 @@ mod tests {
             map,
             "# Filesystem Map\n\
              \n\
-             Your files lie in these Workspaces. Paths are absolute; a path in none of them is denied. Where one \
-             Workspace lies inside another, the longer prefix decides.\n\
+             Your files are in these Workspaces. Paths are absolute; a path in none of them is denied. The longest prefix \
+             decides.\n\
              \n\
              - /home: READ_ONLY (RO). the house rules\n\
              - /home/src: READ_WRITE (RW), overrides /home, a person is asked before changes\n\
-             - /out: WRITE_ONLY (WO)\n\
-             \n\
-             Tools for READ_ONLY (RO): copy_file, glob, grep, list_directory, read_file, read_many, stat\n\
-             Tools for READ_WRITE (RW): append_file, copy_file, create_directory, delete_directory, delete_file, \
-             edit_file, glob, grep, list_directory, move_file, read_file, read_many, stat, write_file\n\
-             Tools for WRITE_ONLY (WO): append_file, copy_file, create_directory, delete_directory, delete_file, \
-             edit_file, move_file, write_file\n"
+             - /out: WRITE_ONLY (WO)\n"
         );
     }
 
@@ -145,8 +175,39 @@ mod tests {
         });
         let map = map(&tools(many.collect()));
         assert!(map.len() <= MAX_MAP, "{}", map.len());
-        let told = map.lines().filter(|line| line.starts_with("- /w")).count();
-        assert!(map.contains(&format!("- and {} more Workspaces", 1_000 - told)), "{map}");
-        assert!(map.ends_with("read_many, stat\n"));
+        let told = map.lines().filter(|line| line.contains(": READ_ONLY (RO)")).count();
+        assert!(map.contains(&format!("- and {} more; list /", 1_000 - told)), "{map}");
+        let about = map.lines().filter(|line| line.ends_with("xxx")).count();
+        assert!(
+            about > 10
+                && map.ends_with(&format!("- and {} more; list / to see all Workspaces\n", 1_000 - about))
+        );
+    }
+
+    #[test]
+    fn prefixes_and_scopes_come_before_what_hosts_cut_off() {
+        let some = (0..20).map(|n| {
+            workspace(&format!("/w{n:04}"), AccessScope::ReadWrite)
+                .with_description("the house rules ".repeat(30))
+        });
+        let map = map(&tools(some.collect()));
+        let essentials = map.get(..1_500).unwrap();
+        for n in 0..20 {
+            assert!(essentials.contains(&format!("- /w{n:04}: READ_WRITE (RW)\n")), "{essentials}");
+            assert!(map.contains(&format!("- /w{n:04}: the house rules")), "{map}");
+        }
+    }
+
+    #[test]
+    fn workspaces_in_a_sentence_are_named_up_to_twelve() {
+        let some = |count: usize| {
+            let of = |n| workspace(&format!("/w{n}"), AccessScope::ALL[n % 3]);
+            in_a_sentence(tools((0..count).map(of).collect()).vfs())
+        };
+        let letters = AccessScope::ALL.map(AccessScope::letters);
+        assert_eq!(some(2), format!("Workspaces: /w0 {}, /w1 {}.", letters[0], letters[1]));
+        assert!(!some(12).contains("more"));
+        assert_eq!(some(14).matches("/w").count(), 12);
+        assert!(some(14).ends_with(" and 2 more."), "{}", some(14));
     }
 }

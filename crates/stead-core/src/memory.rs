@@ -93,7 +93,7 @@ impl Drop for Reserved<'_> {
 }
 
 fn stopped(stop: Stop) -> StoreError {
-    StoreError::unavailable(stop)
+    StoreError::Stopped(stop)
 }
 
 fn crowded() -> StoreError {

@@ -1,6 +1,9 @@
 //! Whoever waits for a call: they are told how far it has come, and may ask it to stop.
 
 use std::fmt;
+use std::sync::Arc;
+
+use crate::store::{StoreError, StoreResult};
 
 /// One who waits for a call.
 ///
@@ -11,6 +14,11 @@ pub trait Watch: fmt::Debug + Send + Sync {
 
     /// Whether the call is to stop. It does so where nothing of it has happened yet.
     fn stop(&self) -> Option<Stop>;
+}
+
+/// Fails if someone waits for the call and wants it to stop.
+pub fn check_wanted(watch: Option<&Arc<dyn Watch>>) -> StoreResult<()> {
+    watch.and_then(|watch| watch.stop()).map_or(Ok(()), |stop| Err(StoreError::Stopped(stop)))
 }
 
 /// Why a call stops.

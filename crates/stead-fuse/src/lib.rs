@@ -25,6 +25,8 @@ pub struct Options {
     pub allow_other: bool,
     /// Whom everything belongs to.
     pub owner: (u32, u32),
+    /// Whether root's `chown` to another owner fails, instead of being accepted and ignored.
+    pub strict_owner: bool,
     /// Whose it is: `mount` and `df` show that as its source.
     pub name: String,
     /// A directory of the host on whose file system there has to be room for what is written, for `df`.

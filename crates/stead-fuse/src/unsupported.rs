@@ -21,6 +21,11 @@ impl Mount {
         match self.0 {}
     }
 
+    /// What tells it from all others.
+    pub fn device(&self) -> Option<&str> {
+        match self.0 {}
+    }
+
     /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
         match self.0 {}
@@ -43,7 +48,7 @@ pub struct Watched(std::convert::Infallible);
 
 impl Watched {
     /// Nothing is mounted.
-    pub fn new(_: &Path) -> Option<Self> {
+    pub fn new(_: &str) -> Option<Self> {
         None
     }
 

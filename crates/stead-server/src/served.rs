@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use stead::{Identity, Stead};
-use stead_core::tools::{Failure, Toolbox};
+use stead_core::tools::{Failure, Results, Toolbox};
 use stead_core::{ErrorKind, map};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
@@ -28,6 +28,7 @@ pub struct Served {
     listening: AtomicUsize,
     questions: Questions,
     changed: watch::Sender<u64>,
+    results: Results,
 }
 
 /// A stead at one moment. A call that began with it ends with it.
@@ -46,9 +47,10 @@ impl Now {
             (workspace.prefix(), workspace.scope(), workspace.ask(), workspace.description())
         });
         let tools: Vec<_> = toolbox.offered().map(|tool| tool.name).collect();
+        let results = toolbox.results();
         // A fork that was discarded and made again is another one, under the same name.
         let forks: Vec<_> = stead.forks().into_iter().flatten().map(|fork| (&fork.name, fork.made)).collect();
-        let shape = format!("{:?} {tools:?} {forks:?}", workspaces.collect::<Vec<_>>());
+        let shape = format!("{:?} {tools:?} {results:?} {forks:?}", workspaces.collect::<Vec<_>>());
         let map = map::map(&toolbox);
         Now { map, shape, toolbox }
     }
@@ -74,7 +76,18 @@ impl Served {
             listening: AtomicUsize::new(0),
             questions: Questions::default(),
             changed: watch::Sender::new(0),
+            results: Results::Text,
         }
+    }
+
+    /// The same with such results for every client; without it, as the agent's configuration has it.
+    pub fn with_results(self, results: Results) -> Self {
+        Served { results, ..self }
+    }
+
+    /// What results are made of, unless a client's token asks for more.
+    pub(crate) fn results(&self) -> Results {
+        self.results.or(self.now.read().toolbox.results())
     }
 
     /// Whose it is.

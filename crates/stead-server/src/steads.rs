@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+use stead::tools::Results;
 use stead::{Config, Identity, Result, Stead, Stores};
 
 use crate::limits::Limits;
@@ -20,6 +21,7 @@ pub struct Steads {
     limits: Limits,
     metrics: Arc<Metrics>,
     turns: Arc<Turns>,
+    results: Results,
 }
 
 #[derive(Debug)]
@@ -38,7 +40,13 @@ impl Steads {
             limits,
             metrics: Arc::default(),
             turns: Turns::new(limits.running),
+            results: Results::Text,
         }
+    }
+
+    /// The same with such results for every client; without it, for those whose agent or token asks for them.
+    pub fn with_results(self, results: Results) -> Self {
+        Steads { results, ..self }
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -65,7 +73,7 @@ impl Steads {
         state.stores.check_audit()?;
         let stead = Stead::open_in(&mut state.stores, identity)?;
         let served = Served::counted(&stead, self.limits, Arc::clone(&self.metrics), Arc::clone(&self.turns));
-        let served = Arc::new(served);
+        let served = Arc::new(served.with_results(self.results));
         state.served.insert(identity.clone(), Arc::clone(&served));
         Ok(served)
     }

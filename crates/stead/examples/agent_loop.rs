@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use stead::tools::ToolChoice;
+use stead::tools::{Block, ToolChoice};
 use stead::{AccessScope, MemoryStore, Stead};
 
 /// What a model says: use a tool, or be done.
@@ -59,18 +59,26 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     loop {
         // Rebuilt at every turn: Workspaces may have changed. The same ones give the same text.
         let system = format!("You are a careful engineer.\n\n{}", stead.map());
-        let tools: Vec<_> = stead
-            .tools()
-            .iter()
-            .map(|tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema() }))
+        let toolbox = stead.toolbox();
+        let tools: Vec<_> = toolbox
+            .offered()
+            .map(|tool| {
+                json!({
+                    "name": tool.name,
+                    "description": toolbox.description(tool),
+                    "input_schema": tool.input_schema(),
+                })
+            })
             .collect();
         match model.next(&system, &tools) {
             Turn::Call(tool, arguments) => {
                 println!("> {tool} {arguments}");
                 let reply = stead.call(tool, arguments);
                 let mark = if reply.is_failure() { "!" } else { "<" };
-                println!("{mark} {}", reply.words().trim_end());
-                model.heard.push(reply.words());
+                // What a model can use next, such as a version tag, stands at the end of the text.
+                let text: String = reply.for_model().iter().filter_map(Block::as_text).collect();
+                println!("{mark} {}", text.trim_end());
+                model.heard.push(text);
             }
             Turn::Done(words) => {
                 println!("{words}");
@@ -81,6 +89,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(model.heard[0], "/handbook/rules.md:1:Write small functions.\n");
     assert!(model.heard[1].contains("which is READ_ONLY"), "a refusal is an answer");
     assert!(model.heard[4].starts_with("Taken back."));
-    assert_eq!(model.heard[5], "1. small functions\n");
+    assert!(model.heard[5].starts_with("1. small functions\n[version_tag "));
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use stead::{AccessScope, Database, DatabaseOptions, Occurrences, PhysicalOptions, PhysicalStore, Stead};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let state = std::env::temp_dir().join("stead-example");
-    std::fs::create_dir_all(&state)?;
+    let state = std::env::temp_dir().join(format!("stead-example-{}", std::process::id()));
+    std::fs::create_dir(&state)?;
     let code = PhysicalStore::open("crates", PhysicalOptions::new(&state))?;
     let database = Database::open(state.join("stead.db"), DatabaseOptions::default())?;
     let notes = database.store(["workspaces", "coder"])?;
@@ -26,5 +26,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Err(refused) = vfs.write("/project/stead/Cargo.toml", "") {
         println!("{refused}");
     }
+    std::fs::remove_dir_all(&state)?;
     Ok(())
 }

@@ -132,6 +132,10 @@ impl Store for Lazy {
         self.store()?.open(at)
     }
 
+    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        self.store()?.open_to_write(at)
+    }
+
     fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
         self.store()?.read_link(at)
     }
@@ -206,7 +210,12 @@ impl Store for Lazy {
         self.store()?.deeds(query)
     }
 
-    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         self.store()?.standing(agent, since, limit)
     }
 

@@ -30,7 +30,7 @@ pub use crate::tokens::{Token, Tokens};
 pub use stead_core::Error as DoorError;
 pub use stead_core::clock::SystemClock;
 pub use stead_core::history;
-pub use stead_core::store::{Fork, ForkName, Kind, Version, VersionTag};
+pub use stead_core::store::{Fork, ForkName, Kind, TagRef, Version, VersionTag};
 pub use stead_core::{
     Access, AccessScope, Ask, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity, Mount, Name,
     Occurrences, Operation, OperationId, PathError, Reply, Store, StoreError, Timestamp, Tool, Toolbox, Vfs,

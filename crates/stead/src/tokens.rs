@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use serde::{Deserialize, Serialize};
+use stead_core::tools::Results;
 use stead_core::{Identity, Timestamp};
 use stead_stores::sync::{self, Site};
 
@@ -38,6 +39,9 @@ pub struct Token {
     /// When it was last used, to about a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_used: Option<Timestamp>,
+    /// What the results are made of that clients with this token get.
+    #[serde(default, skip_serializing_if = "Results::is_text")]
+    pub results: Results,
     /// The BLAKE3 hash of its secret.
     hash: String,
 }
@@ -94,9 +98,21 @@ impl Tokens {
         expires: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<(Token, String)> {
+        self.create_for(identity, expires, Results::Text, now)
+    }
+
+    /// The same, for a client that wants such results.
+    pub fn create_for(
+        &self,
+        identity: Identity,
+        expires: Option<Timestamp>,
+        results: Results,
+        now: Timestamp,
+    ) -> Result<(Token, String)> {
         let secret = format!("{PREFIX}{}", BASE64.encode(random::<32>()?));
         let id = random::<4>()?.map(|byte| format!("{byte:02x}")).concat();
-        let token = Token { id, identity, created: now, expires, last_used: None, hash: hash_of(&secret) };
+        let hash = hash_of(&secret);
+        let token = Token { id, identity, created: now, expires, last_used: None, results, hash };
         self.change(|kept| {
             kept.tokens.push(token.clone());
             Ok(())

@@ -51,7 +51,7 @@ impl Stead {
         match arguments {
             Value::Object(arguments) => self.toolbox().call(tool, arguments, answer),
             Value::Null => self.toolbox().call(tool, serde_json::Map::new(), answer),
-            _ => Ok(Failure::invalid("a tool's arguments are an object, such as {\"path\": \"/\"}").into()),
+            _ => Ok(self.toolbox().refuse_arguments(tool)),
         }
     }
 }

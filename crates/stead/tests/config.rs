@@ -78,7 +78,7 @@ kind = "memory"
     stead.toml:18:19: a part of `namespace` is empty
     stead.toml:19:1: `path` is no key of `stores.more`; it takes `kind` and `namespace`
     stead.toml:22:9: `scope` can't be `agents`; did you mean `agent`?
-    stead.toml:23:1: `color` is no key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `ask`, `history`, `scope`, `idle_timeout`, `state` and `executor`
+    stead.toml:23:1: `color` is no key of `agents.coder`; it takes `description`, `workspaces`, `quota`, `tools`, `ask`, `history`, `structured`, `scope`, `idle_timeout`, `state` and `executor`
     stead.toml:26:1: `prefx` is no key of `agents.coder.workspaces`; did you mean `prefix`?
     stead.toml:27:9: `RO` is no Access Scope; use READ_ONLY (ro), READ_WRITE (rw) or WRITE_ONLY (wo)
     stead.toml:28:9: there is no Store `cod`; did you mean `code`?
@@ -219,6 +219,7 @@ store = "notes"
                     only: None,
                     history: false,
                     ask: {},
+                    results: Text,
                 },
             },
         },

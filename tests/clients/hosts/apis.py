@@ -16,16 +16,17 @@ class Result:
     is_error: bool | None = None  # where the API can say so
 
     def add(self, part):
-        """Takes in one part of a result, as whichever API spells it."""
+        """Takes in one part of a result, as the four APIs spell it."""
         if isinstance(part, str):
-            self.text += part
+            # Blocks of text are lines apart.
+            self.text += "\n" * (self.text != "" and self.text[-1] != "\n") + part
         elif isinstance(part, list):
             for one in part:
                 self.add(one)
         elif not isinstance(part, dict):
             raise ValueError(f"a part of a result is {part!r}")
         elif part.get("type") in ("text", "input_text", "output_text"):
-            self.text += part["text"]
+            self.add(part["text"])
         elif part.get("type") == "image":
             self.images.append(part["source"]["media_type"])
         elif part.get("type") in ("image_url", "input_image"):
@@ -34,7 +35,7 @@ class Result:
         elif "inlineData" in part:
             self.images.append(part["inlineData"]["mimeType"])
         elif "text" in part:
-            self.text += part["text"]
+            self.add(part["text"])
         else:
             raise ValueError(f"a part of a result is {json.dumps(part)[:300]}")
 
@@ -52,6 +53,7 @@ class Asked:
     system: str
     tools: dict[str, str]  # name -> description
     results: list[Result]
+    may_search: bool = False  # for tools of ours that were not sent along
 
 
 class Messages:
@@ -111,13 +113,23 @@ class Responses:
     """OpenAI's responses."""
 
     path = re.compile(r"/responses$")
+    # A model that makes its calls in a script of its own sees what the script shows it.
+    LOOK = 'text(ALL_TOOLS.filter((tool) => tool.name.includes("stead")));'
+    CALL = "const result = await tools.{name}({arguments});\n" + (
+        'for (const block of result.content) block.type === "image" ? image(block) : text(block.text);'
+    )
 
     @staticmethod
     def asked(body):
-        items = body["input"] if isinstance(body["input"], list) else []
-        results, system = [], [body.get("instructions") or ""]
-        for item in items:
-            if item.get("type") == "function_call_output":
+        results, system, offered = [], [body.get("instructions") or ""], list(body.get("tools") or [])
+        for item in body["input"] if isinstance(body["input"], list) else []:
+            kind = item.get("type")
+            if kind in ("additional_tools", "tool_search_output"):
+                offered += item["tools"]
+            elif kind == "custom_tool_call_output" and item["call_id"].startswith("search"):
+                found = item["output"][-1]["text"]
+                offered += [{"type": "function", **tool} for tool in json.loads(found)]
+            elif kind in ("function_call_output", "custom_tool_call_output"):
                 results.append(Result())
                 results[-1].add(item["output"])
             elif results:
@@ -126,19 +138,44 @@ class Responses:
                 said = Result()
                 said.add(item["content"])
                 system.append(said.text)
-        tools = {}
-        for tool in body.get("tools", []):
+        tools, may_search = {}, False
+        for tool in offered:
             if tool["type"] == "function":
                 tools[tool["name"]] = tool.get("description") or ""
             elif tool["type"] == "namespace":
                 system.append(tool.get("description") or "")
                 for inner in tool["tools"]:
                     tools[f"{tool['name']}/{inner['name']}"] = inner.get("description") or ""
-        return Asked("\n".join(system), tools, results)
+            elif tool["type"] == "tool_search":
+                system.append(tool["description"])
+                may_search = "stead" in tool["description"]
+        may_search = may_search or Responses.writes_scripts(body)
+        return Asked("\n".join(system), tools, results, may_search)
+
+    @staticmethod
+    def writes_scripts(body):
+        return any(item.get("type") == "additional_tools" for item in body["input"] if isinstance(item, dict))
+
+    @staticmethod
+    def script(number, code, purpose):
+        item = {"type": "custom_tool_call", "id": f"ctc_{number}", "call_id": f"{purpose}_{number}"}
+        return item | {"status": "completed", "namespace": "functions", "name": "exec", "input": code}
+
+    @staticmethod
+    def search(body, number, words):
+        """Looks for a tool that the host keeps back until it is asked for."""
+        item = {"type": "tool_search_call", "call_id": f"search_{number}", "execution": "client"}
+        item |= {"status": "completed", "arguments": {"query": words, "limit": 20}}
+        if Responses.writes_scripts(body):
+            item = Responses.script(number, Responses.LOOK, "search")
+        return Responses.answer(body, number, item)
 
     @staticmethod
     def reply(body, number, call):
-        if call:
+        if call and Responses.writes_scripts(body):
+            code = Responses.CALL.format(name=call[0], arguments=json.dumps(call[1]))
+            item = Responses.script(number, code, "call")
+        elif call:
             namespace, _, name = call[0].rpartition("/")
             item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "status": "completed"}
             item |= {"name": name, "arguments": json.dumps(call[1])} | ({"namespace": namespace} if namespace else {})
@@ -146,6 +183,10 @@ class Responses:
             text = {"type": "output_text", "text": FAREWELL, "annotations": []}
             item = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed"}
             item["content"] = [text]
+        return Responses.answer(body, number, item)
+
+    @staticmethod
+    def answer(body, number, item):
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
         usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
         response = {"id": f"resp_{number}", "object": "response", "created_at": 0, "model": body["model"]}

@@ -3,6 +3,11 @@
 import re
 from dataclasses import dataclass
 
+from model import called
+
+# A file of several pages, in lines of 60 characters: the number of characters ends a page, not that of lines.
+LONG = "".join(f"line {number:04} {'x' * 49}\n" for number in range(1, 1001))
+
 # A line at the end that has what the model can pass on.
 TAG = r"\[version_tag [^\s\]]+\]"
 
@@ -24,12 +29,10 @@ STEPS = [
         "list",
         "list_directory",
         {"path": "/project"},
-        # A name, and what is said of it up to the minute; no tags, no seconds.
-        r"logo\.png\b[^\n]*\b249\b[^\n]*\d\d:\d\d\b(?!:)[^\n]*\nreadme\.md\b[^\n]*\b29\b[^\n]*\d\d:\d\d\b(?!:)",
+        r"logo\.png\t249\t[-\d]+T\d\d:\d\d\nlong\.txt\t60000\t[-\d]+T\d\d:\d\d\nreadme\.md\t29\t[-\d]+T\d\d:\d\d(?!:)",
     ),
-    Step(
-        "read", "read_file", {"path": "/project/readme.md"}, rf"# Hello\nThe quick brown fox\.\n{TAG}"
-    ),
+    # What can't be written needs no tag.
+    Step("read", "read_file", {"path": "/project/readme.md"}, r"# Hello\nThe quick brown fox\.(?!\s*\[)"),
     Step(
         "search",
         "grep",
@@ -40,26 +43,31 @@ STEPS = [
         "write",
         "write_file",
         {"path": "/notes/plan.md", "content": "one\ntwo\n"},
-        rf"[^\n]*/notes/plan\.md[^\n]*\s{TAG}",
+        rf"Created /notes/plan\.md \(8 bytes\)\. {TAG}",
     ),
     Step(
         "edit",
         "edit_file",
         {"path": "/notes/plan.md", "old_string": "two", "new_string": "three"},
-        rf"[^\n]*/notes/plan\.md[^\n]*\s{TAG}",
+        rf"Made 1 replacement in /notes/plan\.md\. {TAG}",
     ),
-    Step("undo", "undo", {}, r"[^\n]*\n[^\n]*edit_file[^\n]*\n[^\n]*/notes/plan\.md"),
+    Step("undo", "undo", {}, r"Taken back\.\noperation [^\n]*edit_file[^\n]*\nreverted /notes/plan\.md"),
     Step("read again", "read_file", {"path": "/notes/plan.md"}, rf"one\ntwo\n{TAG}"),
     Step(
         "denial",
         "write_file",
         {"path": "/project/new.md", "content": "x"},
-        r"`/project/new\.md` is in the Workspace `/project`, which is READ_ONLY[^\n]* \[denied\]",
+        r"`/project/new\.md` is in the Workspace `/project`, which is READ_ONLY[^\n]*? \[denied\]",
         is_error=True,
     ),
-    Step("image", "read_file", {"path": "/project/logo.png"}, r"[^\n]*logo\.png[^\n]*", has_image=True),
+    Step("image", "read_file", {"path": "/project/logo.png"}, r"/project/logo\.png: image/png, 249 bytes", has_image=True),
+    Step("page", "read_file", {"path": "/project/long.txt"}, r"line 0001 x+\n(line \d{4} x+\n){300,}\[more: offset \d+\]"),
     Step(
-        "question", "create_directory", {"path": "/release/next"}, r"[^\n]*/release/next[^\n]* \[denied\]", is_error=True
+        "question",
+        "create_directory",
+        {"path": "/release/next"},
+        r"May the agent use `create_directory` on `/release/next`\?[^\n]*? \[denied\]",
+        is_error=True,
     ),
 ]
 
@@ -82,7 +90,7 @@ def received(asked):
     for step, result in zip(STEPS, asked.results):
         steps[step.name] = {"text": result.text, "images": result.images}
     instructions = "/project" in asked.system and "/notes" in asked.system
-    described = next(text for name, text in asked.tools.items() if re.search(r"\blist_directory$|_list_directory$", name))
+    described = asked.tools.get(called(asked.tools, "list_directory"), "")
     return {"instructions": instructions, "described": "/project" in described, "steps": steps}
 
 
@@ -92,7 +100,7 @@ def faults(asked, host):
     for step, result in zip(STEPS, asked.results):
         wrong = fault(step, result, host)
         if wrong:
-            found.append(f"{step.name}: {wrong}; the model receives {result}")
+            found.append(f"{step.name}: {wrong}; the model receives {repr(result)[:1000]}")
     for step in STEPS[len(asked.results) :]:
         found.append(f"{step.name}: the conversation ended before it")
     described = received(asked)
@@ -108,10 +116,13 @@ def fault(step, result, host):
     if result.is_error is not None and result.is_error != step.is_error:
         return f"it is {'no' if step.is_error else 'an'} error"
     text = unescaped(result.text)
-    matches = list(re.finditer(step.text, text))
-    if len(matches) != 1:
+    matches = [found[0] for found in re.finditer(step.text, text)]
+    if step.name == "page" and host.cuts_pages:
+        return "it is whole, but this host is known to cut it" if matches else None
+    if len(matches) != (host.says_errors if step.is_error else 1):
         return f"its text has {len(matches)} times what matches {step.text!r}"
-    beside = len(text) - len(matches[0][0])
+    # A line's end at the end of a text is part of it; some hosts remove it.
+    beside = len(text.rstrip("\n")) - len("".join(matches))
     allowed = host.adds_to_errors if step.is_error else host.adds_to_images if step.has_image else host.adds
     if beside > allowed:
         return f"{beside} characters stand beside the text, where the host adds {allowed} at most"

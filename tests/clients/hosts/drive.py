@@ -27,6 +27,7 @@ def main():
     host, transport, folder = HOSTS[sys.argv[1]], sys.argv[2], Path(sys.argv[3])
     # Not inside the repository, which some hosts would look at, too.
     home = Path(tempfile.mkdtemp(prefix="stead-host-"))
+    (Path(os.environ["STEAD_CONFIG"]).parent / "project/long.txt").write_text(conversation.LONG)
     model = Model(conversation.script(), folder / "requests.jsonl")
     http = transport == "http"
     ground = Ground(

@@ -1,7 +1,7 @@
 """How each host is started without a person: with a home of its own, and a stand-in for its model.
 
-Whatever a host does beside the conversation (updates, telemetry) is switched off where it has a setting for it; what is
-left meets a proxy on this machine that refuses.
+What a host does beside the conversation (updates, telemetry) is switched off where the host has a setting for it. What is
+left goes to a proxy on this machine, which refuses it.
 """
 
 import json
@@ -71,12 +71,12 @@ def claude_code(ground):
     }
 
 
-def codex(ground):
+def codex(ground, model="gpt-5.5"):
     server = f"command = {json.dumps(ground.command[0])}\nargs = {json.dumps(ground.command[1:])}"
     if ground.url:
         server = f'url = "{ground.url}"\nbearer_token_env_var = "STEAD_BEARER"'
     config = f"""
-model = "{MODEL}"
+model = "{model}"
 model_provider = "mock"
 approval_policy = "never"
 check_for_update_on_startup = false
@@ -101,6 +101,11 @@ default_tools_approval_mode = "approve"
         "MOCK_KEY": KEY,
         "STEAD_BEARER": ground.token or "",
     }
+
+
+def codex_with_scripts(ground):
+    """The models of this year write a script for their calls."""
+    return codex(ground, model="gpt-6.1-sol")
 
 
 def gemini_cli(ground):
@@ -226,8 +231,10 @@ class Host:
     start: Callable
     adds: int = 0  # characters that it puts around a text, at most
     adds_to_errors: int = 0
-    adds_to_images: int = 0
+    adds_to_images: int = 0  # the words beside an image
+    says_errors: int = 1  # how often
     shows_images: bool = True
+    cuts_pages: bool = False
 
     def version(self, peers):
         environment, _, name = self.package.partition("/")
@@ -239,21 +246,80 @@ class Host:
 
 
 HOSTS = {
-    "claude-code": Host("Claude Code", "hosts/node_modules/@anthropic-ai/claude-code", claude_code),
-    "codex": Host("Codex", "hosts/node_modules/@openai/codex", codex),
+    "claude-code": Host(
+        "Claude Code", "hosts/node_modules/@anthropic-ai/claude-code", claude_code, adds_to_images=250
+    ),
+    "codex": Host(
+        "Codex", "hosts/node_modules/@openai/codex", codex, adds=40, adds_to_errors=40, adds_to_images=40
+    ),
+    "codex-scripts": Host(
+        "Codex, calls in scripts",
+        "hosts/node_modules/@openai/codex",
+        codex_with_scripts,
+        adds=60,
+        adds_to_errors=60,
+        adds_to_images=60,
+    ),
     "langchain-python": Host(
         "langchain-mcp-adapters", "langchain/langchain-mcp-adapters", python("langchain", "langchain_adapter.py")
     ),
-    "gemini-cli": Host("Gemini CLI", "hosts-long/node_modules/@google/gemini-cli", gemini_cli),
-    "opencode": Host("opencode", "hosts-long/node_modules/opencode-ai", opencode),
-    "qwen-code": Host("Qwen Code", "hosts-long/node_modules/@qwen-code/qwen-code", qwen_code),
-    "copilot-cli": Host("Copilot CLI", "hosts-long/node_modules/@github/copilot", copilot_cli),
-    "langchain-js": Host(
-        "@langchain/mcp-adapters", "hosts-long/node_modules/@langchain/mcp-adapters", node("langchain.mjs")
+    "gemini-cli": Host(
+        "Gemini CLI",
+        "hosts-long/node_modules/@google/gemini-cli",
+        gemini_cli,
+        adds=42,
+        adds_to_errors=270,
+        adds_to_images=120,
     ),
-    "openai-agents": Host("OpenAI Agents", "openai-agents/openai-agents", python("openai-agents", "openai_agents.py")),
-    "pydantic-ai": Host("pydantic-ai", "pydantic-ai/pydantic-ai-slim", python("pydantic-ai", "pydantic_agent.py")),
+    "opencode": Host("opencode", "hosts-long/node_modules/opencode-ai", opencode),
+    "qwen-code": Host(
+        "Qwen Code",
+        "hosts-long/node_modules/@qwen-code/qwen-code",
+        qwen_code,
+        adds_to_errors=310,
+        adds_to_images=79,
+        says_errors=2,
+    ),
+    "copilot-cli": Host(
+        "Copilot CLI",
+        "hosts-long/node_modules/@github/copilot",
+        copilot_cli,
+        adds_to_errors=20,
+        shows_images=False,
+    ),
+    "langchain-js": Host(
+        "@langchain/mcp-adapters",
+        "hosts-long/node_modules/@langchain/mcp-adapters",
+        node("langchain.mjs"),
+        adds_to_errors=110,
+    ),
+    "openai-agents": Host(
+        "OpenAI Agents", "openai-agents/openai-agents", python("openai-agents", "openai_agents.py")
+    ),
+    "pydantic-ai": Host(
+        "pydantic-ai",
+        "pydantic-ai/pydantic-ai-slim",
+        python("pydantic-ai", "pydantic_agent.py"),
+        adds_to_errors=12,
+        adds_to_images=23,
+    ),
     "ai-sdk": Host("AI SDK", "hosts-long/node_modules/@ai-sdk/mcp", node("ai_sdk.mjs")),
-    "mastra": Host("Mastra", "hosts-long/node_modules/@mastra/mcp", node("mastra.mjs")),
-    "google-adk": Host("Google ADK", "google-adk/google-adk", python("google-adk", "adk.py")),
+    "mastra": Host(
+        "Mastra",
+        "hosts-long/node_modules/@mastra/mcp",
+        node("mastra.mjs"),
+        adds=56,
+        adds_to_errors=12,
+        shows_images=False,
+    ),
+    # It has no place for images: their bytes come as base64.
+    "google-adk": Host(
+        "Google ADK",
+        "google-adk/google-adk",
+        python("google-adk", "adk.py"),
+        adds=62,
+        adds_to_errors=62,
+        adds_to_images=480,
+        shows_images=False,
+    ),
 }

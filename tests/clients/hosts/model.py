@@ -54,7 +54,7 @@ class Model(ThreadingHTTPServer):
         with self.lock:
             number = len(self.heard) + len(self.other)
             # No host has a tool of this name itself.
-            if called(asked.tools, "undo") is None:
+            if called(asked.tools, "undo") is None and not asked.may_search:
                 self.other.append(f"{path} with the tools {sorted(asked.tools)}")
                 return api.reply(body, number, None)
             step = len(asked.results)
@@ -64,6 +64,8 @@ class Model(ThreadingHTTPServer):
             return api.reply(body, number, None)
         tool, arguments = self.script[step]
         name = called(asked.tools, tool)
+        if name is None and asked.may_search:
+            return api.search(body, number, f"stead {tool}")
         if name is None:
             raise ValueError(f"the host offers no {tool}: {sorted(asked.tools)}")
         return api.reply(body, number, (name, arguments))
@@ -111,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
             print(json.dumps({"path": self.path, "body": body}, ensure_ascii=False), file=log)
         try:
             status, answer = 200, self.server.answer(path, body)
-        except Exception as error:  # Whatever it was, the host gets an answer, and the test fails with the reason.
+        except Exception as error:  # The host gets an answer, and the test fails with the reason.
             self.server.faults.append(f"{path}: {type(error).__name__}: {error}")
             status, answer = 400, {"error": {"message": str(error), "type": "invalid_request_error", "code": 400}}
         events = isinstance(answer, list)

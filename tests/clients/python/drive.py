@@ -29,7 +29,7 @@ def same(found, expected):
 async def stdio():
     yield StdioServerParameters(
         command=os.environ["STEAD_BIN"],
-        args=["mcp", "--agent", "coder", "--config", os.environ["STEAD_CONFIG"]],
+        args=["mcp", "--structured", "--agent", "coder", "--config", os.environ["STEAD_CONFIG"]],
     )
 
 

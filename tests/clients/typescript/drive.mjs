@@ -21,7 +21,7 @@ const README = "# Hello\nThe quick brown fox.\n";
 const PATIENCE = 20_000;
 
 const ME = { name: "drive", version: "1" };
-const LAUNCH = { command: STEAD_BIN, args: ["mcp", "--agent", "coder", "--config", STEAD_CONFIG] };
+const LAUNCH = { command: STEAD_BIN, args: ["mcp", "--structured", "--agent", "coder", "--config", STEAD_CONFIG] };
 const WITH_TOKEN = { requestInit: { headers: { Authorization: `Bearer ${STEAD_TOKEN}` } } };
 
 const modern = () => new Client(ME, { versionNegotiation: { mode: "auto" } });

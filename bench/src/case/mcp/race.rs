@@ -64,7 +64,7 @@ fn race(client: &mut Client, server: Server, data: &Path, outside: &Path, wanted
         // A write that landed outside is counted, and taken away, so that the next one is counted as well.
         let landed = call.tool == "write_file" && std::fs::remove_file(outside.join(&name)).is_ok();
         escaped += usize::from(looked || landed);
-        inside += usize::from(text == "inside\n");
+        inside += usize::from(text.starts_with("inside\n"));
     }
     // Whoever refuses everything can't let anything escape.
     if inside == 0 {

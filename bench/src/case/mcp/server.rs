@@ -109,9 +109,13 @@ impl Server {
         Call { tool: "write_file", arguments: json!({ "path": self.path(data, path), "content": content }) }
     }
 
-    /// Lists a directory. Ours says sizes, times and tags, the others say names.
+    /// Lists a directory, all of it. Ours says sizes and times, the others say names.
     pub fn list(self, data: &Path, path: &str) -> Call {
-        Call { tool: "list_directory", arguments: json!({ "path": self.path(data, path) }) }
+        let mut arguments = json!({ "path": self.path(data, path) });
+        if self.is_ours() {
+            arguments["limit"] = 5_000.into();
+        }
+        Call { tool: "list_directory", arguments }
     }
 
     /// Finds files by name.

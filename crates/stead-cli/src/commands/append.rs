@@ -1,4 +1,4 @@
-use stead::VersionTag;
+use stead::TagRef;
 use stead::vfs::WriteOptions;
 
 use super::content::Content;
@@ -15,7 +15,7 @@ pub(crate) struct Args {
     content: Content,
     /// Only if the file is in this state, as `stat` tells it
     #[arg(long, value_name = "TAG")]
-    if_match: Option<VersionTag>,
+    if_match: Option<TagRef>,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {

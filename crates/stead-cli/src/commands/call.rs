@@ -2,7 +2,7 @@ use std::io::{BufRead, Read};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use stead::tools::{Agreement, Answer, Failure as NoReply};
+use stead::tools::{Agreement, Answer, Block, Failure as NoReply};
 use stead::{Reply, Toolbox};
 
 use super::content::stdin;
@@ -13,7 +13,7 @@ use crate::session::Session;
 /// The longest line of a call.
 const MOST: u64 = 64 << 20;
 
-/// Use a tool as the agent, and show its answer
+/// Use a tool as the agent, and show its answer as a model reads it
 ///
 /// With --json the answer is as MCP has it: {"content": [...], "structuredContent": {...}, "isError": false}.
 #[derive(Debug, clap::Args)]
@@ -126,16 +126,15 @@ fn print(reply: &Reply, session: &mut Session) -> Result<(), Failure> {
         session.say(format_args!("{}: {}", failure.kind, human::harmless_lines(&failure.message)));
         return Ok(());
     }
-    let words = reply.words();
-    if !words.is_empty() {
-        session.wrote(|out| std::io::Write::write_all(out, words.as_bytes()))?;
-        if !words.ends_with('\n') {
+    for block in reply.clone().for_model() {
+        let Block::Text(text) = block else {
+            session.say("There is a picture as well; --json shows it.");
+            continue;
+        };
+        session.wrote(|out| std::io::Write::write_all(out, text.as_bytes()))?;
+        if !text.ends_with('\n') {
             session.line("")?;
         }
-    }
-    let others = reply.blocks.iter().filter(|block| !matches!(block, stead::tools::Block::Text(_))).count();
-    if others > 0 {
-        session.say("The answer is no text; --json shows it.");
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use stead::{Occurrences, VersionTag};
+use stead::{Occurrences, TagRef};
 
 use crate::failure::{Ended, Exit, Failure};
 use crate::session::Session;
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     all: bool,
     /// Only if the file is in this state, as `stat` tells it
     #[arg(long, value_name = "TAG")]
-    if_match: Option<VersionTag>,
+    if_match: Option<TagRef>,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {

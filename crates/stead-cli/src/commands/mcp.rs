@@ -3,6 +3,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use stead::config::BareDirectory;
+use stead::tools::Results;
 use stead::{Clock, Config, ErrorKind, Identity, SystemClock, Tokens};
 use stead_server::{Limits, Steads};
 
@@ -18,15 +19,20 @@ pub(crate) struct Args {
     /// The thread that the agent works in
     #[arg(long, value_name = "ID", value_parser = crate::commands::thread)]
     thread: Option<String>,
+    /// Give results their facts as structured content, for programs; models get text alone on every host
+    #[arg(long)]
+    structured: bool,
     /// Directories to mount, read-only unless :rw or :wo follows; no configuration is used then
     #[arg(value_name = "DIR[:ro|rw|wo]")]
     directories: Vec<OsString>,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+    let mut results = Results::structured_if(args.structured);
     let (config, identity) = if args.directories.is_empty() {
         let config = session.config()?;
-        let identity = identity(&config, args.thread, session)?;
+        let (identity, of_token) = identity(&config, args.thread, session)?;
+        results = results.or(of_token);
         (config, identity)
     } else {
         let agent = session.named_agent().unwrap_or("agent");
@@ -39,15 +45,20 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         session.say("Waiting for an MCP client on standard input; hosts start this command themselves.");
     }
     let _telemetry = Telemetry::begin()?;
-    let steads = Arc::new(Steads::of(&config, Limits::default()));
+    let steads = Arc::new(Steads::of(&config, Limits::default()).with_results(results));
     stead_server::run_stdio(&steads, &identity)?;
     Ok(Exit::OK)
 }
 
-/// Who is served: whose token it is, or who was named.
-fn identity(config: &Config, thread: Option<String>, session: &Session) -> Result<Identity, Failure> {
+/// Who is served, and with which results: whose token it is, or who was named.
+fn identity(
+    config: &Config,
+    thread: Option<String>,
+    session: &Session,
+) -> Result<(Identity, Results), Failure> {
     let Some(secret) = session.credential()? else {
-        return Ok(Identity { thread, ..Identity::agent(session.agent(config)?) });
+        let identity = Identity { thread, ..Identity::agent(session.agent(config)?) };
+        return Ok((identity, Results::Text));
     };
     let token = Tokens::of(config).check(secret, SystemClock.now())?.ok_or_else(|| {
         let message = "the token in STEAD_TOKEN is none, or is revoked, or its time is over";
@@ -59,5 +70,5 @@ fn identity(config: &Config, thread: Option<String>, session: &Session) -> Resul
             "the token in STEAD_TOKEN is somebody else's than --agent and --thread say",
         ));
     }
-    Ok(token.identity.clone())
+    Ok((token.identity.clone(), token.results))
 }

@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// The group that everything belongs to [default: that of who runs this]
     #[arg(long, value_name = "ID")]
     gid: Option<u32>,
+    /// Let root's `chown` to another owner fail, instead of accepting and ignoring it
+    #[arg(long)]
+    strict_owner: bool,
     /// Go on in the background once it is mounted
     #[arg(long)]
     background: bool,
@@ -50,7 +53,7 @@ pub(crate) struct Args {
 /// Wait for a mount's process to end, and clear the mount away if it was killed
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeeperArgs {
-    at: PathBuf,
+    device: String,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
@@ -66,7 +69,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let signals = Signals::new()?;
     let mount = Mount::new(stead.vfs(), &args.at_directory, options(&args, &config, &stead, past))
         .map_err(|error| told(&error))?;
-    let mut keeper = keep(mount.at());
+    let mut keeper = keep(&mount);
     say(&mount, session)?;
     signals.wait(&mount);
     let unmounted = mount.unmount().map_err(|error| told(&error));
@@ -106,6 +109,7 @@ fn options(args: &Args, config: &Config, stead: &Stead, past: bool) -> Options {
         past,
         allow_other: args.allow_other,
         owner: (args.uid.unwrap_or(uid), args.gid.unwrap_or(gid)),
+        strict_owner: args.strict_owner,
         name: stead.vfs().identity().agent.clone(),
         room: Some(config.state_directory()),
     }
@@ -158,17 +162,22 @@ impl Signals {
 }
 
 /// Starts a process that clears the mount away if this one is killed: nobody else could.
-fn keep(at: &Path) -> Option<Child> {
+fn keep(mount: &Mount) -> Option<Child> {
     let own = std::env::current_exe().ok()?;
     let mut keeper = Command::new(own);
-    keeper.arg("mount-keeper").arg(at).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    keeper
+        .arg("mount-keeper")
+        .arg(mount.device()?)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     // What ends this process from the terminal does not reach it.
     keeper.process_group(0).spawn().ok()
 }
 
 pub(super) fn keeper(args: &KeeperArgs) -> Ended {
     // It was ended already where nothing is mounted any more.
-    let Some(watched) = Watched::new(&args.at) else { return Ok(Exit::OK) };
+    let Some(watched) = Watched::new(&args.device) else { return Ok(Exit::OK) };
     if !ends_in_order().map_err(|error| Failure::host("a mount can't be watched", error))? {
         watched.end();
     }

@@ -1,5 +1,5 @@
 use stead::vfs::{IntoPath, Overwrite};
-use stead::{DoorError, VersionTag, VfsPath};
+use stead::{DoorError, TagRef, VfsPath};
 
 use crate::failure::{Ended, Exit, Failure};
 use crate::json;
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     overwrite: bool,
     /// Only if it is in this state, as `stat` tells it
     #[arg(long, value_name = "TAG")]
-    if_match: Option<VersionTag>,
+    if_match: Option<TagRef>,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {

@@ -2,6 +2,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use serde_json::json;
+use stead::tools::Results;
 use stead::{Config, Tokens};
 use stead_server::{HttpOptions, Limits, PublicUrl, Steads};
 
@@ -26,6 +27,9 @@ pub(crate) struct Args {
     /// The URL by which it is known outside, where a proxy stands before it, such as `https://stead.example.com`
     #[arg(long, value_name = "URL")]
     public_url: Option<PublicUrl>,
+    /// Give results their facts as structured content, for programs; models get text alone on every host
+    #[arg(long)]
+    structured: bool,
     /// Make a stead to try things on, and say what to paste into an MCP client; it is gone when the server ends
     #[arg(long)]
     demo: bool,
@@ -45,7 +49,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     }
     let open = !Tokens::of(&config).are_in_use()?;
     let options = HttpOptions { agent, public_url: args.public_url };
-    serve(&config, args.listen.unwrap_or(USUAL), options, |url| {
+    let results = Results::structured_if(args.structured);
+    serve(&config, args.listen.unwrap_or(USUAL), results, options, |url| {
         if session.wants_json() {
             // Whoever waits for it reads one line; if they have gone, the server is of no less use.
             let _ = session.json(&json!({ "listening": url })).and_then(|()| session.flush());
@@ -59,9 +64,15 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     })
 }
 
-fn serve(config: &Config, listen: SocketAddr, options: HttpOptions, ready: impl FnOnce(String)) -> Ended {
+fn serve(
+    config: &Config,
+    listen: SocketAddr,
+    results: Results,
+    options: HttpOptions,
+    ready: impl FnOnce(String),
+) -> Ended {
     let _telemetry = Telemetry::begin()?;
-    let steads = Arc::new(Steads::of(config, Limits::default()));
+    let steads = Arc::new(Steads::of(config, Limits::default()).with_results(results));
     stead_server::run_http(listen, &steads, options, |bound| ready(format!("http://{bound}/mcp")))?;
     Ok(Exit::OK)
 }
@@ -71,7 +82,8 @@ fn demo(args: &Args, session: &mut Session) -> Ended {
     let listen = args.listen.unwrap_or_else(free);
     let options = HttpOptions { agent: None, public_url: args.public_url.clone() };
     let mut told: Result<(), Failure> = Ok(());
-    let ended = serve(demo.config(), listen, options, |url| told = demo.tell(&url, session));
+    let results = Results::structured_if(args.structured);
+    let ended = serve(demo.config(), listen, results, options, |url| told = demo.tell(&url, session));
     told.and(ended)
 }
 

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use stead::Tool;
+use stead::{Tool, Toolbox};
 
 use crate::failure::{Ended, Exit, Failure};
 use crate::session::{Colour, Session};
@@ -15,7 +15,8 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let mut tools = session.stead_of_agent(None)?.tools();
+    let toolbox = session.stead_of_agent(None)?.toolbox();
+    let mut tools: Vec<_> = toolbox.offered().collect();
     if let Some(name) = &args.tool {
         tools.retain(|tool| tool.name == name);
         if tools.is_empty() {
@@ -25,14 +26,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         }
     }
     if session.wants_json() {
-        session.json(&tools.iter().map(|tool| as_json(tool)).collect())?;
+        session.json(&tools.iter().map(|tool| as_json(tool, &toolbox)).collect())?;
         return Ok(Exit::OK);
     }
     for (index, tool) in tools.iter().enumerate() {
         if index > 0 {
             session.line("")?;
         }
-        print(tool, session)?;
+        print(tool, &toolbox, session)?;
     }
     if tools.is_empty() {
         session.say(
@@ -42,10 +43,10 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     Ok(Exit::OK)
 }
 
-fn print(tool: &Tool, session: &mut Session) -> Result<(), Failure> {
+fn print(tool: &Tool, toolbox: &Toolbox, session: &mut Session) -> Result<(), Failure> {
     let name = session.paint(Colour::Bold, tool.name);
     session.line(name)?;
-    session.line(format_args!("  {}", tool.description))?;
+    session.line(format_args!("  {}", toolbox.description(tool)))?;
     for field in tool.input {
         let optional = if field.required { "" } else { ", optional" };
         session.line(format_args!(
@@ -58,11 +59,11 @@ fn print(tool: &Tool, session: &mut Session) -> Result<(), Failure> {
     Ok(())
 }
 
-fn as_json(tool: &Tool) -> Value {
+fn as_json(tool: &Tool, toolbox: &Toolbox) -> Value {
     json!({
         "name": tool.name,
         "title": tool.title,
-        "description": tool.description,
+        "description": toolbox.description(tool),
         "inputSchema": tool.input_schema(),
         "outputSchema": tool.output_schema(),
         "annotations": {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use stead::Stead;
 use stead::search::GrepQuery;
-use stead::tools::{TOOLS, Tool};
+use stead::tools::{Block, TOOLS, Tool};
 use stead::transfer::{Compare, Destination, Existing, Unwatched};
 use stead::vfs::{LogQuery, WalkQuery};
 
@@ -84,6 +84,13 @@ fn ask(stead: &Stead, tool: &Tool, arguments: Value) {
     let reply = stead.call(tool.name, arguments);
     let structured = Value::from(reply.structured());
     check(&asked, format!("{} {structured} {:?}", reply.words(), reply.failure).as_bytes());
+    // A model reads the same with more around it; a picture is there in bytes.
+    for block in reply.for_model() {
+        match block {
+            Block::Text(text) => check(&asked, text.as_bytes()),
+            Block::Image { bytes, .. } => check(&asked, &bytes),
+        }
+    }
 }
 
 /// Asks a tool about everything.
@@ -144,6 +151,10 @@ fn a_copy_of_a_whole_workspace_and_the_map_tell_nothing() {
     let world = World::new(Asked::ByAgent);
     let stead = world.stead();
     check("map", stead.map().as_bytes());
+    let toolbox = stead.toolbox();
+    for tool in toolbox.offered() {
+        check(tool.name, toolbox.description(tool).as_bytes());
+    }
     for from in PATHS {
         let tool = TOOLS.into_iter().find(|tool| tool.name == "copy_file").unwrap();
         ask(

@@ -16,8 +16,8 @@ fn exit_codes_tell_no_from_wrong_usage() {
     assert_eq!(code(&["write", "/project/x", "y"]), 1);
     assert_eq!(code(&["write", "/notes/x", "y"]), 0);
     assert_eq!(code(&["write", "--create-only", "/notes/x", "y"]), 1);
-    assert_eq!(code(&["write", "--if-match", "1", "/notes/x", "y"]), 1);
-    assert_eq!(code(&["write", "--if-match", "none", "/notes/x", "y"]), 2);
+    assert_eq!(code(&["write", "--if-match", "000000000001", "/notes/x", "y"]), 1);
+    assert_eq!(code(&["write", "--if-match", "1", "/notes/x", "y"]), 2);
     assert_eq!(code(&["rm", "/notes/nothing"]), 1);
     assert_eq!(code(&["rm", "-f", "/notes/nothing"]), 0);
     assert_eq!(code(&["cat", "/../x"]), 2);

@@ -86,3 +86,10 @@ pub(crate) fn told(output: &Output, directory: &Path) -> String {
     }
     told.trim_end().to_owned()
 }
+
+/// The code at the end of an error, as a model reads it.
+pub(crate) fn code(result: &serde_json::Value) -> &str {
+    assert_eq!(result["isError"], true, "{result}");
+    let text = result["content"][0]["text"].as_str().unwrap();
+    text.strip_suffix(']').and_then(|text| text.rsplit_once(" [")).unwrap_or_else(|| panic!("{text}")).1
+}

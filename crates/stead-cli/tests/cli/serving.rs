@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::common::Place;
+use crate::common::{Place, code};
 
 /// A server that was launched, with its pipes.
 pub(crate) struct Launched {
@@ -49,7 +49,7 @@ impl Launched {
         )
     }
 
-    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.request("tools/call", json!({ "name": tool, "arguments": arguments }))["result"].take()
     }
 
@@ -82,7 +82,7 @@ fn directories_can_be_served_without_any_configuration() {
     let read = server.call("read_file", json!({ "path": "/one/a.txt" }));
     assert_eq!(read["content"][0]["text"], "hello\n");
     let denied = server.call("write_file", json!({ "path": "/one/x", "content": "" }));
-    assert_eq!(denied["structuredContent"]["error"]["code"], "denied");
+    assert_eq!(code(&denied), "denied");
     assert_eq!(server.call("write_file", json!({ "path": "/two/x", "content": "1" }))["isError"], false);
     server.ends();
     assert_eq!(std::fs::read(place.path("two/x")).unwrap(), b"1");

@@ -19,13 +19,10 @@ fn the_map_tells_what_there_is() {
     assert_snapshot!(place.run(["map"]), @r##"
     # Filesystem Map
 
-    Your files lie in these Workspaces. Paths are absolute; a path in none of them is denied. Where one Workspace lies inside another, the longer prefix decides.
+    Your files are in these Workspaces. Paths are absolute; a path in none of them is denied. The longest prefix decides.
 
     - /notes: READ_WRITE (RW). notes and drafts
     - /project: READ_ONLY (RO). the project, to read
-
-    Tools for READ_ONLY (RO): copy_file, glob, grep, list_directory, read_file, read_many, stat
-    Tools for READ_WRITE (RW): append_file, copy_file, create_directory, delete_directory, delete_file, edit_file, glob, grep, list_directory, move_file, read_file, read_many, stat, write_file
     "##);
     let json: Value = serde_json::from_slice(&place.stead(["map", "--json"]).stdout).unwrap();
     assert!(json["map"].as_str().unwrap().starts_with("# Filesystem Map\n"));
@@ -43,10 +40,10 @@ fn the_tools_and_their_schemas() {
     assert_snapshot!("schemas", serde_json::to_string_pretty(&tools).unwrap());
     assert_snapshot!(place.run(["tools", "delete_file"]), @r##"
     delete_file
-      Deletes a file or a symlink. For a directory use delete_directory.
-        path (a path, such as "/notes/plan.md"): The path, such as /notes/plan.md.
-        force (true or false, optional): It is fine if nothing is there.
-        if_match (a version tag, as a read returned it, optional): Only if the file is still in this state: the version_tag that a read returned.
+      Deletes a file or a symlink; for a directory use delete_directory.
+        path (a path, such as "/notes/plan.md"): The path.
+        force (true or false, optional): No error if it is missing.
+        if_match (a version tag, as a read returned it, optional): Only if the file still has this version_tag.
     "##);
     assert_snapshot!(place.run(["tools", "execute"]), @r##"
     ! stead: the agent is offered no tool `execute`; `stead tools` shows which it is
@@ -65,7 +62,7 @@ fn a_tool_is_used_and_answers() {
     ! denied: `/project/x` is in the Workspace `/project`, which is READ_ONLY: writing is not allowed there; you may write in `/notes`
     exit 1
     "##);
-    assert_snapshot!(place.run(["call", "write_file", r#"{"path": "/notes/x", "content": "1"}"#]), @"Created /notes/x (1 byte).");
+    assert_snapshot!(place.run(["call", "write_file", r#"{"path": "/notes/x", "content": "1"}"#]), @"Created /notes/x (1 byte). [version_tag 686a5ce65cf9]");
     assert_snapshot!(place.run(["call", "write_file", r#"{"path": "/notes/x"}"#]), @r##"
     ! invalid: `write_file` needs the parameter `content`: a text
     exit 1

@@ -50,7 +50,7 @@ impl Server {
         std::fs::write(place.path().join("stead.toml"), config).unwrap();
         prepare(place.path());
         let mut command = stead(&place);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--json"]);
+        command.args(["serve", "--structured", "--listen", "127.0.0.1:0", "--json"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

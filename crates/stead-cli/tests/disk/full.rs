@@ -70,3 +70,58 @@ fn what_does_not_fit_leaves_room_for_deleting() {
         assert_eq!(disk.ends(&["verify"]), 0);
     });
 }
+
+/// What a program on a mount is told, and what it can still do.
+fn fill_through_a_mount(disk: &Disk) {
+    let config = "[stores.notes]\nkind = \"virtual\"\n[stores.project]\nkind = \"physical\"\npath = \"project\"\n\
+                  [agents.a]\nworkspaces = [\n\
+                  { prefix = \"/v\", store = \"notes\", path = \"/v\", scope = \"rw\" },\n\
+                  { prefix = \"/p\", store = \"project\", scope = \"rw\" },\n]\n";
+    std::fs::write(disk.path("stead.toml"), config).unwrap();
+    for directory in ["project", "mnt"] {
+        std::fs::create_dir(disk.path(directory)).unwrap();
+    }
+    let mounted = disk.stead(&["mount", "--background", "mnt"]);
+    assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+    let sh = |script: &str| {
+        let mut shell = std::process::Command::new("bash");
+        let output =
+            shell.args(["-c", script]).env("LC_ALL", "C").current_dir(disk.path("mnt")).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    };
+    for workspace in ["v", "p"] {
+        let (done, said) = sh(&format!(
+            "for n in $(seq 9); do head -c 90000 /dev/urandom > {workspace}/s$n || exit 1; done"
+        ));
+        assert!(done, "{workspace}: {said}");
+    }
+    for workspace in ["v", "p"] {
+        for size in ["256k", "4k", "100"] {
+            let (done, said) =
+                sh(&format!("dd if=/dev/urandom of={workspace}/big{size} bs={size} count=20000 status=none"));
+            assert!(!done && said.contains("No space left"), "{workspace}, {size}: {said}");
+            assert!(!said.contains("Input/output"), "{workspace}, {size}: {said}");
+        }
+        let (done, said) = sh(&format!("rm {workspace}/s1 {workspace}/s2 {workspace}/s3"));
+        assert!(done, "{workspace}: {said}");
+        let (_, left) = sh(&format!("ls {workspace}"));
+        assert!(!left.contains("s1\n") && left.contains("s4\n"), "{workspace}: {left}");
+    }
+    // Once there is room, all goes on.
+    let (done, said) = sh("rm -f v/big* p/big*");
+    assert!(done, "{said}");
+    let (unmounted, said) = sh(&format!("cd / && umount {}", disk.path("mnt").display()));
+    assert!(unmounted, "{said}");
+    let (code, said) = disk.told(&["gc", "--older-than", "0s", "--grace", "0s"]);
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = disk.told(&["write", "/v/new", "hello\n"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(disk.ends(&["verify"]), 0);
+}
+
+#[test]
+fn a_mount_on_a_full_disk_says_so_and_lets_files_be_removed() {
+    let name = "full::a_mount_on_a_full_disk_says_so_and_lets_files_be_removed";
+    on_small_disk(name, Kind::Memory, fill_through_a_mount);
+}

@@ -50,7 +50,7 @@ fn scopes_hold_for_every_program() {
     {
         refused(&mount, script);
     }
-    assert_eq!(mount.sh("", "ls"), "guarded\nin\np\nro\nsmall\nv\n");
+    assert_eq!(mount.sh("", "ls"), "guarded\nin\nnarrow\np\nro\nsmall\nv\n");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn symlinks_lead_nowhere_but_into_workspaces() {
     assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert_eq!(mount.sh("", "cat v/deep/er/moves/f"), "x");
     // The top of the stead is the top of the mount, and an absolute path is one of the stead.
-    assert_eq!(mount.sh("v/root", "ls"), "guarded\nin\np\nro\nsmall\nv\n");
+    assert_eq!(mount.sh("v/root", "ls"), "guarded\nin\nnarrow\np\nro\nsmall\nv\n");
     let at = mount.at.display();
     mount.sh(
         "v",
@@ -138,14 +138,67 @@ fn quotas_are_told_and_kept() {
     assert!(room > 1000, "what is not limited has the room of the disk");
 }
 
+/// How a write was refused that went on until it was, and how much had been taken by then.
+fn fill(file: &fs::File, most: usize) -> (usize, Option<rustix::io::Errno>) {
+    let (block, mut taken) = (vec![b'x'; 100_000], 0);
+    while taken < most {
+        match rustix::io::write(file, &block) {
+            Ok(count) => taken += count,
+            Err(error) => return (taken, Some(error)),
+        }
+    }
+    (taken, None)
+}
+
+#[test]
+fn a_quota_bounds_a_file_that_is_open() {
+    const ALLOWED: usize = 1 << 20;
+    let place = Place::new();
+    for workspace in ["small", "narrow"] {
+        let mount = place.mount();
+        let free = || mount.sh(workspace, "stat -f -c %f .").trim().parse::<usize>().unwrap() * 4096;
+        let (one, two) = (mount.path(workspace).join("one"), mount.path(workspace).join("two"));
+        let (first, second) = (fs::File::create(&one).unwrap(), fs::File::create(&two).unwrap());
+        assert_eq!(fill(&first, 600_000), (600_000, None), "{workspace}");
+        assert!(free() <= ALLOWED - 600_000, "{workspace}: `df` counts what is only written");
+        let full = Some(rustix::io::Errno::DQUOT);
+        assert_eq!(fill(&second, 10 * ALLOWED), (ALLOWED - 600_000, full), "{workspace}");
+        assert_eq!(fill(&first, 1), (0, full), "{workspace}");
+        assert_eq!(rustix::fs::ftruncate(&first, 10 * ALLOWED as u64).err(), full, "{workspace}");
+        assert_eq!(free(), 0, "{workspace}");
+        // Nothing that was taken is lost.
+        drop((first, second));
+        let sizes = [&one, &two].map(|path| fs::metadata(path).unwrap().len());
+        assert_eq!(sizes, [600_000, (ALLOWED - 600_000) as u64], "{workspace}");
+        let told = place.stead(["cat", &format!("/{workspace}/two")]);
+        assert!(told.len() == ALLOWED - 600_000 && told.bytes().all(|byte| byte == b'x'), "{workspace}");
+        // A file without a name takes its room until it is closed, and a killed mount gives all back.
+        fs::remove_file(&two).unwrap();
+        let nameless = fs::File::create(&two).unwrap();
+        fs::remove_file(&two).unwrap();
+        assert_eq!(fill(&nameless, 10 * ALLOWED), (ALLOWED - 600_000, full), "{workspace}");
+        assert_eq!(free(), 0, "{workspace}");
+        drop(nameless);
+        assert!(super::common::eventually(|| free() > ALLOWED - 610_000), "{workspace}");
+        let killed = fs::File::create(&two).unwrap();
+        assert_eq!(fill(&killed, 10 * ALLOWED), (ALLOWED - 600_000, full), "{workspace}");
+        mount.kill();
+        let again = place.mount();
+        let third = fs::File::create(again.path(workspace).join("three")).unwrap();
+        assert_eq!(fill(&third, 10 * ALLOWED), (ALLOWED - 600_000, full), "{workspace}");
+        drop(third);
+        again.end_well();
+    }
+}
+
 #[test]
 fn what_can_not_be_had_is_refused_as_programs_expect() {
     let place = Place::new();
-    let mount = place.mount();
+    // Only root's `chown` to others is ever accepted, and not even that here.
+    let mount = place.mount_at("mnt", &["--strict-owner"]);
     mount.sh("v", "echo x > f && mkdir d");
     let cases = [
         ("ln v/f v/hard", "not supported"),
-        ("mkfifo v/pipe", "Operation not permitted"),
         ("mknod v/device c 1 3", "Operation not permitted"),
         ("chown 12345 v/f", "Operation not permitted"),
         ("mv -T v/d v/f", "non-directory"),

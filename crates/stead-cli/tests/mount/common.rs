@@ -23,6 +23,10 @@ path = "project"
 kind = "physical"
 path = "fixed"
 
+[stores.limited]
+kind = "physical"
+path = "limited"
+
 [agents.coder]
 workspaces = [
   { prefix = "/v", store = "main", path = "/v", scope = "rw", protect = [] },
@@ -31,6 +35,7 @@ workspaces = [
   { prefix = "/in", store = "main", path = "/in", scope = "wo" },
   { prefix = "/guarded", store = "main", path = "/guarded", scope = "rw" },
   { prefix = "/small", store = "main", path = "/small", scope = "rw", quota = { bytes = "1MiB", files = 10 } },
+  { prefix = "/narrow", store = "limited", scope = "rw", quota = { bytes = "1MiB" } },
   { prefix = "/v/nested/other", store = "main", path = "/other", scope = "rw" },
 ]
 "#;
@@ -43,7 +48,7 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new() -> Self {
         let place = Place { directory: tempfile::tempdir().unwrap() };
-        for directory in ["project", "fixed", "mnt", "mnt2"] {
+        for directory in ["project", "fixed", "limited", "mnt", "mnt2"] {
             fs::create_dir(place.path(directory)).unwrap();
         }
         fs::write(place.path("fixed/there.txt"), "there\n").unwrap();

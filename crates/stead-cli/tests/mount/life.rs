@@ -122,6 +122,7 @@ fn a_place_that_can_not_be_used_is_told() {
 #[test]
 fn other_users_see_it_only_if_they_may() {
     if !rustix::process::getuid().is_root() {
+        eprintln!("SKIPPED: only the superuser can be somebody else");
         return;
     }
     let place = Place::new();
@@ -152,6 +153,7 @@ fn open_up(place: &Place) {
 #[test]
 fn somebody_who_is_not_root_mounts_it_with_fusermount() {
     if !rustix::process::getuid().is_root() {
+        eprintln!("SKIPPED: only the superuser can be somebody else");
         return;
     }
     let place = Place::new();
@@ -188,12 +190,32 @@ fn somebody_who_is_not_root_mounts_it_with_fusermount() {
     };
     assert_eq!(
         as_them("echo mine > $AT/v/f && cat $AT/v/f && ls $AT"),
-        "mine\nguarded\nin\np\nro\nsmall\nv\n"
+        "mine\nguarded\nin\nnarrow\np\nro\nsmall\nv\n"
     );
     // A kill is cleaned up after by them, too.
     let mount = OnMount { child, at: place.path("mnt") };
     mount.signal(Signal::KILL);
     drop(mount);
+}
+
+#[test]
+fn who_may_not_let_others_in_is_told_what_is_missing() {
+    let allowed = fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+    if allowed.lines().any(|line| line.trim() == "user_allow_other") {
+        return;
+    }
+    let place = Place::new();
+    let mut command = place.command(["mount", "--allow-other", "mnt"]);
+    if rustix::process::getuid().is_root() {
+        open_up(&place);
+        let all = place.path("");
+        assert!(Command::new("chown").args(["-R", "65534:65534"]).arg(&all).status().unwrap().success());
+        command.uid(65534).gid(65534).env("HOME", all);
+    }
+    let refused = command.output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("user_allow_other"), "{said}");
+    assert!(!said.contains("install"), "{said}");
 }
 
 #[test]
@@ -208,4 +230,63 @@ fn a_mount_that_was_unmounted_takes_no_other_away() {
         assert_eq!(place.stead(["cat", "/v/f"]), "x");
         second.end_well();
     }
+}
+
+/// A mount without anyone who looks after it any more.
+fn dead(place: &Place, directory: &str) -> OnMount {
+    let mut mount = place.mount_at(directory, &[]);
+    rustix::process::kill_process(keeper_of(mount.child.id()), Signal::KILL).unwrap();
+    mount.signal(Signal::KILL);
+    mount.child.wait().unwrap();
+    assert!(eventually(|| { fs::metadata(&mount.at).is_err_and(|error| error.raw_os_error() == Some(107)) }));
+    mount
+}
+
+#[test]
+fn a_stale_mount_is_cleared_by_any_name_that_it_has() {
+    let place = Place::new();
+    fs::create_dir(place.path("beside")).unwrap();
+    std::os::unix::fs::symlink("../mnt", place.path("beside/link")).unwrap();
+    std::os::unix::fs::symlink(place.path(""), place.path("beside/round")).unwrap();
+    for name in ["beside/../mnt", "./mnt/", "beside/link", "beside/round/mnt"] {
+        let before = dead(&place, "mnt");
+        let again = place.mount_at(name, &[]);
+        fs::write(place.path("mnt/v/f"), name).unwrap();
+        assert_eq!(place.stead(["cat", "/v/f"]), name);
+        assert!(again.end(Signal::TERM).success(), "{name}");
+        assert!(!is_mounted(&before.at), "{name}");
+    }
+}
+
+#[test]
+fn a_mount_whose_parent_is_renamed_is_taken_away_all_the_same() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("one/mnt")).unwrap();
+    for (end, killed) in [(Signal::TERM, false), (Signal::KILL, true)] {
+        let mut mount = place.mount_at("one/mnt", &[]);
+        fs::rename(place.path("one"), place.path("two")).unwrap();
+        fs::write(place.path("two/mnt/v/f"), "x").unwrap();
+        // Something else at the old place is none of its business.
+        fs::create_dir_all(place.path("one/mnt")).unwrap();
+        mount.at = place.path("two/mnt");
+        mount.signal(end);
+        assert_eq!(mount.child.wait().unwrap().success(), !killed);
+        assert!(eventually(|| !is_mounted(&place.path("two/mnt"))), "{end:?}");
+        assert!(place.path("one/mnt").exists());
+        fs::remove_dir(place.path("two/mnt")).unwrap();
+        fs::remove_dir(place.path("two")).unwrap();
+    }
+}
+
+#[test]
+fn nothing_is_mounted_inside_a_mount() {
+    let place = Place::new();
+    let mount = place.mount();
+    for below in ["mnt/v/d", "mnt/p/d"] {
+        fs::create_dir(place.path(below)).unwrap();
+        let refused = place.run(["mount", "--background", below]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains("lies in a stead that is mounted"), "{said}");
+    }
+    mount.end_well();
 }

@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod bounds;
+mod coherence;
 mod common;
 mod life;
+mod modes;
+mod ordinary;
 mod past;
 mod posix;
 mod programs;

@@ -174,3 +174,52 @@ fn a_move_across_workspaces_is_undone_half_by_half_or_as_a_whole() {
         mount.sh(from, "rm f");
     }
 }
+
+#[test]
+fn an_undo_of_a_new_file_removes_it() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        let is_gone = |name: &str| {
+            let gone = eventually(|| !mount.path(workspace).join(name).exists());
+            assert!(gone, "{workspace}: {name} is left");
+        };
+        mount.sh(workspace, "echo kept > kept; echo new > new");
+        place.stead(["undo"]);
+        is_gone("new");
+        // What a program does to a new file on the way belongs to it: a mode, a time, the name that it is to have.
+        mount.sh(workspace, "cp -p kept copy && head -c 3000000 /dev/urandom > large && : > empty");
+        for name in ["empty", "large", "copy"] {
+            assert!(mount.path(workspace).join(name).exists(), "{workspace}: {name}");
+            let told = place.stead(["undo"]);
+            assert!(told.contains(&format!("/{workspace}/{name}")), "{workspace}: {told}");
+            is_gone(name);
+        }
+        let mut file = File::create_new(mount.path(workspace).join("temporary")).unwrap();
+        assert!(
+            File::create_new(mount.path(workspace).join("temporary")).is_err(),
+            "the name is taken at once"
+        );
+        let taken = place.run(["write", "--create-only", &format!("/{workspace}/temporary"), "x"]);
+        assert!(!taken.status.success(), "{workspace}: for everyone");
+        file.write_all(b"renamed before it is closed").unwrap();
+        fs::rename(mount.path(workspace).join("temporary"), mount.path(workspace).join("kept")).unwrap();
+        drop(file);
+        place.stead(["undo"]);
+        let kept = mount.path(workspace).join("kept");
+        assert!(eventually(|| fs::read_to_string(&kept).is_ok_and(|kept| kept == "kept\n")), "{workspace}");
+        is_gone("temporary");
+        // What is written later is another operation.
+        let mut file = File::create(mount.path(workspace).join("log")).unwrap();
+        file.write_all(b"one\n").unwrap();
+        file.sync_all().unwrap();
+        file.write_all(b"two\n").unwrap();
+        drop(file);
+        place.stead(["undo"]);
+        let log = mount.path(workspace).join("log");
+        assert!(eventually(|| fs::read_to_string(&log).is_ok_and(|log| log == "one\n")), "{workspace}");
+        place.stead(["undo"]);
+        is_gone("log");
+        assert_eq!(mount.sh(workspace, "cat kept"), "kept\n");
+    }
+}

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::common::{BOTH, Place, eventually};
+use super::torture::mapping;
 
 #[test]
 fn a_mount_and_a_tool_see_each_others_changes() {
@@ -227,4 +228,32 @@ fn what_was_written_to_a_file_that_another_has_moved_is_there_or_refused() {
             open.sync_all().unwrap();
         }
     }
+}
+
+/// A page that is written back from memory belongs where it came from, also by a file that otherwise appends.
+#[test]
+fn what_is_written_through_memory_goes_where_it_belongs_also_by_a_file_that_appends() {
+    let place = Place::new();
+    let mount = place.mount();
+    for workspace in BOTH {
+        let path = mount.path(workspace).join("f");
+        fs::write(&path, "one two three\n").unwrap();
+        let mut file = fs::OpenOptions::new().read(true).append(true).open(&path).unwrap();
+        mapping::write(&file, 4, b"TWO");
+        file.write_all(b"four\n").unwrap();
+        drop(file);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one TWO three\nfour\n", "{workspace}");
+    }
+}
+
+/// A Workspace is shown before its Store has a directory for it.
+#[test]
+fn what_others_do_in_a_workspace_that_was_empty_is_seen() {
+    let place = Place::new();
+    let mount = place.mount();
+    assert!(!mount.path("v/none").exists());
+    mount.sh("v", "echo mine > mine");
+    assert!(mount.path("v/mine").exists());
+    place.stead(["rm", "/v/mine"]);
+    assert!(eventually(|| !mount.path("v/mine").exists()), "the kernel is told");
 }

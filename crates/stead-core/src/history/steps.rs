@@ -1,7 +1,8 @@
 //! An arrangement as steps, in an order in which a Store can make them.
 //!
-//! First files go that are to go; then what moves steps aside, if it could be in the way of something; then directories
-//! go; then directories come back and what moves arrives, from the top downwards; at last content is put into place.
+//! First directories are opened that are closed even to their owner, and at last they are closed. In between files go that
+//! are to go; then what moves steps aside, if it could be in the way of something; then directories
+//! go; then directories come back and what moves arrives, from the top downwards; then content is put into place.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,6 +12,9 @@ use crate::store::{
     Attr, Content, Deeds, Expect, Keep, Kind, Missing, NodeId, Now, Parents, Past, Place, Put, Replace, Step,
     StorePath, StoreResult, Subtree,
 };
+
+/// What the owner of a directory needs to reach and change what is in it. A host holds its owner to that.
+const OPEN: u32 = 0o700;
 
 /// What a plan needs to see of a Store as it is now.
 pub(crate) trait Survey {
@@ -58,7 +62,17 @@ pub(crate) struct Steps {
     pub(crate) conflicts: Vec<Conflict>,
     /// The operations of which something is undone by this.
     pub(crate) effective: BTreeSet<OperationId>,
+    /// Directories that are opened first.
+    opened: BTreeSet<NodeId>,
+    /// Directories that are closed at last, and their modes then.
+    closing: Vec<(Place, u32)>,
+    /// The directories that were to go and stay, because something else is in them, and the operations that made them.
+    pub(crate) staying: Vec<(Conflict, BTreeSet<OperationId>)>,
 }
+
+/// Why a directory stays that was to go.
+const IN_USE: &str =
+    "the directory is not empty, so it stays; to undo an earlier operation, name it by its id";
 
 /// Brings an arrangement into order. What moves may step aside into `aside`, a directory that is there.
 pub(crate) fn ordered(
@@ -71,10 +85,18 @@ pub(crate) fn ordered(
     let (stand_ins, movers, staying) = (HashMap::new(), Vec::new(), Vec::new());
     let mut ordering = Ordering { targets, conflicts, deeds, stand_ins, movers, staying };
     while ordering.settle(sight)? {}
-    for node in ordering.conflicts.iter().map(|conflict| &conflict.node).chain(&ordering.staying) {
-        effects.remove(node);
+    for conflict in &ordering.conflicts {
+        effects.remove(&conflict.node);
     }
-    Ok(Steps { effective: effects.into_values().flatten().collect(), ..ordering.steps(aside, sight)? })
+    let mut staying = Vec::new();
+    for &node in &ordering.staying {
+        if let (Some(operations), Some(now)) = (effects.remove(&node), ordering.now(node)) {
+            let (path, why) = (now.path.as_bytes().to_vec(), IN_USE.to_owned());
+            staying.push((Conflict { node, path, why }, operations));
+        }
+    }
+    let effective = effects.into_values().flatten().collect();
+    Ok(Steps { effective, staying, ..ordering.steps(aside, sight)? })
 }
 
 struct Ordering<'d> {
@@ -282,6 +304,17 @@ impl Ordering<'_> {
         let nodes: Vec<NodeId> = self.targets.keys().copied().collect();
         let depth_now = |node: &NodeId| self.now(*node).map_or(0, |now| now.path.depth());
 
+        let mut closed: Vec<NodeId> =
+            nodes.iter().copied().filter(|&node| self.is_closed_now(node)).collect();
+        closed.sort_by_key(depth_now);
+        // One that changes alone has nothing in it that does.
+        for node in closed.into_iter().filter(|_| nodes.len() > 1) {
+            let now = &self.deeds.now[&node];
+            let mode = now.state.as_ref().map(|state| state.mode | OPEN);
+            steps.steps.push(Step::SetAttr { at: Place::path(now.path.clone()), mode, modified: None });
+            steps.opened.insert(node);
+        }
+
         let (mut directories, files): (Vec<NodeId>, Vec<NodeId>) = nodes
             .iter()
             .copied()
@@ -341,7 +374,11 @@ impl Ordering<'_> {
             } else {
                 let at = Place::path(path.clone());
                 steps.returning.insert(steps.steps.len(), node);
-                steps.steps.push(Step::Mkdir { at, parents: Parents::Required, mode: Some(to.mode) });
+                let mode = Some(to.mode | OPEN);
+                steps.steps.push(Step::Mkdir { at: at.clone(), parents: Parents::Required, mode });
+                if to.mode & OPEN != OPEN {
+                    steps.closing.push((at, to.mode));
+                }
                 steps.changes.push(Change { node, path, from: None, fate: Fate::Restored });
             }
         }
@@ -353,7 +390,21 @@ impl Ordering<'_> {
                 self.content(node, to, *rewrites, path, &mut steps, sight)?;
             }
         }
+        if steps.changes.is_empty() {
+            // Nothing is to change, so nothing had to be opened.
+            return Ok(Steps { conflicts: steps.conflicts, ..Steps::default() });
+        }
+        steps.closing.sort_by_key(|(at, _)| std::cmp::Reverse(at.path.depth()));
+        for (at, mode) in std::mem::take(&mut steps.closing) {
+            steps.steps.push(Step::SetAttr { at, mode: Some(mode), modified: None });
+        }
         Ok(steps)
+    }
+
+    /// Whether a node is a directory that its owner can't use as it is.
+    fn is_closed_now(&self, node: NodeId) -> bool {
+        let state = self.now(node).and_then(|now| now.state.as_ref());
+        state.is_some_and(|state| state.kind == Kind::Directory && state.mode & OPEN != OPEN)
     }
 
     /// Says that the next step brings a node back.
@@ -397,15 +448,24 @@ impl Ordering<'_> {
         };
         match (to.kind, &to.content) {
             (Kind::Directory, _) => {
-                if mode_before.is_some_and(|mode| mode != to.mode) {
-                    steps.steps.push(Step::SetAttr { at, mode: Some(to.mode), modified: None });
+                let changes = mode_before.is_some_and(|mode| mode != to.mode);
+                if changes {
                     steps.changes.push(Change { node, path, from: None, fate: Fate::Attributes });
+                }
+                if (changes || steps.opened.contains(&node)) && to.mode & OPEN != OPEN {
+                    steps.closing.push((at, to.mode));
+                } else if changes {
+                    steps.steps.push(Step::SetAttr { at, mode: Some(to.mode), modified: None });
                 }
                 return Ok(());
             }
             _ if !rewrites => {
-                if mode_before.is_some_and(|mode| mode != to.mode) {
-                    steps.steps.push(Step::SetAttr { at, mode: Some(to.mode), modified: None });
+                let state = now.and_then(|now| now.state.as_ref());
+                let mode = state.is_some_and(|state| state.mode != to.mode).then_some(to.mode);
+                let is_touched = |modified| state.is_some_and(|state| state.modified != modified);
+                let modified = to.modified.filter(|modified| to.kind == Kind::File && is_touched(*modified));
+                if mode.is_some() || modified.is_some() {
+                    steps.steps.push(Step::SetAttr { at, mode, modified });
                     steps.changes.push(Change { node, path, from: None, fate: Fate::Attributes });
                 }
                 return Ok(());

@@ -113,7 +113,7 @@ pub fn plan(
                 arrangement.conflicts.push(Conflict { node, path, why });
             }
             Ok(to) => {
-                let target = judge(now, to, read)?;
+                let target = judge(now, to, how, read)?;
                 if let Some(target) = target {
                     arrangement.targets.insert(node, target);
                 }
@@ -140,6 +140,7 @@ fn last_known(deeds: &Deeds, lines: &[(OperationId, &Line)]) -> Vec<u8> {
 fn judge(
     now: Option<&State>,
     to: Option<Desired>,
+    how: How,
     read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
 ) -> StoreResult<Option<Target>> {
     let (Some(state), Some(wanted)) = (now, &to) else {
@@ -151,7 +152,12 @@ fn judge(
         (Substance::Merged(bytes), Some(held)) => held.size() != bytes.len() as u64 || read(held)? != **bytes,
         (Substance::Past(_) | Substance::Merged(_), None) => true,
     };
+    // A file that was only touched since gets its time back, too. A directory's time follows what happens to its names.
+    let keeps_time = how == How::Merged
+        || wanted.kind != Kind::File
+        || wanted.modified.is_none_or(|modified| modified == state.modified);
     let same = !rewrites
+        && keeps_time
         && (wanted.parent, &wanted.name, wanted.mode) == (state.parent, &state.name, state.mode)
         && wanted.kind == state.kind;
     Ok((!same).then_some(Target { to, rewrites }))
@@ -183,6 +189,11 @@ fn desired(state: &State) -> Option<Desired> {
 
 fn not_kept() -> String {
     "what was there before was not kept".to_owned()
+}
+
+fn changed_unseen() -> String {
+    "it has been changed since by another program, or by a change whose former content was not kept"
+        .to_owned()
 }
 
 /// The inverse of each line, newest first, merged with what the node is. Adds the operations whose inverse changed
@@ -302,7 +313,10 @@ fn changed_back(
     if changed.kind == Kind::Directory || before.content.is_some() && before.content == after.content {
         return Ok(Ok(Some(changed)));
     }
-    let Some(wanted) = &before.content else { return Ok(Err(not_kept())) };
+    let Some(wanted) = &before.content else {
+        // Where neither side is known, a later change has taken what this one left, and nothing has kept that.
+        return Ok(Err(if after.content.is_none() { changed_unseen() } else { not_kept() }));
+    };
     if holds(&changed.content, Some(wanted), read)? == Some(true) {
         return Ok(Ok(Some(changed)));
     }

@@ -36,6 +36,8 @@ impl fmt::Display for Version {
 }
 
 /// Tells one state of a file from every other. It changes with every write, also from A to B and back to A.
+///
+/// As text it has 32 hexadecimal digits. [`VersionTag::short`] is what answers for models have instead.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct VersionTag(pub u128);
@@ -47,7 +49,7 @@ pub struct NotATag(String);
 
 impl fmt::Display for VersionTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}", self.0)
+        write!(f, "{:032x}", self.0)
     }
 }
 
@@ -60,10 +62,20 @@ impl fmt::Debug for VersionTag {
 impl FromStr for VersionTag {
     type Err = NotATag;
     fn from_str(text: &str) -> Result<Self, NotATag> {
-        let shaped = !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
-        let tag = shaped.then(|| u128::from_str_radix(text, 16).ok()).flatten();
-        tag.map(VersionTag).ok_or_else(|| NotATag(crate::name::escaped(text.as_bytes()).to_string()))
+        digits(text, 32).map(VersionTag).ok_or_else(|| NotATag::of(text))
     }
+}
+
+impl NotATag {
+    fn of(text: &str) -> Self {
+        NotATag(crate::name::escaped(text.as_bytes()).to_string())
+    }
+}
+
+/// The number that a text of exactly so many hexadecimal digits stands for.
+fn digits(text: &str, count: usize) -> Option<u128> {
+    let shaped = text.len() == count && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    shaped.then(|| u128::from_str_radix(text, 16).ok()).flatten()
 }
 
 impl TryFrom<String> for VersionTag {
@@ -76,6 +88,75 @@ impl TryFrom<String> for VersionTag {
 impl From<VersionTag> for String {
     fn from(tag: VersionTag) -> String {
         tag.to_string()
+    }
+}
+
+/// The short form of a [`VersionTag`]: 12 hexadecimal digits of its hash, for readers who pay for every character.
+///
+/// Two states of one file have the same short form with a probability of 1 in 2^48.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ShortTag(u64);
+
+impl VersionTag {
+    /// Its short form.
+    pub fn short(self) -> ShortTag {
+        // Tags of a Virtual Store are a node and a version, so the digits themselves are alike; those of the hash are not.
+        let hash = blake3::hash(&self.0.to_le_bytes());
+        let first = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
+        ShortTag(u64::from_be_bytes(*first) >> 16)
+    }
+}
+
+impl fmt::Display for ShortTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:012x}", self.0)
+    }
+}
+
+impl fmt::Debug for ShortTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A version tag as a caller gives it for a precondition: whole, or in its short form. Their lengths tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TagRef {
+    /// The whole tag.
+    Whole(VersionTag),
+    /// Its short form.
+    Short(ShortTag),
+}
+
+impl TagRef {
+    /// Whether this state is the one that is meant.
+    pub fn matches(self, tag: VersionTag) -> bool {
+        match self {
+            TagRef::Whole(whole) => whole == tag,
+            TagRef::Short(short) => short == tag.short(),
+        }
+    }
+}
+
+impl From<VersionTag> for TagRef {
+    fn from(tag: VersionTag) -> Self {
+        TagRef::Whole(tag)
+    }
+}
+
+impl From<ShortTag> for TagRef {
+    fn from(tag: ShortTag) -> Self {
+        TagRef::Short(tag)
+    }
+}
+
+impl FromStr for TagRef {
+    type Err = NotATag;
+    fn from_str(text: &str) -> Result<Self, NotATag> {
+        match digits(text, 12) {
+            Some(short) => Ok(TagRef::Short(ShortTag(short as u64))),
+            None => text.parse().map(TagRef::Whole),
+        }
     }
 }
 
@@ -207,8 +288,26 @@ mod tests {
         for tag in [VersionTag(0), VersionTag(0x1f), VersionTag(u128::MAX)] {
             assert_eq!(tag.to_string().parse(), Ok(tag));
         }
-        for text in ["", "+1", "xyz", "-1", &"f".repeat(33)] {
+        for text in ["", "+1", "xyz", "-1", "1", &"f".repeat(33), &format!("+{}", "f".repeat(31))] {
             assert!(text.parse::<VersionTag>().is_err(), "{text}");
+            assert!(text.parse::<TagRef>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_short_tag_means_its_own_state_and_is_never_taken_for_a_whole_one() {
+        // As a Virtual Store makes them: a node, and the version that it has had since.
+        let tags: Vec<_> =
+            (1..=64u128).flat_map(|node| (1..=64).map(move |since| VersionTag(node << 64 | since))).collect();
+        let mut texts = std::collections::HashSet::new();
+        for tag in &tags {
+            let text = tag.short().to_string();
+            assert_eq!(text.len(), 12);
+            assert!(text.parse::<VersionTag>().is_err(), "{text}");
+            assert!(text.parse::<TagRef>().unwrap().matches(*tag));
+            assert!(tag.to_string().parse::<TagRef>().unwrap().matches(*tag));
+            assert!(!text.parse::<TagRef>().unwrap().matches(VersionTag(tag.0 + 1)));
+            assert!(texts.insert(text), "{tag} has the short form of another");
         }
     }
 }

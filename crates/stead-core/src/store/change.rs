@@ -11,8 +11,10 @@ use crate::edit::Edit;
 use crate::glob::PathGlobs;
 use crate::identity::{Operation, OperationId};
 use crate::store::{
-    Attr, Kind, NodeId, Past, Place, QuotaRoot, Sealed, Side, StorePath, Version, VersionTag,
+    Attr, Kind, NodeId, Past, Place, QuotaRoot, Sealed, ShortTag, Side, StorePath, TagRef, Version,
+    VersionTag,
 };
+use crate::watch::Watch;
 
 /// Steps that happen together.
 #[derive(Debug)]
@@ -31,8 +33,14 @@ pub struct Change {
     /// Directories that still have to be these nodes: whoever means a node has judged it by the path that it had. Where
     /// something else is there by now, nothing happens, and the answer is Conflict.
     pub still: Vec<(StorePath, NodeId)>,
+    /// Names that still have to be free when the change is made: the caller has judged it by that. Where one is taken by
+    /// now, nothing happens, and the answer is [`crate::StoreError::NotFree`].
+    pub expect_free: Vec<StorePath>,
     /// Whether it has to be on the disk when it is acknowledged.
     pub lasts: Lasts,
+    /// Who waits for it, if it may still be stopped. A Store asks before each step, and now and then within a long one;
+    /// where the change is to stop, nothing of it happens.
+    pub watch: Option<Arc<dyn Watch>>,
 }
 
 /// When a change is on the disk. The end of the process loses it in neither case.
@@ -48,8 +56,17 @@ pub enum Lasts {
 impl Change {
     /// A change that counts against nothing and leaves no record beside its own.
     pub fn new(operation: Operation, steps: Vec<Step>) -> Self {
-        let (quotas, records, returning, still) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
-        Change { operation, steps, quotas, records, returning, still, lasts: Lasts::Now }
+        Change {
+            operation,
+            steps,
+            quotas: Vec::new(),
+            records: Vec::new(),
+            returning: BTreeMap::new(),
+            still: Vec::new(),
+            expect_free: Vec::new(),
+            lasts: Lasts::Now,
+            watch: None,
+        }
     }
 }
 
@@ -227,8 +244,19 @@ pub enum Expect {
     Absent,
     /// Something in exactly this state.
     Tag(VersionTag),
+    /// Something in the state with this short form.
+    ShortTag(ShortTag),
     /// Nothing, or something in exactly this state.
     TagOrAbsent(VersionTag),
+}
+
+impl From<TagRef> for Expect {
+    fn from(tag: TagRef) -> Self {
+        match tag {
+            TagRef::Whole(tag) => Expect::Tag(tag),
+            TagRef::Short(tag) => Expect::ShortTag(tag),
+        }
+    }
 }
 
 impl Expect {
@@ -238,7 +266,10 @@ impl Expect {
             (Expect::Any, _) | (Expect::Absent | Expect::TagOrAbsent(_), None) => Ok(()),
             (Expect::Absent, Some(_)) => Err(crate::StoreError::AlreadyExists),
             (Expect::Tag(wanted) | Expect::TagOrAbsent(wanted), Some(tag)) if tag == wanted => Ok(()),
-            (Expect::Tag(_) | Expect::TagOrAbsent(_), _) => Err(crate::StoreError::Conflict),
+            (Expect::ShortTag(wanted), Some(tag)) if tag.short() == wanted => Ok(()),
+            (Expect::Tag(_) | Expect::ShortTag(_) | Expect::TagOrAbsent(_), _) => {
+                Err(crate::StoreError::Conflict)
+            }
         }
     }
 }

@@ -18,6 +18,17 @@ pub trait OpenContent: Send + Sync {
     fn is_removed(&self) -> bool {
         true
     }
+
+    /// The same file as it is now, for a Store that is denied to open it again: what whoever has it open may do was decided
+    /// when it was opened. `None` where no Store is ever denied that.
+    fn reopened(&self) -> StoreResult<Option<Box<dyn OpenContent>>> {
+        Ok(None)
+    }
+
+    /// A draft of the file as it is now, for the same reason.
+    fn draft(&self) -> StoreResult<Option<Box<dyn Draft>>> {
+        Ok(None)
+    }
 }
 
 /// What a draft starts from.

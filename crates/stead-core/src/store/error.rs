@@ -31,6 +31,9 @@ pub enum StoreError {
     /// It is not in the state that the caller expected, or someone changed it in between.
     #[error("it has changed since it was read")]
     Conflict,
+    /// The one who waits for the change wants it no more. What was done of it has been rolled back.
+    #[error("{0}")]
+    Stopped(crate::watch::Stop),
     /// A symlink lies on the way: the door has to resolve it.
     #[error("a symlink lies on the way")]
     Link(LinkHit),
@@ -50,6 +53,12 @@ pub enum StoreError {
     #[error("`{path}` in it is protected")]
     Spared {
         /// The name, below the place of the step, shown escaped.
+        path: String,
+    },
+    /// A name that had to be free is taken ([`crate::store::Change::expect_free`]).
+    #[error("`{path}` is there as well")]
+    NotFree {
+        /// The name, in the Store, shown escaped.
         path: String,
     },
     /// It is larger than the caller allowed.
@@ -136,12 +145,14 @@ impl StoreError {
             | StoreError::Invalid(_) => ErrorKind::Invalid,
             StoreError::Conflict => ErrorKind::Conflict,
             StoreError::Special(_) | StoreError::Unsupported(_) => ErrorKind::Unsupported,
-            StoreError::Spared { .. } | StoreError::HostDenied => ErrorKind::Denied,
+            StoreError::Spared { .. } | StoreError::NotFree { .. } | StoreError::HostDenied => {
+                ErrorKind::Denied
+            }
             StoreError::TooLarge { .. } => ErrorKind::TooLarge,
             StoreError::NoSpace | StoreError::OverQuota { .. } | StoreError::AtLimit { .. } => {
                 ErrorKind::Quota
             }
-            StoreError::Unavailable { .. } => ErrorKind::Unavailable,
+            StoreError::Unavailable { .. } | StoreError::Stopped(_) => ErrorKind::Unavailable,
             StoreError::Expired(_) => ErrorKind::Expired,
             StoreError::Corrupt(_) => ErrorKind::Corrupt,
         }

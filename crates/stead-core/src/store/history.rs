@@ -144,6 +144,8 @@ pub enum PastIdentity {
     Number(i64),
     /// Their BLAKE3 hash.
     Hash([u8; 32]),
+    /// A hash of where they are, for bytes that can't be read: what is in the same place is the same.
+    Location([u8; 32]),
 }
 
 /// An identity, or a way to find it: hashing may mean to read all of it.

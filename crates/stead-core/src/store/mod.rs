@@ -15,7 +15,10 @@ mod place;
 mod quota;
 mod sieve;
 
-pub use attr::{Attr, Entry, Found, Kind, Listing, NodeId, Page, Special, Version, VersionTag, Whole};
+pub use attr::{
+    Attr, Entry, Found, Kind, Listing, NodeId, NotATag, Page, ShortTag, Special, TagRef, Version, VersionTag,
+    Whole,
+};
 pub use change::{
     Applied, Change, Content, Expect, Keep, Lasts, Missing, Outcome, Parents, Put, Record, Replace, Spare,
     Step, Subtree,
@@ -65,6 +68,12 @@ pub trait Store: Debug + Send + Sync {
 
     /// Opens a file for reading. What it returns stays readable after the file is removed, replaced or renamed.
     fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>>;
+
+    /// Opens a file for somebody who may write it and need not read it, or who has just made it. So its mode does not
+    /// matter: whoever wants to read what is there has to open it with [`Store::open`].
+    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        self.open(at)
+    }
 
     /// The target of a symlink, as it was written.
     fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>>;
@@ -140,15 +149,22 @@ pub trait Store: Debug + Send + Sync {
     /// The operations of an agent that have changed this Store, began at `since` or later, and stand: they have not been
     /// taken back, and take nothing back themselves. The newest ones come first, and at most `limit` of them.
     ///
+    /// Each comes with the newest version that it made here, and versions tell which one is newer: a clock may go back.
+    ///
     /// One that came to nothing in the end may be among them.
-    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         let query = DeedQuery { agent: Some(agent.to_owned()), since: Some(since), ..DeedQuery::all() };
         let mut deeds = self.deeds(&query)?.deeds;
         deeds.retain(|deed| !deed.undone && deed.undoes.is_empty());
-        deeds.sort_by_key(|deed| std::cmp::Reverse((deed.operation.at, deed.version)));
+        deeds.sort_by_key(|deed| std::cmp::Reverse(deed.version));
         let mut seen = HashSet::new();
         deeds.retain(|deed| seen.insert(deed.operation.id));
-        Ok(deeds.into_iter().map(|deed| deed.operation).take(limit).collect())
+        Ok(deeds.into_iter().map(|deed| (deed.version, deed.operation)).take(limit).collect())
     }
 
     /// What makes the newer version out of the older one at and below some paths, whoever did it; up to

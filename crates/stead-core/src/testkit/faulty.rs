@@ -100,6 +100,11 @@ impl Store for Faulty {
         Ok(Box::new(FaultyContent { content, line: self.line.clone() }))
     }
 
+    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        let content = self.line.call(|| self.store.open_to_write(at))?;
+        Ok(Box::new(FaultyContent { content, line: self.line.clone() }))
+    }
+
     fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
         self.line.call(|| self.store.read_link(at))
     }
@@ -163,7 +168,12 @@ impl Store for Faulty {
         self.line.call(|| self.store.deeds(query))
     }
 
-    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         self.line.call(|| self.store.standing(agent, since, limit))
     }
 
@@ -221,6 +231,16 @@ impl OpenContent for FaultyContent {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
         self.line.call(|| self.content.read_at(offset, buffer))
+    }
+
+    fn reopened(&self) -> StoreResult<Option<Box<dyn OpenContent>>> {
+        let content = self.line.call(|| self.content.reopened())?;
+        Ok(content.map(|content| Box::new(FaultyContent { content, line: self.line.clone() }) as _))
+    }
+
+    fn draft(&self) -> StoreResult<Option<Box<dyn Draft>>> {
+        let draft = self.line.call(|| self.content.draft())?;
+        Ok(draft.map(|draft| Box::new(FaultyDraft { draft, line: self.line.clone() }) as _))
     }
 }
 

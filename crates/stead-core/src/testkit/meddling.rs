@@ -41,6 +41,9 @@ impl Store for Meddling {
     fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
         self.store.open(at)
     }
+    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        self.store.open_to_write(at)
+    }
     fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
         self.store.read_link(at)
     }
@@ -98,7 +101,12 @@ impl Store for Meddling {
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
         self.store.deeds(query)
     }
-    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         self.store.standing(agent, since, limit)
     }
     fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {

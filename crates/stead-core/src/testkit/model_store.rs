@@ -9,13 +9,14 @@ use parking_lot::Mutex;
 use super::model::{Body, Bytes, Tree};
 use super::notes::Notes;
 use crate::audit::AuditLog;
-use crate::name::Name;
+use crate::name::{Name, escaped};
 use crate::search::{FileHits, Grep, Walk};
 use crate::store::{
     About, Applied, Attr, Change, Changed, Draft, DraftOf, Entry, Feed, Found, Kind, Listing, OpenContent,
     Page, Place, QuotaRoot, Record, Sealed, Store, StoreError, StorePath, StoreResult, Usage, Verified,
     Version, Whole,
 };
+use crate::watch::check_wanted;
 
 /// A Store for tests: every rule of the port, with nothing behind it.
 ///
@@ -178,13 +179,16 @@ impl Store for ModelStore {
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         let mut state = self.state.lock();
         let version = Version(state.version.0 + 1);
-        let Change { operation, steps, quotas, records, returning: _, still, lasts: _ } = change;
+        let Change { operation, steps, quotas, records, returning: _, still, expect_free, lasts: _, watch } =
+            change;
+        steps.iter().try_for_each(|_| check_wanted(watch.as_ref()))?;
         for (path, node) in still {
             let there = state.tree.directory(&Place::path(path)).map(|(there, _)| there);
             if there.ok() != Some(node) {
                 return Err(StoreError::Conflict);
             }
         }
+        check_free(&expect_free, &state.tree)?;
         let before = (!quotas.is_empty() || !records.is_empty()).then(|| state.tree.clone());
         let done = state.tree.apply(steps, operation.at, version)?;
         if let Some(before) = before
@@ -221,6 +225,13 @@ impl Store for ModelStore {
         let entries = tree.below(top).len() as u64;
         progress(entries);
         Ok(Verified { entries, problems: tree.problems(), ..Verified::default() })
+    }
+}
+
+fn check_free(names: &[StorePath], tree: &Tree) -> StoreResult<()> {
+    match names.iter().find(|name| tree.find(&Place::path((*name).clone())).is_ok()) {
+        Some(name) => Err(StoreError::NotFree { path: escaped(name.as_bytes()).to_string() }),
+        None => Ok(()),
     }
 }
 

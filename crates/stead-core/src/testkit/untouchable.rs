@@ -30,6 +30,9 @@ impl Store for Untouchable {
     fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
         panic!("the Store was touched: open {at:?}")
     }
+    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        panic!("the Store was touched: open_to_write {at:?}")
+    }
     fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
         panic!("the Store was touched: read_link {at:?}")
     }
@@ -66,7 +69,7 @@ impl Store for Untouchable {
     fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
         panic!("the Store was touched: deeds {query:?}")
     }
-    fn standing(&self, _: &str, _: Timestamp, _: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(&self, _: &str, _: Timestamp, _: usize) -> StoreResult<Vec<(Version, Operation)>> {
         panic!("the Store was touched: standing")
     }
     fn take_in(&self, _: &Extents, _: &Operation, _: &mut dyn FnMut(u64)) -> StoreResult<Option<TakenIn>> {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::name::harmless;
-use crate::store::VersionTag;
+use crate::store::TagRef;
 use crate::tools::schema::{Field, Takes};
 use crate::tools::{Failure, Tool};
 
@@ -22,8 +22,8 @@ impl Arguments {
         let mut arguments = Map::new();
         for (name, value) in given {
             let field = tool.input.iter().find(|field| field.name == name).expect("no name is unknown");
-            // Where a parameter may be left out, nothing is the same as nothing said: some hosts fill all of them in.
-            if value.is_null() && !field.required {
+            // Some hosts make every parameter required, so that a model has to fill in those that it does not mean.
+            if !field.required && is_nothing(&value) {
                 continue;
             }
             arguments.insert(name, fitting(tool, field, value)?);
@@ -69,13 +69,25 @@ impl Arguments {
         self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    pub(super) fn tag(&self, name: &str) -> Option<VersionTag> {
+    pub(super) fn tag(&self, name: &str) -> Option<TagRef> {
         let text = self.optional_text(name)?;
         Some(text.parse().expect("a tag was checked to be one"))
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
+    }
+}
+
+/// What stands for a parameter that is not given: no parameter gives any of these a meaning other than its default.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(_) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(object) => object.is_empty(),
     }
 }
 
@@ -93,7 +105,7 @@ fn unknown(tool: &Tool, name: &str) -> Failure {
 fn fitting(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failure> {
     let fits = match (&field.takes, &value) {
         (Takes::Text | Takes::Path, Value::String(_)) | (Takes::Flag, Value::Bool(_)) => true,
-        (Takes::Tag, Value::String(text)) => text.parse::<VersionTag>().is_ok(),
+        (Takes::Tag, Value::String(text)) => text.parse::<TagRef>().is_ok(),
         (Takes::OneOf(texts), Value::String(text)) => texts.contains(&text.as_str()),
         (Takes::Texts { most }, Value::Array(texts)) => {
             (1..=*most).contains(&texts.len()) && texts.iter().all(Value::is_string)

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod files;
+mod page;
 mod past;
 mod reply;
 mod schema;
@@ -15,11 +16,13 @@ mod toolbox;
 
 pub use arguments::Arguments;
 pub use past::{Moments, SnapshotMade};
-pub use reply::{Block, Failure, Reply, file_uri};
+pub use reply::{Block, Failure, Note, Reply, Results, file_uri};
 pub use schema::{Field, Takes};
 pub use toolbox::{Agreement, Answer, Question, ToolChoice, Toolbox};
 
+use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
+use crate::store::VersionTag;
 use crate::vfs::Vfs;
 
 /// One tool, as agents and their hosts see it.
@@ -29,7 +32,8 @@ pub struct Tool {
     pub name: &'static str,
     /// The same for people.
     pub title: &'static str,
-    /// What it does, when to use it and what comes back; written for models.
+    /// What it does, when to use it and what comes back; written for models. Its first sentence stands on its own: some
+    /// hosts show no more than 150 characters. [`Toolbox::description`] is what an agent is told.
     pub description: &'static str,
     /// What some Workspace has to allow, each of them, for the tool to be of use.
     pub needs: &'static [Access],
@@ -43,6 +47,8 @@ pub struct Tool {
     pub input: &'static [Field],
     /// The facts that it answers with, besides the text.
     pub output: &'static [Field],
+    /// The longest answer in characters, where a larger limit than the usual one can be asked for.
+    pub longest: Option<usize>,
     run: fn(&Desk<'_>, &mut Arguments) -> Result<Reply, Failure>,
 }
 
@@ -104,6 +110,19 @@ impl Hints {
 struct Desk<'a> {
     vfs: &'a Vfs,
     moments: Option<&'a dyn Moments>,
+    /// Whether some tool takes version tags.
+    takes_tags: bool,
+}
+
+impl Desk<'_> {
+    /// A file's state, where the model can use it: some tool takes it, and the file may be changed.
+    fn tag(&self, path: &VfsPath, tag: VersionTag) -> Option<Note> {
+        let may_change = || {
+            let route = self.vfs.router().route(path);
+            route.is_some_and(|route| route.workspace.scope().allows(Access::Write))
+        };
+        (self.takes_tags && may_change()).then(|| Note::Tag(tag.short()))
+    }
 }
 
 /// Every tool there is, in the order in which they are offered: by name.

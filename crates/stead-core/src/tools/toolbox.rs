@@ -1,5 +1,6 @@
 //! An agent's tools: which it is offered, and how one is used.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::name::harmless;
 use crate::path::VfsPath;
 use crate::scope::AccessScope;
-use crate::tools::{Arguments, Desk, Failure, Moments, Offered, Reply, TOOLS, Tool, tool};
+use crate::tools::{Arguments, Desk, Failure, Moments, Offered, Reply, Results, TOOLS, Takes, Tool, tool};
 use crate::vfs::{Asking, CallEnd, Entry, Refusal, Vfs};
 use crate::watch::Watch;
 use crate::workspace::Ask;
@@ -24,6 +25,8 @@ pub struct ToolChoice {
     pub history: bool,
     /// A person is asked before one of these is used.
     pub ask: BTreeSet<String>,
+    /// What results are made of.
+    pub results: Results,
 }
 
 /// The tools of one identity over its Workspaces.
@@ -77,6 +80,9 @@ pub struct Question {
     pub text: String,
     shown: Vec<Entry>,
 }
+
+/// The tool that names the Workspaces; where it is not offered, the first one does.
+const NAMING: &str = "list_directory";
 
 /// How many paths a question names one by one.
 const NAMED: usize = 100;
@@ -142,6 +148,30 @@ impl Toolbox {
         chosen && tool.fits(&self.scopes)
     }
 
+    /// What results are made of.
+    pub fn results(&self) -> Results {
+        self.choice.results
+    }
+
+    /// What an agent is told of a tool. One of its tools names the Workspaces: many hosts show nothing else of a server.
+    pub fn description(&self, tool: &Tool) -> Cow<'static, str> {
+        let naming = self.offered().find(|tool| tool.name == NAMING).or_else(|| self.offered().next());
+        if naming.is_none_or(|naming| naming.name != tool.name) {
+            return Cow::Borrowed(tool.description);
+        }
+        let workspaces = crate::map::in_a_sentence(&self.vfs);
+        // After the first sentence, which has to stand on its own, and before what some hosts cut off.
+        match tool.description.split_once(". ") {
+            Some((first, rest)) => Cow::Owned(format!("{first}. {workspaces} {rest}")),
+            None => Cow::Owned(format!("{} {workspaces}", tool.description)),
+        }
+    }
+
+    /// Whether some tool takes version tags.
+    fn takes_tags(&self) -> bool {
+        self.offered().any(|tool| tool.input.iter().any(|field| matches!(field.takes, Takes::Tag)))
+    }
+
     /// Whether there is anything that a person is asked about.
     pub fn may_ask(&self) -> bool {
         !self.choice.ask.is_empty() || self.vfs.workspaces().any(|workspace| workspace.ask() != Ask::Never)
@@ -173,9 +203,9 @@ impl Toolbox {
             (_, Some(asking)) => vfs.asking(asking),
             (_, None) => vfs,
         };
-        let moments = self.moments.as_deref();
+        let (moments, takes_tags) = (self.moments.as_deref(), self.takes_tags());
         let ran = match tool.offered {
-            Offered::Always => (tool.run)(&Desk { vfs: &vfs, moments }, &mut arguments),
+            Offered::Always => (tool.run)(&Desk { vfs: &vfs, moments, takes_tags }, &mut arguments),
             // These look moments up before they come to the door, or come there twice.
             Offered::WithHistory => {
                 let path = arguments.optional_text("path").map(str::to_owned);
@@ -184,7 +214,7 @@ impl Toolbox {
                     false => CallEnd::Outcome(AuditOutcome::of(failure.kind)),
                 };
                 vfs.one_record(tool.name, path.as_deref(), end, |vfs| {
-                    (tool.run)(&Desk { vfs, moments }, &mut arguments).map_err(Failure::heard)
+                    (tool.run)(&Desk { vfs, moments, takes_tags }, &mut arguments).map_err(Failure::heard)
                 })
             }
         };
@@ -204,6 +234,15 @@ impl Toolbox {
             (Ok(reply), _) => return Ok(reply),
         };
         Ok(if failure.unheard { self.refuse(tool.name, failure) } else { failure.into() })
+    }
+
+    /// Refuses a call whose arguments are no object.
+    pub fn refuse_arguments(&self, name: &str) -> Reply {
+        let failure = match tool(name).filter(|tool| self.offers(tool)) {
+            Some(_) => Failure::invalid("a tool's arguments are an object, such as {\"path\": \"/\"}"),
+            None => self.not_offered(name),
+        };
+        self.refuse(name, failure)
     }
 
     /// How a call asks, if there is anything to ask about.

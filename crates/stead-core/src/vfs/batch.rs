@@ -1,6 +1,6 @@
 //! Many changes at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result, Sight};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{Content, Expect, Missing, Parents, Side, Step, Store, StoreError, Subtree};
+use crate::store::{Content, Expect, Missing, Parents, Side, Step, Store, StoreError, StorePath, Subtree};
 use crate::vfs::call::{Asked, Call, Stage};
 use crate::vfs::own_files::Leaves;
 use crate::vfs::resolve::Spot;
@@ -19,7 +19,8 @@ impl Vfs {
     /// Starts a change of many steps in one Workspace's Store, done whole or not at all.
     pub fn batch(&self) -> Batch<'_> {
         let (steps, paths, shown, parents) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
-        Batch { vfs: self, steps, paths, shown, store: None, parents }
+        let (expect_free, git_names) = (Vec::new(), HashSet::new());
+        Batch { vfs: self, steps, paths, shown, store: None, parents, expect_free, git_names }
     }
 }
 
@@ -35,6 +36,10 @@ pub struct Batch<'a> {
     /// Directories whose symlinks have been resolved, by the path as it was written, and whether one of these symlinks
     /// may not be read.
     parents: HashMap<VfsPath, (VfsPath, bool)>,
+    /// Names that have to be free when it is done ([`crate::store::Change::expect_free`]).
+    expect_free: Vec<(Arc<dyn Store>, StorePath)>,
+    /// Names that git looks for in a repository, which it makes.
+    git_names: HashSet<StorePath>,
 }
 
 impl<'a> Batch<'a> {
@@ -116,6 +121,7 @@ impl<'a> Batch<'a> {
         let Some(store) = self.store else { return Ok(Vec::new()) };
         let (vfs, steps, paths, shown) = (self.vfs, self.steps, self.paths, self.shown);
         vfs.call("batch", [Ok(common(&paths))], |call, [directory]| {
+            call.expect_free.replace(self.expect_free);
             call.moves(steps.iter().map(written_by).sum());
             if shown.iter().any(|(_, sight)| *sight == Sight::Blind) {
                 // Every step that brings content brings all of it.
@@ -146,10 +152,14 @@ impl<'a> Batch<'a> {
     fn add(&mut self, path: Asked, step: impl FnOnce(&Call<'_>, &Spot<'_>) -> Result<Step>) -> Result<()> {
         let vfs = self.vfs;
         let added = vfs.part("batch", [path], |call, [path]| {
-            let spot = self.spot(call, path)?;
+            call.git_names.replace(std::mem::take(&mut self.git_names));
+            let spot = self.spot(call, path);
+            self.git_names = call.git_names.take();
+            let spot = spot?;
             self.steps.push(step(call, &spot)?);
             self.shown.push((spot.shown.clone(), spot.sight()));
             self.paths.push(spot.path);
+            self.expect_free.append(&mut call.expect_free.borrow_mut());
             Ok(())
         });
         added.map(drop)

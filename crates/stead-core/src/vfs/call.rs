@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,11 +21,13 @@ use crate::identity::{Operation, OperationId};
 use crate::memory::{Reserved, WHOLE_CONTENTS};
 use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
-use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreResult};
+use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreError, StorePath, StoreResult};
 use crate::vfs::batch::common;
-use crate::vfs::quota::without_usage;
+use crate::vfs::quota::{Drafts, without_usage};
 use crate::vfs::whole::Whole;
-use crate::vfs::{Shared, Vfs, repository};
+use crate::vfs::write::same_store;
+use crate::vfs::{Shared, Vfs};
+use crate::watch::Watch;
 
 /// A path as it came in: read, or not to be read as one.
 pub(super) type Asked = Result<VfsPath, PathError>;
@@ -58,8 +61,12 @@ pub(super) struct Call<'v> {
     told: Cell<bool>,
     /// What a change is called, where another name would tell less of what it does.
     pub(super) renamed: Cell<Option<&'static str>>,
-    /// Held where it may change a name that git looks for in a repository.
-    pub(super) repository: RefCell<Option<repository::Turn>>,
+    /// Names that its changes have to leave free, and where: with them, git would take a directory for a repository.
+    pub(super) expect_free: RefCell<Vec<(Arc<dyn Store>, StorePath)>>,
+    /// Names that git looks for in a repository, which it may make.
+    pub(super) git_names: RefCell<HashSet<StorePath>>,
+    /// Whether it makes a change of what was written into an open file.
+    pub(super) commits_draft: Cell<bool>,
 }
 
 /// What a change is to the call that makes it.
@@ -160,12 +167,18 @@ impl Vfs {
             changed: Cell::new(false),
             told: Cell::new(false),
             renamed: Cell::new(None),
-            repository: RefCell::default(),
+            expect_free: RefCell::default(),
+            git_names: RefCell::default(),
+            commits_draft: Cell::new(false),
         };
         let result = match wrong {
             Some(error) => Err(error.into()),
             None => act(&call, std::array::from_fn(|index| &call.paths[index])),
         };
+        let result = result.map_err(|error| match error {
+            Error::Store { cause: StoreError::Stopped(stop), .. } => Error::Stopped(stop),
+            error => error,
+        });
         (call, result)
     }
 }
@@ -227,6 +240,11 @@ impl<'v> Call<'v> {
         stop.map_or(Ok(()), |stop| Err(Error::Stopped(stop)))
     }
 
+    /// Who may stop the call: once something of it has happened, it goes on to its end.
+    pub(super) fn stoppable(&self) -> Option<Arc<dyn Watch>> {
+        self.vfs.watch.clone().filter(|_| !self.changed.get())
+    }
+
     /// Reserves memory for whole contents, having waited for it. A call does so once, and before it changes anything.
     pub(super) fn reserve(&self, bytes: u64) -> StoreResult<Reserved<'static>> {
         WHOLE_CONTENTS.reserve(bytes, || self.vfs.watch.as_ref().and_then(|watch| watch.stop()))
@@ -252,7 +270,14 @@ impl<'v> Call<'v> {
             tool: self.renamed.get().map_or_else(|| self.tool(), Cow::Borrowed),
             at: self.shared().clock.now(),
         };
-        let mut change = Change { quotas: self.quotas_on(store)?, ..Change::new(operation, steps) };
+        let drafts = if self.commits_draft.get() { Drafts::Ignored } else { Drafts::Counted };
+        // Whoever commits a draft has its turn already.
+        let _turn = (drafts == Drafts::Counted).then(|| self.shared().drafts.turn(&steps));
+        let (quotas, watch) = (self.quotas_on(store, drafts)?, self.stoppable());
+        let mut change = Change { quotas, watch, ..Change::new(operation, steps) };
+        let expect_free = self.expect_free.borrow();
+        let here = expect_free.iter().filter(|(other, _)| same_store(&**other, store));
+        change.expect_free = here.map(|(_, path)| path.clone()).collect();
         more(&mut change);
         let mut told = false;
         if let Some(log) = &self.shared().audit {
@@ -282,6 +307,7 @@ impl<'v> Call<'v> {
         let under_way = self.shared().own.begin();
         let withheld = self.withheld_limits(store, &change.quotas);
         let applied = store.apply(change).map_err(|cause| without_usage(cause, &withheld))?;
+        self.shared().drafts.changed();
         if let (Some(under_way), Some(version)) = (under_way, applied.version)
             && store.about().feed
         {
@@ -300,6 +326,14 @@ impl<'v> Call<'v> {
     pub(super) fn operation(&self) -> OperationId {
         let fresh = || self.vfs.operation.unwrap_or_else(|| OperationId::fresh(self.shared().clock.now()));
         *self.operation.get_or_init(fresh)
+    }
+
+    /// Makes its changes a part of an operation that has begun before, unless it is a part of one already.
+    pub(super) fn belongs_to(&self, operation: OperationId) {
+        if self.vfs.operation.is_none() {
+            // Whatever it has changed by now says which one it is.
+            let _ = self.operation.set(operation);
+        }
     }
 
     pub(super) fn tool(&self) -> Cow<'static, str> {
@@ -426,6 +460,11 @@ impl Lasting {
                 self.failed.lock().get_or_insert(kind(error));
             }
         }
+    }
+
+    /// Something could not be written.
+    pub(super) fn fails(&self, kind: ErrorKind) {
+        self.failed.lock().get_or_insert(kind);
     }
 
     /// A change has a record that tells what was written.

@@ -13,13 +13,13 @@ use crate::scope::Access;
 use crate::search::Walk;
 use crate::store::{
     Attr, Content, Expect, Kind, Missing, OpenContent, Parents, Place, Put, Replace, Side, Step, StoreError,
-    StorePath, Subtree, Usage, Version, VersionTag,
+    StorePath, Subtree, TagRef, Usage, Version, VersionTag,
 };
 use crate::vfs::call::{Asked, Call, Stage};
 use crate::vfs::own_files::Leaves;
 use crate::vfs::resolve::{Links, Spot};
 use crate::vfs::write::same_store;
-use crate::vfs::{IntoPath, Vfs};
+use crate::vfs::{IntoPath, Vfs, repository};
 
 /// What happens to a file that is at the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,9 +77,9 @@ impl Vfs {
         from: impl IntoPath,
         to: impl IntoPath,
         overwrite: Overwrite,
-        if_match: VersionTag,
+        if_match: impl Into<TagRef>,
     ) -> Result<Copied> {
-        self.carry(Act::Move, from.into_path(), to.into_path(), overwrite, Some(if_match))
+        self.carry(Act::Move, from.into_path(), to.into_path(), overwrite, Some(if_match.into()))
     }
 
     fn carry(
@@ -88,7 +88,7 @@ impl Vfs {
         from: Asked,
         to: Asked,
         over: Overwrite,
-        tag: Option<VersionTag>,
+        tag: Option<TagRef>,
     ) -> Result<Copied> {
         let name = if act == Act::Copy { "copy" } else { "move" };
         self.call(name, [from, to], |call, [from, to]| call.carry(act, from, to, over, tag))
@@ -102,7 +102,7 @@ impl<'v> Call<'v> {
         from: &VfsPath,
         to: &VfsPath,
         over: Overwrite,
-        tag: Option<VersionTag>,
+        tag: Option<TagRef>,
     ) -> Result<Copied> {
         let (mut from, mut to) = (Links::new(from), Links::new(to));
         loop {
@@ -113,10 +113,17 @@ impl<'v> Call<'v> {
             let mut tag = tag;
             if act == Act::Move && ends.from.sight() == Sight::Blind {
                 let own = self.check_own(&ends.from)?;
-                if tag.is_some_and(|tag| tag != own) {
+                if tag.is_some_and(|tag| !tag.matches(own)) {
                     return Err(ends.from.failed(StoreError::Conflict));
                 }
-                tag = Some(own);
+                tag = Some(own.into());
+            }
+            self.check_reach(&ends.from, &ends.to)?;
+            if ends.from.workspace.protect().is_empty()
+                && !ends.to.workspace.protect().is_empty()
+                && ends.from.store().stat(&ends.from.place).is_ok_and(|attr| attr.kind == Kind::Directory)
+            {
+                repository::check_tree(&ends.from).map_err(|cause| ends.from.failed(cause))?;
             }
             let carried = if same_store(ends.from.store(), ends.to.store()) {
                 self.carry_within(act, &ends, over, tag)
@@ -169,10 +176,10 @@ impl<'v> Call<'v> {
         act: Act,
         ends: &Ends<'_>,
         over: Overwrite,
-        tag: Option<VersionTag>,
+        tag: Option<TagRef>,
     ) -> Result<Copied> {
         let Ends { from, to } = ends;
-        let mut expect = tag.map_or(Expect::Any, Expect::Tag);
+        let mut expect = tag.map_or(Expect::Any, Expect::from);
         if to.check_not_leading().is_err() {
             let attr = from.store().stat(&from.place).map_err(|cause| from.failed(cause))?;
             if attr.kind != Kind::Directory {
@@ -252,11 +259,11 @@ impl<'v> Call<'v> {
         act: Act,
         ends: &Ends<'_>,
         over: Overwrite,
-        tag: Option<VersionTag>,
+        tag: Option<TagRef>,
     ) -> Result<Copied> {
         let Ends { from, to } = ends;
         let attr = from.store().stat(&from.place).map_err(|cause| from.failed(cause))?;
-        if tag.is_some_and(|tag| tag != attr.tag) {
+        if tag.is_some_and(|tag| !tag.matches(attr.tag)) {
             return Err(from.failed(StoreError::Conflict));
         }
         let mut load = Load { call: self, from, to, steps: Vec::new(), taken: Vec::new(), bytes: 0 };
@@ -291,13 +298,17 @@ impl<'v> Call<'v> {
         });
         let applied = applied.map_err(|cause| to.failed(cause))?;
         if act == Act::Move {
-            let arrived = taken.iter().all(|taken| taken.arrived(to));
-            let garbled = || Err(Error::Garbled { path: to.path.clone() });
-            let removed = if arrived { self.remove_source(from, &attr, &taken) } else { garbled() };
+            // It can still be stopped where what arrived can be taken back.
+            let can_stop = over == Overwrite::Refuse;
+            let removed = self
+                .compare(to, &taken, can_stop)
+                .and_then(|()| self.remove_source(from, &attr, &taken, can_stop));
             if let Err(error) = removed {
                 // What only just arrived goes again, unless it may be all that is left: an answer can be lost after
                 // the source was removed. What it has replaced can't come back here in any case.
-                if over == Overwrite::Refuse && taken.iter().all(|taken| taken.is_still_at(from)) {
+                // A removal that was stopped has been rolled back whole, though its files may look new to their Store.
+                let is_whole = || is_stopped(&error) || taken.iter().all(|taken| taken.is_still_at(from));
+                if over == Overwrite::Refuse && is_whole() {
                     self.take_back(to);
                 }
                 return Err(error);
@@ -313,8 +324,21 @@ impl<'v> Call<'v> {
         Ok(self.copied(ends, Some(entries), tag, applied.version))
     }
 
+    /// Makes sure that what was copied has arrived as it was.
+    fn compare(&self, to: &Spot<'_>, taken: &[Taken], can_stop: bool) -> Result<()> {
+        for taken in taken {
+            if can_stop {
+                self.check_wanted()?;
+            }
+            if !taken.arrived(to) {
+                return Err(Error::Garbled { path: to.path.clone() });
+            }
+        }
+        Ok(())
+    }
+
     /// Removes exactly what was copied, in the state in which it was: what came or changed meanwhile is a Conflict.
-    fn remove_source(&self, from: &Spot<'_>, attr: &Attr, taken: &[Taken]) -> Result<()> {
+    fn remove_source(&self, from: &Spot<'_>, attr: &Attr, taken: &[Taken], can_stop: bool) -> Result<()> {
         let (missing, keep) = (Missing::Fails, from.keep());
         let remove = |taken: &Taken| {
             let at = Place { from: from.place.from, path: from.place.path.join(&taken.below) };
@@ -332,7 +356,10 @@ impl<'v> Call<'v> {
         }
         // Deepest first: a directory comes before its entries in what was taken.
         let steps = taken.iter().rev().map(remove).collect();
-        match self.apply(from.store(), steps, Stage::Last) {
+        let removed = self.apply_with(from.store(), steps, Stage::Last, |change| {
+            change.watch = self.vfs.watch.clone().filter(|_| can_stop);
+        });
+        match removed {
             Ok(_) => Ok(()),
             Err(StoreError::NotEmpty | StoreError::NotFound) => Err(from.failed(StoreError::Conflict)),
             Err(cause) => Err(from.failed(cause)),
@@ -352,6 +379,10 @@ impl<'v> Call<'v> {
         };
         let _ = self.apply(to.store(), vec![step], Stage::Early);
     }
+}
+
+fn is_stopped(error: &Error) -> bool {
+    matches!(error, Error::Stopped(_) | Error::Store { cause: StoreError::Stopped(_), .. })
 }
 
 /// Where the caller may not look, only what must not be overwritten tells that a name is taken.

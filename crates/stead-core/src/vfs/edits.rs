@@ -24,7 +24,7 @@ pub(super) struct Edits {
 }
 
 /// Bytes of a draft, and where in it they are.
-type Pieces = Vec<(u64, Vec<u8>)>;
+pub(super) type Pieces = Vec<(u64, Vec<u8>)>;
 
 impl Edits {
     pub(super) fn of(base: Option<VersionTag>) -> Self {

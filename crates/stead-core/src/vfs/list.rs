@@ -52,6 +52,16 @@ pub struct Directory {
     pub cursor: Option<String>,
 }
 
+impl Directory {
+    /// Keeps only the first so many entries of this page; the next page begins after them.
+    pub(crate) fn keep(&mut self, count: usize) {
+        if count < self.entries.len() {
+            self.entries.truncate(count);
+            self.cursor = self.entries.last().map(|entry| write_cursor(&entry.name));
+        }
+    }
+}
+
 /// One name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {

@@ -8,6 +8,7 @@ mod batch;
 mod call;
 mod consent;
 mod copy;
+mod draft_quota;
 mod edits;
 mod follow;
 mod fork;
@@ -20,6 +21,7 @@ mod open;
 mod own;
 mod own_files;
 mod quota;
+mod reach;
 mod read;
 mod repository;
 mod resolve;
@@ -44,7 +46,7 @@ pub use history::{
 pub use list::{DirEntry, Directory, ListPage, Unreadable, WalkQuery, WalkResult, Walked};
 pub use looking_back::PointInTime;
 pub use once::CallEnd;
-pub use open::{OpenFile, OpenOptions};
+pub use open::{Made, OpenFile, OpenOptions};
 pub use read::{FileReader, Range, Stat, TextRead, WholeRead, media_type};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobResult, GrepResult};
@@ -118,6 +120,7 @@ struct Shared {
     audit: Option<Arc<dyn AuditLog>>,
     seen: seen::Seen,
     open: open::OpenNodes,
+    drafts: Arc<draft_quota::DraftSpace>,
     own: own::Own,
 }
 
@@ -185,6 +188,7 @@ impl VfsBuilder {
             audit: self.audit,
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
+            drafts: Arc::default(),
             own: own::Own::default(),
         };
         Ok(Vfs {
@@ -265,6 +269,7 @@ impl Vfs {
             audit: audit.clone(),
             seen: seen::Seen::default(),
             open: open::OpenNodes::default(),
+            drafts: Arc::default(),
             own: own::Own::default(),
         };
         Vfs { shared: Arc::new(shared), ..self.clone() }

@@ -4,6 +4,7 @@
 //! not at every write. All who have a node open through one door share its draft and see each other's writes at once;
 //! callers by path see them with the change.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,6 +14,7 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result, Sight};
+use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
@@ -20,10 +22,12 @@ use crate::store::{
     StoreError, VersionTag,
 };
 use crate::vfs::call::{Begins, Call, Lasting, Stage};
-use crate::vfs::edits::Edits;
+use crate::vfs::draft_quota::Reservation;
+use crate::vfs::edits::{Edits, Pieces};
 use crate::vfs::own_files::Leaves;
+use crate::vfs::quota::{Drafts, without_usage};
 use crate::vfs::resolve::{Spot, Stop};
-use crate::vfs::{IntoPath, Vfs};
+use crate::vfs::{IntoPath, Shared, Vfs};
 
 /// How often whoever has written into what others write into as well tries to be the last.
 const ATTEMPTS: usize = 200;
@@ -31,6 +35,8 @@ const ATTEMPTS: usize = 200;
 const KEPT: u64 = 1 << 20;
 /// The most that is written again over what another has made of a file.
 const MERGED: u64 = 256 << 20;
+/// The most that is written again so that a reader sees what another has made of a file before this becomes a change.
+const REBASED: u64 = 8 << 20;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -72,6 +78,15 @@ impl OpenOptions {
     }
 }
 
+/// What whoever opens a file has to be allowed by the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// To read it.
+    Read,
+    /// No more than to write it, or it was made by this very call.
+    Write,
+}
+
 /// The nodes that are open through one door.
 #[derive(Debug, Default)]
 pub(super) struct OpenNodes {
@@ -79,6 +94,9 @@ pub(super) struct OpenNodes {
     /// How often it was told that others have changed something.
     told: AtomicU64,
     commits: Mutex<Commits>,
+    /// Files that were made through this door, are open since, and have not been written yet, with the operation that
+    /// made them. What is done to one until then belongs to the same operation, so that an undo removes the file.
+    created: Mutex<HashMap<(usize, NodeId), OperationId>>,
 }
 
 /// A moment, told from others by what had become a change by then.
@@ -126,15 +144,63 @@ struct State {
     draft: Option<Box<dyn Draft>>,
     /// What was done to the draft.
     edits: Edits,
-    /// How often what was written was put into what another had made of it.
-    merges: u64,
     /// When the draft was last written to, or is said to have been.
     modified: Timestamp,
+    /// What the draft has reserved of quotas.
+    reserved: Reservation,
+    nameless: Nameless,
+}
+
+/// Attributes that were given to a file after its name was removed.
+#[derive(Debug, Default, Clone, Copy)]
+struct Nameless {
+    mode: Option<u32>,
+    modified: Option<Timestamp>,
+}
+
+/// What an open file has become a change of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Made {
+    /// The state that was written into, where it is known: with what was written since, a reader of it has all of the new
+    /// state.
+    pub from: Option<VersionTag>,
+    /// The new state.
+    pub tag: VersionTag,
 }
 
 impl State {
+    /// Puts what was written into the newest state of the file, which another has made. Where that fails, what was
+    /// written stays as it is.
+    fn rebase(&mut self, mut theirs: Box<dyn Draft>, now: VersionTag, limit: u64) -> Result<(), StoreError> {
+        let Some(ours) = &mut self.draft else { return Ok(()) };
+        let mut edits = self.edits.clone();
+        edits.copy(&mut **ours, &mut *theirs)?;
+        within(theirs.size(), limit)?;
+        edits.base = Some(now);
+        (self.draft, self.edits) = (Some(theirs), edits);
+        Ok(())
+    }
+
+    /// What was written, where it is little.
+    fn kept(&mut self) -> Result<Option<Pieces>, StoreError> {
+        let Some(draft) = &mut self.draft else { return Ok(None) };
+        if self.edits.bytes(draft.size()) > KEPT {
+            return Ok(None);
+        }
+        self.edits.taken(&mut **draft).map(Some)
+    }
+
+    /// Whether what another has made of the file stays, with what was written in it.
+    fn gives_way(&self, most: u64) -> bool {
+        let size = self.draft.as_ref().map_or(0, |draft| draft.size());
+        !self.edits.is_whole() && self.edits.bytes(size) <= most
+    }
+
     /// Attributes of the node, as they are with what was written.
     fn over(&self, attr: Attr) -> Attr {
+        let Nameless { mode, modified } = self.nameless;
+        let modified = modified.unwrap_or(attr.modified);
+        let attr = Attr { mode: mode.unwrap_or(attr.mode), modified, ..attr };
         match &self.draft {
             Some(draft) => {
                 let modified = self.modified;
@@ -190,6 +256,7 @@ impl Call<'_> {
             self.enter(path, Access::Read)?;
         }
         let access = if options.write { Access::Write } else { Access::Read };
+        let made = Cell::new(false);
         let (node, spot) = self.at(path, access, |spot| -> Result<_, Stop> {
             if options.read {
                 // A symlink may have led into a Workspace of another scope.
@@ -199,22 +266,31 @@ impl Call<'_> {
                 // Whether something is there to be opened is not told.
                 self.check_own(spot)?;
             }
-            match self.open_node(spot) {
+            let rights = if options.read { Rights::Read } else { Rights::Write };
+            match self.open_node(spot, rights) {
                 Err(StoreError::NotFound) if options.write && options.create => {
                     spot.check_not_leading()?;
                     let put = Put { expect: Expect::Absent, keep: spot.keep(), ..Put::default() };
                     let step =
                         Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
                     match self.change(spot, step) {
+                        Ok(_) => {
+                            made.set(true);
+                            Ok(self.open_node(spot, Rights::Write)?)
+                        }
                         // Someone else made it in between: it is there, which is what was wanted.
-                        Ok(_) | Err(StoreError::AlreadyExists) => Ok(self.open_node(spot)?),
+                        Err(StoreError::AlreadyExists) => Ok(self.open_node(spot, rights)?),
                         Err(cause) => Err(cause.into()),
                     }
                 }
                 answer => Ok(answer?),
             }
         })?;
-        self.opened(node, &spot, options)
+        let file = self.opened(node, &spot, options)?;
+        if made.get() {
+            file.was_created_by(self);
+        }
+        Ok(file)
     }
 
     /// What the caller gets who has opened a node.
@@ -233,9 +309,14 @@ impl Call<'_> {
         Ok(OpenFile { vfs, path, shown: spot.shown.clone(), is_blind, options, put, node, lasting })
     }
 
-    pub(super) fn open_node(&self, spot: &Spot<'_>) -> Result<Arc<OpenNode>, StoreError> {
-        let told = self.shared().open.told.load(Ordering::Acquire);
-        let content = spot.store().open(&spot.place)?;
+    pub(super) fn open_node(&self, spot: &Spot<'_>, rights: Rights) -> Result<Arc<OpenNode>, StoreError> {
+        let (told, since) = (self.shared().open.told.load(Ordering::Acquire), self.shared().open.moment());
+        let content = match spot.store().open(&spot.place) {
+            Err(StoreError::HostDenied) if rights == Rights::Write => {
+                spot.store().open_to_write(&spot.place)?
+            }
+            content => content?,
+        };
         debug_assert_eq!(content.attr().kind, Kind::File);
         let node = content.attr().node;
         let store = spot.workspace.mount().store();
@@ -243,7 +324,7 @@ impl Call<'_> {
         let mut open = self.shared().open.nodes.lock();
         if let Some(shared) = open.get(&key).and_then(Weak::upgrade) {
             drop(open);
-            shared.refresh();
+            shared.refresh(self.shared().limits.file_size);
             return Ok(shared);
         }
         open.retain(|_, node| node.strong_count() > 0);
@@ -251,15 +332,18 @@ impl Call<'_> {
             content,
             draft: None,
             edits: Edits::default(),
-            merges: 0,
             modified: Timestamp(0),
+            reserved: Reservation::new(self.shared(), &**store, &spot.place.path),
+            nameless: Nameless::default(),
         });
         let shared = Arc::new(OpenNode { store: Arc::clone(store), node, files: AtomicUsize::new(0), state });
         open.insert(key, Arc::downgrade(&shared));
         drop(open);
-        if self.shared().open.told.load(Ordering::Acquire) != told {
-            // What was told meanwhile may have been about this one, which was not yet here to be told.
-            shared.refresh();
+        let is_told = self.shared().open.told.load(Ordering::Acquire) != told;
+        if is_told || self.shared().open.commits.lock().include(key, since) {
+            // What was told meanwhile may have been about this one, which was not yet here to be told; or what others had
+            // written became a change, and they closed it.
+            shared.refresh(self.shared().limits.file_size);
         }
         Ok(shared)
     }
@@ -268,6 +352,25 @@ impl Call<'_> {
 /// Tells a node of a Store from all others that are open.
 fn key(store: &Arc<dyn Store>, node: NodeId) -> (usize, NodeId) {
     (Arc::as_ptr(store).cast::<()>() as usize, node)
+}
+
+impl Call<'_> {
+    /// What this call changes belongs to the operation that made a file, as long as that file has not been written.
+    pub(super) fn joins_creation(&self, store: &Arc<dyn Store>, node: NodeId) {
+        if let Some(operation) = self.shared().open.created.lock().get(&key(store, node)) {
+            self.belongs_to(*operation);
+        }
+    }
+
+    /// [`Call::joins_creation`] for the file at a spot.
+    pub(super) fn joins_creation_at(&self, spot: &Spot<'_>) {
+        if self.shared().open.created.lock().is_empty() {
+            return;
+        }
+        if let Ok(attr) = spot.store().stat(&spot.place) {
+            self.joins_creation(spot.workspace.mount().store(), attr.node);
+        }
+    }
 }
 
 impl OpenNodes {
@@ -307,11 +410,11 @@ impl OpenNodes {
     }
 
     /// Has whoever reads a node see what another has changed.
-    pub(super) fn refresh(&self, store: &Arc<dyn Store>, node: NodeId) {
+    pub(super) fn refresh(&self, store: &Arc<dyn Store>, node: NodeId, limit: u64) {
         self.told.fetch_add(1, Ordering::Release);
         let open = self.nodes.lock().get(&key(store, node)).and_then(Weak::upgrade);
         if let Some(open) = open {
-            open.refresh();
+            open.refresh(limit);
         }
     }
 }
@@ -335,19 +438,67 @@ impl OpenNode {
         }
     }
 
-    /// Shows what is there now; what was written stays what it is, and what is gone stays as it was.
-    fn refresh(&self) {
+    /// Shows what is there now, with what was written; what is gone stays as it was.
+    fn refresh(&self, limit: u64) {
         // Nobody makes a change of it meanwhile: what is opened here is the newest.
         let mut state = self.state.write();
-        if state.draft.is_none()
-            && let Ok(content) = self.store.open(&Place::node(self.node))
+        let Ok(content) = self.open_again(&*state.content) else { return };
+        let now = content.attr().tag;
+        if state.draft.is_some()
+            && state.edits.base.is_some_and(|base| base != now)
+            && state.gives_way(REBASED)
         {
-            state.content = content;
+            // Where that fails, the change finds out.
+            let theirs = self.draft(&*state.content);
+            let _ = theirs.and_then(|theirs| state.rebase(theirs, now, limit));
+        }
+        state.content = content;
+        state.nameless = Nameless::default();
+    }
+
+    /// Opens what is there now. A mode that was set since it was opened does not bind those who have it open.
+    fn open_again(&self, content: &dyn OpenContent) -> Result<Box<dyn OpenContent>, StoreError> {
+        match self.store.open(&Place::node(self.node)) {
+            Err(StoreError::HostDenied) => content.reopened()?.ok_or(StoreError::HostDenied),
+            content => content,
+        }
+    }
+
+    /// A draft of what is there now, by the same rule.
+    fn draft(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
+        match self.store.draft(DraftOf::File(&Place::node(self.node))) {
+            Err(StoreError::HostDenied) => content.draft()?.ok_or(StoreError::HostDenied),
+            draft => draft,
         }
     }
 }
 
 impl OpenFile {
+    /// The call that has opened this file has made it, too.
+    pub(super) fn was_created_by(&self, call: &Call<'_>) {
+        self.vfs.shared.open.created.lock().insert(self.key(), call.operation());
+    }
+
+    fn key(&self) -> (usize, NodeId) {
+        key(&self.node.store, self.node.node)
+    }
+
+    /// What all who have the file open share.
+    pub(super) fn open_node(&self) -> Arc<OpenNode> {
+        Arc::clone(&self.node)
+    }
+
+    /// Sets permission bits and the time of the last modification of a file that has no name any more: whoever has it
+    /// open sees them.
+    pub fn set_nameless_attributes(&self, mode: Option<u32>, modified: Option<Timestamp>) {
+        let mut state = self.node.state.write();
+        state.nameless.mode = mode.or(state.nameless.mode);
+        if let Some(modified) = modified {
+            state.modified = modified;
+            state.nameless.modified = Some(modified);
+        }
+    }
+
     /// That it was opened is told by the record of the change that made it.
     pub(super) fn is_recorded(&self) {
         self.lasting.settle();
@@ -391,27 +542,38 @@ impl OpenFile {
 
     /// Writes at an offset; a gap before it reads as zeros.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.drafting(|draft, edits, limit| {
-            within(offset.saturating_add(bytes.len() as u64), limit)?;
+        self.drafting(|draft, edits, room| {
+            room.grow(offset.saturating_add(bytes.len() as u64))?;
             edits.write(offset, bytes.len());
             draft.write_at(offset, bytes)
         })
     }
 
-    /// Writes at the end, wherever that is by now.
-    pub fn append(&self, bytes: &[u8]) -> Result<()> {
-        self.drafting(|draft, edits, limit| {
+    /// Writes at an offset as much as a quota has room for, and returns how many bytes that is; an error if it is none.
+    pub fn write_some_at(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
+        self.drafting(|draft, edits, room| {
+            let bytes = room.fitting(offset, bytes)?;
+            edits.write(offset, bytes.len());
+            draft.write_at(offset, bytes)?;
+            Ok(bytes.len())
+        })
+    }
+
+    /// Writes at the end, wherever that is by now, and says where.
+    pub fn append(&self, bytes: &[u8]) -> Result<u64> {
+        self.drafting(|draft, edits, room| {
             let end = draft.size();
-            within(end.saturating_add(bytes.len() as u64), limit)?;
+            room.grow(end.saturating_add(bytes.len() as u64))?;
             edits.append(end);
-            draft.write_at(end, bytes)
+            draft.write_at(end, bytes)?;
+            Ok(end)
         })
     }
 
     /// Cuts it, or lengthens it with zeros.
     pub fn set_size(&self, size: u64) -> Result<()> {
-        self.drafting(|draft, edits, limit| {
-            within(size, limit)?;
+        self.drafting(|draft, edits, room| {
+            room.grow(size)?;
             edits.resize(draft.size(), size);
             if draft.size() == size { Ok(()) } else { draft.set_size(size) }
         })
@@ -431,42 +593,65 @@ impl OpenFile {
         state.draft.is_some()
     }
 
-    /// How often what was written here was put into what another had made of the file: then it holds more than whoever
-    /// wrote it knows.
-    pub fn merges(&self) -> u64 {
-        self.node.state.read().merges
-    }
-
-    fn drafting(
+    fn drafting<T>(
         &self,
-        write: impl FnOnce(&mut dyn Draft, &mut Edits, u64) -> Result<(), StoreError>,
-    ) -> Result<()> {
+        write: impl FnOnce(&mut dyn Draft, &mut Edits, &mut Room<'_>) -> Result<T, StoreError>,
+    ) -> Result<T> {
         if !self.options.write {
             return Err(Error::Invalid(format!("`{}` was not opened for writing", self.path)));
         }
-        let limit = self.vfs.shared.limits.file_size;
+        let shared = &*self.vfs.shared;
         let mut state = self.node.state.write();
         let state = &mut *state;
-        let begin = || -> Result<(), StoreError> {
+        let begin = || -> Result<T, StoreError> {
             let draft = match state.draft.take() {
                 Some(draft) => draft,
                 None => {
                     // From before the draft: a state that is newer than this only counts as another's.
-                    let before = self.node.store.stat(&Place::node(self.node.node));
-                    state.edits = Edits::of(before.ok().map(|attr| attr.tag));
-                    self.begin(&*state.content)?
+                    let before = match self.node.store.stat(&Place::node(self.node.node)) {
+                        Err(StoreError::NotFound) => None,
+                        stat => Some(stat?.tag),
+                    };
+                    state.edits = Edits::of(before);
+                    let draft = self.begin(&*state.content)?;
+                    // What is removed counts for nothing in its Store.
+                    state.reserved.begin(before.map_or(0, |_| draft.size()));
+                    draft
                 }
             };
-            write(&mut **state.draft.insert(draft), &mut state.edits, limit)?;
-            state.modified = self.vfs.shared.clock.now();
-            Ok(())
+            let draft = state.draft.insert(draft);
+            let mut room = Room { shared, reserved: &mut state.reserved };
+            let written = write(&mut **draft, &mut state.edits, &mut room);
+            state.reserved.fit(draft.size());
+            let written = written?;
+            state.modified = shared.clock.now();
+            Ok(written)
         };
-        begin().map_err(|cause| self.failed(cause))
+        begin().map_err(|cause| {
+            let cause = self.without_usage(cause);
+            self.lasting.fails(cause.kind());
+            self.failed(cause)
+        })
+    }
+
+    /// A refusal by a quota, without how much is in use where that is not for the caller to know.
+    fn without_usage(&self, cause: StoreError) -> StoreError {
+        let StoreError::OverQuota { on, allowed, .. } = cause else { return cause };
+        let store = &*self.node.store;
+        let withheld = self.vfs.unrecorded("open", [Ok(self.path.clone())], |call, _| {
+            let quotas = call.quotas_on(store, Drafts::Ignored).map_err(|cause| self.failed(cause))?;
+            Ok(call.withheld_limits(store, &quotas))
+        });
+        match withheld {
+            Ok(withheld) => without_usage(cause, &withheld),
+            // Nothing is told where it is not known what may be.
+            Err(_) => StoreError::AtLimit { on, allowed },
+        }
     }
 
     /// A draft of what is there now; of what was there, if the file has been removed meanwhile.
     fn begin(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
-        match self.node.store.draft(DraftOf::File(&Place::node(self.node.node))) {
+        match self.node.draft(content) {
             Err(StoreError::NotFound) => {
                 let mut draft = self.node.store.draft(DraftOf::Nothing)?;
                 let mut buffer = vec![0; 256 << 10];
@@ -486,12 +671,12 @@ impl OpenFile {
 
     /// Makes what was written a change. A file that has been removed stays removed, and readable here.
     pub fn sync(&self) -> Result<()> {
-        self.put(Lasts::Now)
+        self.put(Lasts::Now, |_| ())
     }
 
     /// Makes what was written a change that need not be on the disk yet.
     pub fn flush(&self) -> Result<()> {
-        self.put(Lasts::Soon)
+        self.put(Lasts::Soon, |_| ())
     }
 
     /// Puts on the disk what could wait.
@@ -499,14 +684,28 @@ impl OpenFile {
         self.node.store.settle().map_err(|cause| self.failed(cause))
     }
 
-    fn put(&self, lasts: Lasts) -> Result<()> {
+    /// Makes what was written a change, and tells what it made before anybody can learn of it through this door. Where it
+    /// fails, what was written stays, for another attempt.
+    pub fn put(&self, lasts: Lasts, tell: impl FnOnce(Made)) -> Result<()> {
         let mut state = self.node.state.write();
         if state.draft.is_none() {
             return Ok(());
         }
-        let ((), changed) = self.vfs.part("open", [Ok(self.path.clone())], |call, _| {
-            self.commit(call, &mut state, lasts).map_err(|cause| self.failed(cause))
-        })?;
+        let turn = self.vfs.shared.drafts.commit_turn();
+        let put = self.vfs.part("open", [Ok(self.path.clone())], |call, _| {
+            call.commits_draft.set(true);
+            call.joins_creation(&self.node.store, self.node.node);
+            let made = self.commit(call, &mut state, lasts).map_err(|cause| self.failed(cause))?;
+            if let Some(made) = made {
+                tell(made);
+            }
+            Ok(())
+        });
+        if state.draft.is_none() {
+            state.reserved.give_back();
+        }
+        drop(turn);
+        let ((), changed) = put?;
         if changed {
             self.lasting.settle();
         }
@@ -518,58 +717,58 @@ impl OpenFile {
         call: &Call<'_>,
         state: &mut RwLockWriteGuard<'_, State>,
         lasts: Lasts,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<Made>, StoreError> {
         let (store, at) = (&*self.node.store, Place::node(self.node.node));
+        let limit = self.vfs.shared.limits.file_size;
         for attempt in 0.. {
             let now = match store.stat(&at) {
-                Err(StoreError::NotFound) if state.content.is_removed() => return Ok(()),
+                Err(StoreError::NotFound) if state.content.is_removed() => return Ok(None),
                 // Another has moved it to where the Store can't follow.
                 Err(StoreError::NotFound) => return Err(StoreError::Conflict),
                 stat => stat?.tag,
             };
-            let State { draft, edits, merges, modified, .. } = &mut **state;
-            let Some(mut ours) = draft.take() else { return Ok(()) };
-            let written = edits.bytes(ours.size());
-            let gives_way = !edits.is_whole() && written <= MERGED;
-            if gives_way && edits.base.is_some_and(|base| base != now) {
-                let mut theirs = store.draft(DraftOf::File(&at))?;
-                edits.copy(&mut *ours, &mut *theirs)?;
-                (ours, edits.base) = (theirs, Some(now));
-                *merges += 1;
-                within(ours.size(), self.vfs.shared.limits.file_size)?;
+            let gives_way = state.gives_way(MERGED);
+            if gives_way && state.edits.base.is_some_and(|base| base != now) {
+                let theirs = self.node.draft(&*state.content)?;
+                state.rebase(theirs, now, limit)?;
             }
-            // Kept, in case that another is faster now.
-            let kept = match edits.base {
-                Some(base) if gives_way && written <= KEPT && attempt < ATTEMPTS => {
-                    Some((base, edits.taken(&mut *ours)?))
-                }
-                _ => None,
-            };
-            let content = Content::Sealed(ours.seal()?);
-            call.moves(content.size());
-            let expect = kept.as_ref().map_or(Expect::Any, |(base, _)| Expect::Tag(*base));
-            let put = Put { modified: Some(*modified), expect, ..self.put.clone() };
+            // Kept, in case that another is faster now, or that the Store refuses it.
+            let kept = if attempt < ATTEMPTS { state.kept()? } else { None };
+            let Some(ours) = state.draft.take() else { return Ok(None) };
+            let base = state.edits.base.filter(|_| gives_way && kept.is_some());
+            let expect = base.map_or(Expect::Any, Expect::Tag);
+            let put = Put { modified: Some(state.modified), expect, ..self.put.clone() };
             if self.is_blind {
-                call.called_as(if edits.is_whole() { Leaves::Nothing } else { Leaves::Something });
+                let leaves = if state.edits.is_whole() { Leaves::Nothing } else { Leaves::Something };
+                call.called_as(leaves);
             }
-            let step = Step::Write { at: at.clone(), content, put };
-            let applied = call.apply_with(store, vec![step], Stage::Last, |change| change.lasts = lasts);
+            let applied = ours.seal().and_then(|sealed| {
+                let content = Content::Sealed(sealed);
+                call.moves(content.size());
+                let step = Step::Write { at: at.clone(), content, put };
+                call.apply_with(store, vec![step], Stage::Last, |change| change.lasts = lasts)
+            });
             self.vfs.shared.open.commits.lock().add(key(&self.node.store, self.node.node));
-            match (applied, kept) {
-                (Err(StoreError::Conflict), Some((_, pieces))) => {
-                    let before = store.stat(&at).ok().map(|attr| attr.tag);
-                    let mut theirs = store.draft(DraftOf::File(&at))?;
-                    edits.put(&pieces, &mut *theirs)?;
-                    within(theirs.size(), self.vfs.shared.limits.file_size)?;
-                    (*draft, edits.base) = (Some(theirs), before);
-                    *merges += 1;
-                }
-                (applied, _) => {
-                    applied?;
-                    state.content = store.open(&at)?;
+            let error = match applied {
+                Ok(applied) => {
+                    self.vfs.shared.open.created.lock().remove(&self.key());
+                    state.content = self.node.open_again(&*state.content)?;
                     self.vfs.shared.seen.forget(&self.path);
-                    return Ok(());
+                    // Not the state that is opened: that may be another's by now.
+                    let made = applied.outcomes.first().and_then(|outcome| outcome.attr);
+                    let tag = made.unwrap_or_else(|| state.content.attr()).tag;
+                    return Ok(Some(Made { from: state.edits.base, tag }));
                 }
+                Err(error) => error,
+            };
+            let Some(pieces) = kept else { return Err(error) };
+            let before = store.stat(&at).ok().map(|attr| attr.tag);
+            let mut again = self.node.draft(&*state.content)?;
+            state.edits.put(&pieces, &mut *again)?;
+            (state.draft, state.edits.base) = (Some(again), before);
+            match error {
+                StoreError::Conflict if base.is_some() => {}
+                error => return Err(error),
             }
         }
         unreachable!("the last attempt takes nobody else into account")
@@ -586,6 +785,29 @@ impl OpenFile {
     }
 }
 
+/// How large a draft may become.
+struct Room<'a> {
+    shared: &'a Shared,
+    reserved: &'a mut Reservation,
+}
+
+impl Room<'_> {
+    /// Makes sure that there is room for a draft of that size.
+    fn grow(&mut self, size: u64) -> Result<(), StoreError> {
+        within(size, self.shared.limits.file_size)?;
+        self.reserved.grow(self.shared, size)
+    }
+
+    /// As many of these bytes as there is room for at an offset: at least one, where there are any.
+    fn fitting<'b>(&mut self, offset: u64, bytes: &'b [u8]) -> Result<&'b [u8], StoreError> {
+        let end = offset.saturating_add(bytes.len() as u64);
+        within(end, self.shared.limits.file_size)?;
+        let most = self.reserved.largest(self.shared, offset + u64::from(!bytes.is_empty()), end)?;
+        let count = usize::try_from(most.saturating_sub(offset)).unwrap_or(usize::MAX);
+        Ok(&bytes[..count.min(bytes.len())])
+    }
+}
+
 /// A file may not grow beyond what is allowed.
 fn within(size: u64, limit: u64) -> Result<(), StoreError> {
     if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
@@ -598,6 +820,9 @@ impl Drop for OpenFile {
         // Nobody is left to be told of a failure; `close` tells.
         if is_last && !std::thread::panicking() {
             let _ = self.sync();
+        }
+        if is_last {
+            self.vfs.shared.open.created.lock().remove(&self.key());
         }
     }
 }

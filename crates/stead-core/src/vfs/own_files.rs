@@ -7,9 +7,7 @@
 use crate::error::{Error, Result, Sight};
 use crate::identity::Identity;
 use crate::path::VfsPath;
-use crate::store::{
-    Deed, DeedQuery, Expect, Keep, Kind, Line, NodeId, Past, State, StoreError, Version, VersionTag,
-};
+use crate::store::{Deed, DeedQuery, Expect, Keep, Kind, Line, NodeId, Past, State, Version, VersionTag};
 use crate::vfs::call::Call;
 use crate::vfs::resolve::{Spot, Stop};
 
@@ -50,8 +48,9 @@ impl Call<'_> {
     /// the file, so there it is given for a file of the caller's own only; every other file is denied as an edit is.
     pub(super) fn check_expected(&self, spot: &Spot<'_>, expect: Expect) -> Result<(), Stop> {
         match expect {
-            Expect::Tag(tag) if spot.sight() == Sight::Blind && self.check_own(spot)? != tag => {
-                Err(StoreError::Conflict.into())
+            Expect::Tag(_) | Expect::ShortTag(_) if spot.sight() == Sight::Blind => {
+                let own = self.check_own(spot)?;
+                Ok(expect.check(Some(own))?)
             }
             _ => Ok(()),
         }

@@ -4,34 +4,71 @@ use std::sync::Arc;
 
 use crate::scope::Access;
 use crate::store::{QuotaLimits, QuotaOn, QuotaRoot, Store, StoreError, StorePath, StoreResult, Usage};
+use crate::vfs::Shared;
 use crate::vfs::call::Call;
 use crate::vfs::write::same_store;
 use crate::workspace::Workspace;
 
+/// Whether what open files have reserved counts along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Drafts {
+    /// Yes.
+    Counted,
+    /// No: one of them is about to become a change, and all of them were found to fit.
+    Ignored,
+}
+
 impl Call<'_> {
     /// The quotas that a change of this Store counts against.
-    pub(super) fn quotas_on(&self, store: &dyn Store) -> StoreResult<Vec<QuotaRoot>> {
+    pub(super) fn quotas_on(&self, store: &dyn Store, drafts: Drafts) -> StoreResult<Vec<QuotaRoot>> {
+        let reserved = |number: usize| match drafts {
+            Drafts::Counted => Usage { bytes: self.shared().drafts.reserved(number), files: 0 },
+            Drafts::Ignored => Usage::default(),
+        };
         let mut roots = Vec::new();
-        for workspace in self.vfs.workspaces() {
+        for (number, workspace) in self.vfs.workspaces().enumerate() {
             let (mount, limits) = (workspace.mount(), workspace.quota());
             if !limits.is_unlimited() && same_store(&**mount.store(), store) {
-                roots.push(QuotaRoot::new(mount.path().clone(), limits));
+                let elsewhere = reserved(number);
+                roots.push(QuotaRoot { elsewhere, ..QuotaRoot::new(mount.path().clone(), limits) });
             }
         }
         let limits = self.shared().quota;
         if !limits.is_unlimited() {
-            self.add_own(store, limits, &mut roots)?;
+            self.add_own(store, limits, reserved(self.vfs.workspaces().count()), &mut roots)?;
         }
         Ok(roots)
     }
 
     /// The stead's own quota: all of its places in the Store count together, with those in others as what lies elsewhere.
-    fn add_own(&self, store: &dyn Store, limits: QuotaLimits, roots: &mut Vec<QuotaRoot>) -> StoreResult<()> {
+    fn add_own(
+        &self,
+        store: &dyn Store,
+        limits: QuotaLimits,
+        reserved: Usage,
+        roots: &mut Vec<QuotaRoot>,
+    ) -> StoreResult<()> {
+        let (here, others): (Vec<_>, Vec<_>) =
+            self.shared().own_places().partition(|(place, _)| same_store(&***place, store));
+        let mut here = here.into_iter().map(|(_, path)| path.clone());
+        let Some(at) = here.next() else { return Ok(()) };
+        let mut elsewhere = reserved;
+        for (place, path) in others {
+            elsewhere = elsewhere.plus(place.usage(path)?);
+        }
+        roots.push(QuotaRoot { at, beside: here.collect(), limits, elsewhere });
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// The places in Stores that the stead's own quota counts, each once.
+    pub(super) fn own_places(&self) -> impl Iterator<Item = (&Arc<dyn Store>, &StorePath)> {
         let mut places: Vec<(&Arc<dyn Store>, &StorePath)> = Vec::new();
-        for workspace in self.vfs.workspaces() {
+        for workspace in self.router.workspaces() {
             let (place, path) = (workspace.mount().store(), workspace.mount().path());
             // What lies inside another of its places is counted there.
-            let covered = self.vfs.workspaces().any(|other| {
+            let covered = self.router.workspaces().any(|other| {
                 let outer = other.mount();
                 same_store(&**outer.store(), &**place)
                     && outer.path() != path
@@ -42,16 +79,7 @@ impl Call<'_> {
                 places.push((place, path));
             }
         }
-        let (here, others): (Vec<_>, Vec<_>) =
-            places.into_iter().partition(|(place, _)| same_store(&***place, store));
-        let mut here = here.into_iter().map(|(_, path)| path.clone());
-        let Some(at) = here.next() else { return Ok(()) };
-        let mut elsewhere = Usage::default();
-        for (place, path) in others {
-            elsewhere = elsewhere.plus(place.usage(path)?);
-        }
-        roots.push(QuotaRoot { at, beside: here.collect(), limits, elsewhere });
-        Ok(())
+        places.into_iter()
     }
 }
 

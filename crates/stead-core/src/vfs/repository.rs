@@ -5,135 +5,179 @@
 //! boundary. The `protect` globs keep those of a `.git` directory. Here it is the same for all others: what git obeys can't
 //! be changed in such a directory, and a directory that holds it can't be made into one, in whatever order.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
 
-use parking_lot::{Mutex, MutexGuard};
-
-use crate::name::folded;
-use crate::store::{Place, Store, StorePath};
+use crate::name::{escaped, folded};
+use crate::search::Walk;
+use crate::store::{StoreError, StorePath, StoreResult};
 use crate::vfs::resolve::Spot;
 
-/// One change at a time to such names in one directory: of two at once, neither would see what the other makes.
-static TURNS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
-/// How long one waits for the other.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The names that git looks for in a repository.
+const NAMES: [&str; 7] = ["HEAD", "objects", "refs", COMMON_DIR, "config", "config.worktree", "hooks"];
+/// Makes git look for the rest of a repository in another directory.
+const COMMON_DIR: &str = "commondir";
+/// Those of them that git does what they say.
+const OBEYED: [&str; 4] = [COMMON_DIR, "config", "config.worktree", "hooks"];
 
-/// The turn of a call that may change such a name.
-pub(super) type Turn = MutexGuard<'static, ()>;
-
-/// A name that git looks for in a repository.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Name {
-    Head,
-    Objects,
-    Refs,
-    /// Makes git look for the rest in another directory.
-    CommonDir,
-    /// Its configuration, or the directory of its hooks, or something in that.
-    Obeyed,
-}
-
-/// A change of a name that git would look for, in a directory that it may take for a repository.
+/// A name that git looks for, in a directory that git may take for a repository.
 #[derive(Debug)]
 pub(super) struct Part {
     directory: StorePath,
-    name: Name,
+    name: &'static str,
+}
+
+/// Whether a change may use such a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict<T> {
+    /// With it, git would obey an agent.
+    Refused,
+    /// It may, as long as these names, in the same directory, are free when the change is made.
+    Allowed(Vec<T>),
 }
 
 impl Part {
-    /// What a place is to the repository that its directory may be; `None` for nearly all.
-    pub(super) fn of(spot: &Spot<'_>) -> Option<Self> {
-        let (directory, name) = spot.place.path.split()?;
-        let name = match &*folded(&String::from_utf8_lossy(name)) {
-            "head" => Name::Head,
-            "objects" => Name::Objects,
-            "refs" => Name::Refs,
-            "commondir" => Name::CommonDir,
-            "config" | "config.worktree" | "hooks" => Name::Obeyed,
-            _ => {
-                let directory = StorePath::from_checked(directory);
-                let (above, hooks) = directory.split()?;
-                if folded(&String::from_utf8_lossy(hooks)) != "hooks" {
-                    return None;
-                }
-                return Some(Part { directory: StorePath::from_checked(above), name: Name::Obeyed });
+    /// The names of a path, those of its directories included, that git looks for in a repository: none for nearly all
+    /// paths. Directories count because a change makes those that are missing.
+    pub(super) fn all_of(spot: &Spot<'_>) -> Vec<Self> {
+        let mut parts = Vec::new();
+        let mut rest = spot.place.path.as_bytes();
+        while !rest.is_empty() {
+            let cut = memchr::memrchr(b'/', rest);
+            let name = &rest[cut.map_or(0, |cut| cut + 1)..];
+            rest = &rest[..cut.unwrap_or(0)];
+            if let Some(name) = git_name(name) {
+                parts.push(Part { directory: StorePath::from_checked(rest), name });
             }
-        };
-        Some(Part { directory: StorePath::from_checked(directory), name })
+        }
+        parts
     }
 
-    /// Waits until no other call is about to change such a name in the same directory; `None` after a while.
-    pub(super) fn turn(&self) -> Option<Turn> {
-        let hash = blake3::hash(self.directory.as_bytes());
-        TURNS[usize::from(hash.as_bytes()[0]) % TURNS.len()].try_lock_for(PATIENCE)
+    /// Its path, by the name that git knows.
+    pub(super) fn path(&self) -> StorePath {
+        self.directory.child(self.name.as_bytes())
     }
 
-    /// Whether git would obey an agent there if the name were changed, or made.
-    pub(super) fn is_kept_from_agents(&self, store: &dyn Store) -> bool {
-        let there = |name: &str| {
-            let place = Place::path(self.directory.child(name.as_bytes()));
-            store.stat(&place).is_ok()
-        };
-        judge(self.name, there)
+    /// Whether the name may be changed, or made, given what is there.
+    pub(super) fn verdict(&self, there: impl Fn(StorePath) -> bool) -> Verdict<StorePath> {
+        let path = |name: &str| self.directory.child(name.as_bytes());
+        match judge(self.name, |name| there(path(name))) {
+            Verdict::Refused => Verdict::Refused,
+            Verdict::Allowed(free) => Verdict::Allowed(free.into_iter().map(path).collect()),
+        }
     }
 }
 
-/// The rule, given which names are there.
-fn judge(name: Name, there: impl Fn(&str) -> bool) -> bool {
-    let own = match name {
-        Name::Head => "HEAD",
-        Name::Objects => "objects",
-        Name::Refs => "refs",
-        Name::CommonDir => "commondir",
-        Name::Obeyed => "",
-    };
-    // What is there already makes nothing new of its directory.
-    if matches!(name, Name::Head | Name::Objects | Name::Refs) && there(own) {
-        return false;
+/// Refuses a directory that holds a repository which git would obey, and so must not come from a Workspace that protects
+/// nothing into one that does.
+pub(super) fn check_tree(from: &Spot<'_>) -> StoreResult<()> {
+    let mut names: HashMap<StorePath, Vec<&'static str>> = HashMap::new();
+    from.store().walk(&from.place, &Walk::default(), &mut |found| {
+        if let Some((directory, name)) = found.path.split()
+            && let Some(name) = git_name(name)
+        {
+            names.entry(StorePath::from_checked(directory)).or_default().push(name);
+        }
+        ControlFlow::Continue(())
+    })?;
+    for (directory, names) in names {
+        let (name, rest) = names.split_last().expect("a directory is noted with a name");
+        if judge(name, |other| rest.contains(&other)) == Verdict::Refused {
+            let path = directory.child(name.as_bytes());
+            return Err(StoreError::Spared { path: escaped(path.as_bytes()).to_string() });
+        }
     }
-    let will_be = |name: &str| name == own || there(name);
-    let is_repository = will_be("HEAD") && (will_be("commondir") || (will_be("objects") && will_be("refs")));
-    let is_obeyed = name == Name::Obeyed
-        || ["commondir", "config", "config.worktree", "hooks"].iter().any(|name| will_be(name));
-    is_repository && is_obeyed
+    Ok(())
+}
+
+/// The name that git, or a file system that does not tell case apart, takes this one for.
+fn git_name(name: &[u8]) -> Option<&'static str> {
+    if name.is_ascii() {
+        return NAMES.into_iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name));
+    }
+    let name = folded(&String::from_utf8_lossy(name));
+    NAMES.into_iter().find(|known| known.eq_ignore_ascii_case(&name))
+}
+
+/// The rule, given which names are there.
+fn judge(name: &'static str, there: impl Fn(&str) -> bool) -> Verdict<&'static str> {
+    let (is_there, is_obeyed) = (there(name), OBEYED.contains(&name));
+    // What is there already makes nothing new of its directory.
+    if is_there && !is_obeyed {
+        return Verdict::Allowed(Vec::new());
+    }
+    let will_be = |other: &str| other == name || there(other);
+    let missing = if !will_be("HEAD") {
+        Some(vec!["HEAD"])
+    } else if will_be(COMMON_DIR) {
+        None
+    } else {
+        ["objects", "refs"].into_iter().find(|other| !will_be(other)).map(|other| vec![COMMON_DIR, other])
+    };
+    match missing {
+        // The change that makes the last of the missing names will find this one there.
+        Some(_) if is_there => Verdict::Allowed(Vec::new()),
+        Some(missing) => Verdict::Allowed(missing),
+        None if is_obeyed || OBEYED.iter().any(|other| there(other)) => Verdict::Refused,
+        None => Verdict::Allowed(OBEYED.to_vec()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn judged(name: Name, there: &[&str]) -> bool {
+    fn judged(name: &'static str, there: &[&str]) -> Verdict<&'static str> {
         judge(name, |name| there.contains(&name))
     }
 
     #[test]
     fn in_whatever_order_the_last_one_is_refused() {
-        let parts = [
-            (Name::Head, "HEAD"),
-            (Name::Objects, "objects"),
-            (Name::Refs, "refs"),
-            (Name::Obeyed, "config"),
-        ];
-        for (last, name) in parts {
-            let others: Vec<_> = parts.iter().map(|(_, name)| *name).filter(|other| *other != name).collect();
-            assert!(judged(last, &others), "{name}");
+        let parts = ["HEAD", "objects", "refs", "config"];
+        for last in parts {
+            let others: Vec<_> = parts.into_iter().filter(|other| *other != last).collect();
+            assert_eq!(judged(last, &others), Verdict::Refused, "{last}");
             for missing in &others {
                 let fewer: Vec<_> = others.iter().copied().filter(|other| other != missing).collect();
-                assert!(!judged(last, &fewer), "{name} without {missing}");
+                assert!(matches!(judged(last, &fewer), Verdict::Allowed(_)), "{last} without {missing}");
             }
         }
-        assert!(judged(Name::CommonDir, &["HEAD"]));
-        assert!(judged(Name::Head, &["commondir"]));
-        assert!(judged(Name::Head, &["objects", "refs", "hooks"]));
+        assert_eq!(judged("commondir", &["HEAD"]), Verdict::Refused);
+        assert_eq!(judged("HEAD", &["commondir"]), Verdict::Refused);
+        assert_eq!(judged("HEAD", &["objects", "refs", "hooks"]), Verdict::Refused);
+    }
+
+    #[test]
+    fn of_two_that_are_made_at_once_each_needs_the_other_to_be_missing() {
+        let parts = ["HEAD", "objects", "refs", "config"];
+        for one in parts {
+            for other in parts.into_iter().filter(|other| *other != one) {
+                let rest: Vec<_> = parts.into_iter().filter(|name| *name != one && *name != other).collect();
+                let needs = |name, other| match judged(name, &rest) {
+                    Verdict::Allowed(free) => free.contains(&other),
+                    Verdict::Refused => false,
+                };
+                assert!(needs(one, other) && needs(other, one), "{one} and {other} beside {rest:?}");
+            }
+        }
     }
 
     #[test]
     fn what_is_no_repository_and_what_git_itself_changes_is_free() {
-        assert!(!judged(Name::Obeyed, &[]));
-        assert!(!judged(Name::Obeyed, &["HEAD", "objects"]));
-        assert!(!judged(Name::Head, &["objects", "refs"]), "nothing in it is obeyed");
-        for name in [Name::Head, Name::Objects, Name::Refs] {
-            assert!(!judged(name, &["HEAD", "objects", "refs", "config", "hooks"]), "{name:?}");
+        assert_eq!(judged("config", &[]), Verdict::Allowed(vec!["HEAD"]));
+        assert_eq!(judged("config", &["config"]), Verdict::Allowed(Vec::new()), "nothing new");
+        assert!(matches!(judged("hooks", &["HEAD", "objects"]), Verdict::Allowed(_)));
+        assert_eq!(judged("HEAD", &["objects", "refs"]), Verdict::Allowed(OBEYED.to_vec()));
+        for name in ["HEAD", "objects", "refs"] {
+            let there = ["HEAD", "objects", "refs", "config", "hooks"];
+            assert_eq!(judged(name, &there), Verdict::Allowed(Vec::new()), "{name}");
         }
+    }
+
+    #[test]
+    fn names_are_known_in_any_case() {
+        assert_eq!(git_name(b"HeAd"), Some("HEAD"));
+        assert_eq!(git_name("re\u{200d}fs".as_bytes()), Some("refs"));
+        assert_eq!(git_name(b"heads"), None);
     }
 }

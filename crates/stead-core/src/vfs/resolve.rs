@@ -1,12 +1,14 @@
 //! From a path to a place in a Store: route, guard, call, and again for every symlink on the way.
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result, Sight};
 use crate::path::{PathError, VfsPath};
 use crate::router::Route;
 use crate::scope::Access;
-use crate::store::{Attr, Kind, LinkHit, Place, Store, StoreError, StoreResult};
+use crate::store::{Attr, Kind, LinkHit, Place, Store, StoreError, StorePath, StoreResult};
 use crate::vfs::call::Call;
-use crate::vfs::repository::Part;
+use crate::vfs::repository::{Part, Verdict};
 use crate::workspace::{Barrier, Workspace};
 
 /// How many symlinks one path may lead through.
@@ -151,15 +153,14 @@ impl<'v> Call<'v> {
             is_secret: false,
         };
         let changes = matches!(access, Access::Write | Access::Take | Access::Restore);
-        let is_protected = |path: &str| workspace.protect().matches(path);
-        if changes && (is_protected(below) || spot.in_store().is_some_and(is_protected)) {
-            return Err(Error::Protected { path: path.clone(), workspace: workspace.prefix().clone() });
-        }
-        if changes
-            && !workspace.protect().is_empty()
-            && let Some(part) = Part::of(&spot)
-        {
-            self.check_repository(&spot, &part)?;
+        if changes && !workspace.protect().is_empty() {
+            let is_protected = |path: &str| workspace.protect().matches_on_the_way(path);
+            if is_protected(below) || spot.in_store().is_some_and(is_protected) {
+                return Err(Error::Protected { path: path.clone(), workspace: workspace.prefix().clone() });
+            }
+            for part in Part::all_of(&spot) {
+                self.check_repository(&spot, &part)?;
+            }
         }
         // Last, so that nobody is asked about what may not be done anyway.
         if self.vfs.consent.asks(path, access, Some(workspace)) {
@@ -170,19 +171,19 @@ impl<'v> Call<'v> {
 
     /// Refuses a change after which git would obey an agent.
     fn check_repository(&self, spot: &Spot<'_>, part: &Part) -> Result<()> {
-        let mut turn = self.repository.borrow_mut();
-        if turn.is_none() {
-            *turn = Some(part.turn().ok_or_else(|| {
-                spot.failed(StoreError::unavailable("another call is changing the same directory; try again"))
-            })?);
+        let mut made = self.git_names.borrow_mut();
+        let there = |path: StorePath| made.contains(&path) || spot.store().stat(&Place::path(path)).is_ok();
+        match part.verdict(there) {
+            Verdict::Refused => {
+                Err(Error::Repository { path: spot.path.clone(), workspace: spot.workspace.prefix().clone() })
+            }
+            Verdict::Allowed(free) => {
+                made.insert(part.path());
+                let store = spot.workspace.mount().store();
+                self.expect_free.borrow_mut().extend(free.into_iter().map(|path| (Arc::clone(store), path)));
+                Ok(())
+            }
         }
-        if part.is_kept_from_agents(spot.store()) {
-            return Err(Error::Repository {
-                path: spot.path.clone(),
-                workspace: spot.workspace.prefix().clone(),
-            });
-        }
-        Ok(())
     }
 
     /// The Workspace's own place, where one above it is looked through and this one has been judged.

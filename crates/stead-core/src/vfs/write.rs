@@ -11,7 +11,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
     Applied, Content, DraftOf, Expect, Keep, Missing, Outcome, Parents, Put, Sealed, Side, Spare, Step,
-    Store, StoreError, Subtree, Version, VersionTag,
+    Store, StoreError, Subtree, TagRef, Version, VersionTag,
 };
 use crate::vfs::call::{Call, Stage};
 use crate::vfs::own_files::{Leaves, not_own};
@@ -42,8 +42,8 @@ impl WriteOptions {
     }
 
     /// Only if the file is in this state.
-    pub fn if_match(self, tag: VersionTag) -> Self {
-        WriteOptions { expect: Expect::Tag(tag), ..self }
+    pub fn if_match(self, tag: impl Into<TagRef>) -> Self {
+        WriteOptions { expect: tag.into().into(), ..self }
     }
 
     /// With these permission bits.
@@ -102,7 +102,7 @@ pub struct RemoveOptions {
     /// It is fine if nothing is there.
     pub force: bool,
     /// Only in this state.
-    pub if_match: Option<VersionTag>,
+    pub if_match: Option<TagRef>,
 }
 
 /// What a removal did.
@@ -241,7 +241,7 @@ impl Vfs {
         old: &str,
         new: &str,
         occurrences: Occurrences,
-        if_match: Option<VersionTag>,
+        if_match: Option<TagRef>,
     ) -> Result<Edited> {
         self.call("edit", [path.into_path()], |call, [path]| {
             let edit = Edit::new(old, new, occurrences)?;
@@ -385,9 +385,9 @@ impl Call<'_> {
         if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
     }
 
-    fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<VersionTag>) -> Result<Edited> {
+    fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<TagRef>) -> Result<Edited> {
         let (edited, _) = self.at(path, Access::Write, |spot| -> Result<_, Stop> {
-            let mut expect = if_match.map_or(Expect::Any, Expect::Tag);
+            let mut expect = if_match.map_or(Expect::Any, Expect::from);
             self.check_expected(spot, expect)?;
             if spot.sight() == Sight::Blind {
                 expect = Expect::Tag(self.check_own(spot)?);
@@ -414,7 +414,7 @@ impl Call<'_> {
     }
 
     fn remove(&self, path: &VfsPath, subtree: Subtree, options: RemoveOptions) -> Result<Removed> {
-        let expect = options.if_match.map_or(Expect::Any, Expect::Tag);
+        let expect = options.if_match.map_or(Expect::Any, Expect::from);
         let removed = self.at(path, Access::Write, |spot| -> Result<_, Stop> {
             self.check_movable(spot)?;
             self.check_expected(spot, expect)?;
@@ -488,7 +488,9 @@ pub(super) fn written(
 /// the file since its tag was compared, so it is no longer the caller's own.
 fn unexpected(spot: &Spot<'_>, expect: Expect, cause: StoreError) -> Stop {
     match expect {
-        Expect::Tag(_) if spot.sight() == Sight::Blind && is_another(&cause) => not_own(spot).into(),
+        Expect::Tag(_) | Expect::ShortTag(_) if spot.sight() == Sight::Blind && is_another(&cause) => {
+            not_own(spot).into()
+        }
         _ => cause.into(),
     }
 }

@@ -54,8 +54,21 @@ pub(crate) fn system_time(at: Timestamp) -> SystemTime {
 
 pub(crate) fn timestamp(time: TimeOrNow) -> Timestamp {
     match time {
-        TimeOrNow::SpecificTime(time) => time.into(),
+        TimeOrNow::SpecificTime(time) => meant(time),
         TimeOrNow::Now => SystemTime::now().into(),
+    }
+}
+
+/// The moment that the kernel means. It counts nanoseconds forward from whole seconds, also before 1970; fuser 0.18 counts
+/// them backward there.
+fn meant(time: SystemTime) -> Timestamp {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(_) => time.into(),
+        Err(before) => {
+            let before = before.duration();
+            let seconds = i64::try_from(before.as_secs()).map_or(i64::MIN, |seconds| -seconds);
+            Timestamp(Timestamp::from_secs(seconds).0.saturating_add(i64::from(before.subsec_nanos())))
+        }
     }
 }
 
@@ -68,5 +81,16 @@ mod tests {
         for nanos in [0, 1, -1, 1_700_000_000_123_456_789, -5_000_000_000] {
             assert_eq!(Timestamp::from(system_time(Timestamp(nanos))), Timestamp(nanos));
         }
+    }
+
+    #[test]
+    fn a_time_before_1970_is_the_one_that_the_kernel_means() {
+        // Two seconds before, and 0.8 forward.
+        let told = UNIX_EPOCH - Duration::new(2, 800_000_000);
+        assert_eq!(timestamp(TimeOrNow::SpecificTime(told)), Timestamp(-1_200_000_000));
+        assert_eq!(
+            timestamp(TimeOrNow::SpecificTime(UNIX_EPOCH - Duration::new(2, 0))),
+            Timestamp::from_secs(-2)
+        );
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn of_store(cause: &StoreError) -> Errno {
         // Another is there by now: the host looks again, and asks again.
         StoreError::Conflict | StoreError::Link(_) | StoreError::Expired(_) => Errno::ESTALE,
         StoreError::Special(_) => Errno::ENXIO,
-        StoreError::Spared { .. } => Errno::EPERM,
+        StoreError::Spared { .. } | StoreError::NotFree { .. } => Errno::EPERM,
         StoreError::TooLarge { .. } => Errno::EFBIG,
         StoreError::OverQuota { .. } | StoreError::AtLimit { .. } => Errno::EDQUOT,
         StoreError::NoSpace => Errno::ENOSPC,
@@ -72,6 +72,7 @@ pub(crate) fn of_store(cause: &StoreError) -> Errno {
         | StoreError::Invalid(_)
         | StoreError::NoMatch
         | StoreError::Ambiguous(_) => Errno::EINVAL,
+        StoreError::Stopped(_) => Errno::EINTR,
         StoreError::Unavailable { .. } | StoreError::Corrupt(_) => Errno::EIO,
     }
 }

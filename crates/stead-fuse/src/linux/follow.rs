@@ -32,7 +32,7 @@ struct Followed {
 
 /// What the kernel is told.
 enum Told {
-    /// A file is different.
+    /// A file's attributes are different.
     Inode(INodeNo),
     /// A name in a directory leads to something else.
     Name(INodeNo, Vec<u8>),
@@ -42,7 +42,7 @@ impl Told {
     /// Whether the kernel knew it.
     fn to(&self, notifier: &Notifier) -> bool {
         match self {
-            Told::Inode(ino) => notifier.inval_inode(*ino, 0, 0).is_ok(),
+            Told::Inode(ino) => notifier.inval_inode(*ino, -1, 0).is_ok(),
             Told::Name(parent, name) => notifier.inval_entry(*parent, OsStr::from_bytes(name)).is_ok(),
         }
     }
@@ -125,7 +125,8 @@ impl Followed {
                 let outdated = now.filter(|now| inodes.is_outdated(ino, *now));
                 if let Some(now) = outdated {
                     mounting.drop_content(INodeNo(ino), now);
-                } else if now.is_none() || now != inodes.told(ino) {
+                } else {
+                    // Also where the kernel was told already: of two answers at once it may have taken the older one.
                     mounting.door.refresh(workspace, changed.node);
                     self.say(notifier, Told::Inode(INodeNo(ino)));
                 }

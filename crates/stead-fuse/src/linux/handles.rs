@@ -10,6 +10,8 @@ use stead_core::Name;
 use stead_core::vfs::OpenFile;
 use stead_core::vfs::mounted::Looked;
 
+use crate::linux::cache::PageCache;
+
 /// A file that a program has open.
 #[derive(Debug)]
 pub(crate) struct File {
@@ -19,6 +21,10 @@ pub(crate) struct File {
     pub(crate) writes: bool,
     /// Whether everything is written at the end.
     pub(crate) appends: bool,
+    /// Whether it is read and written past the kernel's pages.
+    pub(crate) is_direct: bool,
+    /// What the kernel may have of its content.
+    pub(crate) pages: Arc<PageCache>,
     pub(crate) users: Users,
 }
 

@@ -4,13 +4,16 @@
 //! Where it is is remembered as a name in a directory, so that the rename of a directory moves all that is below it.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use stead_core::path::VfsPath;
 use stead_core::store::{Kind, NodeId, VersionTag};
 use stead_core::vfs::mounted::{Looked, Seat};
 use stead_core::{Name, Timestamp};
+
+use crate::linux::cache::PageCache;
 
 /// The top of the mount.
 pub(crate) const ROOT: u64 = 1;
@@ -19,6 +22,9 @@ pub(crate) const ROOT: u64 = 1;
 const NODE_BITS: u32 = 48;
 /// What is set in numbers that were given out in turn, because the node is too large for the others.
 const IN_TURN: u64 = 1 << 63;
+
+/// How long a file counts as one that is changed elsewhere, too.
+const SHARED: Duration = Duration::from_secs(2);
 
 /// What a number stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -39,19 +45,22 @@ struct Inode {
     place: Option<(u64, Name)>,
     /// Whether another has moved it to where the kernel has not found it yet.
     lost: bool,
-    /// Whether it was removed through this mount. A host gives its node to something else then, while the kernel may
-    /// still know this.
+    /// Whether it was removed. A host gives its node to something else then, while the kernel may still know this.
     ended: bool,
+    /// When it was made, where that is known: it tells it from another that has its node.
+    created: Option<Timestamp>,
     /// How deep below the top it has been at the least, as far as the kernel may know it.
     least: usize,
     /// How often the kernel has been told of it.
     lookups: u64,
     /// How many others have a name in it.
     kids: usize,
-    /// The state that the kernel was last told.
-    told: Option<VersionTag>,
     /// The state whose content the kernel may have.
     cached: Option<VersionTag>,
+    /// What it may have of that.
+    pages: Arc<PageCache>,
+    /// When it was last found to have been changed elsewhere.
+    elsewhere: Option<Instant>,
     /// What a directory was when the kernel was last told all its names, and when that was.
     listed: Option<(Listed, Instant)>,
 }
@@ -66,11 +75,13 @@ impl Inode {
             place: None,
             lost: false,
             ended: false,
+            created: looked.attr.created,
             least: looked.path.depth(),
             lookups: 0,
             kids: 0,
-            told: None,
             cached: None,
+            pages: Arc::default(),
+            elsewhere: None,
             listed: None,
         }
     }
@@ -128,6 +139,9 @@ impl Inodes {
             _ => Key::Level(looked.path.clone()),
         };
         let known = table.by_key.get(&key).copied();
+        if let Some(ino) = known.filter(|_| told) {
+            table.end_if_another(ino, looked.attr.created);
+        }
         let has_ended = known.is_some_and(|ino| table.inodes.get(&ino).is_some_and(|inode| inode.ended));
         let ino = match known {
             // A listing may be older than what is known of it.
@@ -149,7 +163,6 @@ impl Inodes {
         let inode = table.inodes.get_mut(&ino).expect("it was found or made above");
         inode.lookups += u64::from(told);
         inode.node = looked.node;
-        inode.told = Some(looked.attr.tag);
         ino
     }
 
@@ -166,6 +179,13 @@ impl Inodes {
         let table = self.0.lock();
         let node = table.inodes.get(&ino)?.node;
         Some(Seat { path: table.path(ino)?, node })
+    }
+
+    /// A directory that is there because of the Workspaces has a node now.
+    pub(crate) fn learn(&self, ino: u64, node: NodeId) {
+        if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
+            inode.node = Some(node);
+        }
     }
 
     /// The Workspace and the node behind a number.
@@ -196,6 +216,11 @@ impl Inodes {
     /// something else by now. A directory that was removed is gone.
     pub(crate) fn is_elsewhere(&self, ino: u64) -> bool {
         self.0.lock().inodes.get(&ino).is_none_or(|inode| inode.lost || !inode.is_directory)
+    }
+
+    /// Whether something was removed through this mount: the kernel knows that it has no name.
+    pub(crate) fn has_ended(&self, ino: u64) -> bool {
+        self.0.lock().inodes.get(&ino).is_some_and(|inode| inode.ended)
     }
 
     /// How many directories up from something are surely still inside, wherever the kernel takes it to be.
@@ -261,22 +286,42 @@ impl Inodes {
         }
     }
 
-    /// The state that the kernel has been told of something.
-    pub(crate) fn told(&self, ino: u64) -> Option<VersionTag> {
-        self.0.lock().inodes.get(&ino)?.told
+    /// Whether the kernel may have content of another state than this one, or lack what is being written past it.
+    pub(crate) fn is_outdated(&self, ino: u64, now: VersionTag) -> bool {
+        let table = self.0.lock();
+        table.inodes.get(&ino).is_some_and(|inode| {
+            inode.cached.is_some_and(|cached| cached != now) || inode.pages.is_passed_by()
+        })
     }
 
-    /// The kernel is told the state of something.
-    pub(crate) fn tell(&self, ino: u64, tag: VersionTag) {
+    /// The kernel has dropped what it had of a file that was changed elsewhere, and is in this state.
+    pub(crate) fn changed_elsewhere(&self, ino: u64, now: VersionTag) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
-            inode.told = Some(tag);
+            inode.cached = Some(now);
+            inode.elsewhere = Some(Instant::now());
         }
     }
 
-    /// Whether the kernel may have content of another state than this one.
-    pub(crate) fn is_outdated(&self, ino: u64, now: VersionTag) -> bool {
+    /// Whether a file was changed elsewhere a moment ago.
+    pub(crate) fn is_shared(&self, ino: u64) -> bool {
         let table = self.0.lock();
-        table.inodes.get(&ino).is_some_and(|inode| inode.cached.is_some_and(|cached| cached != now))
+        let since = table.inodes.get(&ino).and_then(|inode| inode.elsewhere);
+        since.is_some_and(|since| since.elapsed() < SHARED)
+    }
+
+    /// What the kernel may have of a file's content.
+    pub(crate) fn pages(&self, ino: u64) -> Option<Arc<PageCache>> {
+        Some(Arc::clone(&self.0.lock().inodes.get(&ino)?.pages))
+    }
+
+    /// A change through this mount has made one state of another. Where the kernel has the content of the one, it has that
+    /// of the other.
+    pub(crate) fn followed(&self, ino: u64, from: Option<VersionTag>, to: VersionTag) {
+        if let Some(inode) = self.0.lock().inodes.get_mut(&ino)
+            && inode.cached.is_none_or(|cached| Some(cached) == from)
+        {
+            inode.cached = Some(to);
+        }
     }
 
     /// The kernel is about to be told all names in a directory.
@@ -291,12 +336,15 @@ impl Inodes {
         self.0.lock().inodes.get(&ino)?.listed
     }
 
-    /// The kernel may have the content of this state from now on. Says whether that was so before.
-    pub(crate) fn caches(&self, ino: u64, tag: VersionTag) -> bool {
+    /// The kernel has no content of a file yet, and may have that of this state from now on. Says whether that was so before.
+    pub(crate) fn opens(&self, ino: u64, tag: VersionTag) -> bool {
         let mut table = self.0.lock();
         let Some(inode) = table.inodes.get_mut(&ino) else { return false };
-        inode.told = Some(tag);
-        inode.cached.replace(tag) == Some(tag)
+        let before = inode.cached.replace(tag);
+        if before.is_some_and(|before| before != tag) {
+            inode.elsewhere = Some(Instant::now());
+        }
+        before == Some(tag)
     }
 }
 
@@ -387,6 +435,19 @@ impl Table {
         }
         self.leave(parent);
         Some(ino)
+    }
+
+    /// Ends what another program has removed, where its node belongs to something by now that was made at another time.
+    fn end_if_another(&mut self, ino: u64, created: Option<Timestamp>) {
+        let Some(inode) = self.inodes.get_mut(&ino) else { return };
+        let is_another = inode.created.zip(created).is_some_and(|(known, now)| known != now);
+        if !is_another || matches!(inode.key, Key::Level(_)) {
+            return;
+        }
+        inode.ended = true;
+        if let Some((parent, name)) = inode.place.clone() {
+            self.vacate(parent, &name);
+        }
     }
 
     /// Takes its name from what was removed.
@@ -564,6 +625,22 @@ mod tests {
     }
 
     #[test]
+    fn what_has_the_node_of_something_that_the_host_removed_is_another() {
+        let inodes = top();
+        let made = |path: &str, at: i64| {
+            let looked = node(path, 10);
+            let attr = Attr { kind: Kind::File, created: Some(Timestamp(at)), ..looked.attr };
+            Looked { attr, ..looked }
+        };
+        let first = inodes.found(ROOT, &name("f"), &made("/f", 1), true);
+        assert_eq!(inodes.found(ROOT, &name("f"), &made("/f", 1), true), first);
+        let second = inodes.found(ROOT, &name("new"), &made("/new", 2), true);
+        assert_ne!(first, second);
+        assert_eq!((path(&inodes, first), path(&inodes, second)), (None, Some("/new".to_owned())));
+        assert!(inodes.is_elsewhere(first), "a program that goes by the old name looks again");
+    }
+
+    #[test]
     fn nothing_is_below_itself() {
         let inodes = top();
         let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
@@ -598,12 +675,14 @@ mod tests {
     fn content_that_the_kernel_has_is_told_from_other_content() {
         let inodes = top();
         let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
-        assert!(!inodes.caches(a, VersionTag(1)));
-        assert!(inodes.caches(a, VersionTag(1)));
-        inodes.tell(a, VersionTag(2));
-        assert_eq!(inodes.told(a), Some(VersionTag(2)));
+        assert!(!inodes.opens(a, VersionTag(1)));
+        assert!(inodes.opens(a, VersionTag(1)));
         assert!(!inodes.is_outdated(a, VersionTag(1)) && inodes.is_outdated(a, VersionTag(2)));
-        assert!(!inodes.caches(a, VersionTag(2)));
+        assert!(!inodes.opens(a, VersionTag(2)));
         assert!(!inodes.is_outdated(a, VersionTag(2)));
+        inodes.followed(a, Some(VersionTag(2)), VersionTag(3));
+        assert!(!inodes.is_outdated(a, VersionTag(3)));
+        inodes.followed(a, Some(VersionTag(7)), VersionTag(8));
+        assert!(inodes.is_outdated(a, VersionTag(8)), "the kernel never had what was changed");
     }
 }

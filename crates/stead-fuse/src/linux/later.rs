@@ -12,10 +12,10 @@ pub(crate) struct Later(OnceLock<Sender<Option<Job>>>);
 
 impl Later {
     /// Starts the thread. It ends with [`Later::end`].
-    pub(crate) fn start(&self) -> std::io::Result<JoinHandle<()>> {
+    pub(crate) fn start(&self, name: &str) -> std::io::Result<JoinHandle<()>> {
         let (sender, jobs) = channel::<Option<Job>>();
         self.0.set(sender).expect("it is started once");
-        Builder::new().name("stead-later".into()).spawn(move || {
+        Builder::new().name(name.into()).spawn(move || {
             while let Ok(Some(job)) = jobs.recv() {
                 job();
             }

@@ -4,7 +4,10 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::thread::Builder;
+use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
@@ -12,18 +15,24 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use stead_core::path::MAX_COMPONENT;
-use stead_core::store::{Kind, VersionTag};
+use stead_core::store::{Kind, Special, VersionTag};
 
 use crate::linux::attributes::file_type;
+use crate::linux::cache::Writes;
 use crate::linux::errno::errno;
-use crate::linux::mounting::{Answer, CREATE_NEW, Mounting, Space, Told, Wanted};
+use crate::linux::mounting::{Answer, CREATE_NEW, Mounting, Space, Told, Wanted, Written};
 
 /// The most that is read or written at once.
 const MOST: u32 = 1 << 20;
 
+/// How long a page may take to be dropped that nobody has locked.
+const LOCKED: Duration = Duration::from_millis(200);
+
 // As in <sys/stat.h>, which are the kernel's own for all programs.
 const TYPE: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
+const FIFO: u32 = 0o010_000;
+const SOCKET: u32 = 0o140_000;
 
 /// What is handed to the kernel's side.
 #[derive(Debug, Clone)]
@@ -37,17 +46,47 @@ thread_local! {
 impl Served {
     fn answer_entry(&self, result: Answer<Told>, reply: ReplyEntry) {
         match result {
-            Ok(told) => self.once_dropped(told.stale(), move || {
-                reply.entry(&told.ttl, &told.attr, Generation(0));
-            }),
+            Ok(told) => {
+                let mounting = Arc::clone(&self.0);
+                self.once_dropped(told.stale(), move || {
+                    let told = mounting.told_anew(told);
+                    reply.entry(&told.ttl, &told.attr, Generation(0));
+                });
+            }
             Err(error) => reply.error(error),
         }
     }
 
     fn answer_attr(&self, result: Answer<Told>, reply: ReplyAttr) {
         match result {
-            Ok(told) => self.once_dropped(told.stale(), move || reply.attr(&told.ttl, &told.attr)),
+            Ok(told) => {
+                let mounting = Arc::clone(&self.0);
+                self.once_dropped(told.stale(), move || {
+                    let told = mounting.told_anew(told);
+                    reply.attr(&told.ttl, &told.attr);
+                });
+            }
             Err(error) => reply.error(error),
+        }
+    }
+
+    fn answer_once_dropped(&self, stale: Answer<Vec<(INodeNo, VersionTag)>>, reply: ReplyEmpty) {
+        match stale {
+            Ok(stale) => self.once_dropped(stale, || reply.ok()),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    /// Makes the kernel drop pages before a write into them is answered. It may have locked one of them for that write,
+    /// which it then reads anew by itself: nobody waits for that one.
+    fn drop_again(&self, ino: INodeNo, from: u64) {
+        let (mounting, (done, dropped)) = (Arc::clone(&self.0), channel());
+        let drop_them = move || {
+            mounting.drop_pages(ino, from, Writes::Wait);
+            let _ = done.send(());
+        };
+        if Builder::new().name("stead-again".into()).spawn(drop_them).is_ok() {
+            let _ = dropped.recv_timeout(LOCKED);
         }
     }
 
@@ -75,11 +114,15 @@ impl Filesystem for Served {
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_ASYNC_DIO,
+            // It drops no pages by itself when it is told another size: a program may be writing into them.
+            InitFlags::FUSE_EXPLICIT_INVAL_DATA,
         ];
         for flag in wanted {
             // A kernel that does not know one does without.
             let _ = config.add_capabilities(flag);
         }
+        let maps_directly = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
+        self.0.maps_directly.store(maps_directly, Ordering::Relaxed);
         let _ = config.set_max_write(MOST);
         if let Err(most) = config.set_max_readahead(MOST) {
             let _ = config.set_max_readahead(most);
@@ -108,7 +151,7 @@ impl Filesystem for Served {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -124,7 +167,8 @@ impl Filesystem for Served {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        self.answer_attr(self.0.setattr(ino, Wanted { mode, uid, gid, size, modified }, handle), reply);
+        let wanted = Wanted { mode, uid, gid, size, modified };
+        self.answer_attr(self.0.setattr(request, ino, wanted, handle), reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -144,11 +188,17 @@ impl Filesystem for Served {
         _: u32,
         reply: ReplyEntry,
     ) {
-        if !matches!(mode & TYPE, REGULAR | 0) {
-            return reply.error(Errno::EPERM);
+        let special = match mode & TYPE {
+            REGULAR | 0 => None,
+            FIFO => Some(Special::Fifo),
+            SOCKET => Some(Special::Socket),
+            _ => return reply.error(Errno::EPERM),
+        };
+        if let Some(kind) = special {
+            return self.answer_entry(self.0.make_special((parent, name), kind, mode), reply);
         }
-        let made = self.0.create(request, (parent, name), mode, CREATE_NEW).map(|(told, handle, _)| {
-            self.0.release(handle);
+        let made = self.0.create(request, (parent, name), mode, CREATE_NEW).map(|(told, opened)| {
+            self.0.release(opened.handle);
             told
         });
         self.answer_entry(made, reply);
@@ -189,7 +239,9 @@ impl Filesystem for Served {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.0.open(request, ino, flags) {
-            Ok((handle, flags)) => reply.opened(FileHandle(handle), flags),
+            Ok(opened) => {
+                self.once_dropped(opened.stale, move || reply.opened(opened.handle, opened.flags));
+            }
             Err(error) => reply.error(error),
         }
     }
@@ -205,9 +257,9 @@ impl Filesystem for Served {
         reply: ReplyCreate,
     ) {
         match self.0.create(request, (parent, name), mode, flags) {
-            Ok((told, handle, flags)) => {
-                reply.created(&told.ttl, &told.attr, Generation(0), handle, flags);
-            }
+            Ok((told, opened)) => self.once_dropped(opened.stale, move || {
+                reply.created(&told.ttl, &told.attr, Generation(0), opened.handle, opened.flags);
+            }),
             Err(error) => reply.error(error),
         }
     }
@@ -224,6 +276,9 @@ impl Filesystem for Served {
         reply: ReplyData,
     ) {
         let Some(open) = self.0.handles.file(handle.0) else { return reply.error(Errno::EBADF) };
+        if !open.is_direct {
+            open.pages.read(offset..offset.saturating_add(size.into()));
+        }
         BUFFER.with_borrow_mut(|buffer| {
             let size = size as usize;
             if buffer.len() < size {
@@ -243,19 +298,31 @@ impl Filesystem for Served {
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
+        flags: WriteFlags,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.0.write(request, handle, offset, data) {
-            Ok(written) => reply.written(written),
+        match self.0.write(request, handle, offset, data, flags) {
+            Ok((count, Written::Done)) => reply.written(count),
+            Ok((count, Written::Directly { ino, from, until })) => {
+                let mounting = Arc::clone(&self.0);
+                self.0.written.run(Box::new(move || {
+                    mounting.drop_pages(ino, from, Writes::Wait);
+                    drop(until);
+                    reply.written(count);
+                }));
+            }
+            Ok((count, Written::Again { ino, from })) => {
+                self.drop_again(ino, from);
+                reply.written(count);
+            }
             Err(error) => reply.error(error),
         }
     }
 
     fn flush(&self, request: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        answer(self.0.flush(request, handle), reply);
+        self.answer_once_dropped(self.0.flush(request, handle), reply);
     }
 
     fn release(
@@ -268,12 +335,11 @@ impl Filesystem for Served {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.release(handle);
-        reply.ok();
+        self.answer_once_dropped(Ok(self.0.release(handle)), reply);
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        answer(self.0.fsync(handle), reply);
+        self.answer_once_dropped(self.0.fsync(handle), reply);
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {

@@ -15,14 +15,13 @@ use rustix::mount::{UnmountFlags, unmount};
 use stead_core::Vfs;
 
 use crate::linux::follow::{Beginning, follow};
+use crate::linux::mount_table::{self, SOURCE};
 use crate::linux::mounting::Mounting;
 use crate::linux::requests::Served;
 use crate::{MountError, Options};
 
 /// What `mount` shows as the type, after `fuse.`, where the host tells it.
 const SUBTYPE: &str = "stead";
-/// What the source begins with that `mount` shows.
-const SOURCE: &str = "stead:";
 /// How many requests are answered at once.
 const THREADS: usize = 8;
 /// How long whoever uses the mount has to stop, before it ends without them.
@@ -32,12 +31,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Mount {
     at: PathBuf,
+    /// Tells it from others, also where a directory above it has another name by now.
+    device: Option<String>,
     mounting: Arc<Mounting>,
     session: Option<BackgroundSession>,
     /// Dropped to stop whoever follows the Stores.
     stop: Option<Sender<()>>,
     follower: Option<JoinHandle<()>>,
-    later: Option<JoinHandle<()>>,
+    later: Vec<JoinHandle<()>>,
 }
 
 impl Mount {
@@ -51,25 +52,32 @@ impl Mount {
         }
         clear_stale(at)?;
         let at = empty_directory(at)?;
+        if mount_table::is_inside(&at) {
+            return Err(MountError::Place(
+                "it lies in a stead that is mounted; name a directory outside".into(),
+            ));
+        }
         let config = config(&options);
         let mounting =
             Mounting::new(vfs, &at, options).map_err(|error| MountError::Place(error.to_string()))?;
         let mounting = Arc::new(mounting);
         // From before the first answer on, so that nothing is missed.
         let beginning = Beginning::of(&mounting);
-        let later = mounting.later.start().map_err(|error| refused(&error))?;
+        let later = [mounting.later.start("stead-later"), mounting.written.start("stead-written")];
+        let later = later.into_iter().collect::<io::Result<_>>().map_err(|error| refused(&error))?;
         let session =
             Session::new(Served(Arc::clone(&mounting)), &at, &config).map_err(|error| refused(&error))?;
         let session = session.spawn().map_err(|error| refused(&error))?;
         let notifier = session.notifier();
         mounting.notifier.set(notifier.clone()).expect("it is set here alone");
         let mut mount = Mount {
+            device: mount_table::device_at(&at),
             at,
             mounting: Arc::clone(&mounting),
             session: Some(session),
             stop: None,
             follower: None,
-            later: Some(later),
+            later,
         };
         if !beginning.is_empty() {
             let (stop, stopped) = channel();
@@ -84,6 +92,12 @@ impl Mount {
     /// Where it is.
     pub fn at(&self) -> &Path {
         &self.at
+    }
+
+    /// What tells it from all other mounts, also where its directory gets another name; unknown where the host does not
+    /// list what is mounted.
+    pub fn device(&self) -> Option<&str> {
+        self.device.as_deref()
     }
 
     /// Whether it has been unmounted meanwhile, by whomever.
@@ -108,7 +122,8 @@ impl Mount {
             self.leave(&session)?;
         }
         self.mounting.later.end();
-        if let Some(later) = self.later.take() {
+        self.mounting.written.end();
+        for later in self.later.drain(..) {
             let _ = later.join();
         }
         // What nobody has closed is closed now: the kernel will not ask for it any more.
@@ -124,15 +139,25 @@ impl Mount {
         let mut politely = true;
         loop {
             let flags = if politely { UnmountFlags::empty() } else { UnmountFlags::DETACH };
-            match unmount(&self.at, flags) {
+            let at = match &self.device {
+                Some(device) => mount_table::place_of(device),
+                None => Some(self.at.clone()),
+            };
+            // Nothing is mounted any more.
+            let Some(at) = at else { break };
+            match unmount(&at, flags) {
                 Err(Errno::BUSY) if politely => {
                     politely = Instant::now() < until;
                     std::thread::sleep(Duration::from_millis(20));
                 }
-                // Nothing is mounted there any more.
-                Ok(()) | Err(Errno::INVAL | Errno::NOENT) => break,
+                Ok(()) => break,
+                // It has another name since, or nothing is mounted there any more: both are seen when it is looked again.
+                Err(Errno::INVAL | Errno::NOENT) if self.device.is_some() && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(Errno::INVAL | Errno::NOENT) => break,
                 Err(Errno::PERM) => {
-                    fusermount(&self.at)?;
+                    fusermount(&at)?;
                     break;
                 }
                 Err(error) => return Err(refused(&error.into())),
@@ -193,31 +218,34 @@ fn config(options: &Options) -> Config {
 
 /// Clears away a mount whose process was killed: whoever looks there is told "not connected" until then.
 pub fn clear_stale(at: &Path) -> Result<(), MountError> {
-    match fs::metadata(at) {
-        Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) && is_ours(at) => {
-            match unmount(at, UnmountFlags::DETACH) {
+    // What can't be found is told by whoever mounts it.
+    let Some(at) = mount_table::resolved(at) else { return Ok(()) };
+    if mount_table::device_at(&at).is_none() {
+        return Ok(());
+    }
+    match fs::metadata(&at) {
+        Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => {
+            match unmount(&at, UnmountFlags::DETACH) {
                 Ok(()) => Ok(()),
-                Err(Errno::PERM) => fusermount(at),
+                Err(Errno::PERM) => fusermount(&at),
                 Err(error) => Err(refused(&error.into())),
             }
         }
-        _ if is_ours(at) => Err(MountError::Place("a stead is mounted there already".into())),
-        _ => Ok(()),
+        _ => Err(MountError::Place("a stead is mounted there already".into())),
     }
 }
 
 /// A mount that is watched, by whoever outlives the process behind it.
 #[derive(Debug)]
 pub struct Watched {
-    at: PathBuf,
-    /// Tells it from another that is mounted there later.
+    /// Tells it from another that is mounted there later, and stays its own where a directory above it is renamed.
     device: String,
 }
 
 impl Watched {
-    /// The stead that is mounted there now.
-    pub fn new(at: &Path) -> Option<Self> {
-        Some(Watched { at: at.to_owned(), device: our_device(at)? })
+    /// The stead with that device ([`Mount::device`]), if it is mounted.
+    pub fn new(device: &str) -> Option<Self> {
+        mount_table::place_of(device).map(|_| Watched { device: device.to_owned() })
     }
 
     /// Takes the mount away, if it is still there: the process behind it has ended.
@@ -226,57 +254,16 @@ impl Watched {
     /// that waits for an answer of this very mount, and then whoever asks there waits with them. Ending the connection
     /// by force is what frees all of them.
     pub fn end(&self) {
-        if our_device(&self.at).as_ref() != Some(&self.device) {
-            return;
-        }
-        if let Err(Errno::PERM) = unmount(&self.at, UnmountFlags::FORCE | UnmountFlags::DETACH) {
+        let Some(at) = mount_table::place_of(&self.device) else { return };
+        if let Err(Errno::PERM) = unmount(&at, UnmountFlags::FORCE | UnmountFlags::DETACH) {
             // As the user that mounted it; not every host has this.
             if let Some((_, minor)) = self.device.split_once(':') {
                 let _ = fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
             }
             // Nobody is left to be told.
-            let _ = fusermount(&self.at);
+            let _ = fusermount(&at);
         }
     }
-}
-
-/// Whether the kernel says that a stead is mounted at a path.
-fn is_ours(at: &Path) -> bool {
-    our_device(at).is_some()
-}
-
-/// The device of the stead that is mounted at a path, if the kernel says that one is.
-fn our_device(at: &Path) -> Option<String> {
-    let at = std::path::absolute(at).ok()?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| {
-        let (about, kind) = line.split_once(" - ")?;
-        let (mut about, mut kind) = (about.split(' '), kind.split(' '));
-        let (device, place) = (about.nth(2)?, about.nth(1)?);
-        let is_fuse = kind.next().is_some_and(|kind| kind == "fuse" || kind.starts_with("fuse."));
-        let is_ours = is_fuse && kind.next()?.starts_with(SOURCE) && Path::new(&unescaped(place)) == at;
-        is_ours.then(|| device.to_owned())
-    })
-}
-
-/// The kernel writes blanks and their like in octal.
-fn unescaped(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&first, more)) = rest.split_first() {
-        let octal = more.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) if first == b'\\' => {
-                bytes.push(byte);
-                rest = &more[3..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = more;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Unmounts as a user who is not root does it.
@@ -290,7 +277,15 @@ fn fusermount(at: &Path) -> Result<(), MountError> {
 }
 
 fn refused(error: &io::Error) -> MountError {
+    // The library's own words may hold paths of the host.
+    let said = |text: &str| error.raw_os_error().is_none() && error.to_string().contains(text);
     let why = match error.kind() {
+        _ if said("allow_other") => {
+            "`--allow-other` needs `user_allow_other` in /etc/fuse.conf, or root".to_owned()
+        }
+        _ if said("no write access to mountpoint") => {
+            "this user may not write to the directory; name one of its own".to_owned()
+        }
         io::ErrorKind::NotFound => {
             "fusermount3 is missing; install the package fuse3, or mount as root".to_owned()
         }
@@ -299,23 +294,8 @@ fn refused(error: &io::Error) -> MountError {
         }
         _ => match error.raw_os_error() {
             Some(code) => Errno::from_raw_os_error(code).to_string(),
-            // The library's own words may hold paths of the host.
-            None if error.to_string().contains("allow_other") => {
-                "`allow_other` needs `user_allow_other` in /etc/fuse.conf, or root".to_owned()
-            }
             None => "it can't be mounted; `stead doctor` says what is missing".to_owned(),
         },
     };
     MountError::Refused(why)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_kernel_escapes_is_read() {
-        assert_eq!(unescaped(r"/mnt/a\040b\134c"), r"/mnt/a b\c");
-        assert_eq!(unescaped(r"/plain\x"), r"/plain\x");
-    }
 }

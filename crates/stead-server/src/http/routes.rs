@@ -155,10 +155,13 @@ impl Routes {
         let Ok(_room) = room else {
             return replies::crowded("too many large messages are under way; send this one again later");
         };
-        let (request, about) = match whole(request).await {
+        let (mut request, about) = match whole(request).await {
             Ok(whole) => whole,
             Err(reply) => return *reply,
         };
+        if let Some(token) = &caller.token {
+            request.extensions_mut().insert(token.results);
+        }
         match endpoint.handle(request, about.begins).await {
             // JSON that is no message of MCP's is no wrong media type.
             Handled::Answered(reply)

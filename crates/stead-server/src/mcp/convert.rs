@@ -5,28 +5,43 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use rmcp::model::{
-    CallToolResult, ContentBlock, ErrorData, JsonObject, ResourceContents, Tool, ToolAnnotations,
+    CallToolResult, ContentBlock, ErrorData, JsonObject, MetaObject, ResourceContents, Tool, ToolAnnotations,
 };
 use serde_json::{Value, json};
 use stead_core::ErrorKind;
-use stead_core::tools::{Block, Failure, Reply};
+use stead_core::tools::{Block, Failure, Hints, Reply, Results, Toolbox};
 
 use super::uri;
 
+/// How a tool tells Claude Code of its longest answer, which is cut otherwise.
+const LONGEST: &str = "anthropic/maxResultSizeChars";
+
 /// A tool as clients list it.
-pub(super) fn tool(tool: &stead_core::Tool) -> Tool {
-    let hints = tool.hints;
-    let annotations = ToolAnnotations::from_raw(
-        Some(tool.title.to_owned()),
-        Some(hints.read_only),
-        Some(hints.destructive),
-        Some(hints.idempotent),
-        Some(hints.open_world),
-    );
-    Tool::new(tool.name, tool.description, Arc::new(tool.input_schema()))
+pub(super) fn tool(toolbox: &Toolbox, tool: &stead_core::Tool, results: Results) -> Tool {
+    let mut listed = Tool::new(tool.name, toolbox.description(tool), Arc::new(tool.input_schema()))
         .with_title(tool.title)
-        .with_raw_output_schema(Arc::new(output_schema(tool.output_schema())))
-        .with_annotations(annotations)
+        .with_annotations(annotations(tool.hints));
+    if results == Results::Structured {
+        listed = listed.with_raw_output_schema(Arc::new(output_schema(tool.output_schema())));
+    }
+    if let Some(longest) = tool.longest {
+        let meta = JsonObject::from_iter([(LONGEST.to_owned(), longest.into())]);
+        listed = listed.with_meta(MetaObject(meta));
+    }
+    listed
+}
+
+/// The hints that differ from what the protocol says of a tool without them: each costs tokens.
+fn annotations(hints: Hints) -> ToolAnnotations {
+    let said = |hint: bool, otherwise: bool| (hint != otherwise).then_some(hint);
+    ToolAnnotations::from_raw(
+        None,
+        said(hints.read_only, false),
+        // Whether it destroys something, and does so once more, is asked only of a tool that changes something.
+        said(hints.destructive, true).filter(|_| !hints.read_only),
+        said(hints.idempotent, false).filter(|_| !hints.read_only),
+        said(hints.open_world, true),
+    )
 }
 
 /// What an answer may hold: the facts of a success, or the error of a failure.
@@ -50,12 +65,18 @@ fn output_schema(mut schema: JsonObject) -> JsonObject {
     schema
 }
 
-/// An answer: its words and media as content, once, and its facts beside them.
-pub(super) fn result(reply: Reply) -> CallToolResult {
-    let facts = Value::Object(reply.structured());
+/// An answer: text and pictures, and its facts beside them where they are asked for.
+pub(super) fn result(reply: Reply, results: Results) -> CallToolResult {
     let failed = reply.is_failure();
-    let mut result = CallToolResult::success(reply.blocks.into_iter().map(block).collect());
-    result.structured_content = Some(facts);
+    let (blocks, facts) = match results {
+        Results::Text => (reply.for_model(), None),
+        Results::Structured => {
+            let facts = Value::Object(reply.structured());
+            (reply.for_program(), Some(facts))
+        }
+    };
+    let mut result = CallToolResult::success(blocks.into_iter().map(block).collect());
+    result.structured_content = facts;
     result.is_error = Some(failed);
     result
 }
@@ -64,8 +85,6 @@ fn block(block: Block) -> ContentBlock {
     match block {
         Block::Text(text) => ContentBlock::text(text),
         Block::Image { bytes, mime } => ContentBlock::image(BASE64.encode(bytes), mime),
-        Block::Audio { bytes, mime } => ContentBlock::audio(BASE64.encode(bytes), mime),
-        Block::File { path, bytes, mime } => ContentBlock::resource(blob(&path, &bytes, mime)),
     }
 }
 

@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams,
-    CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorData, GetPromptRequestParams,
-    GetPromptResponse, GetPromptResult, Implementation, JsonObject, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, Prompt,
-    PromptMessage, ReadResourceRequestParams, ReadResourceResponse, Role, ServerCapabilities, ServerConfig,
-    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorData,
+    Extensions, GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation, JsonObject,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, Prompt, PromptMessage, ReadResourceRequestParams, ReadResourceResponse, Role,
+    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use stead::Identity;
-use stead_core::tools::{Answer, Question, Reply};
+use stead_core::tools::{Answer, Question, Reply, Results};
 use tracing::{Instrument, field};
 
 use super::call::{Broken, enter};
@@ -44,6 +45,13 @@ impl Handler {
         Handler { listener: Arc::new(Listener::new(Arc::clone(&served))), served }
     }
 
+    /// What results are made of: as the server, the agent, or the token of this request has it.
+    fn results(&self, extensions: &Extensions) -> Results {
+        let request = extensions.get::<http::request::Parts>();
+        let of_token = request.and_then(|parts| parts.extensions.get::<Results>()).copied();
+        self.served.results().or(of_token.unwrap_or_default())
+    }
+
     async fn call(
         &self,
         mut request: CallToolRequestParams,
@@ -58,13 +66,15 @@ impl Handler {
         for _ in 0..ROUNDS {
             let arguments = request.arguments.clone().unwrap_or_default();
             let question = match self.make(&request.name, arguments, context, answer).await? {
-                Ok(reply) => return Ok(convert::result(reply).into()),
+                Ok(reply) => return Ok(convert::result(reply, self.results(&context.extensions)).into()),
                 Err(question) => question,
             };
             answer = match question::ask(question, &request, &self.served, context).await {
                 Asked::Answered(answer) => answer,
                 Asked::Later(asks) => return Ok(asks.into()),
-                Asked::Crowded(failure) => return Ok(convert::result(failure.into()).into()),
+                Asked::Crowded(failure) => {
+                    return Ok(convert::result(failure.into(), self.results(&context.extensions)).into());
+                }
             };
         }
         self.end(&request.name, request.arguments.unwrap_or_default(), context, Answer::Refused).await
@@ -79,7 +89,17 @@ impl Handler {
         answer: Answer,
     ) -> Result<CallToolResponse, ErrorData> {
         let made = self.make(name, arguments, context, answer).await?;
-        Ok(convert::result(made.expect("nobody is asked")).into())
+        Ok(convert::result(made.expect("nobody is asked"), self.results(&context.extensions)).into())
+    }
+
+    /// Answers a call whose arguments are no object: that is for the model to read, as any other mistake in them.
+    async fn refuse_arguments(
+        &self,
+        name: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ErrorData> {
+        let refused = enter(&self.served, context, |now, _| now.toolbox.refuse_arguments(name)).await?;
+        Ok(convert::result(refused, self.results(&context.extensions)))
     }
 
     /// Uses a tool, unless a person has to be asked first.
@@ -125,6 +145,14 @@ impl Handler {
     }
 }
 
+/// The tool of a call that has everything but arguments that are an object.
+fn misshapen_call(request: &CustomRequest) -> Option<&str> {
+    let params = request.params.as_ref().filter(|_| request.method == "tools/call")?;
+    let name = params.get("name")?.as_str()?;
+    stead_core::tools::tool(name)?;
+    params.get("arguments").filter(|arguments| !arguments.is_object()).map(|_| name)
+}
+
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
@@ -154,14 +182,17 @@ impl ServerHandler for Handler {
     async fn list_tools(
         &self,
         _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = self.served.now().toolbox.offered().map(convert::tool).collect();
+        let (now, results) = (self.served.now(), self.results(&context.extensions));
+        let tools = now.toolbox.offered().map(|tool| convert::tool(&now.toolbox, tool, results)).collect();
         Ok(ListToolsResult::with_all_items(tools).with_ttl_ms(FRESH).with_cache_scope(CacheScope::Private))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.served.now().toolbox.offered().find(|tool| tool.name == name).map(convert::tool)
+        let now = self.served.now();
+        let tool = now.toolbox.offered().find(|tool| tool.name == name)?;
+        Some(convert::tool(&now.toolbox, tool, self.served.results()))
     }
 
     async fn call_tool(
@@ -262,6 +293,12 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         // A method that is known comes here if its parameters are none of it.
+        if let Some(name) = misshapen_call(&request) {
+            let refused = self.refuse_arguments(name, &context).await?;
+            return Ok(CustomResult::new(serde_json::to_value(refused).map_err(|error| {
+                ErrorData::internal_error(format!("the answer can't be written: {error}"), None)
+            })?));
+        }
         Err(methods::not_taken(&request.method, context.protocol_version().as_ref()))
     }
 }

@@ -7,7 +7,7 @@ use stead::{AccessScope, Ask, MemoryStore, Mount, Stead, VfsPath, Workspace};
 use stead_core::vfs::Overwrite;
 use stead_server::{Limits, Served};
 
-use crate::client::{Client, modern};
+use crate::client::{Client, code, modern};
 
 fn guarded() -> Stead {
     let mount = Mount::new(Arc::new(MemoryStore::new()));
@@ -54,7 +54,7 @@ fn where_nobody_can_be_asked_it_is_denied() {
     for capabilities in [json!({}), json!({ "elicitation": { "url": {} } })] {
         let stead = guarded();
         let answer = Client::with(&stead, capabilities).call("write_file", write()["arguments"].clone());
-        assert_eq!(answer["structuredContent"]["error"]["code"], "denied");
+        assert_eq!(code(&answer), "denied");
         assert!(answer["content"][0]["text"].as_str().unwrap().contains("no way to ask"), "{answer}");
         assert!(!stead.agreed().vfs().exists("/n/x").unwrap());
     }
@@ -184,7 +184,7 @@ fn open_questions_are_in_nobodys_way() {
         said.iter().partition(|message| message["method"] == "elicitation/create");
     assert_eq!(asked.len(), 32);
     for told in told {
-        assert_eq!(told["result"]["structuredContent"]["error"]["code"], "unavailable", "{told}");
+        assert_eq!(code(&told["result"]), "unavailable", "{told}");
     }
     assert_eq!(client.request("ping", json!({}))["result"], json!({}));
     assert_eq!(client.call("list_directory", json!({ "path": "/free" }))["isError"], false);

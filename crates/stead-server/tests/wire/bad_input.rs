@@ -61,7 +61,7 @@ fn parameters_that_are_wrong_are_said_to_be_wrong() {
     for (method, params) in [
         ("tools/call", json!({})),
         ("tools/call", json!({ "name": 1 })),
-        ("tools/call", json!({ "name": "stat", "arguments": [] })),
+        ("tools/call", json!({ "name": "no tool", "arguments": [] })),
         ("resources/read", json!({ "path": "x" })),
         ("prompts/get", json!([])),
     ] {

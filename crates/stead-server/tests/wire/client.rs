@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use stead::Stead;
+use stead::tools::Results;
 use stead_server::{Limits, Served};
 use tokio::runtime::{Builder, Runtime};
 
@@ -50,6 +51,14 @@ impl Client {
 
     pub(crate) fn new(stead: &Stead) -> Self {
         Client::with(stead, json!({}))
+    }
+
+    /// A client whose results have structured content.
+    pub(crate) fn structured(stead: &Stead) -> Self {
+        let served = Served::new(stead, Limits::default()).with_results(Results::Structured);
+        let mut client = Client::silent(Arc::new(served));
+        client.initialize(json!({}));
+        client
     }
 
     pub(crate) fn initialize(&mut self, capabilities: Value) -> Value {
@@ -126,6 +135,14 @@ pub(crate) fn introduction(capabilities: Value) -> Value {
         "capabilities": capabilities,
         "clientInfo": { "name": "test", "version": "1" },
     })
+}
+
+/// The code at the end of an error, as a model reads it.
+pub(crate) fn code(result: &Value) -> &str {
+    assert_eq!(result["isError"], true, "{result}");
+    assert_eq!(result["content"].as_array().unwrap().len(), 1, "{result}");
+    let text = result["content"][0]["text"].as_str().unwrap();
+    text.strip_suffix(']').and_then(|text| text.rsplit_once(" [")).unwrap_or_else(|| panic!("{text}")).1
 }
 
 /// Parameters as clients from 2026-07-28 on send them.

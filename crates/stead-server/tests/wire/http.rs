@@ -10,7 +10,7 @@ use stead::{Clock, Config, Identity, SystemClock, Timestamp, Tokens};
 use stead_server::{HttpOptions, Limits, Steads};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{PATIENCE, RUNTIME, introduction, modern};
+use crate::client::{PATIENCE, RUNTIME, code, introduction, modern};
 
 /// A server of its own, with two agents: `ann` may write where `bob` may read.
 pub(crate) struct Server {
@@ -68,7 +68,7 @@ impl Server {
         Server::with(CONFIG, HttpOptions::default(), Limits::default())
     }
 
-    fn tokens(&self) -> Tokens {
+    pub(crate) fn tokens(&self) -> Tokens {
         Tokens::of(&Config::load(&self.host.path().join("stead.toml")).unwrap())
     }
 
@@ -108,7 +108,7 @@ impl Server {
     }
 
     /// Posts a message to `/mcp`.
-    fn post(&self, headers: &[(&str, &str)], message: &Value) -> Answer {
+    pub(crate) fn post(&self, headers: &[(&str, &str)], message: &Value) -> Answer {
         self.request("POST", "/mcp", headers, message.to_string().as_bytes())
     }
 
@@ -125,7 +125,7 @@ impl Server {
     }
 
     /// Begins a session, and returns its id.
-    fn session(&self, token: Option<&str>, capabilities: Value) -> String {
+    pub(crate) fn session(&self, token: Option<&str>, capabilities: Value) -> String {
         let bearer = token.map(|token| format!("Bearer {token}"));
         let headers: Vec<_> = bearer.as_deref().map(|bearer| ("Authorization", bearer)).into_iter().collect();
         let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": introduction(capabilities) });
@@ -198,7 +198,7 @@ fn a_token_says_who_calls_and_nothing_else_does() {
     let mut pretends = write;
     pretends["_meta"] = json!({ "agent": "ann" });
     let denied = server.modern(Some(&bob), "tools/call", pretends);
-    assert_eq!(denied.message()["result"]["structuredContent"]["error"]["code"], "denied", "{}", denied.body);
+    assert_eq!(code(&denied.message()["result"]), "denied", "{}", denied.body);
     let read = server.modern(Some(&bob), "tools/call", call("read_file", json!({ "path": "/shared/a" })));
     assert_eq!(read.message()["result"]["content"][0]["text"], "1");
     let tools = |token: &str| server.modern(Some(token), "tools/list", json!({})).message()["result"].clone();

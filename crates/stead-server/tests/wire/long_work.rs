@@ -7,7 +7,7 @@ use serde_json::json;
 use stead::{AccessScope, MemoryStore, Stead};
 use stead_server::{Limits, Served};
 
-use crate::client::Client;
+use crate::client::{Client, code};
 
 /// Two Stores, the first with many files.
 fn two() -> Stead {
@@ -83,7 +83,7 @@ fn a_call_that_takes_too_long_is_stopped() {
     let mut client = Client::silent(Arc::new(Served::new(&stead, limits)));
     client.initialize(json!({}));
     let answer = client.call("copy_file", json!({ "source": "/one/tree", "destination": "/two/tree" }));
-    assert_eq!(answer["structuredContent"]["error"]["code"], "unavailable");
+    assert_eq!(code(&answer), "unavailable");
     assert!(answer["content"][0]["text"].as_str().unwrap().contains("too long"), "{answer}");
     assert!(!stead.vfs().exists("/two/tree").unwrap());
 }
@@ -101,7 +101,7 @@ fn whoever_asks_for_more_than_may_wait_is_told_so() {
     let id = client.ask("tools/call", copy);
     client.notified("notifications/progress");
     let refused = client.call("stat", json!({ "path": "/one" }));
-    assert_eq!(refused["structuredContent"]["error"]["code"], "unavailable", "{refused}");
+    assert_eq!(code(&refused), "unavailable", "{refused}");
     let copied = client.heard.iter().any(|message| message["id"] == id);
     assert!(!copied, "it was refused while the copy was under way");
     assert_eq!(client.answer(id)["result"]["isError"], false);

@@ -11,4 +11,5 @@ mod mistakes;
 mod older_clients;
 mod reloading;
 mod resources;
+mod results;
 mod tools;

@@ -19,6 +19,33 @@ fn a_tool_that_nobody_has_is_an_error_of_the_protocol() {
 }
 
 #[test]
+fn what_is_wrong_with_a_call_is_an_answer_for_the_model() {
+    let stead = notes();
+    let mut client = Client::new(&stead);
+    let mut modern_client = Client::silent(Arc::new(Served::new(&stead, Limits::default())));
+    for arguments in [
+        json!({ "path": 7 }),
+        json!({ "path": "/notes/plan.md", "colour": "red" }),
+        json!({}),
+        json!({ "path": ["/notes"] }),
+        json!([]),
+        json!("/notes/plan.md"),
+        json!(7),
+    ] {
+        let params = json!({ "name": "read_file", "arguments": arguments });
+        for answer in [
+            client.request("tools/call", params.clone()),
+            modern_client.request("tools/call", modern(params, json!({}))),
+        ] {
+            assert_eq!(answer["result"]["isError"], true, "{arguments}: {answer}");
+            let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+            assert!(text.ends_with(" [invalid]"), "{text}");
+            assert_eq!(answer["result"]["content"].as_array().unwrap().len(), 1);
+        }
+    }
+}
+
+#[test]
 fn an_error_about_a_resource_names_it() {
     let mut client = Client::new(&notes());
     for method in ["resources/read", "resources/subscribe"] {

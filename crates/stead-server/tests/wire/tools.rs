@@ -7,7 +7,7 @@ use stead::{AccessScope, MemoryStore, Stead};
 use stead_core::testkit::Untouchable;
 use stead_server::{Limits, Served};
 
-use crate::client::Client;
+use crate::client::{Client, code};
 use crate::eras::notes;
 
 #[test]
@@ -28,12 +28,12 @@ fn tools_are_sorted_stable_and_follow_from_the_scopes() {
     // A tool that is not offered is denied, not missing: it is an answer for the model.
     let denied = client.call("write_file", json!({ "path": "/n/x", "content": "" }));
     assert_eq!(denied["isError"], true);
-    assert_eq!(denied["structuredContent"]["error"]["code"], "denied");
+    assert_eq!(code(&denied), "denied");
 }
 
 #[test]
-fn text_goes_out_once_and_facts_beside_it() {
-    let mut client = Client::new(&notes());
+fn where_facts_are_asked_for_text_goes_out_once_and_facts_beside_it() {
+    let mut client = Client::structured(&notes());
     let read = client.call("read_file", json!({ "path": "/notes/plan.md" }));
     assert_eq!(read["content"], json!([{ "type": "text", "text": "1. read\n" }]));
     assert_eq!(read["structuredContent"]["size"], 8);
@@ -41,25 +41,33 @@ fn text_goes_out_once_and_facts_beside_it() {
 }
 
 #[test]
-fn media_go_out_as_what_they_are() {
+fn a_picture_follows_a_text_and_other_bytes_are_described() {
     let stead = notes();
     let picture = b"\x89PNG\r\n\x1a\n\0\0\0\0".to_vec();
     stead.vfs().write("/notes/a.png", picture.clone()).unwrap();
     stead.vfs().write("/notes/a b.bin", vec![0, 159, 146, 150]).unwrap();
     let mut client = Client::new(&stead);
     let image = client.call("read_file", json!({ "path": "/notes/a.png" }));
-    assert_eq!(image["content"][0]["type"], "image");
-    assert_eq!(image["content"][0]["mimeType"], "image/png");
+    assert!(image["content"][0]["text"].as_str().unwrap().starts_with("/notes/a.png: image/png, 12 bytes ["));
+    assert_eq!(image["content"][1]["type"], "image");
+    assert_eq!(image["content"][1]["mimeType"], "image/png");
     let other = client.call("read_file", json!({ "path": "/notes/a b.bin" }));
-    assert_eq!(other["content"][0]["type"], "resource");
-    assert_eq!(other["content"][0]["resource"]["uri"], "stead:///notes/a%20b.bin");
-    assert_eq!(other["content"][0]["resource"]["blob"], "AJ+Slg==");
+    let text = other["content"][0]["text"].as_str().unwrap();
+    assert!(
+        text.starts_with(
+            "/notes/a b.bin is binary: application/octet-stream, 4 bytes; read it with encoding"
+        ),
+        "{text}"
+    );
+    assert_eq!(other["content"].as_array().unwrap().len(), 1);
+    let bytes = client.call("read_file", json!({ "path": "/notes/a b.bin", "encoding": "base64" }));
+    assert!(bytes["content"][0]["text"].as_str().unwrap().starts_with("AJ+Slg==\n["), "{bytes}");
 }
 
 /// Some clients hold failures to the schema as well.
 #[test]
 fn every_answer_fits_the_schema_that_was_listed() {
-    let mut client = Client::new(&notes());
+    let mut client = Client::structured(&notes());
     let listed = client.request("tools/list", json!({}));
     let schema = |name: &str| {
         let tools = listed["result"]["tools"].as_array().unwrap();
@@ -119,7 +127,7 @@ fn nothing_that_a_client_says_changes_who_it_is() {
             "_meta": { "agent": "admin", "scope": "rw", "roots": ["file:///"] },
         }),
     );
-    assert_eq!(denied["result"]["structuredContent"]["error"]["code"], "denied", "{denied}");
+    assert_eq!(code(&denied["result"]), "denied", "{denied}");
     let wrong = client.call("read_file", json!({ "path": "/notes/plan.md", "agent": "admin" }));
-    assert_eq!(wrong["structuredContent"]["error"]["code"], "invalid");
+    assert_eq!(code(&wrong), "invalid");
 }

@@ -1,7 +1,7 @@
 //! One change under way: its actions, how to take them back, and its end.
 //!
-//! Most changes come down to one rename, which the host does whole or not at all: they need no journal. A change with
-//! several actions writes each into the journal before it happens. Either way the actions are remembered here, and a
+//! Most changes come down to one action, mostly a rename, which the host does whole or not at all: the ledger is told of it
+//! before it happens. A change with several actions writes each into the journal before it happens. Either way the actions are remembered here, and a
 //! failure takes them back, the last one first. What an action displaces stays in the workshop until the change is done.
 
 use std::fs::File;
@@ -12,6 +12,7 @@ use stead_core::store::{
     Applied, Change, Keep, Lasts, LinkHit, NodeId, Outcome, Place, Step, StoreError, StorePath, StoreResult,
     Version,
 };
+use stead_core::watch::{Watch, check_wanted};
 use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::PhysicalStore;
@@ -19,6 +20,7 @@ use super::host::{self, At, Errno, Host, Stat, refused};
 use super::journal::Journal;
 use super::keep::{Book, Print};
 use super::lock::{Alone, Held};
+use super::owner;
 use super::root::Dir;
 use super::spot::{Intent, Spot};
 use super::undo::{Moment, Site, Undo, undo};
@@ -44,6 +46,8 @@ pub(super) struct Act<'s> {
     journal: Option<Journal>,
     /// What the ledger is told.
     pub(super) book: Book,
+    /// Who may want it to stop.
+    watch: Option<Arc<dyn Watch>>,
     trash: Vec<String>,
     moves: Vec<Move>,
     unsynced: Vec<Unsynced>,
@@ -69,6 +73,7 @@ impl PhysicalStore {
     pub(super) fn carry_out(&self, change: Change) -> StoreResult<Applied> {
         let shop = self.workshop()?;
         let mut act = Act::new(self, shop, Book::open(shop, &change)?);
+        act.watch = change.watch;
         if change.lasts == Lasts::Soon {
             act.durability = Durability::Fast;
         }
@@ -79,14 +84,15 @@ impl PhysicalStore {
         let _room = shop.locks.enter()?;
         shop.recover_if_left(&self.root)?;
         self.check_still(&change.still)?;
-        if steps.len() > 1 {
+        if steps.len() > 1 || !change.expect_free.is_empty() {
             act.becomes_several()?;
+            self.check_free(&change.expect_free)?;
         }
         act.begin_counting()?;
         let mut outcomes = Vec::with_capacity(steps.len());
         for (index, step) in steps.into_iter().enumerate() {
             act.book.begin_step(index, keep_of(&step));
-            match act.step(step) {
+            match act.check_wanted().and_then(|()| act.step(step)) {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(StoreError::Link(hit)) => {
                     return Err(act.roll_back(StoreError::Link(LinkHit { step: index, ..hit })));
@@ -113,6 +119,23 @@ impl PhysicalStore {
         }
         Ok(())
     }
+
+    /// Makes sure that nothing has these names, which no other process can make while the tree is held alone.
+    fn check_free(&self, names: &[StorePath]) -> StoreResult<()> {
+        for path in names {
+            let found = self
+                .locate(&Place::path(path.clone()), Intent::Find)
+                .and_then(|located| self.stat_place(&located));
+            match found {
+                Ok(_) | Err(StoreError::Link(_)) => {
+                    return Err(StoreError::NotFree { path: escaped(path.as_bytes()).to_string() });
+                }
+                Err(StoreError::NotFound | StoreError::NotADirectory) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<'s> Act<'s> {
@@ -127,6 +150,7 @@ impl<'s> Act<'s> {
             actions: Vec::new(),
             journal: None,
             book,
+            watch: None,
             trash: Vec::new(),
             moves: Vec::new(),
             unsynced: Vec::new(),
@@ -151,6 +175,11 @@ impl<'s> Act<'s> {
             }
             Step::SetAttr { at, mode, modified } => self.set_attr(&at, mode, modified),
         }
+    }
+
+    /// Fails if the change is to stop.
+    pub(super) fn check_wanted(&self) -> StoreResult<()> {
+        check_wanted(self.watch.as_ref())
     }
 
     pub(super) fn durability(&self) -> Durability {
@@ -229,10 +258,15 @@ impl<'s> Act<'s> {
             return Err(error);
         }
         self.actions.push(how);
-        if let Some(version) = self.book.version().filter(|_| !self.several) {
-            self.shop.acted(version);
-        }
+        self.acted();
         Ok(())
+    }
+
+    /// Notes that the one action of this change has happened, before others may go on from there.
+    fn acted(&self) {
+        if let Some(version) = self.book.version().filter(|_| !self.several) {
+            self.shop.noted.acted(version);
+        }
     }
 
     /// The present use of the journal, if there is one.
@@ -240,13 +274,18 @@ impl<'s> Act<'s> {
         self.journal.as_ref().and_then(Journal::epoch)
     }
 
-    /// Writes into the journal how to undo what comes next, if this change needs one.
+    /// Writes into the journal how to undo what comes next, if this change needs one: of a change that has one action the
+    /// ledger knows it.
     fn intend(&mut self, how: Undo) -> StoreResult<Undo> {
-        if self.several { self.write_down(how) } else { Ok(how) }
+        if !self.several {
+            return Ok(how);
+        }
+        self.open_journal()?;
+        let durability = self.durability();
+        self.journal.as_mut().expect("opened above").intend(how, durability)
     }
 
-    /// Opens the journal, if that has not happened yet: best before anyone has to wait for this change.
-    pub(super) fn open_journal(&mut self) -> StoreResult<()> {
+    fn open_journal(&mut self) -> StoreResult<()> {
         if self.journal.is_none() {
             self.shop.life.pass("journal")?;
             self.journal = Some(self.shop.journal(self.durability())?);
@@ -254,25 +293,17 @@ impl<'s> Act<'s> {
         Ok(())
     }
 
-    fn write_down(&mut self, how: Undo) -> StoreResult<Undo> {
-        self.open_journal()?;
-        let durability = self.durability();
-        self.journal.as_mut().expect("opened above").intend(how, durability)
-    }
-
-    /// [`Act::act`] for an action that is not one system call, and so is written down in any case.
+    /// [`Act::act`] for an action that is not one system call: it may be made in part, and is taken back if it fails.
     pub(super) fn act_slowly(
         &mut self,
         how: Undo,
         action: impl FnOnce(&Self) -> StoreResult<()>,
     ) -> StoreResult<()> {
-        let how = self.write_down(how)?;
+        let how = self.intend(how)?;
         self.enter(&how)?;
         self.actions.push(how);
         action(self)?;
-        if let Some(journal) = self.journal.as_mut().filter(|_| !self.several) {
-            journal.acted()?;
-        }
+        self.acted();
         Ok(())
     }
 
@@ -281,7 +312,7 @@ impl<'s> Act<'s> {
         let (at, stash) = (spot.top_path().to_vec(), scrap.name().to_owned());
         let how = Undo::Placed { at, print: self.print(&stash)?, stash, ino };
         let room = self.shop.room();
-        self.act("place", how, || host::rename_new((room, scrap.name().as_bytes()), spot.at()))?;
+        self.act("place", how, || owner::rename_new((room, scrap.name().as_bytes()), spot.at()))?;
         scrap.used();
         self.touched(&spot.dir)
     }
@@ -350,9 +381,10 @@ impl<'s> Act<'s> {
     /// Takes what is there into the workshop, unless another program has changed it since it was seen.
     pub(super) fn take(&mut self, spot: &Spot, seen: &Stat) -> StoreResult<()> {
         let stash = self.shop.fresh();
-        let how = Undo::Taken { at: spot.path().to_vec(), stash: stash.clone(), ino: seen.ino };
+        let (at, ino, changed) = (spot.path().to_vec(), seen.ino, seen.changed);
+        let how = Undo::Taken { at, stash: stash.clone(), ino, changed };
         let room = self.shop.room();
-        self.act("take", how, || host::rename_new(spot.at(), (room, stash.as_bytes())))?;
+        self.act("take", how, || owner::rename_new(spot.at(), (room, stash.as_bytes())))?;
         let taken = host::stat_at(room, stash.as_bytes()).map_err(refused)?;
         // What is in a directory changes all the time; a file must be the one that was asked for.
         let same = if seen.is_dir() { taken.ino == seen.ino } else { taken.holds_same(seen) };
@@ -469,7 +501,14 @@ impl<'s> Act<'s> {
         for thing in unsynced {
             match thing {
                 Unsynced::Dir(dir) => self.sync_dir(dir)?,
-                Unsynced::File(file) => sync::all(sync::Site::WrittenFile, file).map_err(refused)?,
+                Unsynced::File(file) => match sync::all(sync::Site::WrittenFile, file) {
+                    // A file that may not be read was opened by its path alone, to set its mode and time.
+                    Err(Errno::BADF) => {
+                        sync::file_system(sync::Site::SeveralActions, &self.store.root.dir)
+                            .map_err(refused)?;
+                    }
+                    result => result.map_err(refused)?,
+                },
             }
         }
         if self.several
@@ -478,6 +517,8 @@ impl<'s> Act<'s> {
             if self.durability == Durability::Full {
                 sync::file_system(sync::Site::SeveralActions, &self.store.root.dir).map_err(refused)?;
             }
+            // That may have taken long. This is the last moment at which all of it can be rolled back.
+            check_wanted(self.watch.as_ref())?;
             self.shop.life.pass("commit")?;
             journal.done(self.durability)?;
         }
@@ -517,7 +558,7 @@ impl<'s> Act<'s> {
         };
         for action in self.actions.iter().rev() {
             if let Err(error) = undo(&site, action) {
-                // The journal stays as it is: whoever opens the Store next tries again.
+                // What was written down stays as it is: the next process that opens the Store tries again.
                 return StoreError::Unavailable {
                     what: "the change failed halfway, and could not be taken back yet; open the Store again"
                         .into(),

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use stead_core::store::StoreResult;
 
 use super::act::Act;
-use super::host::{self, Stat, refused};
+use super::host::{self, PLAIN_MODE, SET_GROUP, Stat, refused};
 use super::root::Dir;
 use super::spot::Spot;
 use super::workshop::Scrap;
@@ -65,8 +65,8 @@ impl Act<'_> {
         let made = host::stat(&dir).map_err(refused)?;
         self.own(&dir, &made, None, spot)?;
         // A directory whose group is handed down hands it down further.
-        let inherited = spot.dir_stat.mode & 0o2000;
-        host::set_mode(&dir, mode.unwrap_or(0o755) & 0o1777 | inherited).map_err(refused)?;
+        let inherited = spot.dir_stat.mode & SET_GROUP;
+        host::set_mode(&dir, mode.unwrap_or(0o755) & PLAIN_MODE | inherited).map_err(refused)?;
         host::set_modified(&dir, self.now()).map_err(refused)?;
         Ok(dir)
     }

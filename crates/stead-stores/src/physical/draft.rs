@@ -93,10 +93,16 @@ impl FileDraft {
 
     /// How to write these changes into the file itself, which may have grown since.
     pub(super) fn plan(&self, now: &Stat) -> Option<Plan<'_>> {
+        // What lies behind the end is told from what lies before it.
+        let parts = |(&start, &end): (&u64, &u64)| {
+            let middle = now.size.clamp(start, end);
+            [(start, middle), (middle, end)].into_iter().filter(|(from, to)| from < to)
+        };
         let extents: Vec<_> = self
             .written
             .iter()
-            .map(|(&start, &end)| Extent { from: start, to: start, length: end - start })
+            .flat_map(parts)
+            .map(|(start, end)| Extent { from: start, to: start, length: end - start })
             .collect();
         let end = extents.last().map_or(0, |last| last.to + last.length);
         let length = if self.resized { self.size } else { now.size.max(end) };

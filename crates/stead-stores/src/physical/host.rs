@@ -6,11 +6,11 @@
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RawDir, RenameFlags, StatxFlags, Timespec,
+    AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, RawDir, RenameFlags, StatxFlags, Timespec,
     Timestamps, Uid,
 };
 pub(super) use rustix::io::Errno;
@@ -25,6 +25,11 @@ const ITSELF: AtFlags = AtFlags::SYMLINK_NOFOLLOW.union(AtFlags::NO_AUTOMOUNT);
 const RACES: usize = 128;
 /// How often, and how long each time, a call waits for a descriptor to come free.
 const CROWDED: (usize, Duration) = (400, Duration::from_millis(5));
+
+/// The permission bits that agents can give: all but those with which a program runs as someone else.
+pub(super) const PLAIN_MODE: u32 = 0o1777;
+/// The bit with which a directory hands its group down to what is made in it.
+pub(super) const SET_GROUP: u32 = 0o2000;
 
 /// How a file is opened. Never for longer than a call, except where a caller holds the content open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +89,12 @@ pub(super) fn open_or_create(dir: BorrowedFd<'_>, name: &str) -> Host<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     patiently(|| rustix::fs::openat(dir, name, flags, mode)).map(File::from)
+}
+
+/// From now on everything that is written to a file goes to its end.
+pub(super) fn set_appending(file: &File) -> Host<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    rustix::fs::fcntl_setfl(file, flags | OFlags::APPEND)
 }
 
 /// Repeats what lost a race, and waits where the process has no descriptor left: other calls hold theirs only briefly.
@@ -164,7 +175,7 @@ impl Stat {
 /// Attributes of what a path of the host leads to, wherever that is.
 pub(super) fn stat_ambient(path: &std::path::Path) -> Host<Stat> {
     use std::os::unix::ffi::OsStrExt;
-    statx(rustix::fs::CWD, path.as_os_str().as_bytes(), AtFlags::NO_AUTOMOUNT)
+    statx(CWD, path.as_os_str().as_bytes(), AtFlags::NO_AUTOMOUNT)
 }
 
 /// Attributes of a name itself.
@@ -267,6 +278,11 @@ pub(super) fn make_link(dir: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> Host
     rustix::fs::symlinkat(target, dir, name)
 }
 
+/// Has the entries of an open directory be read from the first one again.
+pub(super) fn rewind(dir: impl AsFd) -> Host<()> {
+    rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0)).map(drop)
+}
+
 /// Whether an open directory has been removed.
 pub(super) fn is_removed(dir: impl AsFd) -> bool {
     rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_nlink == 0)
@@ -282,9 +298,30 @@ pub(super) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
     rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)
 }
 
-/// Sets permission bits.
+/// Sets permission bits of what is open, be it a mere handle.
 pub(super) fn set_mode(fd: impl AsFd, mode: u32) -> Host<()> {
-    rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
+    let mode = Mode::from_raw_mode(mode);
+    match rustix::fs::fchmod(&fd, mode) {
+        Err(Errno::BADF) => itself(rustix::fs::chmodat(CWD, path_of(fd.as_fd()), mode, AtFlags::empty())),
+        result => result,
+    }
+}
+
+/// Opens again what a handle stands for, under whatever name: as far as its mode allows it now.
+pub(super) fn reopen(handle: BorrowedFd<'_>, how: How) -> Host<OwnedFd> {
+    // The path is itself a symlink, to what the handle stands for.
+    let flags = how.flags() - OFlags::NOFOLLOW;
+    itself(patiently(|| rustix::fs::open(path_of(handle), flags, Mode::empty())))
+}
+
+/// The path by which the kernel finds what a handle stands for.
+fn path_of(handle: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", handle.as_raw_fd())
+}
+
+/// Where a host has no such paths, there is no way to what has only a handle.
+fn itself<T>(answer: Host<T>) -> Host<T> {
+    answer.map_err(|error| if error == Errno::NOENT { Errno::ACCESS } else { error })
 }
 
 /// Gives what is open to an owner. Not being allowed to is no failure: the content is what was asked for.
@@ -315,9 +352,15 @@ fn times(modified: Timestamp) -> Timestamps {
     Timestamps { last_access: omit, last_modification: modified }
 }
 
-/// Sets the time of the last modification.
+/// Sets the time of the last modification of what is open, be it a mere handle.
 pub(super) fn set_modified(fd: impl AsFd, modified: Timestamp) -> Host<()> {
-    rustix::fs::futimens(fd, &times(modified))
+    match rustix::fs::futimens(&fd, &times(modified)) {
+        Err(Errno::BADF) => {
+            let path = path_of(fd.as_fd());
+            itself(rustix::fs::utimensat(CWD, path, &times(modified), AtFlags::empty()))
+        }
+        result => result,
+    }
 }
 
 /// Sets the time of the last modification of a name itself.

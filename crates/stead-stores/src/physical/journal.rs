@@ -1,14 +1,15 @@
-//! What a change is about to do, written down first where one system call can't do it whole.
+//! What a change of several actions is about to do, each action written down before it happens. Of a change that has one
+//! action, the ledger knows it.
 //!
 //! A journal is a file of records: length, epoch, checksum, and how to undo one action as JSON. It is used again and
 //! again; a record of an earlier use has another epoch and ends the reading. An empty journal begins with zeros.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 use serde::{Deserialize, Serialize};
-use stead_core::Timestamp;
 use stead_core::store::StoreResult;
 
 use super::host::{self, How, failed, refused};
@@ -30,9 +31,6 @@ const ROOM: usize = 8 << 10;
 enum Record {
     /// An action that may have happened.
     Undo(Box<Undo>),
-    /// The last of them did, and it is all that the change has to do. Not a promise: it may have got to the disk before
-    /// what was done did.
-    Acted,
     /// All of them did.
     Done,
 }
@@ -77,13 +75,8 @@ impl Journal {
         self.write(&record, durability)?;
         match record {
             Record::Undo(undo) => Ok(*undo),
-            Record::Acted | Record::Done => unreachable!("made above"),
+            Record::Done => unreachable!("made above"),
         }
-    }
-
-    /// Says that the one action of a change has happened, before others may go on from there.
-    pub(super) fn acted(&mut self) -> StoreResult<()> {
-        self.write(&Record::Acted, Durability::Fast)
     }
 
     /// Says that everything is done: from now on nothing is undone.
@@ -128,43 +121,19 @@ pub(super) fn make_spare(room: BorrowedFd<'_>, name: &[u8]) -> StoreResult<()> {
     file.write_all_at(&[0; 4 * ROOM], 0).map_err(failed)
 }
 
-/// What a journal was last used for.
-pub(super) struct Use {
-    pub(super) epoch: u64,
-    /// What may have been done, in order.
-    pub(super) actions: Vec<Undo>,
-    /// Whether all of it was, for certain.
-    pub(super) done: bool,
-    /// Whether it was at some time, before a power cut perhaps.
-    pub(super) acted: bool,
-    /// When the last record was written.
-    pub(super) written: Timestamp,
-}
+/// How the uses of a room's journals ended, by their epochs: whether all that they tell of was done.
+pub(super) type Fates = HashMap<u64, bool>;
 
-/// What the journals of a room are in use for.
-pub(super) fn uses(room: &Dir) -> StoreResult<Vec<Use>> {
-    let mut uses = Vec::new();
+/// How the uses of a room's journals ended.
+pub(super) fn fates(room: &Dir) -> StoreResult<Fates> {
+    let mut fates = Fates::new();
     for journal in journals(room)? {
-        let written = host::stat(&journal.file).map_err(refused)?.modified;
         let (epoch, records) = read(&journal.file);
-        let done = matches!(records.last(), Some(Record::Done));
-        let acted = is_acted(&records);
-        let actions: Vec<_> = records
-            .into_iter()
-            .filter_map(|record| match record {
-                Record::Undo(undo) => Some(*undo),
-                Record::Acted | Record::Done => None,
-            })
-            .collect();
-        if !actions.is_empty() {
-            uses.push(Use { epoch, actions, done, acted, written });
+        if let Some(last) = records.last() {
+            fates.insert(epoch, matches!(last, Record::Done));
         }
     }
-    Ok(uses)
-}
-
-fn is_acted(records: &[Record]) -> bool {
-    records.iter().any(|record| matches!(record, Record::Acted))
+    Ok(fates)
 }
 
 /// The records of a journal, as far as they are whole.
@@ -225,18 +194,14 @@ pub(super) fn is_open(room: &Dir) -> bool {
     })
 }
 
-/// Undoes what a process left half done, the last action first. What was alone has been decided before.
+/// Undoes what a process left half done, the last action first.
 pub(super) fn repair(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<()> {
     for mut journal in journals(room)? {
-        let written = host::stat(&journal.file).map_err(refused)?.modified;
         let records = records(&journal.file);
         if !matches!(records.last(), Some(Record::Done)) {
-            let (moment, acted) = (Moment::Later { written }, is_acted(&records));
-            let site = Site { root, room: room.as_fd(), kept, moment, acted };
+            let site = Site { root, room: room.as_fd(), kept, moment: Moment::Later, acted: false };
             for record in records.iter().rev() {
-                if let Record::Undo(action) = record
-                    && !action.is_alone()
-                {
+                if let Record::Undo(action) = record {
                     undo(&site, action)?;
                 }
             }
@@ -250,10 +215,12 @@ pub(super) fn repair(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<()> {
 
 #[cfg(test)]
 mod tests {
+    use stead_core::Timestamp;
+
     use super::*;
 
     fn taken(name: &str) -> Undo {
-        Undo::Taken { at: name.into(), stash: "t1".into(), ino: 7 }
+        Undo::Taken { at: name.into(), stash: "t1".into(), ino: 7, changed: Timestamp(7) }
     }
 
     #[test]

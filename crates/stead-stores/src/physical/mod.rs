@@ -3,11 +3,12 @@
 //! The host's file system is the truth, and other programs may change it at any time. Three things follow. Nothing is
 //! reached by a path that the host resolves on its own: every call starts at a directory handle (`host`, `root`,
 //! `spot`). Nothing is overwritten in sight: new content is made in the `workshop` and put into place by a rename,
-//! and what was displaced is looked at before it is let go (`act`). And what takes more than one system call is
-//! written into a `journal` first, so that the next process that opens the directory, or wants the same names, can take
-//! it back (`recover`), as far as nobody has gone on from there.
+//! and what was displaced is looked at before it is let go (`act`). And what is about to happen is written down first,
+//! so that the next process that opens the directory, or wants the same names, can take it back (`recover`), as far as
+//! nobody has gone on from there: a change of one action into the ledger, with all that will be told of it (`keep`), and
+//! each action of a change that has several into a `journal`, which is faster, and the change into the ledger at its end.
 //!
-//! Every change is written into a ledger before it is made, and what it displaces is kept, if the Store keeps it (`keep`).
+//! What a change displaces is kept, if the Store keeps it.
 //!
 //! Reads take no lock. They see every file whole; of a change with several steps, or one that writes into a file where
 //! it is, they may see a part while it is being made. A lock for them would cost two system calls a read, and make changes
@@ -38,6 +39,8 @@ mod mask;
 mod nodes;
 mod options;
 mod own;
+#[cfg(target_os = "linux")]
+mod owner;
 #[cfg(target_os = "linux")]
 mod patch;
 #[cfg(target_os = "linux")]

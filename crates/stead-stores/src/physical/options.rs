@@ -33,7 +33,8 @@ pub struct PhysicalOptions {
     pub confinement: Confinement,
     /// How long a change waits for other processes; after that it is refused, having changed nothing.
     pub patience: Duration,
-    /// Where it writes down what it does: by default, `stead.db` in the state directory.
+    /// Where it writes down what it does: by default, `stead.db` in the state directory. Its entries have to survive what the
+    /// Store's changes do, so it needs the same durability.
     pub ledger: Ledger,
     /// How much of what it displaces is kept, and for how long; nothing where `None`. The ledger tells who did what either
     /// way.

@@ -1,18 +1,19 @@
 //! Writing into a file where it is: it keeps its inode, and a large one is not rewritten.
 //!
-//! No system call writes many bytes whole or not at all, so the old bytes are set aside first, and the journal says
+//! No system call writes many bytes whole or not at all, so the old bytes are set aside first, and the intent says
 //! what is written where: an append only needs the old length. What became of it is told by the bytes that are there
 //! (`survey`).
 
 use std::fs::File;
+use std::io::{Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use stead_core::Timestamp;
 use stead_core::store::StoreResult;
+use stead_core::{Clock, SystemClock, Timestamp};
 
-use super::host::{self, Errno, How, Stat, failed, refused};
+use super::host::{self, Errno, How, PLAIN_MODE, Stat, failed, refused};
 use super::life::Life;
 use super::survey::{Fate, Recorder, Written, fate};
 use super::undo::{Moment, Site};
@@ -34,6 +35,15 @@ pub(super) struct Plan<'a> {
     /// How long it is afterwards.
     pub(super) length: u64,
     pub(super) source: Source<'a>,
+}
+
+/// What became of a write into a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Landed {
+    /// Everything is where it was planned.
+    AsPlanned,
+    /// Another program has appended first: the end is further on.
+    FurtherOn,
 }
 
 /// A stretch of content, and where it goes.
@@ -58,7 +68,7 @@ pub(super) struct Looks {
     pub(super) modified: Timestamp,
 }
 
-/// What a journal knows of it.
+/// What is written down of it first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Patch {
     pub(super) ino: u64,
@@ -74,6 +84,8 @@ pub(super) struct Patch {
     pub(super) replaced: Vec<(u64, u64)>,
     /// Whether the change has no other action: if all was written, the change was done.
     pub(super) alone: bool,
+    /// When it was about to be written.
+    pub(super) at: Timestamp,
 }
 
 impl Plan<'_> {
@@ -115,7 +127,7 @@ impl Plan<'_> {
                 sync::all(sync::Site::ReplacedBytesName, shop.room()).map_err(refused)?;
             }
         }
-        let mut recorder = Recorder::default();
+        let mut recorder = Recorder::new(stat.size, self.is_append(stat));
         self.pieces(|offset, bytes| {
             recorder.add(offset, bytes);
             Ok(())
@@ -131,15 +143,40 @@ impl Plan<'_> {
             stash: stash.as_ref().map(|stash| stash.spot.name().to_owned()),
             replaced,
             alone,
+            at: SystemClock.now(),
         };
         Ok((patch, stash))
     }
 
-    /// Writes it.
-    pub(super) fn carry_out(&self, file: &File, stat: &Stat, after: Looks, life: &Life) -> StoreResult<()> {
+    /// Whether nothing is done to what the file has: all is written at its end, wherever that is by then.
+    pub(super) fn is_append(&self, stat: &Stat) -> bool {
+        self.cut >= stat.size
+            && matches!(&*self.extents, [only] if only.to == stat.size && self.length == only.to + only.length)
+    }
+
+    /// The last stretch, if it is written at the end of the file.
+    fn tail(&self, stat: &Stat) -> Option<Extent> {
+        let last = *self.extents.last()?;
+        let is_at_the_end =
+            self.cut >= stat.size && last.to == stat.size && self.length == last.to + last.length;
+        Some(last).filter(|_| is_at_the_end)
+    }
+
+    /// Writes it. What belongs at the end goes there in one go, also where another program appends at the same time.
+    pub(super) fn carry_out(
+        &self,
+        file: &File,
+        stat: &Stat,
+        after: Looks,
+        life: &Life,
+    ) -> StoreResult<Landed> {
         if after.mode != stat.mode {
             life.pass("mode")?;
-            host::set_mode(file, after.mode).map_err(refused)?;
+            match host::set_mode(file, after.mode) {
+                // Another user's: the kernel itself takes the set-user-id bit away when it is written to.
+                Err(Errno::PERM) if after.mode == stat.mode & PLAIN_MODE => {}
+                result => result.map_err(refused)?,
+            }
         }
         let mut length = stat.size;
         if self.cut < length {
@@ -147,9 +184,22 @@ impl Plan<'_> {
             file.set_len(self.cut).map_err(failed)?;
             length = self.cut;
         }
+        let tail = self.tail(stat).map(|tail| tail.to);
+        let mut landed = Landed::AsPlanned;
         self.pieces(|offset, bytes| {
             life.pass("patch")?;
-            file.write_all_at(bytes, offset).map_err(failed)
+            if tail.is_none_or(|tail| offset < tail) {
+                return file.write_all_at(bytes, offset).map_err(failed);
+            }
+            if tail == Some(offset) {
+                host::set_appending(file).map_err(refused)?;
+            }
+            let (mut end, planned) = (file, offset + bytes.len() as u64);
+            end.write_all(bytes).map_err(failed)?;
+            if end.stream_position().map_err(failed)? != planned {
+                landed = Landed::FurtherOn;
+            }
+            Ok(())
         })?;
         let end = self.extents.iter().map(|extent| extent.to + extent.length).max().unwrap_or(0);
         if length.max(end) != self.length {
@@ -157,7 +207,8 @@ impl Plan<'_> {
             file.set_len(self.length).map_err(failed)?;
         }
         life.pass("time")?;
-        host::set_modified(file, after.modified).map_err(refused)
+        host::set_modified(file, after.modified).map_err(refused)?;
+        Ok(landed)
     }
 
     fn pieces(&self, mut each: impl FnMut(u64, &[u8]) -> StoreResult<()>) -> StoreResult<()> {
@@ -165,8 +216,9 @@ impl Plan<'_> {
         for extent in &self.extents {
             let mut done = 0;
             while done < extent.length {
-                // Each ends where a block does, so that a process killed between two has written whole blocks.
-                let room = PIECE - (extent.to + done) % PIECE;
+                // Each ends where a block does, so that a process killed between two has written whole blocks. What is
+                // little is written in one go.
+                let room = if extent.length <= PIECE { PIECE } else { PIECE - (extent.to + done) % PIECE };
                 let count = usize::try_from((extent.length - done).min(room)).expect("at most a piece");
                 let from = extent.from + done;
                 let bytes = match self.source {
@@ -205,9 +257,11 @@ impl Patch {
 
     /// Whether the file's time of modification is the change's own, so far as anyone can know.
     fn has_own_time(&self, stat: &Stat, moment: Moment) -> bool {
-        let Moment::Later { written } = moment else { return true };
+        if moment == Moment::Now {
+            return true;
+        }
         [self.before.modified, self.after.modified].contains(&stat.modified)
-            || stat.modified.as_secs() <= written.as_secs() + OURS_FOR_SECONDS
+            || stat.modified.as_secs() <= self.at.as_secs() + OURS_FOR_SECONDS
     }
 
     /// Gives a file that has all that was to be written the time that it was to have.

@@ -1,15 +1,19 @@
 //! Steps that put content somewhere: write, edit, append, symlink, mkdir.
 
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use stead_core::store::{Content, Expect, Kind, Outcome, Parents, Place, Put, StoreError, StoreResult};
+use stead_core::store::{
+    Content, Expect, Kind, Outcome, Parents, Place, Put, StoreError, StoreResult, VersionTag,
+};
 use stead_core::{Edit, LARGEST_EDIT};
 
 use super::act::Act;
 use super::draft::Drafted;
-use super::host::{self, How, Stat, failed, refused};
-use super::patch::{Extent, Looks, Plan, Source};
+use super::host::{self, How, PLAIN_MODE, Stat, failed, refused};
+use super::owner;
+use super::patch::{Extent, Landed, Looks, Plan, Source};
 use super::read::read_all;
 use super::spot::{Intent, Spot, open_regular};
 use super::undo::Undo;
@@ -87,9 +91,6 @@ impl Act<'_> {
         for _ in 0..TRIES {
             self.release();
             let spot = self.file_spot(at, Intent::Make, put.parents)?;
-            if self.file_at(&spot, put.expect)?.is_some() {
-                self.open_journal()?;
-            }
             self.hold(&[&spot])?;
             if self.file_at(&spot, put.expect)?.is_some() {
                 return self.append_to(&spot, &content, put);
@@ -234,7 +235,7 @@ impl Act<'_> {
         let made = host::stat(&temp.file).map_err(refused)?;
         self.own(&temp.file, &made, there, spot)?;
         // New content never inherits the right to run as someone else.
-        let mode = put.mode.or(there.map(|there| there.mode)).unwrap_or(0o644) & 0o1777;
+        let mode = put.mode.or(there.map(|there| there.mode)).unwrap_or(0o644) & PLAIN_MODE;
         if mode != made.mode {
             host::set_mode(&temp.file, mode).map_err(refused)?;
         }
@@ -279,12 +280,18 @@ impl Act<'_> {
         put: &Put,
         plan: impl FnOnce(&Stat) -> StoreResult<Option<Plan<'p>>>,
     ) -> StoreResult<Outcome> {
-        let (file, stat) = open_regular(&spot.dir, spot.name(), how)?;
+        let (file, stat) = open_to_write(spot, how)?;
         put.expect.check(Some(stat.tag()))?;
-        let mode = put.mode.map_or(stat.mode, |mode| mode & 0o1777);
+        // Whether no other program has changed it at the same time.
+        let mut is_alone = true;
         match plan(&stat)? {
-            None => self.dress(&file, &stat, spot, put.mode.and(Some(mode)), put.modified)?,
+            None => {
+                let mode = put.mode.map(|mode| mode & PLAIN_MODE);
+                self.dress(&file, &stat, spot, mode, put.modified)?;
+            }
             Some(plan) => {
+                // New content never inherits the right to run as someone else.
+                let mode = put.mode.unwrap_or(stat.mode) & PLAIN_MODE;
                 let looks = Looks { mode, modified: put.modified.unwrap_or_else(|| self.now()) };
                 let alone = !self.is_several();
                 let (patch, stash) =
@@ -294,15 +301,34 @@ impl Act<'_> {
                     stash.spot.used();
                     self.displaced(stash.spot.name().to_owned());
                 }
+                // An append finds the end by itself. Everything else is planned for what was there: if an outside program
+                // has changed it since, that program's content stays, and the caller plans again.
+                if !plan.is_append(&stat)
+                    && put.expect != Expect::Any
+                    && !host::stat(&file).map_err(refused)?.holds_same(&stat)
+                {
+                    return Err(StoreError::Conflict);
+                }
+                let mut landed = Landed::AsPlanned;
                 self.act_slowly(Undo::Patched { at: spot.path().to_vec(), patch }, |act| {
-                    plan.carry_out(&file, &stat, looks, &act.shop.life)
+                    landed = plan.carry_out(&file, &stat, looks, &act.shop.life)?;
+                    Ok(())
                 })?;
+                let now = host::stat(&file).map_err(refused)?;
+                is_alone =
+                    landed == Landed::AsPlanned && (now.size, now.modified) == (plan.length, looks.modified);
             }
         }
         let now = host::stat(&file).map_err(refused)?;
         self.wrote(file)?;
         self.store.nodes.note(now.ino, spot.path());
-        Ok(Outcome { attr: Some(now.attr()), before: Some(stat.tag()), ..Outcome::default() })
+        let mut attr = now.attr();
+        if !is_alone {
+            // It holds what an outside program wrote as well. The tag matches nothing: a caller that builds on what it
+            // wrote has not seen that.
+            attr.tag = VersionTag(fastrand::u128(..));
+        }
+        Ok(Outcome { attr: Some(attr), before: Some(stat.tag()), ..Outcome::default() })
     }
 
     /// Sets mode and time of what is open.
@@ -333,6 +359,18 @@ impl Act<'_> {
                 host::set_modified(fd, modified).map_err(refused)
             }),
         }
+    }
+}
+
+/// Opens the file at a spot to be written into. Whether that may be was decided when the caller opened it: a mode that was
+/// set since, or with which it was made, does not bind the caller.
+fn open_to_write(spot: &Spot, how: How) -> StoreResult<(File, Stat)> {
+    let (fd, stat) = owner::open(&spot.dir, spot.name(), how).map_err(refused)?;
+    match stat.kind {
+        _ if spot.dir.hides(&stat) => Err(StoreError::NotFound),
+        Kind::File => Ok((fd.into(), stat)),
+        Kind::Directory => Err(StoreError::IsADirectory),
+        Kind::Symlink | Kind::Special(_) => Err(StoreError::Special(stat.kind)),
     }
 }
 

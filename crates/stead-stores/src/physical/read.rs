@@ -3,20 +3,23 @@
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use stead_core::Name;
 use stead_core::store::{
-    Attr, Entry, Kind, Listing, NodeId, OpenContent, Page, Place, StoreError, StoreResult, Whole,
+    Attr, Draft, Entry, Kind, Listing, NodeId, OpenContent, Page, Place, StoreError, StoreResult, Whole,
 };
 
 use super::PhysicalStore;
-use super::draft::fill;
+use super::draft::{FileDraft, fill};
 use super::host::How;
-use super::host::{self, Errno, Stat, refused};
+use super::host::{self, Errno, Stat, failed, refused};
 use super::mask::join;
+use super::owner;
 use super::root::Dir;
 use super::spot::{Intent, Located};
 use super::tree;
+use super::workshop::Workshop;
 
 /// How often a file is read again that was written to meanwhile.
 const REREADS: usize = 4;
@@ -56,7 +59,28 @@ impl PhysicalStore {
     pub(super) fn open_content(&self, at: &Place) -> StoreResult<OpenFile> {
         let located = self.locate(at, Intent::Find)?;
         let (file, stat) = self.open_file(&located)?;
-        Ok(OpenFile { attr: self.attr(&located, &stat), file, root: self.root.dir.clone() })
+        Ok(self.opened(self.attr(&located, &stat), file))
+    }
+
+    /// [`PhysicalStore::open_content`] whatever its mode says.
+    pub(super) fn open_to_be_written(&self, at: &Place) -> StoreResult<OpenFile> {
+        match self.open_content(at) {
+            Err(StoreError::HostDenied) => {}
+            opened => return opened,
+        }
+        let located = self.locate(at, Intent::Find)?;
+        let (dir, name) = self.parent(&located)?;
+        let (fd, _) = owner::open(&dir, name, How::Read).map_err(refused)?;
+        let stat = host::stat(&fd).map_err(refused)?;
+        located.check(&stat)?;
+        if dir.hides(&stat) || stat.kind != Kind::File {
+            return Err(StoreError::HostDenied);
+        }
+        Ok(self.opened(self.attr(&located, &stat), fd.into()))
+    }
+
+    fn opened(&self, attr: Attr, file: File) -> OpenFile {
+        OpenFile { attr, file, root: self.root.dir.clone(), shop: self.staged().cloned() }
     }
 
     pub(super) fn link_target(&self, at: &Place) -> StoreResult<Vec<u8>> {
@@ -102,8 +126,13 @@ impl PhysicalStore {
             if entries.len() == page.limit {
                 return Ok(Listing { entries, total, more: true });
             }
-            // One that vanished meanwhile is not listed.
-            let Ok(stat) = dir.stat_at(&name) else { continue };
+            let stat = match dir.stat_at(&name) {
+                // In a directory that may be listed, and nothing more.
+                Err(Errno::ACCESS) => return Err(StoreError::HostDenied),
+                // One that vanished meanwhile is not listed.
+                Err(_) => continue,
+                Ok(stat) => stat,
+            };
             path.truncate(above);
             path.extend_from_slice(&name);
             self.nodes.note(stat.ino, &path);
@@ -135,6 +164,8 @@ pub(super) struct OpenFile {
     attr: Attr,
     file: File,
     root: Dir,
+    /// Where drafts are made.
+    shop: Option<Arc<Workshop>>,
 }
 
 impl OpenFile {
@@ -162,6 +193,19 @@ impl OpenContent for OpenFile {
 
     fn is_removed(&self) -> bool {
         self.has_a_name() != Some(true)
+    }
+
+    fn reopened(&self) -> StoreResult<Option<Box<dyn OpenContent>>> {
+        let file = self.file.try_clone().map_err(failed)?;
+        let attr = host::stat(&file).map_err(refused)?.attr();
+        Ok(Some(Box::new(OpenFile { attr, file, root: self.root.clone(), shop: self.shop.clone() })))
+    }
+
+    fn draft(&self) -> StoreResult<Option<Box<dyn Draft>>> {
+        let Some(shop) = &self.shop else { return Ok(None) };
+        let file = self.file.try_clone().map_err(failed)?;
+        let stat = host::stat(&file).map_err(refused)?;
+        Ok(Some(Box::new(FileDraft::new(shop, file, stat))))
     }
 }
 

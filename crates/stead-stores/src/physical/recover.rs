@@ -13,8 +13,8 @@ use stead_core::store::StoreResult;
 
 use super::cells::Cells;
 use super::host::{self, Errno, Host, How, Lock, refused};
-use super::journal::repair;
-use super::keep::{Keeping, Remains, fates};
+use super::journal::{fates, repair};
+use super::keep::{Keeping, Remains};
 use super::lock::Locks;
 use super::root::{Dir, Root};
 use super::tree;
@@ -22,8 +22,10 @@ use super::workshop::{own_view, room_name};
 
 /// How long a process may take to die that has lost a lock already.
 const DYING: Duration = Duration::from_secs(5);
-/// How many versions are noted as acted. Long before so many others follow, the ledger has been told.
-const NOTED: usize = 256;
+/// How many notes on versions a room has. Long before so many others follow, the ledger has been told.
+const NOTED: usize = 512;
+/// Set in a note: the version is done. No version is so large.
+const DONE: u64 = 1 << 63;
 /// How many locks of other rooms stay open.
 const OTHERS: usize = 64;
 
@@ -47,15 +49,13 @@ impl Recovery<'_> {
             }
         }
         // What the journals tell is asked for before they are cleared, and what the rooms hold before they are.
-        let found = dead
-            .iter()
-            .map(|room| Ok((fates(self.root, &room.dir, self.kept)?, Acted::versions(&room.dir)?)));
+        let found = dead.iter().map(|room| Ok((fates(&room.dir)?, Noted::versions(&room.dir)?)));
         let found = found.collect::<StoreResult<Vec<_>>>()?;
-        let remains = dead.iter().zip(&found).map(|(room, (fates, acted))| Remains {
+        let remains = dead.iter().zip(&found).map(|(room, (fates, noted))| Remains {
             name: &room.name,
             dir: &room.dir,
             fates,
-            acted,
+            noted,
         });
         let remains: Vec<_> = remains.collect();
         let living = living(self.rooms, &dead).map_err(refused)?;
@@ -155,34 +155,64 @@ pub(super) fn dead_rooms(rooms: &Dir) -> Host<Vec<DeadRoom>> {
     Ok(dead)
 }
 
-/// The versions whose actions have happened, in a file of the room: the ledger is told so only with the next change, and
-/// others may have gone on from there by then.
+/// What has become of the versions that this process makes, in a file of the room: the ledger is told so only with the next
+/// change, and others may have gone on from there by then.
 #[derive(Debug)]
-pub(super) struct Acted {
-    versions: Cells<NOTED>,
+pub(super) struct Noted {
+    cells: Cells<NOTED>,
     next: AtomicUsize,
 }
 
-impl Acted {
+/// The versions that a room has noted.
+#[derive(Debug, Default)]
+pub(super) struct NotedVersions {
+    /// Those whose action has happened, before a power cut perhaps.
+    pub(super) acted: HashSet<i64>,
+    /// Those that were acknowledged, or were about to be.
+    pub(super) done: HashSet<i64>,
+}
+
+impl Noted {
     pub(super) fn new(room: BorrowedFd<'_>) -> StoreResult<Self> {
         let file = host::open_or_create(room, "acted").map_err(refused)?;
-        Ok(Acted { versions: Cells::new(file), next: AtomicUsize::new(0) })
+        Ok(Noted { cells: Cells::new(file), next: AtomicUsize::new(0) })
     }
 
     /// Notes that the action of a version has happened. Should it fail, what is at its place tells it.
-    pub(super) fn note(&self, version: i64) {
-        let cell = self.next.fetch_add(1, Ordering::Relaxed) % NOTED;
-        let _ = self.versions.set(cell, version.cast_unsigned());
+    pub(super) fn acted(&self, version: i64) {
+        let _ = self.note(version.cast_unsigned());
+    }
+
+    /// Notes that all of a version is where it belongs: nobody has to look at its files any more.
+    pub(super) fn done(&self, version: i64) -> StoreResult<()> {
+        self.note(version.cast_unsigned() | DONE)
+    }
+
+    /// Forgets all notes, for the next process that has the room.
+    pub(super) fn clear(&self) -> StoreResult<()> {
+        (0..NOTED).try_for_each(|index| self.cells.set(index, 0))
+    }
+
+    fn note(&self, value: u64) -> StoreResult<()> {
+        self.cells.set(self.next.fetch_add(1, Ordering::Relaxed) % NOTED, value)
     }
 
     /// What a dead room has noted.
-    fn versions(room: &Dir) -> StoreResult<HashSet<i64>> {
+    fn versions(room: &Dir) -> StoreResult<NotedVersions> {
         let file = match room.open(b"acted", How::Read) {
             Ok(fd) => File::from(fd),
-            Err(Errno::NOENT) => return Ok(HashSet::new()),
+            Err(Errno::NOENT) => return Ok(NotedVersions::default()),
             Err(error) => return Err(refused(error)),
         };
-        let versions = Cells::<NOTED>::read_only(file).all()?;
-        Ok(versions.into_iter().map(u64::cast_signed).collect())
+        let mut noted = NotedVersions::default();
+        for cell in Cells::<NOTED>::read_only(file).all()? {
+            let version = (cell & !DONE).cast_signed();
+            if cell & DONE == 0 {
+                noted.acted.insert(version)
+            } else {
+                noted.done.insert(version)
+            };
+        }
+        Ok(noted)
     }
 }

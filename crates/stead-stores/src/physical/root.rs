@@ -81,7 +81,12 @@ impl Dir {
 
     /// [`Dir::open`] for a directory.
     pub(super) fn enter(&self, path: &[u8], how: How) -> Host<Dir> {
-        Ok(Dir { fd: Arc::new(self.open(path, how)?), opener: self.opener, masked: self.masked.clone() })
+        Ok(self.holding(self.open(path, how)?))
+    }
+
+    /// A directory below this one that is open already.
+    pub(super) fn holding(&self, fd: OwnedFd) -> Dir {
+        Dir { fd: Arc::new(fd), opener: self.opener, masked: self.masked.clone() }
     }
 }
 

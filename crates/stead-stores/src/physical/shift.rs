@@ -10,8 +10,9 @@ use stead_core::store::{
 };
 
 use super::act::Act;
-use super::host::{self, Errno, How, Stat, refused};
+use super::host::{self, Errno, How, PLAIN_MODE, SET_GROUP, Stat, refused};
 use super::mask::is_at_or_below;
+use super::owner;
 use super::read::{is_empty, is_file_like};
 use super::root::Dir;
 use super::spot::{Intent, Spot, open_regular};
@@ -66,7 +67,7 @@ impl Act<'_> {
         expect: Expect,
         spare: Option<&Spare>,
     ) -> StoreResult<Outcome> {
-        let dir = spot.dir.enter(spot.name(), How::Directory).map_err(refused)?;
+        let dir = owner::enter(&spot.dir, spot.name()).map_err(refused)?.into_dir();
         if subtree == Subtree::EmptyDirectory {
             if !is_empty(&dir)? {
                 return Err(StoreError::NotEmpty);
@@ -83,9 +84,11 @@ impl Act<'_> {
         expect.check(Some(there.tag()))?;
         self.take(spot, &there)?;
         // It is in the workshop now, out of everyone's reach, so this answer stands.
-        if subtree == Subtree::EmptyDirectory && !is_empty(&dir.enter(b"", How::Directory).map_err(refused)?)?
-        {
-            return Err(StoreError::NotEmpty);
+        if subtree == Subtree::EmptyDirectory {
+            host::rewind(dir.as_fd()).map_err(refused)?;
+            if !is_empty(&dir)? {
+                return Err(StoreError::NotEmpty);
+            }
         }
         Ok(Outcome::default())
     }
@@ -121,11 +124,11 @@ impl Act<'_> {
             self.stays(&sink)?;
         }
         if found.is_dir() {
-            let dir = source.dir.enter(source.name(), How::Directory).map_err(refused)?;
+            let dir = owner::enter(&source.dir, source.name()).map_err(refused)?;
             self.inspect(&dir, &source, [spare[0].as_ref(), spare[1].as_ref()], Leaving::Whole)?;
         }
         if replace == Replace::Exchange && there.is_some_and(|there| there.is_dir()) {
-            let dir = sink.dir.enter(sink.name(), How::Directory).map_err(refused)?;
+            let dir = owner::enter(&sink.dir, sink.name()).map_err(refused)?;
             self.inspect(&dir, &sink, [None, None], Leaving::Whole)?;
         }
         if !sink.has_parent() {
@@ -160,7 +163,7 @@ impl Act<'_> {
     fn rename_new(&mut self, source: &Spot, moved: &Stat, sink: &Spot) -> StoreResult<()> {
         let (from, to) = (source.path().to_vec(), sink.path().to_vec());
         let how = Undo::Moved { from, to, ino: moved.ino, changed: moved.changed };
-        self.act("rename", how, || host::rename_new(source.at(), sink.at()))?;
+        self.act("rename", how, || owner::rename_new(source.at(), sink.at()))?;
         self.follow(source, moved, sink);
         Ok(())
     }
@@ -171,7 +174,7 @@ impl Act<'_> {
             (false, true) => return Err(StoreError::NotADirectory),
             (true, true) => {}
             (false, false) => {
-                let dir = sink.dir.enter(sink.name(), How::Directory).map_err(refused)?;
+                let dir = owner::enter(&sink.dir, sink.name()).map_err(refused)?;
                 if !is_empty(&dir)? {
                     return Err(StoreError::NotEmpty);
                 }
@@ -192,7 +195,7 @@ impl Act<'_> {
             return self.rename_new(source, moved, sink);
         }
         let how = Undo::Over { from, to, ino: moved.ino, changed: moved.changed, stash };
-        self.act("rename", how, || host::rename_over(source.at(), sink.at()))?;
+        self.act("rename", how, || owner::rename_over(source.at(), sink.at()))?;
         self.follow(source, moved, sink);
         Ok(())
     }
@@ -302,7 +305,8 @@ impl Act<'_> {
         self.inspect(&dir, source, [spare, None], Leaving::Copies)?;
         let (mut scrap, made) = self.new_dir(None, sink)?;
         let dir = source.dir.enter(source.name(), How::Directory).map_err(refused)?;
-        tree::copy(&dir, source.path(), &self.store.mask, &made)?;
+        tree::copy(&dir, source.path(), &self.store.mask, &made, || self.check_wanted())?;
+        self.check_wanted()?;
         self.sync_new_tree()?;
         self.hold(&[sink])?;
         let ino = host::stat(&made).map_err(refused)?.ino;
@@ -337,7 +341,6 @@ impl Act<'_> {
         mode: Option<u32>,
         modified: Option<Timestamp>,
     ) -> StoreResult<Outcome> {
-        let mode = mode.map(|mode| mode & 0o1777);
         if self.store.locate(at, Intent::Find)?.is_root() {
             return Err(StoreError::Invalid(
                 "the root of a Workspace's Store can't be changed itself".to_owned(),
@@ -346,9 +349,21 @@ impl Act<'_> {
         let spot = self.store.spot(at, Intent::Find, Parents::Required)?;
         self.hold(&[&spot])?;
         let there = self.store.look(&spot)?.ok_or(StoreError::NotFound)?;
+        let mode = mode.map(|mode| match there.kind {
+            // A directory goes on handing its group down, if that is wanted.
+            Kind::Directory => mode & (PLAIN_MODE | there.mode & SET_GROUP),
+            _ => mode & PLAIN_MODE,
+        });
         let file: File = match there.kind {
-            Kind::File => open_regular(&spot.dir, spot.name(), How::Read)?.0,
-            Kind::Directory => spot.dir.open(spot.name(), How::Directory).map_err(refused)?.into(),
+            Kind::File => match open_regular(&spot.dir, spot.name(), How::Read) {
+                // Mode and time are the owner's to set, whatever may be read.
+                Err(StoreError::HostDenied) => open_regular(&spot.dir, spot.name(), How::Handle)?.0,
+                opened => opened?.0,
+            },
+            Kind::Directory => match spot.dir.open(spot.name(), How::Directory) {
+                Err(Errno::ACCESS) => spot.dir.open(spot.name(), How::Base).map_err(refused)?.into(),
+                opened => opened.map_err(refused)?.into(),
+            },
             Kind::Symlink => {
                 // A symlink's own mode means nothing to the host.
                 if let Some(modified) = modified {

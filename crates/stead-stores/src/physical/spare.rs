@@ -14,7 +14,7 @@ use stead_core::store::{StoreError, StoreResult};
 use super::host::{self, Errno, How, Lock, failed, refused};
 use super::journal;
 use super::lock::Locks;
-use super::recover::Acted;
+use super::recover::Noted;
 use super::root::Dir;
 use super::tree;
 use crate::boot;
@@ -30,7 +30,7 @@ const JOURNAL: &str = "j-spare";
 pub(super) struct Room {
     pub(super) dir: Dir,
     pub(super) lock: File,
-    pub(super) acted: Acted,
+    pub(super) noted: Noted,
     /// Whether it is the spare one, which is put back at the end.
     pub(super) is_spare: bool,
 }
@@ -64,8 +64,8 @@ fn open(rooms: &Dir, name: &str, locks: &Locks) -> StoreResult<Room> {
     if let Some(boot) = boot::id() {
         lock.write_all_at(&boot, 0).map_err(failed)?;
     }
-    let acted = Acted::new(dir.as_fd())?;
-    Ok(Room { dir, lock, acted, is_spare: false })
+    let noted = Noted::new(dir.as_fd())?;
+    Ok(Room { dir, lock, noted, is_spare: false })
 }
 
 /// Makes the spare room, unless there is one. Where the disk has no room for it, there is none.
@@ -79,7 +79,7 @@ fn set_aside(top: &Dir) {
         let room = top.enter(UNFINISHED.as_bytes(), How::Directory).map_err(refused)?;
         let lock = host::create(room.as_fd(), b"lock").map_err(refused)?;
         lock.write_all_at(&[0; 64], 0).map_err(failed)?;
-        Acted::new(room.as_fd())?;
+        Noted::new(room.as_fd())?;
         journal::make_spare(room.as_fd(), JOURNAL.as_bytes())?;
         let (from, to) = ((top.as_fd(), UNFINISHED.as_bytes()), (top.as_fd(), SPARE.as_bytes()));
         host::rename_new(from, to).map_err(refused)
@@ -106,7 +106,8 @@ pub(super) fn put_back(top: &Dir, rooms: &Dir, name: &str) -> StoreResult<()> {
     let names = tree::names(&room).map_err(refused)?;
     for (name, _) in names {
         match &*name {
-            b"lock" | b"acted" => {}
+            b"lock" => {}
+            b"acted" => Noted::new(room.as_fd())?.clear()?,
             log if log.starts_with(b"j") => {
                 // Whatever it tells is over: the next process must not take it for its own.
                 let file = File::from(room.open(log, How::Change).map_err(refused)?);

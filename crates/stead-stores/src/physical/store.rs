@@ -16,7 +16,7 @@ use stead_core::{Operation, Timestamp};
 
 use super::PhysicalOptions;
 use super::draft::{FileDraft, NewDraft};
-use super::host::{self, failed, refused};
+use super::host::{self, How, failed, refused};
 use super::keep::{Home, Keeping};
 use super::life::Life;
 use super::mask::{Mask, STATE};
@@ -183,6 +183,11 @@ impl Store for PhysicalStore {
         Ok(Box::new(self.open_content(at)?))
     }
 
+    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        self.check()?;
+        Ok(Box::new(self.open_to_be_written(at)?))
+    }
+
     fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
         self.check()?;
         self.link_target(at)
@@ -219,7 +224,13 @@ impl Store for PhysicalStore {
         Ok(match of {
             DraftOf::Nothing => Box::new(NewDraft::new(shop.temp()?)),
             DraftOf::File(at) => {
-                let (base, stat) = self.open_file(&self.locate(at, Intent::Find)?)?;
+                let located = self.locate(at, Intent::Find)?;
+                let (base, stat) = self.open_file(&located)?;
+                if stat.uid != shop.uid {
+                    // Another user's: whether it may be written to is told now, and not when it is put into place.
+                    let (dir, name) = self.parent(&located)?;
+                    dir.open(name, How::Write).map_err(refused)?;
+                }
                 Box::new(FileDraft::new(shop, base, stat))
             }
         })
@@ -267,7 +278,12 @@ impl Store for PhysicalStore {
         self.deeds_of(query)
     }
 
-    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         self.check_and_recover()?;
         self.standing_of(agent, since, limit)
     }
@@ -318,7 +334,7 @@ impl Store for PhysicalStore {
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
-        self.check()?;
+        self.check_and_recover()?;
         if let Some(shop) = self.staged()
             && shop.unfinished().map_err(refused)? > 0
         {

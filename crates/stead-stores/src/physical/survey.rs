@@ -1,6 +1,6 @@
 //! What has become of a write into a file that may have been cut short: told by the bytes that the file has now.
 //!
-//! The journal knows a hash of each block of what was to be written, and all of it if it is little; the old bytes are in
+//! The intent has a hash of each block of what was to be written, and all of it if it is little; the old bytes are in
 //! the room. A killed process has written whole blocks, from the first to some block, so each block is one of both, or
 //! neither: then another program has written there, and nothing is decided against it.
 
@@ -27,7 +27,22 @@ pub(super) struct Written {
     blocks: Vec<u64>,
     /// The bytes themselves in hexadecimal, one stretch after the other, if they are few.
     bytes: Option<String>,
+    /// What it takes to find an append that another program came before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    appended: Option<Appended>,
 }
+
+/// An append, wherever it went.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Appended {
+    /// The first bytes, in hexadecimal.
+    first: String,
+    /// The hash of all of them.
+    hash: u64,
+}
+
+/// How many of its first bytes are known of an append.
+const FIRST: usize = 16;
 
 /// Takes down what is written, as it is written.
 #[derive(Debug, Default)]
@@ -38,13 +53,24 @@ pub(super) struct Recorder {
     /// The first bytes of all.
     first: Vec<u8>,
     count: usize,
+    /// The hash of all, if it is an append.
+    all: Option<blake3::Hasher>,
+    /// Where the file ended: what lies behind is written apart from what lies before.
+    end: Option<u64>,
 }
 
 impl Recorder {
+    /// Takes down what is written into a file that ends there, also where it is an append that may go further on.
+    pub(super) fn new(end: u64, is_append: bool) -> Self {
+        Recorder { all: is_append.then(blake3::Hasher::new), end: Some(end), ..Recorder::default() }
+    }
+
     /// Adds bytes, in the order in which they are written.
     pub(super) fn add(&mut self, offset: u64, mut bytes: &[u8]) {
         match self.written.stretches.last_mut() {
-            Some((start, length)) if *start + *length == offset => *length += bytes.len() as u64,
+            Some((start, length)) if *start + *length == offset && self.end != Some(offset) => {
+                *length += bytes.len() as u64;
+            }
             _ => {
                 self.end_block();
                 self.written.stretches.push((offset, bytes.len() as u64));
@@ -53,6 +79,11 @@ impl Recorder {
         self.count += bytes.len();
         if self.count <= LITTLE {
             self.first.extend_from_slice(bytes);
+        } else if self.first.len() < FIRST {
+            self.first.extend_from_slice(&bytes[..bytes.len().min(FIRST - self.first.len())]);
+        }
+        if let Some(all) = &mut self.all {
+            all.update(bytes);
         }
         let mut at = offset;
         while !bytes.is_empty() {
@@ -82,7 +113,11 @@ impl Recorder {
     pub(super) fn finish(mut self) -> Written {
         self.end_block();
         let bytes = (self.count <= LITTLE).then(|| hexadecimal(&self.first));
-        Written { bytes, ..self.written }
+        let appended = self.all.map(|all| Appended {
+            first: hexadecimal(&self.first[..self.first.len().min(FIRST)]),
+            hash: shortened(&all.finalize()),
+        });
+        Written { bytes, appended, ..self.written }
     }
 }
 
@@ -107,10 +142,71 @@ impl Written {
         let text = self.bytes.as_deref()?;
         let start = usize::try_from(block.at).ok()? * 2;
         let end = start + usize::try_from(block.to - block.from).ok()? * 2;
-        let digits = text.as_bytes().get(start..end)?;
-        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-        digits.chunks(2).map(byte).collect()
+        from_hexadecimal(text.as_bytes().get(start..end)?)
     }
+
+    /// What is there of an append behind what another program appended first.
+    fn further_on(&self, file: &File, stat: &Stat) -> StoreResult<FurtherOn> {
+        let known =
+            self.appended.as_ref().and_then(|it| Some((from_hexadecimal(it.first.as_bytes())?, it.hash)));
+        let (Some((first, hash)), [(start, length)]) = (known, &*self.stretches) else {
+            return Ok(FurtherOn::Nothing);
+        };
+        let mut window = vec![0; WINDOW];
+        let mut from = *start;
+        loop {
+            let count = fill(file, from, &mut window)?;
+            let Some(found) = position(&window[..count], &first) else {
+                if count < WINDOW {
+                    return Ok(FurtherOn::Nothing);
+                }
+                from += (count + 1 - first.len()) as u64;
+                continue;
+            };
+            from += found as u64;
+            if from + length > stat.size {
+                // The host cuts a write short only where a block ends.
+                let is_cut = stat.size.is_multiple_of(BLOCK);
+                return Ok(if is_cut { FurtherOn::Part } else { FurtherOn::Nothing });
+            }
+            if hash_of(file, from, *length)? == hash {
+                return Ok(FurtherOn::Whole);
+            }
+            from += 1;
+        }
+    }
+}
+
+/// What is there of an append that another program came before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FurtherOn {
+    Nothing,
+    /// Its first bytes, perhaps.
+    Part,
+    Whole,
+}
+
+/// How much is looked through at once.
+const WINDOW: usize = 64 << 10;
+
+/// Where some bytes begin in others.
+fn position(all: &[u8], wanted: &[u8]) -> Option<usize> {
+    all.windows(wanted.len().max(1)).position(|window| window == wanted)
+}
+
+/// The hash of a stretch of a file.
+fn hash_of(file: &File, from: u64, length: u64) -> StoreResult<u64> {
+    let (mut all, mut at, mut buffer) = (blake3::Hasher::new(), from, vec![0; WINDOW]);
+    while at < from + length {
+        let wanted = usize::try_from(from + length - at).unwrap_or(WINDOW).min(WINDOW);
+        let count = fill(file, at, &mut buffer[..wanted])?;
+        if count == 0 {
+            break;
+        }
+        all.update(&buffer[..count]);
+        at += count as u64;
+    }
+    Ok(shortened(&all.finalize()))
 }
 
 struct Block {
@@ -133,8 +229,17 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
+fn from_hexadecimal(digits: &[u8]) -> Option<Vec<u8>> {
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.chunks(2).map(byte).collect()
+}
+
 fn hash(bytes: &[u8]) -> u64 {
-    u64::from_le_bytes(*blake3::hash(bytes).as_bytes().first_chunk().expect("a hash has 32 bytes"))
+    shortened(&blake3::hash(bytes))
+}
+
+fn shortened(hash: &blake3::Hash) -> u64 {
+    u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
 /// What has become of a write that may have been cut short.
@@ -185,6 +290,13 @@ pub(super) fn fate(
     // Nothing is cut away first, so what is not there any more was removed by others.
     let was_whole = patch.stash.is_none() || patch.cut >= patch.old_length && stat.size >= patch.old_length;
     let Survey { old, new, foreign, is_cut_short } = survey;
+    if foreign > 0 {
+        match patch.written.further_on(file, stat)? {
+            FurtherOn::Whole => return Ok(Fate::Overtaken),
+            FurtherOn::Part if !acted => return Ok(Fate::Unclear),
+            FurtherOn::Part | FurtherOn::Nothing => {}
+        }
+    }
     let some = new > 0 || is_cut_short;
     Ok(match (some, old > 0, foreign > 0) {
         // All that is in question is the length: both contents are the same.
@@ -301,12 +413,13 @@ mod tests {
 
     /// A write of `pieces` into a file that had `old` as its content.
     fn patch(old: &[u8], pieces: &[(u64, &[u8])], cut: u64, new_length: u64) -> (Patch, File) {
-        let mut recorder = Recorder::default();
+        let old_length = old.len() as u64;
+        let is_append = matches!(pieces, [(offset, _), ..] if *offset == old_length);
+        let mut recorder = Recorder::new(old_length, is_append);
         pieces.iter().for_each(|(offset, bytes)| recorder.add(*offset, bytes));
         let stash = tempfile::tempfile().unwrap();
         stash.write_all_at(old, 0).unwrap();
         let looks = Looks { mode: 0o644, modified: Timestamp(1) };
-        let old_length = old.len() as u64;
         let appends = cut >= old_length && pieces.iter().all(|(offset, _)| *offset >= old_length);
         let patch = Patch {
             ino: 1,
@@ -319,6 +432,7 @@ mod tests {
             stash: (!appends).then(|| "t1".to_owned()),
             replaced: if appends { Vec::new() } else { vec![(0, old_length)] },
             alone: true,
+            at: Timestamp(0),
         };
         (patch, stash)
     }
@@ -346,6 +460,9 @@ mod tests {
             assert_eq!(found(&append, content.as_bytes(), false), fate, "{content:?}");
         }
         assert_eq!(found(&append, b"old\nNEW LINE\nmore\n", true), Fate::Overtaken);
+        for others_first in ["old\nother\nnew line\n", "old\nother\nnew new line\nmore\n"] {
+            assert_eq!(found(&append, others_first.as_bytes(), false), Fate::Overtaken, "{others_first:?}");
+        }
         assert_eq!(found(&append, b"old\nnew", true), Fate::Torn, "a power cut");
     }
 
@@ -360,6 +477,10 @@ mod tests {
         let others = [&content[..8_192], b"line\n"].concat();
         assert_eq!(found(&append, &others, false), Fate::Unclear);
         assert_eq!(found(&append, &[&content[..], b"line\n"].concat(), false), Fate::Overtaken);
+        let others_first = [&old[..], &[b'x'; 70_000], &new[..]].concat();
+        assert_eq!(found(&append, &others_first, false), Fate::Overtaken);
+        assert_eq!(found(&append, &others_first[..81_920], false), Fate::Unclear, "the host cut it there");
+        assert_eq!(found(&append, &others_first[..70_000], false), Fate::Untouched);
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::os::fd::AsFd;
 use stead_core::name::escaped;
 use stead_core::store::{Kind, Spare, StoreError, StoreResult};
 
-use super::host::{self, Errno, Host, How, Stat, failed, refused};
+use super::host::{self, Errno, Host, How, PLAIN_MODE, Stat, failed, refused};
 use super::mask::{Mask, join};
+use super::owner;
 use super::root::Dir;
 
 /// The names in a directory, with their kinds, in no order.
@@ -30,7 +31,7 @@ pub(super) fn names_ending(dir: &Dir, ending: &[u8]) -> Host<Vec<(Box<[u8]>, Kin
     Ok(names.into_iter().filter_map(settle).collect())
 }
 
-/// Removes a name and, if it is a directory, everything below it.
+/// Removes a name in one of Stead's own directories and, if it is a directory, everything below it.
 pub(super) fn remove(dir: &Dir, name: &[u8]) -> Host<()> {
     match host::unlink(dir.as_fd(), name) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
@@ -44,7 +45,7 @@ pub(super) fn remove(dir: &Dir, name: &[u8]) -> Host<()> {
     while next < found.len() {
         let path = found[next].clone();
         next += 1;
-        let here = top.enter(&path, How::Directory)?;
+        let here = owner::enter(&top, &path)?;
         for (name, kind) in names(&here)? {
             if kind == Kind::Directory {
                 found.push(join(&path, &name));
@@ -52,6 +53,7 @@ pub(super) fn remove(dir: &Dir, name: &[u8]) -> Host<()> {
                 host::unlink(here.as_fd(), &name)?;
             }
         }
+        here.stay_open();
     }
     for path in found.iter().skip(1).rev() {
         let (parent, name) = super::mask::split(path);
@@ -97,8 +99,13 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
     let second_names = top.may_hold_second_names();
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {
-        let here = match top.enter(&path, How::Directory) {
-            Ok(dir) => dir,
+        // A directory that goes as a whole need not be readable; what is copied has to be.
+        let here = match inspection.leaving {
+            Leaving::Whole => owner::enter(top, &path),
+            Leaving::Copies => owner::enter_as_allowed(top, &path),
+        };
+        let here = match here {
+            Ok(here) => here,
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(refused(error)),
         };
@@ -128,7 +135,14 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
 }
 
 /// Copies what a directory holds into an empty one of the workshop; what is masked stays behind. Nothing is synced.
-pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir) -> StoreResult<()> {
+/// `check` is asked before each entry, and ends it with its error.
+pub(super) fn copy(
+    from: &Dir,
+    at: &[u8],
+    mask: &Mask,
+    to: &Dir,
+    check: impl Fn() -> StoreResult<()>,
+) -> StoreResult<()> {
     let mut open = vec![Vec::new()];
     // Times are set from the bottom up, when nothing is put into a directory any more.
     let mut made = Vec::new();
@@ -137,6 +151,7 @@ pub(super) fn copy(from: &Dir, at: &[u8], mask: &Mask, to: &Dir) -> StoreResult<
         let sink = to.enter(&path, How::Directory).map_err(refused)?;
         made.push((path.clone(), host::stat(&source).map_err(refused)?));
         for (name, kind) in names(&source).map_err(refused)? {
+            check()?;
             if mask.hides_entry(&join(at, &path), &name) {
                 continue;
             }
@@ -192,6 +207,6 @@ pub(super) fn copy_file(from: &File, to: &File) -> StoreResult<Stat> {
 fn dress(fd: impl AsFd, stat: &Stat) -> StoreResult<()> {
     // Owned by whom the original belongs to, as far as the host allows.
     host::set_owner(fd.as_fd(), Some(stat.uid), Some(stat.gid)).map_err(refused)?;
-    host::set_mode(fd.as_fd(), stat.mode & 0o1777).map_err(refused)?;
+    host::set_mode(fd.as_fd(), stat.mode & PLAIN_MODE).map_err(refused)?;
     host::set_modified(fd, stat.modified).map_err(refused)
 }

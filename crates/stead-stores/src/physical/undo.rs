@@ -15,6 +15,7 @@ use stead_core::store::{Kind, StoreError, StoreResult};
 use super::host::{self, At, Errno, Host, How, Stat, refused};
 use super::keep::Print;
 use super::mask::split;
+use super::owner;
 use super::patch::{Looks, Patch};
 use super::report::{self, Undecided};
 use super::root::{self, Dir, Root};
@@ -23,8 +24,8 @@ use super::workshop::keep;
 use crate::boot;
 
 /// An action, and what it takes to undo it. Paths start at the root; a `stash` is a name in the room. A `print` is the
-/// fingerprint of what the action puts somewhere, where the journal is to undo it; `changed` is the time at which the
-/// first of the things that get another name had last been changed.
+/// fingerprint of what the action puts somewhere, where the journal is to undo it; `changed` is the time at which what was
+/// taken, or the first of the things that get another name, had last been changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Undo {
     /// What was in the stash was put where nothing was.
@@ -32,7 +33,7 @@ pub(super) enum Undo {
     /// What was in the stash and what was there changed places.
     Swapped { at: Vec<u8>, stash: String, ours: u64, theirs: u64, print: Option<Print> },
     /// What was there went into the stash.
-    Taken { at: Vec<u8>, stash: String, ino: u64 },
+    Taken { at: Vec<u8>, stash: String, ino: u64, changed: Timestamp },
     /// Something got another name, which nothing had.
     Moved { from: Vec<u8>, to: Vec<u8>, ino: u64, changed: Timestamp },
     /// Something got another name. What had it before is in the stash as well, unless it was an empty directory.
@@ -51,10 +52,7 @@ pub(super) enum Moment {
     /// By the change that did it.
     Now,
     /// By whoever opens the Store after a crash. People may have gone on working with what was there.
-    Later {
-        /// When the last record was written.
-        written: Timestamp,
-    },
+    Later,
 }
 
 /// Where actions are undone.
@@ -162,7 +160,7 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
             if !site.is_as_left(&spot, *print)? {
                 return site.report(at, Undecided::Made, None);
             }
-            host::rename_new(spot.at(), site.stash(stash)).map_err(refused)?;
+            owner::rename_new(spot.at(), site.stash(stash)).map_err(refused)?;
             // Later, someone may be writing into it: it is taken back, but not thrown away.
             if site.moment == Moment::Now { Ok(()) } else { site.keep(stash) }
         }
@@ -185,7 +183,7 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
             let Some(spot) = site.spot(at)? else {
                 return site.keep_and_report(at, stash, Undecided::Removed);
             };
-            match host::rename_new(site.stash(stash), spot.at()) {
+            match owner::rename_new(site.stash(stash), spot.at()) {
                 Err(Errno::EXIST | Errno::NOENT) => site.keep_and_report(at, stash, Undecided::Removed),
                 result => result.map_err(refused),
             }
@@ -195,7 +193,7 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
             if !sink.has(*ino)? {
                 return Ok(());
             }
-            match host::rename_new(sink.at(), source.at()) {
+            match owner::rename_new(sink.at(), source.at()) {
                 // Someone has taken the old name: it stays where it is.
                 Err(Errno::EXIST) => site.report(to, Undecided::Moved, None),
                 result => result.map_err(refused),
@@ -206,7 +204,7 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
             if !sink.has(*ino)? {
                 return Ok(());
             }
-            match host::rename_new(sink.at(), source.at()) {
+            match owner::rename_new(sink.at(), source.at()) {
                 // Someone has taken the old name: it stays where it is.
                 Err(Errno::EXIST) => {
                     return match stash {
@@ -217,7 +215,7 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
                 result => result.map_err(refused)?,
             }
             let Some(stash) = stash else { return Ok(()) };
-            match host::rename_new(site.stash(stash), sink.at()) {
+            match owner::rename_new(site.stash(stash), sink.at()) {
                 Err(Errno::EXIST) => site.keep_and_report(to, stash, Undecided::Removed),
                 Err(Errno::NOENT) => Ok(()),
                 result => result.map_err(refused),
@@ -243,13 +241,14 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
                 return Ok(());
             }
             host::set_modified_at(spot.dir.as_fd(), spot.name, before.modified).map_err(refused)?;
-            let how = match stat.kind {
-                Kind::Directory => How::Directory,
-                Kind::File => How::Read,
-                Kind::Symlink | Kind::Special(_) => return Ok(()),
-            };
-            let fd = spot.dir.open(spot.name, how).map_err(refused)?;
-            host::set_mode(fd, before.mode).map_err(refused)
+            if let Kind::Symlink | Kind::Special(_) = stat.kind {
+                return Ok(());
+            }
+            let handle = spot.dir.open(spot.name, How::Handle).map_err(refused)?;
+            match host::stat(&handle).map_err(refused)?.ino == *ino {
+                true => host::set_mode(handle, before.mode).map_err(refused),
+                false => Ok(()),
+            }
         }
     }
 }
@@ -275,7 +274,7 @@ fn undo_patch(site: &Site<'_>, at: &[u8], patch: &Patch) -> StoreResult<()> {
         // Another file has the name. Where this one is, and what it holds, nobody knows.
         return if patch.alone && site.acted { Ok(()) } else { unclear(Undecided::WrittenElsewhere) };
     };
-    let file = spot.dir.open(spot.name, How::Change).map_err(refused)?.into();
+    let file = owner::open(&spot.dir, spot.name, How::Change).map_err(refused)?.0.into();
     let may_stay = patch.alone && site.moment != Moment::Now;
     match patch.fate(&file, &stat, site)? {
         Fate::Untouched => {
@@ -301,6 +300,13 @@ pub(super) fn happened(site: &Site<'_>, action: &Undo) -> StoreResult<bool> {
         Some(spot) => spot.has(ino),
         None => Ok(false),
     };
+    let is_as_before = |path: &[u8], ino: u64, changed: Timestamp| match site.spot(path)? {
+        Some(spot) => {
+            let stat = seen(spot.dir.stat_at(spot.name))?;
+            StoreResult::Ok(stat.is_some_and(|stat| (stat.ino, stat.changed) == (ino, changed)))
+        }
+        None => Ok(false),
+    };
     Ok(match action {
         Undo::Placed { at, stash, ino, .. } => {
             site.stashed(stash)?.is_none() && (site.acted || has(at, *ino)?)
@@ -309,25 +315,20 @@ pub(super) fn happened(site: &Site<'_>, action: &Undo) -> StoreResult<bool> {
             Some(stat) => stat.ino != *ours,
             None => site.acted || has(at, *ours)?,
         },
-        Undo::Taken { at, stash, ino } => site.stashed(stash)?.is_some() || site.acted && !has(at, *ino)?,
+        Undo::Taken { at, stash, ino, changed } => {
+            // What was not kept is gone, and a file that was made since may have its inode.
+            site.stashed(stash)?.is_some() || site.acted && !is_as_before(at, *ino, *changed)?
+        }
         Undo::Moved { from, to, ino, changed }
         | Undo::Over { from, to, ino, changed, .. }
         | Undo::Crossed { from, to, from_ino: ino, changed, .. } => {
-            let as_before = |from: &Spot<'_>| {
-                let stat = seen(from.dir.stat_at(from.name))?;
-                StoreResult::Ok(stat.is_some_and(|stat| (stat.ino, stat.changed) == (*ino, *changed)))
-            };
-            let is_back = match site.spot(from)? {
-                Some(from) => as_before(&from)?,
-                None => false,
-            };
-            has(to, *ino)? || site.acted && !is_back
+            has(to, *ino)? || site.acted && !is_as_before(from, *ino, *changed)?
         }
         Undo::Patched { at, patch } => {
             let Some(spot) = site.spot(at)? else { return Ok(site.acted) };
             match seen(spot.dir.stat_at(spot.name))? {
                 Some(stat) if stat.ino == patch.ino && stat.kind == Kind::File => {
-                    let file = spot.dir.open(spot.name, How::Read).map_err(refused)?;
+                    let (file, _) = owner::open(&spot.dir, spot.name, How::Read).map_err(refused)?;
                     matches!(patch.fate(&file.into(), &stat, site)?, Fate::Complete | Fate::Overtaken)
                 }
                 _ => site.acted,

@@ -96,10 +96,15 @@ impl PhysicalStore {
             if walk.skips(&path) || (kind != Kind::Directory && !walk.wants(&path)) {
                 continue;
             }
-            // One that vanished meanwhile is not visited.
-            if let Ok(stat) = dir.stat_at(&name) {
-                self.nodes.note(stat.ino, &join(&here, &name));
-                level.push(Found { path, attr: stat.attr() });
+            match dir.stat_at(&name) {
+                Ok(stat) => {
+                    self.nodes.note(stat.ino, &join(&here, &name));
+                    level.push(Found { path, attr: stat.attr() });
+                }
+                // In a directory that may be listed, and nothing more.
+                Err(Errno::ACCESS) => walk.unread.note(path, StoreError::HostDenied),
+                // One that vanished meanwhile is not visited.
+                Err(_) => {}
             }
         }
         Ok(level)

@@ -29,7 +29,8 @@ use super::life::Life;
 use super::lock::Locks;
 use super::mask::STATE;
 use super::options::{Confinement, PhysicalOptions};
-use super::recover::{Acted, Others, Recovery, dead_rooms};
+use super::owner;
+use super::recover::{Noted, Others, Recovery, dead_rooms};
 use super::report;
 use super::root::{Dir, Root};
 use super::spare::{self, Room};
@@ -53,7 +54,8 @@ pub(super) struct Workshop {
     rooms: Dir,
     room: Dir,
     name: String,
-    acted: Acted,
+    /// What has become of the versions that this process makes.
+    pub(super) noted: Noted,
     others: Others,
     kept: Dir,
     pub(super) keeping: Arc<Keeping>,
@@ -92,7 +94,7 @@ impl Workshop {
             Recovery { root, locks: &locks, rooms: &rooms, kept: &kept, keeping: &keeping }.run(dead)?;
         }
         let name = room_name(number);
-        let Room { dir: room, lock, acted, is_spare } = spare::enter(&top, &rooms, &name, &locks)?;
+        let Room { dir: room, lock, noted, is_spare } = spare::enter(&top, &rooms, &name, &locks)?;
         let uid = host::stat(&lock).map_err(refused)?.uid;
         drop(opening);
         prune(&kept);
@@ -104,7 +106,7 @@ impl Workshop {
             rooms,
             room,
             name,
-            acted,
+            noted,
             others: Others::default(),
             kept,
             keeping,
@@ -143,11 +145,6 @@ impl Workshop {
             self.is_named.store(true, Ordering::Release);
         }
         Ok(())
-    }
-
-    /// Notes that the action of a version has happened, before others may go on from there.
-    pub(super) fn acted(&self, version: i64) {
-        self.acted.note(version);
     }
 
     /// What the room is called.
@@ -262,7 +259,7 @@ pub(super) fn room_name(number: u64) -> String {
 pub(super) fn keep(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> Host<Option<String>> {
     let now = SystemClock.now().as_millis();
     let to = format!("{now}-{:08x}", fastrand::u32(..));
-    match host::rename_new((room, name.as_bytes()), (kept.as_fd(), to.as_bytes())) {
+    match owner::rename_new((room, name.as_bytes()), (kept.as_fd(), to.as_bytes())) {
         Err(Errno::NOENT) => Ok(None),
         result => result.map(|()| Some(to)),
     }

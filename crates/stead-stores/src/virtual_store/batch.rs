@@ -16,7 +16,7 @@ use super::database::{Shared, Volume, newest};
 use super::fault::{Fault, Result, told};
 use super::mark;
 use super::queue::{Job, Room, Verdict, Weight};
-use super::reserve::Reserve;
+use super::reserve::{LOW, Reserve};
 use super::schema::{DIR_EPOCH, NEXT_NODE, UNRECORDED, synchronous};
 use crate::Durability;
 
@@ -240,6 +240,13 @@ fn run(shared: &Shared, jobs: &[Arc<Job>], unpinned: &[i64]) -> StoreResult<Vec<
     let reserve = shared.reserve.as_ref().filter(|_| jobs.iter().all(|job| job.room == Room::Reserve));
     let lent = reserve.filter(|reserve| reserve.is_needed() && reserve.lend());
     let _lent = lent.map(|reserve| Lent { reserve, conn, patience: shared.options.patience });
+    if let (Some(full), None) = (&shared.reserve, reserve)
+        && !full.has_room_for_log(2 * LOW)
+    {
+        // While there is still room for it: what adds content must not leave a log that can't be written back, since
+        // then nothing that makes room could make any.
+        shorten_log(conn, shared.options.patience);
+    }
     let opened = shared.options.durability;
     let wanted = durability(jobs, opened);
     let synced = (wanted != opened).then(|| Synced::new(conn, wanted, opened)).transpose()?;
@@ -273,7 +280,9 @@ struct Lent<'a> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        shorten_log(self.conn, self.patience);
+        if self.reserve.has_room_for_log(0) {
+            shorten_log(self.conn, self.patience);
+        }
         self.reserve.take_back();
     }
 }

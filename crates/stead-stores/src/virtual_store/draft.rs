@@ -11,7 +11,7 @@ use stead_core::{Clock, StoreError, StoreResult, SystemClock};
 use super::VirtualStore;
 use super::content::{self, CHUNK, Chunk, Prepared};
 use super::database::Shared;
-use super::fault::Result;
+use super::fault::{Fault, Result};
 use super::patches::Patches;
 use super::queue::Weight;
 
@@ -51,8 +51,6 @@ pub(super) struct VirtualDraft {
     /// What was written into chunks that are stored, and is in none yet.
     patches: Patches,
     pins: Option<Pins>,
-    /// Whether something that was written could not be staged, and is lost.
-    broken: bool,
 }
 
 /// Where a chunk is.
@@ -76,7 +74,7 @@ impl VirtualStore {
             })?,
         };
         let (open, patches) = (VecDeque::new(), Patches::default());
-        Ok(VirtualDraft { shared, size, chunks, open, patches, pins: None, broken: false })
+        Ok(VirtualDraft { shared, size, chunks, open, patches, pins: None })
     }
 
     /// Bytes of any size as content that is ready to be put somewhere; what exceeds a chunk is staged.
@@ -97,7 +95,6 @@ impl Draft for VirtualDraft {
     }
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
-        self.intact()?;
         let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = buffer.len().min(left);
         for (index, skip, range) in content::pieces(offset, wanted) {
@@ -114,32 +111,23 @@ impl Draft for VirtualDraft {
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {
-        self.intact()?;
         let end = offset.saturating_add(bytes.len() as u64);
         if bytes.is_empty() {
             return Ok(());
         }
-        if end > self.size {
+        let before = self.size;
+        if end > before {
             self.set_size(end)?;
         }
-        for (index, skip, range) in content::pieces(offset, bytes.len()) {
-            let piece = &bytes[range];
-            if piece.len() == self.length(index) {
-                self.replace(index, piece.to_vec())?;
-            } else if self.patches.takes(piece) && self.is_away(index) {
-                self.patches.add(index, skip, piece);
-                if self.patches.are_many() {
-                    self.stage_patches()?;
-                }
-            } else {
-                self.chunk_mut(index)?[skip..skip + piece.len()].copy_from_slice(piece);
-            }
+        let written = self.write_pieces(offset, bytes);
+        if written.is_err() && self.size > before {
+            // It is no longer than what was written: a caller who was refused finds no zeros there.
+            self.set_size(before)?;
         }
-        Ok(())
+        Ok(written?)
     }
 
     fn set_size(&mut self, size: u64) -> StoreResult<()> {
-        self.intact()?;
         if size > LARGEST {
             return Err(StoreError::TooLarge { size, limit: LARGEST });
         }
@@ -160,7 +148,6 @@ impl Draft for VirtualDraft {
     }
 
     fn seal(self: Box<Self>) -> StoreResult<Sealed> {
-        self.intact()?;
         let (size, shared) = (self.size, Arc::clone(&self.shared));
         let prepared = self.prepare()?;
         Ok(Sealed::new(size, SealedDraft { shared, prepared }))
@@ -168,10 +155,19 @@ impl Draft for VirtualDraft {
 }
 
 impl VirtualDraft {
-    /// Refuses to go on after a part was lost.
-    fn intact(&self) -> StoreResult<()> {
-        if self.broken {
-            return Err(StoreError::unavailable("an earlier part of it could not be stored; start again"));
+    fn write_pieces(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        for (index, skip, range) in content::pieces(offset, bytes.len()) {
+            let piece = &bytes[range];
+            if piece.len() == self.length(index) {
+                self.replace(index, piece.to_vec())?;
+            } else if self.patches.takes(piece) && self.is_away(index) {
+                self.patches.add(index, skip, piece);
+                if self.patches.are_many() {
+                    self.stage_patches()?;
+                }
+            } else {
+                self.chunk_mut(index)?[skip..skip + piece.len()].copy_from_slice(piece);
+            }
         }
         Ok(())
     }
@@ -220,9 +216,11 @@ impl VirtualDraft {
 
     /// Puts bytes in a chunk's place.
     fn replace(&mut self, index: usize, bytes: Vec<u8>) -> Result<()> {
+        if !self.open.iter().any(|(at, _)| *at == index) {
+            self.make_room()?;
+        }
         self.open.retain(|(at, _)| *at != index);
         self.patches.forget(index);
-        self.make_room()?;
         self.open.push_back((index, bytes));
         self.chunks[index] = Slot::Open;
         Ok(())
@@ -249,12 +247,6 @@ impl VirtualDraft {
 
     /// Makes the chunks anew that something small was written into.
     fn stage_patches(&mut self) -> Result<()> {
-        let staged = self.try_to_stage_patches();
-        self.broken |= staged.is_err();
-        staged
-    }
-
-    fn try_to_stage_patches(&mut self) -> Result<()> {
         while self.patches.first().is_some() {
             let (mut indices, mut chunks) = (Vec::new(), Vec::new());
             while let Some(index) = self.patches.first()
@@ -273,16 +265,28 @@ impl VirtualDraft {
         Ok(())
     }
 
-    /// Stages chunks, and remembers where they are.
+    /// Stages chunks, and remembers where they are. Where that fails, on a full disk say, they stay at hand: nothing that
+    /// was written is lost.
     fn stage_at(&mut self, indices: &[usize], chunks: Vec<Vec<u8>>) -> Result<()> {
-        for (&index, chunk) in indices.iter().zip(self.stage(chunks)?) {
-            self.chunks[index] = Slot::Stored(chunk);
+        match self.stage(chunks) {
+            Ok(staged) => {
+                for (&index, chunk) in indices.iter().zip(staged) {
+                    self.chunks[index] = Slot::Stored(chunk);
+                }
+                Ok(())
+            }
+            Err((fault, chunks)) => {
+                for (&index, bytes) in indices.iter().zip(chunks) {
+                    self.chunks[index] = Slot::Open;
+                    self.open.push_back((index, bytes));
+                }
+                Err(fault)
+            }
         }
-        Ok(())
     }
 
-    /// Puts chunks into the database, where nothing refers to them yet.
-    fn stage(&mut self, chunks: Vec<Vec<u8>>) -> Result<Vec<Chunk>> {
+    /// Puts chunks into the database, where nothing refers to them yet; gives them back where that fails.
+    fn stage(&mut self, chunks: Vec<Vec<u8>>) -> Result<Vec<Chunk>, (Fault, Vec<Vec<u8>>)> {
         if chunks.is_empty() {
             return Ok(Vec::new());
         }
@@ -293,20 +297,24 @@ impl VirtualDraft {
         // Hashed here, not where all others wait.
         let hashed: Vec<(Hash, Vec<u8>)> =
             chunks.into_iter().map(|chunk| (blake3::hash(&chunk), chunk)).collect();
+        let hashed = Arc::new(hashed);
+        let given = Arc::clone(&hashed);
         let staged = self.shared.write(Weight::Staging, move |writing| {
-            let mut staged = Vec::with_capacity(hashed.len());
-            for (hash, bytes) in hashed {
-                let id = content::put_hashed(writing.conn, hash, &bytes)?;
+            let mut staged = Vec::with_capacity(given.len());
+            for (hash, bytes) in given.iter() {
+                let id = content::put_hashed(writing.conn, *hash, bytes)?;
                 writing
                     .conn
                     .prepare_cached("INSERT OR IGNORE INTO pin(draft, content, at) VALUES (?1, ?2, ?3)")?
                     .execute(params![draft, id, now])?;
-                staged.push(Chunk { id, hash });
+                staged.push(Chunk { id, hash: *hash });
             }
             Ok(staged)
         });
-        self.broken = staged.is_err();
-        Ok(staged?)
+        staged.map_err(|error| {
+            let hashed = Arc::try_unwrap(hashed).unwrap_or_else(|shared| (*shared).clone());
+            (error.into(), hashed.into_iter().map(|(_, bytes)| bytes).collect())
+        })
     }
 
     /// Everything as content that a change can put somewhere.
@@ -344,7 +352,7 @@ impl VirtualDraft {
             self.stage_at(&[last], vec![vec![0; self.length(last)]])?;
         }
         if self.chunks.iter().any(zeros) {
-            let full = self.stage(vec![vec![0; CHUNK]])?[0];
+            let full = self.stage(vec![vec![0; CHUNK]]).map_err(|(fault, _)| fault)?[0];
             self.chunks.iter_mut().filter(|slot| zeros(slot)).for_each(|slot| *slot = Slot::Stored(full));
         }
         Ok(())

@@ -25,9 +25,8 @@ const AT_ONCE: usize = 256;
 /// How deep undos of undos are followed.
 const MOST_UNDONE: usize = 1_000;
 
-/// An agent's versions, newest first; those of an operation are together.
-const OF_AGENT: &str =
-    "SELECT id, operation FROM version WHERE agent = ?1 AND at >= ?2 ORDER BY at DESC, id DESC";
+/// An agent's versions, newest first: by their numbers, since a clock may go back.
+const OF_AGENT: &str = "SELECT id, operation FROM version WHERE agent = ?1 AND at >= ?2 ORDER BY id DESC";
 
 const OF_OPERATION: &str = "SELECT id FROM version WHERE operation = ?1";
 
@@ -65,7 +64,12 @@ impl VirtualStore {
         })
     }
 
-    pub(super) fn standing_of(&self, agent: &str, since: Timestamp, limit: usize) -> Result<Vec<Operation>> {
+    pub(super) fn standing_of(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(Version, Operation)>> {
         // What a fork has of before it was made is its base's doing.
         let after = self.volume.forked_at().unwrap_or(0);
         let upto = self.as_of.unwrap_or(i64::MAX);
@@ -131,7 +135,8 @@ pub(super) fn taken_back(
     Ok((undoes, is_undone(conn, volume, operation.id.as_bytes(), 0)?))
 }
 
-/// The operations of an agent that stand and have a version which `did` something, newest first.
+/// The operations of an agent that stand and have a version which `did` something, each with the newest such version,
+/// newest first.
 pub(super) fn standing(
     conn: &Connection,
     volume: i64,
@@ -139,7 +144,7 @@ pub(super) fn standing(
     since: Timestamp,
     limit: usize,
     did: impl Fn(&Connection, i64) -> Result<bool>,
-) -> Result<Vec<Operation>> {
+) -> Result<Vec<(Version, Operation)>> {
     let mut statement = conn.prepare_cached(OF_AGENT)?;
     let mut rows = statement.query(params![agent, since.0])?;
     let (mut operations, mut seen) = (Vec::new(), HashSet::new());
@@ -154,7 +159,7 @@ pub(super) fn standing(
         let Some(operation) = operation_of(conn, version)? else { continue };
         let (undoes, undone) = taken_back(conn, volume, &operation)?;
         if undoes.is_empty() && !undone {
-            operations.push(operation);
+            operations.push((Version(version), operation));
         }
     }
     Ok(operations)
@@ -497,9 +502,7 @@ mod tests {
         let database = Database::in_memory();
         let store = database.store(["test"]).unwrap();
         let reader = store.shared().reader().unwrap();
-        for (sql, index) in
-            [(OF_AGENT, "version_agent (agent=? AND at>?)"), (OF_OPERATION, "version_operation")]
-        {
+        for (sql, index) in [(OF_AGENT, "version_agent (agent=?)"), (OF_OPERATION, "version_operation")] {
             let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let mut plan = Vec::new();
             let mut rows = statement.raw_query();

@@ -64,6 +64,10 @@ impl Store for MemoryStore {
         self.0.open(at)
     }
 
+    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+        self.0.open_to_write(at)
+    }
+
     fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
         self.0.read_link(at)
     }
@@ -126,7 +130,12 @@ impl Store for MemoryStore {
         self.0.deeds(query)
     }
 
-    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         self.0.standing(agent, since, limit)
     }
 

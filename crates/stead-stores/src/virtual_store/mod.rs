@@ -183,7 +183,12 @@ impl Store for VirtualStore {
         Ok(self.deeds_of(query)?)
     }
 
-    fn standing(&self, agent: &str, since: Timestamp, limit: usize) -> StoreResult<Vec<Operation>> {
+    fn standing(
+        &self,
+        agent: &str,
+        since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         Ok(self.standing_of(agent, since, limit)?)
     }
 

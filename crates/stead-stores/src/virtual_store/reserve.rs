@@ -2,22 +2,26 @@
 //!
 //! The file `-reserve` holds nothing. What has to work on a full disk (reading, deleting, `gc`, and the records of them)
 //! gives its blocks back to the host for a moment, works, and sets aside again what is left. What adds content never
-//! touches it.
+//! touches it. For that moment the file is locked, so that no other process sets the room aside under the one that uses it.
 
 use std::fs::{File, OpenOptions};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, fallocate, fstatvfs, statvfs};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatvfs, statvfs};
+use rustix::io::Errno;
 
+/// What its name ends with, after that of the database.
+const SUFFIX: &str = "-reserve";
 /// How much is set aside, where the disk has it: some ten thousand records, or as many deletions.
 const SIZE: u64 = 4 << 20;
 /// Of what is free, at most this part.
 const PART: u64 = 8;
 /// With less than this free, the reserve is used: more than one small transaction takes.
-const LOW: u64 = 2 << 20;
+pub(super) const LOW: u64 = 2 << 20;
 /// Blocks are set aside in steps of this.
 const STEP: u64 = 16 << 10;
 
@@ -37,13 +41,15 @@ struct Lent {
     users: usize,
     /// How much there was before: no more is taken back.
     bytes: u64,
+    /// The file, locked, while someone uses it.
+    file: Option<File>,
 }
 
 impl Reserve {
     /// The reserve of the database at that path.
     pub(super) fn of(database: &Path) -> Self {
         let mut path = database.as_os_str().to_owned();
-        path.push("-reserve");
+        path.push(SUFFIX);
         Reserve { path: path.into(), lent: Mutex::default(), refused: AtomicBool::new(false) }
     }
 
@@ -70,6 +76,17 @@ impl Reserve {
         self.refused.store(false, Ordering::Relaxed);
     }
 
+    /// Whether the disk has room for all that the log holds, and for that much more. The log is written back to the
+    /// database before it is cut: where that ends half way for want of room, it has taken some and given back none.
+    pub(super) fn has_room_for_log(&self, more: u64) -> bool {
+        let mut log = self.path.as_os_str().as_encoded_bytes().to_vec();
+        log.truncate(log.len() - SUFFIX.len());
+        log.extend_from_slice(b"-wal");
+        let log = PathBuf::from(std::ffi::OsString::from_vec(log));
+        let length = log.metadata().map_or(0, |log| log.len());
+        self.free() >= length.saturating_add(more)
+    }
+
     fn free(&self) -> u64 {
         let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         statvfs(directory.unwrap_or(Path::new("."))).map_or(u64::MAX, |disk| free(&disk))
@@ -81,11 +98,17 @@ impl Reserve {
         let mut lent = self.lent.lock();
         if lent.users == 0 {
             let Ok(file) = OpenOptions::new().write(true).open(&self.path) else { return false };
+            if held(&file) == 0 {
+                return false;
+            }
+            // Where the host has no locks, other processes may come between.
+            let _ = flock(&file, FlockOperation::LockShared);
             let held = held(&file);
             lent.bytes = lent.bytes.max(held);
             if held == 0 || file.set_len(0).is_err() {
                 return false;
             }
+            lent.file = Some(file);
         }
         lent.users += 1;
         true
@@ -98,15 +121,19 @@ impl Reserve {
         if lent.users > 0 {
             return;
         }
+        lent.file = None;
         self.set_aside(lent.bytes);
         if self.free() > LOW {
             self.refused.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Sets aside that much, or what there is of it.
+    /// Sets aside that much, or what there is of it. While another process uses the room, that one does it.
     fn set_aside(&self, bytes: u64) {
         let Some(file) = self.open() else { return };
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return;
+        }
         let held = held(&file);
         let free = fstatvfs(&file).map_or(0, |disk| free(&disk));
         let mut more = bytes.saturating_sub(held).min(free) / STEP * STEP;

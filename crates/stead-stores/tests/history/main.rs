@@ -4,9 +4,13 @@
 
 mod beside;
 mod comparing;
+mod modes;
+mod order;
 mod random;
 mod several;
 mod sight;
+mod stopping;
+mod touched;
 mod undoing;
 
 use std::sync::Arc;

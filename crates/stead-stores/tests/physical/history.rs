@@ -106,6 +106,31 @@ fn kept(bench: &Bench) -> usize {
 }
 
 #[test]
+fn damaged_content_that_was_kept_is_not_given_out() {
+    use std::os::unix::fs::FileExt;
+    let bench = Bench::keeping(|_| ());
+    write(&bench.store, "a", "one");
+    write(&bench.store, "a", "two");
+    let past = |state: &Option<State>| state.as_ref().unwrap().content.clone().unwrap();
+    let told = lines(&bench.store).remove(0);
+    assert_ne!(past(&told.before), past(&told.after), "compared, so its hash is known from now on");
+    let physical = bench.temp.path().join("state/physical");
+    let shop = std::fs::read_dir(physical).unwrap().next().unwrap().unwrap().path();
+    let stash = std::fs::read_dir(shop.join("past")).unwrap().next().unwrap().unwrap().path();
+    let modified = std::fs::metadata(&stash).unwrap().modified().unwrap();
+    let file = std::fs::File::options().write(true).open(&stash).unwrap();
+    file.write_all_at(b"O", 0).unwrap();
+    file.set_modified(modified).unwrap();
+
+    let past = past(&lines(&bench.store).remove(0).before);
+    let read = bench.store.open_past(&past).unwrap().read_at(0, &mut [0; 3]);
+    assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
+    let back = Step::Write { at: at("a"), content: Content::Past(past), put: Put::default() };
+    assert!(matches!(apply(&bench.store, back), Err(StoreError::Corrupt(_))));
+    assert_eq!(super::read(&bench.store, "a"), "two");
+}
+
+#[test]
 fn what_another_program_changed_in_between_is_unknown_and_its_content_is_kept() {
     let bench = Bench::keeping(|_| ());
     write(&bench.store, "a", "ours");

@@ -24,6 +24,7 @@ macro_rules! both_ways {
 mod again;
 mod faults;
 mod history;
+mod modes;
 mod patience;
 mod races;
 mod recovery;

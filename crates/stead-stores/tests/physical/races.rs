@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use stead_core::glob::PathGlobs;
 use stead_core::search::{Grep, GrepQuery};
-use stead_core::store::{Expect, Page, Place, Put, Step, StoreError, Subtree};
+use stead_core::store::{Content, DraftOf, Expect, Page, Place, Put, Step, StoreError, Subtree};
 use stead_core::{Edit, Occurrences};
 
 use super::*;
@@ -18,6 +18,7 @@ both_ways! {
     a_reader_sees_the_old_content_or_the_new_and_one_creator_wins,
     a_file_that_grows_while_it_is_read_or_searched_ends,
     directories_move_about_while_others_write_into_them,
+    what_a_program_of_the_host_appends_stays_beside_a_stores_appends,
 }
 
 /// V53: nothing lands or looks outside while a directory is swapped for a symlink in a loop.
@@ -260,4 +261,48 @@ fn directories_move_about_while_others_write_into_them(confinement: Confinement)
     assert_eq!(files, 240, "an acknowledged file is missing");
     let worst = worst.into_inner();
     assert!(worst < 2_000, "someone waited {worst} ms");
+}
+
+fn what_a_program_of_the_host_appends_stays_beside_a_stores_appends(confinement: Confinement) {
+    use std::io::Write;
+    const LINES: usize = 400;
+    let bench = Bench::by(confinement);
+    write(&bench.store, "log", "");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut log = std::fs::OpenOptions::new().append(true).open(bench.host("log")).unwrap();
+            for line in 0..LINES * 10 {
+                log.write_all(format!("host {line}\n").as_bytes()).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            for line in 0..LINES {
+                apply(&bench.store, append_step("log", format!("tool {line}\n").as_bytes())).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            for line in 0..LINES {
+                // As a mounted file system does it: again, where another was faster.
+                loop {
+                    let base = bench.store.stat(&at("log")).unwrap().tag;
+                    let mut draft = bench.store.draft(DraftOf::File(&at("log"))).unwrap();
+                    draft.write_at(draft.size(), format!("mount {line}\n").as_bytes()).unwrap();
+                    let content = Content::Sealed(draft.seal().unwrap());
+                    let put = Put { expect: Expect::Tag(base), ..Put::default() };
+                    match apply(&bench.store, Step::Write { at: at("log"), content, put }) {
+                        Ok(_) => break,
+                        Err(StoreError::Conflict) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        });
+    });
+    let log = std::fs::read_to_string(bench.host("log")).unwrap();
+    for (who, lines) in [("host", LINES * 10), ("tool", LINES), ("mount", LINES)] {
+        let found: Vec<_> = log.lines().filter(|line| line.starts_with(who)).collect();
+        let wanted: Vec<_> = (0..lines).map(|line| format!("{who} {line}")).collect();
+        assert_eq!(found.len(), wanted.len(), "lines of {who}");
+        assert!(found == wanted, "lines of {who} are torn or out of order");
+    }
 }

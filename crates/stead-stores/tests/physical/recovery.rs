@@ -56,6 +56,45 @@ fn a_torn_append_is_cut_off_before_a_living_process_appends() {
 }
 
 #[test]
+fn what_was_acknowledged_is_not_taken_for_a_torn_write_later() {
+    let dies = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&dies);
+    let Bench { temp, root, store } = Bench::with(|options| {
+        options.faults = Some(Arc::new(move |_| count.load(Ordering::SeqCst) > 0));
+    });
+    write(&store, "log", "one\n");
+    apply(&store, append_step("log", b"two\n")).unwrap();
+    // Another program cuts the file where a torn append would have ended, and then the process dies before it has told the
+    // ledger that the append was made.
+    std::fs::OpenOptions::new().write(true).open(root.join("log")).unwrap().set_len(6).unwrap();
+    dies.store(1, Ordering::SeqCst);
+    apply(&store, write_step("other", "x")).unwrap_err();
+    drop(store);
+    let store = open(temp.path(), |_| ());
+    assert_eq!(read(&store, "log"), "one\ntw");
+    assert_eq!(store.deeds(&stead_core::store::DeedQuery::all()).unwrap().deeds.len(), 2);
+    assert_eq!(store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_change_of_one_action_is_written_down_once() {
+    let bench = Bench::new();
+    let journals = || {
+        let staging = std::fs::read_dir(bench.temp.path().join("state/physical")).unwrap().next().unwrap();
+        let rooms = std::fs::read_dir(staging.unwrap().path().join("rooms")).unwrap();
+        let names = rooms.flat_map(|room| std::fs::read_dir(room.unwrap().path()).unwrap());
+        names.filter(|entry| entry.as_ref().unwrap().file_name().as_encoded_bytes().starts_with(b"j")).count()
+    };
+    write(&bench.store, "log", "one\n");
+    apply(&bench.store, append_step("log", b"two\n")).unwrap();
+    let modified = Some(Timestamp::from_secs(7));
+    apply(&bench.store, Step::SetAttr { at: at("log"), mode: Some(0o600), modified }).unwrap();
+    assert_eq!(journals(), 0, "the ledger knows it");
+    bench.store.apply(change(vec![write_step("a", "1"), write_step("b", "2")])).unwrap();
+    assert_eq!(journals(), 1);
+}
+
+#[test]
 fn what_nobody_can_decide_stays_and_verify_names_it_until_the_report_is_removed() {
     let bench = Bench::new();
     write(&bench.store, "log", "one two three\n");

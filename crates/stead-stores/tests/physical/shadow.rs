@@ -464,3 +464,17 @@ fn a_file_that_others_write_to_is_held_as_it_was_at_one_moment() {
     });
     site.verified();
 }
+
+#[test]
+fn a_file_that_the_host_only_touched_gets_its_time_back() {
+    let site = Site::new();
+    site.put("f", "1");
+    let modified = std::fs::metadata(site.host("f")).unwrap().modified().unwrap();
+    let made = site.snapshot();
+    let later = modified + std::time::Duration::from_secs(3_600);
+    std::fs::File::options().write(true).open(site.host("f")).unwrap().set_modified(later).unwrap();
+    let restored = site.restore(made.version, &[]);
+    assert_eq!(restored.changes.len(), 1, "{restored:?}");
+    assert_eq!(std::fs::metadata(site.host("f")).unwrap().modified().unwrap(), modified);
+    assert!(site.restore(made.version, &[]).changes.is_empty());
+}

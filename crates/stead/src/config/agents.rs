@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use stead_core::Ask;
 use stead_core::VfsPath;
 use stead_core::glob::{Anchor, PathGlobs};
-use stead_core::tools::{TOOLS, ToolChoice};
+use stead_core::tools::{Results, TOOLS, ToolChoice};
 
 use super::host::Look;
 use super::nearest::{listed, nearest};
@@ -54,7 +54,8 @@ fn tools(section: &mut Section<'_>) -> ToolChoice {
     };
     let (only, ask) = (named("tools"), named("ask").unwrap_or_default());
     let history = section.flag("history").is_some_and(|flag| flag.value);
-    ToolChoice { only, history, ask }
+    let structured = section.flag("structured").is_some_and(|flag| flag.value);
+    ToolChoice { only, history, ask, results: Results::structured_if(structured) }
 }
 
 fn workspaces(document: &Document<'_>, agent: &mut Section<'_>, stores: &[String]) -> Vec<WorkspaceConfig> {

@@ -127,8 +127,8 @@ fn a_stale_version_tag_of_ones_own_file_is_a_conflict_and_the_right_one_is_none(
         |tag| vfs.write_with("/in/mine.txt", "three\n", &stead::vfs::WriteOptions::new().if_match(tag));
     let append =
         |tag| vfs.append_with("/in/mine.txt", "four\n", &stead::vfs::WriteOptions::new().if_match(tag));
-    let remove = |tag| {
-        let options = stead::vfs::RemoveOptions { if_match: Some(tag), ..Default::default() };
+    let remove = |tag: stead::store::VersionTag| {
+        let options = stead::vfs::RemoveOptions { if_match: Some(tag.into()), ..Default::default() };
         vfs.remove_file("/in/mine.txt", options)
     };
     assert_eq!(write(stale).unwrap_err().kind(), ErrorKind::Conflict);

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use stead::tools::Results;
 use stead::{Clock, Identity, SystemClock, Timestamp, Tokens};
 
 use crate::commands::some_time;
@@ -16,6 +17,9 @@ pub(crate) struct Args {
     /// How long it is good for: 12h, 30d; otherwise until it is revoked
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     expires: Option<Duration>,
+    /// Results have their facts as structured content, for programs; models get text alone on every host
+    #[arg(long)]
+    structured: bool,
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
@@ -29,7 +33,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let now = SystemClock.now();
     let nanos = args.expires.map(|length| i64::try_from(length.as_nanos()).unwrap_or(i64::MAX));
     let expires = nanos.map(|nanos| Timestamp(now.0.saturating_add(nanos)));
-    let (token, secret) = Tokens::of(&config).create(identity, expires, now)?;
+    let results = Results::structured_if(args.structured);
+    let (token, secret) = Tokens::of(&config).create_for(identity, expires, results, now)?;
     if session.wants_json() {
         let mut shown = super::as_json(&token);
         shown["token"] = secret.into();

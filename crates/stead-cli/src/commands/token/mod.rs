@@ -32,6 +32,7 @@ fn as_json(token: &Token) -> Value {
         "agent": token.identity.agent,
         "thread": token.identity.thread,
         "created": token.created.to_string(),
+        "structured": !token.results.is_text(),
         "expires": token.expires.map(|time| time.to_string()),
         "lastUsed": token.last_used.map(|time| time.to_string()),
     })

@@ -5,6 +5,6 @@
 mod alone;
 mod child;
 mod killed;
-mod mapping;
+pub(crate) mod mapping;
 mod stress;
 mod tree;

@@ -94,9 +94,15 @@ fn a_put_expects_what_it_is_told(t: &Subject, put: &dyn Fn(&str, Expect) -> Step
 
     let next = t.one(put("file", Expect::Tag(tag))).attr.unwrap().tag;
     assert!(matches!(t.refused(put("file", Expect::Tag(tag))), StoreError::Conflict), "that was then");
-    t.one(put("file", Expect::TagOrAbsent(next)));
+    let last = t.one(put("file", Expect::TagOrAbsent(next))).attr.unwrap().tag;
     t.one(put("made", Expect::TagOrAbsent(next)));
     assert!(t.exists("made"));
+
+    // The short form of a tag is judged like the tag.
+    assert!(matches!(t.refused(put("file", Expect::ShortTag(next.short()))), StoreError::Conflict));
+    assert!(matches!(t.refused(put("none", Expect::ShortTag(last.short()))), StoreError::Conflict));
+    t.one(put("file", Expect::ShortTag(last.short())));
+    assert!(matches!(t.refused(put("file", Expect::ShortTag(last.short()))), StoreError::Conflict));
 }
 
 pub fn an_edit_expects_what_it_is_told(t: &Subject) {
@@ -108,7 +114,8 @@ pub fn an_edit_expects_what_it_is_told(t: &Subject) {
         "the state is judged before the text"
     );
     assert!(matches!(t.refused(edit("missing", "a", Expect::Tag(tag))), StoreError::NotFound));
-    t.one(edit("file", "a", Expect::Tag(tag)));
+    assert!(matches!(t.refused(edit("file", "a", Expect::ShortTag(STRANGE.short()))), StoreError::Conflict));
+    t.one(edit("file", "a", Expect::ShortTag(tag.short())));
     assert_eq!(t.read("file"), b"b");
 }
 

@@ -480,7 +480,7 @@ pub fn operations_stand_until_they_are_taken_back(t: &Subject) {
     let two = by("standing", ["c", "d"], &[]);
     let standing = |since, limit| {
         let found = t.store.standing("standing", since, limit).unwrap();
-        found.into_iter().map(|operation| operation.id).collect::<Vec<_>>()
+        found.into_iter().map(|(_, operation)| operation.id).collect::<Vec<_>>()
     };
     assert_eq!(standing(began, 9), [two.id, one.id], "each once, however many changes it made");
     assert_eq!(standing(began, 1), [two.id]);

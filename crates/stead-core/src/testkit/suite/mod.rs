@@ -165,6 +165,7 @@ macro_rules! store_suite {
                 nodes:
                     a_node_is_the_same_by_any_way
                     a_change_is_made_where_its_directories_still_are
+                    a_change_is_made_only_while_names_are_free
                     different_things_are_different_nodes
                     everything_is_read_from_a_directory_node
                     everything_is_changed_from_a_directory_node

@@ -54,6 +54,21 @@ pub fn a_change_is_made_where_its_directories_still_are(t: &Subject) {
     assert!(t.store.stat(&at("a/b/new")).is_err());
 }
 
+pub fn a_change_is_made_only_while_names_are_free(t: &Subject) {
+    t.write("a/there", "1");
+    t.link("a/link", "nowhere");
+    let free = |names: &[&str]| names.iter().map(|name| StorePath::from_checked(*name)).collect();
+    let writing =
+        |names: &[&str], to: &str| Change { expect_free: free(names), ..change(vec![write(to, "2")]) };
+    t.store.apply(writing(&["a/free", "none/free"], "a/new")).unwrap();
+    t.store.apply(writing(&["a/own"], "a/own")).unwrap();
+    for taken in ["a/there", "a/link", "a/own"] {
+        let refused = t.store.apply(writing(&["a/free", taken], "a/more/x"));
+        assert!(matches!(&refused, Err(StoreError::NotFree { path }) if path == taken), "{refused:?}");
+        assert!(t.store.stat(&at("a/more")).is_err(), "{taken}");
+    }
+}
+
 pub fn different_things_are_different_nodes(t: &Subject) {
     t.write("a", "1");
     t.write("b", "1");

@@ -7,14 +7,15 @@ use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "append_file",
     title: "Append to a file",
-    description: "Adds to the end of a file, just as given: begin with a newline where a new line is meant. A missing \
-                  file is made. Nothing that others append at the same time is lost.",
+    description: "Appends to the end of a file, exactly as given; a missing file is created. Begin with a newline where \
+                  a new line is meant.",
     needs: &[Access::Write],
     offered: Offered::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::ADDS,
     input: &[PATH, CONTENT, ENCODING_IN, IF_MATCH],
     output: &WRITTEN,
+    longest: None,
     run,
 };
 

@@ -8,14 +8,15 @@ use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "create_directory",
     title: "Make a directory",
-    description: "Makes a directory, and those above it that are missing. One that is there already is fine. Writing \
-                  a file makes its directories by itself, so this is needed for empty ones only.",
+    description: "Creates a directory and its missing parents; one that exists is fine. Writing a file creates its \
+                  directories by itself.",
     needs: &[Access::Write],
     offered: Offered::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::ADDS.once(),
     input: &[PATH],
     output: &[OUT_PATH, OUT_CREATED, OUT_VERSION, OUT_OPERATION],
+    longest: None,
     run,
 };
 

@@ -9,18 +9,19 @@ use crate::vfs::RemoveOptions;
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "delete_directory",
     title: "Delete a directory",
-    description: "Deletes a directory: an empty one, or with recursive everything in it as well. A Workspace itself, \
-                  and a directory that holds one, can't be deleted.",
+    description: "Deletes an empty directory, or with recursive all that is in it. A Workspace, or a directory that \
+                  holds one, is never deleted.",
     needs: &[Access::Write],
     offered: Offered::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::REPLACES.once(),
     input: &[
         PATH,
-        Field::optional("recursive", Takes::Flag, "Everything in it goes as well."),
-        Field::optional("force", Takes::Flag, "It is fine if nothing is there."),
+        Field::optional("recursive", Takes::Flag, "With all that is in it."),
+        Field::optional("force", Takes::Flag, "No error if it is missing."),
     ],
     output: &REMOVED,
+    longest: None,
     run,
 };
 

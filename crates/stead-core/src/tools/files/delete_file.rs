@@ -9,13 +9,14 @@ use crate::vfs::RemoveOptions;
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "delete_file",
     title: "Delete a file",
-    description: "Deletes a file or a symlink. For a directory use delete_directory.",
+    description: "Deletes a file or a symlink; for a directory use delete_directory.",
     needs: &[Access::Write],
     offered: Offered::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::REPLACES.once(),
-    input: &[PATH, Field::optional("force", Takes::Flag, "It is fine if nothing is there."), IF_MATCH],
+    input: &[PATH, Field::optional("force", Takes::Flag, "No error if it is missing."), IF_MATCH],
     output: &REMOVED,
+    longest: None,
     run,
 };
 

@@ -1,6 +1,6 @@
 //! `edit_file`: a text inside a file, replaced.
 
-use super::{IF_MATCH, OUT_OPERATION, OUT_PATH, OUT_TAG, OUT_VERSION, PATH};
+use super::{IF_MATCH, OUT_OPERATION, OUT_PATH, OUT_TAG, OUT_VERSION, PATH, tagged};
 use crate::edit::Occurrences;
 use crate::scope::Access;
 use crate::tools::schema::{Field, Takes};
@@ -9,17 +9,16 @@ use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "edit_file",
     title: "Edit a file",
-    description: "Replaces old_string by new_string in a file. old_string has to be in the file exactly once, \
-                  whitespace and line breaks included; give enough of the text around it, or set replace_all. \
-                  Everything else in the file stays as it is, and edits of other parts by others are not lost.",
+    description: "Replaces old_string with new_string in a file. old_string must occur exactly once, whitespace and line \
+                  breaks included: give enough text around it, or set replace_all.",
     needs: &[Access::Write],
     offered: Offered::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::REPLACES,
     input: &[
         PATH,
-        Field::needed("old_string", Takes::Text, "The text to be replaced, exactly as it is in the file."),
-        Field::needed("new_string", Takes::Text, "The text to stand there instead."),
+        Field::needed("old_string", Takes::Text, "The text as it is in the file."),
+        Field::needed("new_string", Takes::Text, "The text to put there."),
         Field::optional("replace_all", Takes::Flag, "Replace every occurrence."),
         IF_MATCH,
     ],
@@ -30,6 +29,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         OUT_VERSION,
         OUT_OPERATION,
     ],
+    longest: None,
     run,
 };
 
@@ -40,10 +40,9 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
         desk.vfs.edit_with(arguments.text("path"), old, new, occurrences, arguments.tag("if_match"))?;
     let (done, replaced) = (edited.written, edited.replaced);
     let times = if replaced == 1 { "1 replacement".to_owned() } else { format!("{replaced} replacements") };
-    Ok(Reply::text(format!("Made {times} in {}.", done.path))
+    Ok(tagged(Reply::text(format!("Made {times} in {}.", done.path)), done.tag)
         .fact("path", done.path.to_string())
         .fact("replaced", replaced)
-        .maybe("version_tag", done.tag.map(String::from))
         .maybe("version", done.version.map(|version| version.0))
         .fact("operation", done.operation.to_string()))
 }

@@ -1,58 +1,52 @@
 //! `grep`: files by their content.
 
-use std::fmt::Write;
-
-use super::{OUT_TRUNCATED, from, or_nothing, unread};
+use super::{OUT_TRUNCATED, from, more, or_nothing, unread};
 use crate::scope::Access;
 use crate::search::{Case, GrepQuery, LineRole, Output, Syntax};
+use crate::tools::page::{Bounds, MOST_CHARACTERS, Paged};
 use crate::tools::schema::{Field, Takes};
 use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
 use crate::vfs::{FileMatch, GrepResult};
 
-/// How much text one call returns.
-const MOST_BYTES: usize = 256 << 10;
 /// How many hits one call returns unless told otherwise.
 const USUAL: u64 = 200;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "grep",
     title: "Search inside files",
-    description: "Searches the content of text files for a regular expression (Rust syntax; literal for plain text) \
-                  and returns the matching lines as path:line:text, sorted by path, lines of context as \
-                  path-line-text. output files returns only the paths, counts how many lines match in each. It \
-                  covers every Workspace below path that you may read and skips binary files. Narrow it with include \
-                  and exclude globs such as *.rs.",
+    description: "Searches text files for a regular expression (Rust syntax) and returns path:line:text. Lines of context \
+                  are path-line-text.",
     needs: &[Access::Read],
     offered: Offered::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::LOOKS,
     input: &[
         Field::needed("pattern", Takes::Text, "The regular expression."),
-        Field::optional("path", Takes::Path, "The directory or file to search; everything if absent."),
-        Field::optional("literal", Takes::Flag, "The pattern is plain text."),
+        Field::optional("path", Takes::Path, "A directory or file; all Workspaces if absent."),
+        Field::optional("literal", Takes::Flag, "The pattern is plain text, not a regular expression."),
         Field::optional(
             "case",
             Takes::OneOf(&["sensitive", "insensitive", "smart"]),
-            "How letters compare: as they are (the default), alike, or alike unless the pattern has a capital.",
+            "sensitive if absent; smart: insensitive unless the pattern has a capital.",
         ),
+        Field::optional("context", Takes::Integer { least: 0, most: 50 }, "Lines before and after each hit."),
+        Field::optional("before", Takes::Integer { least: 0, most: 50 }, "Instead of context."),
+        Field::optional("after", Takes::Integer { least: 0, most: 50 }, "Instead of context."),
         Field::optional(
-            "context",
-            Takes::Integer { least: 0, most: 50 },
-            "Lines shown before and after each hit.",
+            "include",
+            Takes::Texts { most: 100 },
+            "Only files that match these globs, such as *.rs.",
         ),
-        Field::optional("before", Takes::Integer { least: 0, most: 50 }, "Lines shown before each hit."),
-        Field::optional("after", Takes::Integer { least: 0, most: 50 }, "Lines shown after each hit."),
-        Field::optional("include", Takes::Texts { most: 100 }, "Only files that match one of these globs."),
-        Field::optional("exclude", Takes::Texts { most: 100 }, "No files that match one of these globs."),
+        Field::optional("exclude", Takes::Texts { most: 100 }, "No files that match these globs."),
         Field::optional(
             "max_results",
             Takes::Integer { least: 1, most: 10_000 },
-            "At most so many lines, or files; 200 if absent.",
+            "At most so many; 200 if absent.",
         ),
         Field::optional(
             "output",
             Takes::OneOf(&["lines", "files", "counts"]),
-            "What comes back: lines (the default), files or counts.",
+            "lines if absent; files: only paths; counts: hits in each.",
         ),
     ],
     output: &[
@@ -61,6 +55,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         OUT_TRUNCATED,
         Field::needed("timed_out", Takes::Flag, "Whether time ran out before everything was searched."),
     ],
+    longest: Some(MOST_CHARACTERS),
     run,
 };
 
@@ -87,15 +82,14 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
         ..GrepQuery::new(arguments.text("pattern"))
     };
     let result = desk.vfs.grep(&query, from(arguments))?;
-    let (text, cut) = told(&result, query.output);
+    let (text, cut) = told(&result, query.output, Bounds::of(arguments.number("max_results"), USUAL));
     let mut text = or_nothing(text, "Nothing matches.\n");
-    if result.truncated || cut {
-        text.push_str("[there is more; narrow the pattern, the path or the globs]\n");
-    }
-    if result.timed_out {
-        text.push_str("[time ran out; narrow the path or the globs]\n");
-    }
     unread(&mut text, &result.unread);
+    match (result.timed_out, result.truncated || cut) {
+        (true, _) => more(&mut text, "time ran out; narrow the path or the globs"),
+        (false, true) => more(&mut text, "narrow the pattern, the path or the globs, or raise max_results"),
+        (false, false) => {}
+    }
     Ok(Reply::text(text)
         .fact("files", result.files.len())
         .fact("matches", result.files.iter().map(|file| file.count).sum::<usize>())
@@ -104,24 +98,20 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
 }
 
 /// The hits as lines, and whether they were too many for one call.
-fn told(result: &GrepResult, output: Output) -> (String, bool) {
-    let mut text = String::new();
+fn told(result: &GrepResult, output: Output, bounds: Bounds) -> (String, bool) {
+    let mut page = Paged::new(bounds);
     for FileMatch { path, count, lines } in &result.files {
-        if text.len() > MOST_BYTES {
-            return (text, true);
-        }
-        let _ = match output {
-            Output::Files => writeln!(text, "{path}"),
-            Output::Counts => writeln!(text, "{path}:{count}"),
-            Output::Lines => Ok(()),
+        let fits = match output {
+            Output::Files => page.line(path),
+            Output::Counts => page.line(&format!("{path}:{count}")),
+            Output::Lines => lines.iter().all(|line| {
+                let mark = if line.role == LineRole::Match { ':' } else { '-' };
+                page.line(&format!("{path}{mark}{}{mark}{}", line.number, line.text))
+            }),
         };
-        for line in lines {
-            if text.len() > MOST_BYTES {
-                return (text, true);
-            }
-            let mark = if line.role == LineRole::Match { ':' } else { '-' };
-            let _ = writeln!(text, "{path}{mark}{}{mark}{}", line.number, line.text);
+        if !fits {
+            return (page.into_text(), true);
         }
     }
-    (text, false)
+    (page.into_text(), false)
 }

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{OUT_PATH, or_nothing};
+use super::{OUT_PATH, more, or_nothing};
 use crate::scope::Access;
 use crate::store::Kind;
+use crate::tools::page::{Bounds, MOST_CHARACTERS, PAGE_LINES, Paged};
 use crate::tools::schema::{Field, Takes};
 use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
 use crate::vfs::{DirEntry, ListPage};
@@ -12,26 +13,22 @@ use crate::vfs::{DirEntry, ListPage};
 /// How many entries one call returns.
 const MOST: u64 = 5_000;
 /// How many it returns unless told otherwise.
-const USUAL: u64 = 2_000;
+const USUAL: u64 = PAGE_LINES as u64;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "list_directory",
     title: "List a directory",
-    description: "Lists what is in a directory, sorted by name. Each line holds, separated by tabs, the name (a \
-                  directory's ends with /, a symlink's with @), the size in bytes, the time of the last change and \
-                  the version tag. / shows your Workspaces. A long directory comes in pages: pass cursor to go on.",
+    description: "Lists a directory, sorted by name. A line has, between tabs, the name (ending with / for a directory, \
+                  @ for a symlink), the size in bytes and the minute of the last change in UTC.",
     needs: &[Access::Read],
     offered: Offered::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::LOOKS,
     input: &[
-        Field::needed("path", Takes::Path, "The directory, such as /notes; / for everything."),
-        Field::optional("cursor", Takes::Text, "Where the page before ended, as it said."),
-        Field::optional(
-            "limit",
-            Takes::Integer { least: 1, most: MOST },
-            "At most so many entries; 2,000 if absent.",
-        ),
+        Field::needed("path", Takes::Path, "The directory; / for the Workspaces."),
+        Field::optional("cursor", Takes::Text, "From the last line of the page before."),
+        Field::optional("limit", Takes::Integer { least: 1, most: MOST }, "At most so many; 800 if absent."),
+        Field::optional("details", Takes::Flag, "Exact times, and each file's version_tag."),
     ],
     output: &[
         OUT_PATH,
@@ -39,43 +36,49 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::needed("total", Takes::from(0), "How many entries the directory has."),
         Field::optional("cursor", Takes::Text, "What to pass for the next page; absent after the last one."),
     ],
+    longest: Some(MOST_CHARACTERS),
     run,
 };
 
 fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+    let limit = arguments.number("limit");
     let page = ListPage {
         cursor: arguments.optional_text("cursor").map(str::to_owned),
-        limit: arguments.number("limit").unwrap_or(USUAL) as usize,
+        limit: limit.unwrap_or(USUAL) as usize,
     };
-    let directory = desk.vfs.list(arguments.text("path"), &page)?;
-    let mut text = String::with_capacity(directory.entries.len() * 64);
-    directory.entries.iter().for_each(|entry| line(&mut text, entry));
+    let details = arguments.flag("details");
+    let mut directory = desk.vfs.list(arguments.text("path"), &page)?;
+    let mut page = Paged::new(Bounds::of(limit, USUAL));
+    let shown = directory.entries.iter().take_while(|entry| page.line(&line(entry, details))).count();
+    directory.keep(shown);
+    let mut text = or_nothing(page.into_text(), "(empty)\n");
     if let Some(cursor) = &directory.cursor {
-        let (shown, total) = (directory.entries.len(), directory.total);
-        let _ = writeln!(text, "[{shown} of {total} entries; go on with the cursor {cursor:?}]");
+        more(&mut text, &format!("cursor {cursor}; {shown} of {} entries", directory.total));
     }
-    Ok(Reply::text(or_nothing(text, "(empty)\n"))
+    Ok(Reply::text(text)
         .fact("path", directory.path.to_string())
-        .fact("entries", directory.entries.len())
+        .fact("entries", shown)
         .fact("total", directory.total)
         .maybe("cursor", directory.cursor))
 }
 
-fn line(text: &mut String, entry: &DirEntry) {
+fn line(entry: &DirEntry, details: bool) -> String {
     let DirEntry { name, kind, size, modified, tag, workspace, .. } = entry;
-    let _ = write!(text, "{name}");
-    let _ = match (kind, workspace) {
-        (Kind::Directory, Some(scope)) => write!(text, "/\t-\tWorkspace, {scope}"),
-        (Kind::Directory, None) => write!(text, "/\t-"),
-        (Kind::File, _) => write!(text, "\t{size}"),
-        (Kind::Symlink, _) => write!(text, "@\t-"),
-        (other, _) => write!(text, "\t{}", other.word()),
+    let mut text = match (kind, workspace) {
+        (Kind::Directory, Some(scope)) => format!("{name}/\t-\tWorkspace, {scope}"),
+        (Kind::Directory, None) => format!("{name}/\t-"),
+        (Kind::File, _) => format!("{name}\t{size}"),
+        (Kind::Symlink, _) => format!("{name}@\t-"),
+        (other, _) => format!("{name}\t{}", other.word()),
     };
     if let Some(modified) = modified {
-        let _ = write!(text, "\t{modified}");
+        text.push('\t');
+        let exact = modified.to_string();
+        // `2026-11-15T08:30:00.000Z` without its seconds.
+        text.push_str(if details { &exact } else { &exact[..16] });
     }
-    if let (Some(tag), Kind::File) = (tag, kind) {
-        let _ = write!(text, "\t{tag}");
+    if let (Some(tag), Kind::File, true) = (tag, kind, details) {
+        let _ = write!(text, "\t{}", tag.short());
     }
-    text.push('\n');
+    text
 }

@@ -20,24 +20,17 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 
 use crate::identity::OperationId;
 use crate::path::VfsPath;
-use crate::store::Version;
+use crate::store::{Version, VersionTag};
 use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Failure, Reply};
+use crate::tools::{Arguments, Failure, Note, Reply};
 use crate::vfs::{Copied, Overwrite, Removed, Unreadable, WriteOptions, Written};
 
-const PATH: Field = Field::needed("path", Takes::Path, "The path, such as /notes/plan.md.");
-const IF_MATCH: Field = Field::optional(
-    "if_match",
-    Takes::Tag,
-    "Only if the file is still in this state: the version_tag that a read returned.",
-);
-const SOURCE: Field = Field::needed("source", Takes::Path, "The path of what is there.");
-const DESTINATION: Field = Field::needed("destination", Takes::Path, "The path that it gets.");
-const OVERWRITE: Field = Field::optional(
-    "overwrite",
-    Takes::Flag,
-    "Replace a file at the destination; otherwise that is an error.",
-);
+const PATH: Field = Field::needed("path", Takes::Path, "The path.");
+const IF_MATCH: Field =
+    Field::optional("if_match", Takes::Tag, "Only if the file still has this version_tag.");
+const SOURCE: Field = Field::needed("source", Takes::Path, "The path now.");
+const DESTINATION: Field = Field::needed("destination", Takes::Path, "The new path.");
+const OVERWRITE: Field = Field::optional("overwrite", Takes::Flag, "Replace a file at the destination.");
 
 const OUT_PATH: Field = Field::needed("path", Takes::Path, "The path, symlinks resolved.");
 const OUT_TAG: Field = Field::optional(
@@ -76,7 +69,7 @@ const CARRIED: [Field; 5] = [
 
 fn written(words: String, written: &Written) -> Reply {
     let reply = changed(words, written.path.to_string(), written.version, written.operation);
-    reply.maybe("created", written.created).maybe("version_tag", written.tag.map(String::from))
+    tagged(reply.maybe("created", written.created), written.tag)
 }
 
 fn removed(removed: &Removed, what: &str) -> Reply {
@@ -89,6 +82,11 @@ fn removed(removed: &Removed, what: &str) -> Reply {
     changed(words, path, removed.version, removed.operation)
 }
 
+/// The same answer with the state that a file is in now, where that is told.
+fn tagged(reply: Reply, tag: Option<VersionTag>) -> Reply {
+    reply.maybe("version_tag", tag.map(String::from)).note(tag.map(|tag| Note::Tag(tag.short())))
+}
+
 fn changed(words: String, path: String, version: Option<Version>, operation: OperationId) -> Reply {
     Reply::text(words)
         .fact("path", path)
@@ -98,10 +96,9 @@ fn changed(words: String, path: String, version: Option<Version>, operation: Ope
 
 fn carried(verb: &str, copied: &Copied) -> Reply {
     let Copied { from, to, tag, version, operation, .. } = copied;
-    Reply::text(format!("{verb} {from} to {to}."))
+    tagged(Reply::text(format!("{verb} {from} to {to}.")), *tag)
         .fact("source", from.to_string())
         .fact("destination", to.to_string())
-        .maybe("version_tag", tag.map(String::from))
         .maybe("version", version.map(|version| version.0))
         .fact("operation", operation.to_string())
 }
@@ -134,11 +131,8 @@ fn content(arguments: &mut Arguments) -> Result<Vec<u8>, Failure> {
 }
 
 const CONTENT: Field = Field::needed("content", Takes::Text, "The text.");
-const ENCODING_IN: Field = Field::optional(
-    "encoding",
-    Takes::OneOf(&["utf-8", "base64"]),
-    "How content is given: utf-8 (the default), or base64 for what is no text.",
-);
+const ENCODING_IN: Field =
+    Field::optional("encoding", Takes::OneOf(&["utf-8", "base64"]), "How content is given; utf-8 if absent.");
 
 /// A line for what could not be looked into.
 fn unread(lines: &mut String, unread: &[Unreadable]) {
@@ -149,6 +143,11 @@ fn unread(lines: &mut String, unread: &[Unreadable]) {
     if unread.len() > SHOWN {
         lines.push_str(&format!("(could not look into {} more)\n", unread.len() - SHOWN));
     }
+}
+
+/// The end of a list that is cut, where there is a way to get more.
+fn more(lines: &mut String, how: &str) {
+    lines.push_str(&format!("[{}]\n", Note::More(how.to_owned())));
 }
 
 /// What a model reads where nothing was found.

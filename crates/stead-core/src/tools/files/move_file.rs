@@ -7,14 +7,15 @@ use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "move_file",
     title: "Move a file or directory",
-    description: "Moves or renames a file, a symlink or a whole directory, also from one Workspace to another. Nothing is \
-                  overwritten unless overwrite is set, and never a directory.",
+    description: "Moves or renames a file, symlink or whole directory, also between Workspaces. A file at the destination \
+                  is replaced only with overwrite, a directory never.",
     needs: &[Access::Write],
     offered: Offered::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::REPLACES.once(),
     input: &[SOURCE, DESTINATION, OVERWRITE, IF_MATCH],
     output: &CARRIED,
+    longest: None,
     run,
 };
 

@@ -1,51 +1,51 @@
-//! `read_file`: lines of a text, a picture, a sound, or bytes.
+//! `read_file`: lines of a text, a picture, or bytes.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 
-use super::{OUT_PATH, OUT_SIZE, OUT_TRUNCATED, PATH};
+use super::{OUT_PATH, OUT_SIZE, OUT_TRUNCATED, PATH, bytes};
 use crate::error::{Error, ErrorKind};
 use crate::scope::Access;
+use crate::tools::page::{Bounds, MOST_BYTES, MOST_CHARACTERS, PAGE_BYTES, PAGE_LINES};
 use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Block, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
-use crate::vfs::{LineRange, Range, Rest, Vfs};
+use crate::tools::{Arguments, Block, Capability, Desk, Failure, Hints, Note, Offered, Reply, Tool};
+use crate::vfs::{LineRange, Range, Rest, TextRead, WholeRead};
 
-/// How much of a file that is no text goes out whole.
-const MOST_BINARY: u64 = 1 << 20;
-/// The largest picture or sound that is handed out.
-const MOST_MEDIA: u64 = 8 << 20;
-/// How many bytes one call returns at the most.
-const MOST_BYTES: u64 = 256 << 10;
+/// The largest picture that is handed out.
+const MOST_IMAGE: u64 = 8 << 20;
+/// How many bytes are a page when they are told as base64.
+const PAGE_BASE64: u64 = PAGE_BYTES as u64 / 4 * 3;
+/// What the text is read as, in an answer for a model.
+const BASE64_HOW: &str = "read it with encoding base64, byte_offset and byte_limit";
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "read_file",
     title: "Read a file",
-    description: "Reads a file. Of a text it returns the lines as they are, at most 2,000 of them or 256 KiB; \
-                  if there is more, next_offset says where to go on: pass it as offset. A picture or a sound comes \
-                  back as such, other binary files as an attachment, or piece by piece with encoding base64. \
-                  version_tag names the state that was read; pass it as if_match when you change the file.",
+    description: "Reads a file: lines of a text, or an image. A page has at most 800 lines and 20,000 characters. A last \
+                  line in brackets is not in the file: it says how to go on, and the version_tag. Other binary files are \
+                  read with encoding base64.",
     needs: &[Access::Read],
     offered: Offered::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::LOOKS,
     input: &[
         PATH,
-        Field::optional("offset", Takes::from(1), "The first line, counted from 1."),
-        Field::optional("limit", Takes::Integer { least: 1, most: 100_000 }, "At most so many lines."),
+        Field::optional("offset", Takes::from(1), "The first line, from 1."),
         Field::optional(
-            "byte_offset",
-            Takes::from(0),
-            "The first byte, counted from 0, instead of a line: for a line too long for one call, or for base64.",
+            "limit",
+            Takes::Integer { least: 1, most: 100_000 },
+            "At most so many lines; 800 if absent. More of them make a longer page, up to 256 KiB.",
         ),
+        Field::optional("byte_offset", Takes::from(0), "The first byte, from 0, instead of a line."),
         Field::optional(
             "byte_limit",
-            Takes::Integer { least: 1, most: MOST_BYTES },
+            Takes::Integer { least: 1, most: MOST_BYTES as u64 },
             "At most so many bytes.",
         ),
         Field::optional(
             "encoding",
             Takes::OneOf(&["utf-8", "base64"]),
-            "How the bytes are returned: as text (the default) or as base64.",
+            "How it is returned; utf-8 if absent.",
         ),
     ],
     output: &[
@@ -69,6 +69,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("encoding", Takes::OneOf(&["utf-8", "base64"]), "How the text block is encoded."),
         Field::optional("mime", Takes::Text, "The media type of what is no text."),
     ],
+    longest: Some(MOST_CHARACTERS),
     run,
 };
 
@@ -87,44 +88,66 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
                 "with the encoding base64, pass `byte_offset` and `byte_limit`: `offset` and `limit` count lines",
             ));
         }
+        let page = if encoding == "base64" { PAGE_BASE64 } else { PAGE_BYTES as u64 };
         let range = Range {
             offset: arguments.number("byte_offset").unwrap_or(0),
-            length: arguments.number("byte_limit").unwrap_or(MOST_BYTES),
+            length: arguments.number("byte_limit").unwrap_or(page),
         };
-        return piece(desk.vfs, path, range, encoding);
+        return piece(desk, path, range, encoding);
     }
-    let lines = LineRange {
-        offset: arguments.number("offset").unwrap_or(1),
-        limit: arguments.number("limit").unwrap_or(LineRange::default().limit),
-        ..LineRange::default()
-    };
-    match desk.vfs.read_lines(path, lines) {
-        Err(Error::Binary { .. }) => no_text(desk.vfs, path),
-        read => Ok(as_lines(read?)),
+    match desk.vfs.read_lines(path, lines(arguments)) {
+        Err(Error::Binary { .. }) => no_text(desk, path),
+        read => {
+            let read = read?;
+            let tag = desk.tag(&read.path, read.tag);
+            Ok(as_lines(read).note(tag))
+        }
     }
 }
 
-/// Lines of a text, and what a program has to know to go on.
-pub(in crate::tools) fn as_lines(read: crate::vfs::TextRead) -> Reply {
-    let more = read.more();
-    let reply = Reply::text(read.text)
+/// Which lines are asked for: a page of them, or more where the limit says so.
+pub(in crate::tools) fn lines(arguments: &Arguments) -> LineRange {
+    let limit = arguments.number("limit");
+    let bounds = Bounds::of(limit, PAGE_LINES as u64);
+    LineRange {
+        offset: arguments.number("offset").unwrap_or(1),
+        limit: limit.unwrap_or(PAGE_LINES as u64),
+        max_bytes: bounds.bytes,
+    }
+}
+
+/// Lines of a text, and what is needed to go on.
+pub(in crate::tools) fn as_lines(read: TextRead) -> Reply {
+    let more = rest(&read);
+    let is_whole_line = read.text.ends_with('\n') || more.is_some();
+    let reply = Reply::content(read.text)
         .fact("path", read.path.to_string())
         .fact("version_tag", String::from(read.tag))
         .fact("size", read.size)
         .fact("first_line", read.first)
         .fact("lines", read.count);
-    let mut reply = match read.rest {
+    let reply = match read.rest {
         Rest::End { lines } => reply.fact("truncated", false).fact("total_lines", lines),
         Rest::More { next } => reply.fact("truncated", true).fact("next_offset", next),
         Rest::Cut { at } => reply.fact("truncated", true).fact("next_byte_offset", at),
     };
-    // A block of its own: the text is the file's, to the byte.
-    reply.blocks.extend(more.map(|more| Block::Text(format!("[{more}]"))));
-    reply
+    reply.note(more).note((!is_whole_line).then_some(Note::NoNewline))
 }
 
-fn piece(vfs: &Vfs, path: &str, range: Range, encoding: &'static str) -> Result<Reply, Failure> {
-    let mut read = vfs.read_range(path, range)?;
+/// How to get what comes after some lines, if anything does.
+pub(super) fn rest(read: &TextRead) -> Option<Note> {
+    match read.rest {
+        Rest::End { .. } => None,
+        Rest::More { next } => Some(Note::More(format!("offset {next}"))),
+        Rest::Cut { at } => {
+            let line = read.first + read.count - 1;
+            Some(Note::More(format!("byte_offset {at}, inside line {line}")))
+        }
+    }
+}
+
+fn piece(desk: &Desk<'_>, path: &str, range: Range, encoding: &'static str) -> Result<Reply, Failure> {
+    let mut read = desk.vfs.read_range(path, range)?;
     let size = read.size;
     let text = match encoding {
         "base64" => BASE64.encode(&read.bytes),
@@ -141,13 +164,17 @@ fn piece(vfs: &Vfs, path: &str, range: Range, encoding: &'static str) -> Result<
     };
     let next = range.offset + read.bytes.len() as u64;
     let truncated = next < size;
-    Ok(Reply::text(text)
+    let more = truncated.then(|| Note::More(format!("byte_offset {next} of {size}")));
+    let tag = desk.tag(&read.path, read.tag);
+    Ok(Reply::content(text)
         .fact("path", read.path.to_string())
         .fact("version_tag", String::from(read.tag))
         .fact("size", size)
         .fact("truncated", truncated)
         .fact("encoding", encoding)
-        .maybe("next_byte_offset", truncated.then_some(next)))
+        .maybe("next_byte_offset", truncated.then_some(next))
+        .note(more)
+        .note(tag))
 }
 
 /// Leaves a character that the range has cut in two to the next call.
@@ -161,33 +188,38 @@ fn cut_at_a_character(bytes: &mut Vec<u8>, more: bool) {
     }
 }
 
-/// A file that is no text: as a picture, a sound or an attachment, if it is small enough for one call.
-fn no_text(vfs: &Vfs, path: &str) -> Result<Reply, Failure> {
-    let read = vfs.read_range(path, Range { offset: 0, length: MOST_MEDIA })?;
-    let (size, shown) = (read.size, read.path.to_string());
+/// A file that is no text: a picture, or words on what it is and how to read it.
+fn no_text(desk: &Desk<'_>, path: &str) -> Result<Reply, Failure> {
+    let read = desk.vfs.read_range(path, Range { offset: 0, length: MOST_IMAGE })?;
     let mime = crate::vfs::media_type(&read.path);
-    let media = mime.filter(|mime| mime.starts_with("image/") || mime.starts_with("audio/"));
-    let most = if media.is_some() { MOST_MEDIA } else { MOST_BINARY };
-    if size > most {
-        return Err(Failure::new(
-            ErrorKind::TooLarge,
-            format!(
-                "`{shown}` is binary and has {size} bytes; at most {most} go out whole: read it piece by piece with \
-                 the encoding base64, byte_offset and byte_limit"
-            ),
-        ));
-    }
-    let (bytes, tag) = (read.bytes, String::from(read.tag));
-    let block = match media {
-        Some(mime) if mime.starts_with("image/") => Block::Image { bytes, mime },
-        Some(mime) => Block::Audio { bytes, mime },
-        None => Block::File { path: shown.clone(), bytes, mime },
+    let image = mime.filter(|mime| mime.starts_with("image/"));
+    let tag = desk.tag(&read.path, read.tag);
+    let reply = match image {
+        Some(mime) if read.size <= MOST_IMAGE => picture(read, mime),
+        _ => described(read, mime),
     };
-    let reply = Reply { blocks: vec![block], ..Reply::default() };
-    Ok(reply
-        .fact("path", shown)
-        .fact("version_tag", tag)
-        .fact("size", size)
-        .fact("truncated", false)
-        .maybe("mime", mime))
+    Ok(reply.maybe("mime", mime).note(tag))
+}
+
+/// A picture after a line of text: some hosts show nothing at all where there is no text.
+fn picture(read: WholeRead, mime: &'static str) -> Reply {
+    let words = format!("{}: {mime}, {}", read.path, bytes(read.size));
+    let mut reply = facts(Reply::text(words), &read, false);
+    reply.blocks.push(Block::Image { bytes: read.bytes, mime });
+    reply
+}
+
+/// What a binary file is. Its bytes are of no use to a model that has not asked for them.
+fn described(read: WholeRead, mime: Option<&'static str>) -> Reply {
+    let kind = mime.unwrap_or("unknown type");
+    let words = format!("{} is binary: {kind}, {}; {BASE64_HOW}", read.path, bytes(read.size));
+    facts(Reply::text(words), &read, true)
+}
+
+fn facts(reply: Reply, read: &WholeRead, truncated: bool) -> Reply {
+    reply
+        .fact("path", read.path.to_string())
+        .fact("version_tag", String::from(read.tag))
+        .fact("size", read.size)
+        .fact("truncated", truncated)
 }

@@ -5,27 +5,31 @@ use serde_json::json;
 use crate::error::Error;
 use crate::path::VfsPath;
 use crate::scope::Access;
+use crate::tools::page::{Bounds, MOST_BYTES, MOST_CHARACTERS, PAGE_BYTES};
 use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Block, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::tools::{Arguments, Block, Capability, Desk, Failure, Hints, Note, Offered, Reply, Tool};
 use crate::vfs::{LineRange, Rest};
 
 /// How many files one call reads.
 const MOST_FILES: usize = 100;
-/// How many bytes one call returns.
-const MOST_BYTES: usize = 256 << 10;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "read_many",
     title: "Read several files",
-    description: "Reads several text files at once, which is faster than one call each. Each file comes back in a \
-                  block of its own, in the order of paths, the first line of the block being its path. All of them \
-                  share 256 KiB: what does not fit is marked as truncated; read on with read_file. A file that \
-                  can't be read says why in its place and does not keep the others from being read.",
+    description: "Reads several text files in one call. Each begins with a line ==> path <==; all share 20,000 characters, \
+                  and one that is cut says how to go on with read_file.",
     needs: &[Access::Read],
     offered: Offered::Always,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::LOOKS,
-    input: &[Field::needed("paths", Takes::Texts { most: MOST_FILES }, "The paths, at most 100.")],
+    input: &[
+        Field::needed("paths", Takes::Texts { most: MOST_FILES }, "The paths, at most 100."),
+        Field::optional(
+            "byte_limit",
+            Takes::Integer { least: 1, most: MOST_BYTES as u64 },
+            "At most so many bytes together.",
+        ),
+    ],
     output: &[Field::needed(
         "files",
         Takes::List(&[
@@ -44,6 +48,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         ]),
         "What became of each file, in the order of paths.",
     )],
+    longest: Some(MOST_CHARACTERS),
     run,
 };
 
@@ -55,23 +60,34 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
             return Err(ask.into());
         }
     }
-    let (mut blocks, mut files, mut left) = (Vec::new(), Vec::new(), MOST_BYTES);
+    let limit = arguments.number("byte_limit");
+    let mut left = limit.map_or(PAGE_BYTES, |most| most as usize);
+    let mut lines = Bounds::of(limit, PAGE_BYTES as u64).lines;
+    let (mut blocks, mut files) = (Vec::new(), Vec::new());
     for path in arguments.texts("paths") {
         // With no room left, a line still tells whether the file is there and can be read.
-        let range = LineRange { max_bytes: left.max(1), ..LineRange::default() };
+        let range = LineRange { offset: 1, limit: lines.max(1) as u64, max_bytes: left.max(1) };
         match desk.vfs.read_lines(path, range) {
             Ok(read) => {
-                let truncated = !matches!(read.rest, Rest::End { .. }) || read.text.len() > left;
-                let text = if left == 0 { "" } else { read.text.as_str() };
+                let has_room = left > 0 && lines > 0;
+                let truncated = !matches!(read.rest, Rest::End { .. }) || !has_room && read.size > 0;
+                let text = if has_room { read.text.as_str() } else { "" };
                 // A line that does not fit goes on at a byte: by lines it would begin at the same place again.
                 let (next, byte) = match read.rest {
-                    _ if left == 0 => (Some(1), None),
+                    _ if !has_room => (Some(1), None),
                     Rest::More { next } => (Some(next), None),
                     Rest::Cut { at } => (None, Some(at)),
                     Rest::End { .. } => (None, None),
                 };
-                blocks.push(Block::Text(format!("{}\n{text}", read.path)));
-                left = left.saturating_sub(read.text.len());
+                let more = match (truncated, next, byte) {
+                    (true, Some(next), _) => Some(Note::More(format!("offset {next}"))),
+                    (true, None, Some(byte)) => Some(Note::More(format!("byte_offset {byte}"))),
+                    _ => None,
+                };
+                let head = format!("==> {} <==\n", read.path);
+                blocks.push(Block::Text(format!("{head}{}", told(text, more))));
+                left = left.saturating_sub(head.len() + text.len());
+                lines = lines.saturating_sub(1 + read.count as usize);
                 let mut file = json!({
                     "path": path,
                     "version_tag": String::from(read.tag),
@@ -90,10 +106,26 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
             Err(ask @ Error::Ask { .. }) if desk.vfs.is_asking() => return Err(ask.into()),
             Err(error) => {
                 let failure = Failure::from(error);
-                blocks.push(Block::Text(format!("{}\n[{}]", path.escape_debug(), failure.message)));
+                let (message, code) = (&failure.message, failure.kind.code());
+                blocks.push(Block::Text(format!("==> {} <==\n{message} [{code}]\n", path.escape_debug())));
                 files.push(json!({ "path": path, "error": failure.message, "code": failure.kind.code() }));
             }
         }
     }
     Ok(Reply { blocks, ..Reply::default() }.fact("files", files))
+}
+
+/// A file's text, and how to go on where it is cut.
+fn told(text: &str, more: Option<Note>) -> String {
+    let mut told = match (text.is_empty(), &more) {
+        (true, None) => "(empty file)".to_owned(),
+        _ => text.to_owned(),
+    };
+    if !told.is_empty() && !told.ends_with('\n') {
+        told.push('\n');
+    }
+    if let Some(more) = more {
+        told.push_str(&format!("[{more}]\n"));
+    }
+    told
 }

@@ -2,14 +2,14 @@
 
 use super::{OUT_PATH, PATH};
 use crate::scope::Access;
+use crate::store::Kind;
 use crate::tools::schema::{Field, Takes};
 use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "stat",
     title: "Look at a path",
-    description: "Tells what a path leads to, without reading it: its kind, size, times, media type, version tag, \
-                  and what the Workspace it is in allows. Fails with not_found if nothing is there.",
+    description: "Tells a path's kind, size, times, media type, version_tag and Access Scope, without reading it.",
     needs: &[Access::Read],
     offered: Offered::Always,
     capabilities: &[Capability::BuiltIn],
@@ -26,6 +26,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("mime", Takes::Text, "A file's media type, told by its name."),
         Field::optional("scope", Takes::Text, "The Access Scope of the Workspace that it is in."),
     ],
+    longest: None,
     run,
 };
 
@@ -38,7 +39,13 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     if let Some(scope) = stat.scope {
         words.push_str(&format!(", in a {scope} Workspace"));
     }
+    if let Some(mime) = stat.mime {
+        words.push_str(&format!(", {mime}"));
+    }
+    let tag = stat.tag.filter(|_| stat.kind == Kind::File);
+    let tag = tag.and_then(|tag| desk.tag(&stat.path, tag));
     Ok(Reply::text(words)
+        .note(tag)
         .fact("path", stat.path.to_string())
         .fact("kind", stat.kind.word())
         .fact("size", stat.size)

@@ -8,9 +8,8 @@ use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "write_file",
     title: "Write a file",
-    description: "Writes a whole file: makes it, with missing directories, or replaces what is there. If the file has \
-                  changed since you read it, nothing is written and the answer is a conflict: read it again first. \
-                  To change a part of a file use edit_file, to add to its end append_file.",
+    description: "Writes a whole file: creates it, with missing directories, or replaces it. If it changed since you read \
+                  it, that is a conflict: read it again. For a part of a file use edit_file.",
     needs: &[Access::Write],
     offered: Offered::Always,
     capabilities: &[Capability::BuiltIn],
@@ -20,9 +19,10 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         CONTENT,
         ENCODING_IN,
         IF_MATCH,
-        Field::optional("create_only", Takes::Flag, "Only if nothing is there yet."),
+        Field::optional("create_only", Takes::Flag, "Fail if it exists."),
     ],
     output: &WRITTEN,
+    longest: None,
     run,
 };
 

@@ -17,6 +17,7 @@ use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::Version;
+use crate::tools::page::{Bounds, Paged};
 use crate::tools::schema::{Field, Takes};
 use crate::tools::{Desk, Failure, Reply};
 use crate::vfs::{PathChange, PathConflict, Undone, Vfs};
@@ -66,8 +67,7 @@ impl Desk<'_> {
     }
 }
 
-const DRY_RUN: Field =
-    Field::optional("dry_run", Takes::Flag, "Only say what would be done; nothing is changed.");
+const DRY_RUN: Field = Field::optional("dry_run", Takes::Flag, "Only say what would be done.");
 
 /// What taking back answers with.
 const TAKEN_BACK: [Field; 7] = [
@@ -124,22 +124,28 @@ fn taken_back(undone: &Undone, put_back: &str) -> Reply {
     lines.extend(
         left_out.iter().take(SHOWN).map(|PathConflict { path, why }| format!("left out {path}: {why}")),
     );
-    let most = operations.len().max(changes.len()).max(conflicts.len()).max(left_out.len());
-    if most > SHOWN {
-        lines.push(format!("[and {} more]", most - SHOWN));
+    let count = operations.len() + changes.len() + conflicts.len() + left_out.len();
+    let told = |count: usize| count.min(SHOWN);
+    let told = told(operations.len()) + told(changes.len()) + told(conflicts.len()) + told(left_out.len());
+    let mut page = Paged::new(Bounds::PAGE);
+    let fits = lines.iter().take_while(|line| page.line(line)).count();
+    let untold = count - told + (lines.len() - fits);
+    let mut text = page.into_text();
+    if untold > 0 {
+        text.push_str(&format!("and {untold} more\n"));
     }
-    let told: Vec<Value> = conflicts
+    let conflicts_told: Vec<Value> = conflicts
         .iter()
         .take(SHOWN)
         .map(|PathConflict { path, why }| json!({ "path": path.as_str(), "why": why }))
         .collect();
-    let reply = Reply::text(lines.join("\n"))
+    let reply = Reply::text(text.trim_end())
         .fact("done", *done)
         .fact("operations", operations.len())
         .fact("changes", changes.len())
-        .fact("conflicts", told)
+        .fact("conflicts", conflicts_told)
         .fact("left_out", left_out.len())
-        .fact("truncated", most > SHOWN)
+        .fact("truncated", untold > 0)
         .maybe("operation", operation.as_ref().map(OperationId::to_string));
     if *done || conflicts.is_empty() {
         return reply;

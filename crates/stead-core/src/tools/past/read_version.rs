@@ -2,25 +2,30 @@
 
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::tools::files::read_file::as_lines;
+use crate::tools::files::read_file::{as_lines, lines};
+use crate::tools::page::MOST_CHARACTERS;
 use crate::tools::schema::{Field, Takes};
 use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
-use crate::vfs::{LineRange, PointInTime};
+use crate::vfs::PointInTime;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "read_version",
     title: "Read an earlier version",
-    description: "Reads a text file as it was at a version (a number that list_versions told), at a snapshot (its \
-                  name) or at a time (such as 2026-11-15T08:30:00Z). Lines come back as with read_file.",
+    description: "Reads a text file as it was at a version, a snapshot or a time such as 2026-11-15T08:30:00Z, in pages \
+                  like read_file.",
     needs: &[Access::History],
     offered: Offered::WithHistory,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::LOOKS,
     input: &[
-        Field::needed("path", Takes::Path, "The file's path, then."),
-        Field::needed("version", Takes::Text, "A version's number, a snapshot's name, or a time."),
-        Field::optional("offset", Takes::from(1), "The first line, counted from 1."),
-        Field::optional("limit", Takes::Integer { least: 1, most: 100_000 }, "At most so many lines."),
+        Field::needed("path", Takes::Path, "The path that it had then."),
+        Field::needed("version", Takes::Text, "A version number, a snapshot's name, or a time."),
+        Field::optional("offset", Takes::from(1), "The first line, from 1."),
+        Field::optional(
+            "limit",
+            Takes::Integer { least: 1, most: 100_000 },
+            "At most so many lines; 800 if absent.",
+        ),
     ],
     output: &[
         Field::needed("path", Takes::Path, "The path."),
@@ -38,6 +43,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         Field::optional("next_byte_offset", Takes::from(0), "Where a line too long for one call was cut."),
         Field::needed("version", Takes::from(0), "The version that was read."),
     ],
+    longest: Some(MOST_CHARACTERS),
     run,
 };
 
@@ -45,12 +51,7 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let path = arguments.text("path");
     desk.judge(path, Access::Read)?;
     let version = desk.version(path, arguments.text("version"))?;
-    let lines = LineRange {
-        offset: arguments.number("offset").unwrap_or(1),
-        limit: arguments.number("limit").unwrap_or(LineRange::default().limit),
-        ..LineRange::default()
-    };
     let at = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;
-    let read = desk.vfs.as_of(PointInTime::VersionAt(version, at))?.read_lines(path, lines)?;
+    let read = desk.vfs.as_of(PointInTime::VersionAt(version, at))?.read_lines(path, lines(arguments))?;
     Ok(as_lines(read).fact("version", version.0))
 }

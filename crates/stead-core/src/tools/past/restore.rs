@@ -9,20 +9,20 @@ use crate::vfs::Restore;
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "restore",
     title: "Restore a snapshot",
-    description: "Puts a Workspace, or just some paths in it, back to what it was at a snapshot, a version or a time, \
-                  whoever changed it since. It is a change like any other: undo takes it back. To take back only what \
-                  you did yourself, use undo.",
+    description: "Puts a Workspace, or some paths in it, back to a snapshot, version or time, whoever changed it since. \
+                  undo takes it back. For your own changes use undo.",
     needs: &[Access::Restore],
     offered: Offered::WithHistory,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::REPLACES.once(),
     input: &[
         Field::needed("path", Takes::Path, "The Workspace."),
-        Field::needed("snapshot", Takes::Text, "A snapshot's name, a version's number, or a time."),
-        Field::optional("paths", Takes::Texts { most: 1_000 }, "Only these, and what lies below them."),
+        Field::needed("snapshot", Takes::Text, "A snapshot's name, a version number, or a time."),
+        Field::optional("paths", Takes::Texts { most: 1_000 }, "Only these, with all below them."),
         DRY_RUN,
     ],
     output: &TAKEN_BACK,
+    longest: None,
     run,
 };
 

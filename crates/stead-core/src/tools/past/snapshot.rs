@@ -7,20 +7,21 @@ use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "snapshot",
     title: "Take a snapshot",
-    description: "Gives the present state of a Workspace, or of all of them, a name, so that restore can put it back \
-                  and read_version can look at it. Take one before you change much.",
+    description: "Names the present state of a Workspace, or of all, for restore and read_version. Take one before you \
+                  change much.",
     needs: &[Access::History],
     offered: Offered::WithHistory,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::ADDS,
     input: &[
-        Field::optional("path", Takes::Path, "The Workspace; all of them if absent."),
-        Field::optional("label", Takes::Text, "The name; a number is given if absent."),
+        Field::optional("path", Takes::Path, "The Workspace; all if absent."),
+        Field::optional("label", Takes::Text, "The name; a number if absent."),
     ],
     output: &[
         Field::needed("snapshot", Takes::Text, "The name to pass to restore and read_version."),
         Field::needed("version", Takes::from(0), "The version that it names."),
     ],
+    longest: None,
     run,
 };
 

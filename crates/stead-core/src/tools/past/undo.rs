@@ -9,28 +9,20 @@ use crate::vfs::{OnConflict, Undo, UndoOptions};
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "undo",
     title: "Undo",
-    description: "Takes back your own operations: the last one, the last few, or one by its id (each change answers \
-                  with its operation). What others did since stays; where they changed the same lines, nothing is \
-                  changed and the conflicts are listed. An undo can be undone.",
+    description: "Takes back your own last operations, or one by its id. What others did since stays; where it conflicts, \
+                  nothing is changed and the conflicts are listed. An undo can be undone.",
     needs: &[Access::Restore],
     offered: Offered::WithHistory,
     capabilities: &[Capability::BuiltIn],
     hints: Hints::REPLACES,
     input: &[
-        Field::optional(
-            "last",
-            Takes::Integer { least: 1, most: 1_000 },
-            "How many operations; 1 if absent.",
-        ),
-        Field::optional("operation", Takes::Text, "Just this operation instead."),
+        Field::optional("last", Takes::Integer { least: 1, most: 1_000 }, "How many; 1 if absent."),
+        Field::optional("operation", Takes::Text, "Just this one instead, by its id."),
         DRY_RUN,
-        Field::optional(
-            "skip_conflicts",
-            Takes::Flag,
-            "Leave what is in conflict as it is and take back the rest.",
-        ),
+        Field::optional("skip_conflicts", Takes::Flag, "Leave conflicts as they are, take back the rest."),
     ],
     output: &TAKEN_BACK,
+    longest: None,
     run,
 };
 

@@ -18,11 +18,8 @@ fn a_text_comes_back_to_the_byte_and_says_how_to_go_on() {
 
     let reply = call(&tools, "read_file", json!({ "path": "/rw/a", "offset": 2, "limit": 1.0 }));
     assert_eq!(
-        reply.blocks,
-        [
-            Block::Text("two\r\n".to_owned()),
-            Block::Text("[There is more; read on with offset 3.]".to_owned())
-        ]
+        reply.clone().for_program(),
+        [Block::Text("two\r\n".to_owned()), Block::Text("[more: offset 3]".to_owned())]
     );
     assert_eq!(reply.facts["next_offset"], 3);
     let past = failure(&tools, "read_file", json!({ "path": "/rw/a", "offset": 9 }));
@@ -35,7 +32,6 @@ fn a_line_too_long_for_one_call_is_read_by_bytes() {
     let long = "ä".repeat(200_000);
     tools.vfs().write("/rw/a", long.as_str()).unwrap();
     let (mut text, facts) = done(&tools, "read_file", json!({ "path": "/rw/a" }));
-    text.truncate(text.find("\n[").unwrap());
     let mut next = facts["next_byte_offset"].as_u64();
     let mut calls = 0;
     while let Some(offset) = next {
@@ -49,21 +45,20 @@ fn a_line_too_long_for_one_call_is_read_by_bytes() {
 }
 
 #[test]
-fn what_is_no_text_comes_back_as_what_it_is() {
+fn what_is_no_text_is_a_picture_or_says_how_to_read_it() {
     let tools = three();
     let png = b"\x89PNG\r\n\x1a\n\0\0".to_vec();
-    for (name, block) in [
-        ("a.png", Block::Image { bytes: png.clone(), mime: "image/png" }),
-        ("a.wav", Block::Audio { bytes: png.clone(), mime: "audio/wav" }),
-        (
-            "a.zip",
-            Block::File { path: "/rw/a.zip".into(), bytes: png.clone(), mime: Some("application/zip") },
-        ),
-        ("a", Block::File { path: "/rw/a".into(), bytes: png.clone(), mime: None }),
-    ] {
-        let path = format!("/rw/{name}");
-        tools.vfs().write(&*path, png.clone()).unwrap();
-        assert_eq!(call(&tools, "read_file", json!({ "path": path })).blocks, [block]);
+    for name in ["a.png", "a.wav", "a.zip", "a"] {
+        tools.vfs().write(&*format!("/rw/{name}"), png.clone()).unwrap();
+    }
+    let read = |path: &str| call(&tools, "read_file", json!({ "path": path })).blocks;
+    let image = Block::Image { bytes: png.clone(), mime: "image/png" };
+    assert_eq!(read("/ro/a.png"), [Block::Text("/ro/a.png: image/png, 10 bytes".into()), image]);
+    for (path, kind) in
+        [("/ro/a.wav", "audio/wav"), ("/ro/a.zip", "application/zip"), ("/ro/a", "unknown type")]
+    {
+        let how = "read it with encoding base64, byte_offset and byte_limit";
+        assert_eq!(read(path), [Block::Text(format!("{path} is binary: {kind}, 10 bytes; {how}"))]);
     }
     let (words, facts) = done(
         &tools,
@@ -71,11 +66,9 @@ fn what_is_no_text_comes_back_as_what_it_is() {
         json!({ "path": "/rw/a", "encoding": "base64", "byte_offset": 1, "byte_limit": 3 }),
     );
     assert_eq!((&*words, &facts["next_byte_offset"]), ("UE5H", &4.into()));
-    let large = vec![0; (1 << 20) + 1];
-    tools.vfs().write("/rw/large", large).unwrap();
-    let refused = failure(&tools, "read_file", json!({ "path": "/rw/large" }));
-    assert_eq!(refused.kind, ErrorKind::TooLarge);
-    assert!(refused.message.contains("piece by piece"), "{refused}");
+    // A picture too large to be shown is described as well.
+    tools.vfs().write("/rw/large.png", vec![0; (8 << 20) + 1]).unwrap();
+    assert!(matches!(&*read("/rw/large.png"), [Block::Text(text)] if text.contains("8388609 bytes")));
     done(&tools, "write_file", json!({ "path": "/rw/b", "content": "AP8=", "encoding": "base64" }));
     assert_eq!(tools.vfs().read("/rw/b").unwrap().bytes, [0, 255]);
 }
@@ -95,14 +88,18 @@ fn many_files_share_one_answer() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(texts[0], "/rw/a\none\n");
-    assert_eq!(texts[1], "/rw/none\n[`/rw/none` does not exist; list its directory to see what does]");
-    assert!(texts.iter().map(|text| text.len()).sum::<usize>() < (256 << 10) + 1_000);
+    assert_eq!(texts[0], "==> /rw/a <==\none\n");
+    let missing = "`/rw/none` does not exist; list its directory to see what does [not_found]";
+    assert_eq!(texts[1], format!("==> /rw/none <==\n{missing}\n"));
+    assert!(texts.iter().map(|text| text.len()).sum::<usize>() < 20_000);
     let files = reply.facts["files"].as_array().unwrap();
     let codes: Vec<_> = files.iter().map(|file| file.get("code").and_then(Value::as_str)).collect();
     assert_eq!(codes, [None, Some("not_found"), Some("denied"), None, None]);
     let next = files[3]["next_offset"].as_u64().unwrap();
-    assert_eq!(texts[3].lines().count() as u64, next, "its path, and the lines before the next one");
+    let lines = texts[3].lines().filter(|line| *line == "line").count() as u64;
+    assert!(texts[3].ends_with(&format!("\n[more: offset {next}]\n")) && lines == next - 1, "{next}");
+    let more = json!({ "paths": ["/rw/long"], "byte_limit": 200_000 });
+    assert!(done(&tools, "read_many", more).0.len() > 199_000);
 }
 
 #[test]
@@ -111,9 +108,10 @@ fn a_line_too_long_for_one_call_goes_on_at_a_byte() {
     tools.vfs().write("/rw/line", "x".repeat(300 << 10)).unwrap();
     let file = call(&tools, "read_many", json!({ "paths": ["/rw/line"] })).facts["files"][0].clone();
     assert!(file.get("next_offset").is_none(), "by lines it would begin at the same place again: {file}");
-    let on = json!({ "path": "/rw/line", "byte_offset": file["next_byte_offset"] });
+    let at = file["next_byte_offset"].as_u64().unwrap();
+    let on = json!({ "path": "/rw/line", "byte_offset": at, "byte_limit": 256 << 10 });
     let (text, facts) = done(&tools, "read_file", on);
-    assert_eq!((text.len(), &facts["truncated"]), (44 << 10, &json!(false)));
+    assert_eq!((text.len() as u64, &facts["truncated"]), (256 << 10, &json!(true)));
 }
 
 #[test]
@@ -122,9 +120,11 @@ fn directories_come_in_pages_and_workspaces_show_their_scope() {
     for name in ["a", "b", "c/d", "e\u{202e}"] {
         tools.vfs().write(&*format!("/rw/{name}"), "12").unwrap();
     }
-    let tags = |text: &str| text.lines().filter(|line| line.split('\t').count() == 4).count();
     let (words, facts) = done(&tools, "list_directory", json!({ "path": "/rw", "limit": 2 }));
-    assert!(words.starts_with("a\t2\t") && tags(&words) == 2, "{words}");
+    assert!(words.starts_with("a\t2\t"), "{words}");
+    assert!(
+        words.ends_with(&format!("\n[more: cursor {}; 2 of 4 entries]\n", facts["cursor"].as_str().unwrap()))
+    );
     assert_eq!((&facts["entries"], &facts["total"]), (&2.into(), &4.into()));
     let arguments = json!({ "path": "/rw", "cursor": facts["cursor"] });
     let (words, facts) = done(&tools, "list_directory", arguments);
@@ -158,7 +158,10 @@ fn searches_name_paths_and_lines() {
     );
     assert_eq!(grep(json!({ "pattern": "fn", "path": "/rw", "exclude": ["*.rs"] })), "Nothing matches.\n");
     let (words, facts) = done(&tools, "grep", json!({ "pattern": "fn", "path": "/rw", "max_results": 1 }));
-    assert!(words.ends_with("[there is more; narrow the pattern, the path or the globs]\n"), "{words}");
+    assert!(
+        words.ends_with("[more: narrow the pattern, the path or the globs, or raise max_results]\n"),
+        "{words}"
+    );
     assert_eq!((&facts["matches"], &facts["truncated"]), (&1.into(), &true.into()));
     assert_eq!(done(&tools, "glob", json!({ "pattern": "**/*.rs", "path": "/rw" })).0, "/rw/src/a.rs\n");
     assert_eq!(done(&tools, "glob", json!({ "pattern": "rw/*" })).0, "/rw/b.md\n/rw/src/\n");
@@ -215,7 +218,7 @@ fn in_a_write_only_workspace_no_answer_tells_what_is_there() {
         ("edit_file", json!({ "path": "/wo/a", "old_string": "none", "new_string": "some" })),
         ("edit_file", json!({ "path": "/wo/a", "old_string": "e", "new_string": "f" })),
         ("append_file", json!({ "path": "/wo/a", "content": "!" })),
-        ("write_file", json!({ "path": "/wo/a", "content": "", "if_match": "1" })),
+        ("write_file", json!({ "path": "/wo/a", "content": "", "if_match": "000000000001" })),
         ("copy_file", json!({ "source": "/wo/a", "destination": "/rw/b" })),
         ("move_file", json!({ "source": "/wo/a", "destination": "/rw/b" })),
         ("read_file", json!({ "path": "/wo/a" })),

@@ -160,7 +160,7 @@ fn where_nobody_can_be_asked_the_other_files_are_still_read() {
     assert_eq!(reply.facts["files"][1]["code"], "denied");
     assert!(reply.words().contains("free") && !reply.words().contains("vault\n"), "{}", reply.words());
     let all = ask(&tools, "read_many", &paths, Answer::NotAsked).unwrap_err().agreed();
-    assert!(ask(&tools, "read_many", &paths, all).unwrap().words().contains("/vault/x\nvault"));
+    assert!(ask(&tools, "read_many", &paths, all).unwrap().words().contains("==> /vault/x <==\nvault"));
 }
 
 #[test]

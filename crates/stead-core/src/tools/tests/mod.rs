@@ -3,6 +3,7 @@
 mod answers;
 mod asking;
 mod hints;
+mod model;
 mod offering;
 mod schemas;
 

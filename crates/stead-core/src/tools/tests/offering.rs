@@ -101,7 +101,7 @@ fn what_never_comes_to_the_door_is_on_record_as_well() {
     let tools = Toolbox::new(builder.workspace(workspace("/w", ReadWrite, &store)).build().unwrap());
     let tools =
         tools.with_choice(ToolChoice { ask: ["delete_file".to_owned()].into(), ..ToolChoice::default() });
-    let both = json!({ "path": "/w/x", "content": "", "if_match": "1", "create_only": true });
+    let both = json!({ "path": "/w/x", "content": "", "if_match": "000000000001", "create_only": true });
     failure(&tools, "write_file", both);
     failure(&tools, "write_file", json!({ "path": "/w/x", "content": "§", "encoding": "base64" }));
     failure(&tools, "read_file", json!({ "path": "/w/x", "offset": 1, "byte_offset": 1 }));
@@ -144,8 +144,8 @@ fn parameters_that_do_not_fit_are_named_and_nothing_runs() {
         ),
         (
             "read_file",
-            json!({ "path": "/x", "limit": 0 }),
-            "`read_file` takes a whole number from 1 to 100000 as its parameter `limit`, not 0",
+            json!({ "path": "/x", "limit": 100_001 }),
+            "`read_file` takes a whole number from 1 to 100000 as its parameter `limit`, not 100001",
         ),
         (
             "read_file",
@@ -184,7 +184,7 @@ fn parameters_that_do_not_fit_are_named_and_nothing_runs() {
         ),
         (
             "write_file",
-            json!({ "path": "/x", "content": "", "if_match": "1", "create_only": true }),
+            json!({ "path": "/x", "content": "", "if_match": "000000000001", "create_only": true }),
             "`if_match` and `create_only` can't both hold; pass one of them",
         ),
         (

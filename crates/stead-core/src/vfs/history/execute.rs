@@ -8,13 +8,14 @@ use crate::identity::{Operation, OperationId};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Attr, Deed, DeedQuery, Deeds, NodeId, Page, Past, Place, Record, Store, StoreError, StorePath,
+    Attr, Deed, DeedQuery, Deeds, Kind, NodeId, Page, Past, Place, Record, Store, StoreError, StorePath,
     StoreResult, Version,
 };
 use crate::vfs::call::{Call, Stage};
 use crate::vfs::history::restore::since;
 use crate::vfs::history::undo::{OnConflict, PathChange, PathConflict, UndoOptions, Undone};
 use crate::vfs::history::{Ground, read_past};
+use crate::watch::check_wanted;
 
 /// How often a plan is made anew because something changed while it was made.
 const TRIES: usize = 8;
@@ -219,6 +220,7 @@ impl Call<'_> {
     /// Plans a part, and again where what the plan looked at has changed meanwhile.
     pub(super) fn plan_part<'a>(&self, mut part: Part<'a>) -> Result<Planned<'a>> {
         for _ in 0..TRIES {
+            check_wanted(self.stoppable().as_ref()).map_err(|cause| part.ground.failed(cause))?;
             self.forget_out_of_sight(&mut part);
             match self.plan_once(&part) {
                 Err(Error::Store { cause, .. }) if is_race(&cause) => part.renew()?,
@@ -244,6 +246,7 @@ impl Call<'_> {
         // A merge has three sides and a result. What follows is mostly no larger.
         let mut memory = None;
         let mut read = |past: &Past| {
+            check_wanted(self.stoppable().as_ref())?;
             if memory.is_none() {
                 memory = Some(self.reserve(past.size().saturating_mul(4))?);
             }
@@ -257,7 +260,13 @@ impl Call<'_> {
                 arrangement.effects.remove(node);
             }
             arrangement.conflicts.retain(|conflict| !refused.contains_key(&conflict.node));
-            let aside = ground.workspaces[0].mount().path();
+            // A Workspace may begin at a path where nothing is yet.
+            let is_there = |path: &&StorePath| {
+                let there = store.stat(&Place::path((*path).clone()));
+                there.is_ok_and(|attr| attr.kind == Kind::Directory)
+            };
+            let mut tops = ground.workspaces.iter().map(|workspace| workspace.mount().path());
+            let aside = tops.find(is_there).unwrap_or_else(|| ground.workspaces[0].mount().path());
             let steps = ordered(arrangement.clone(), deeds, aside, &mut Looking(store)).map_err(failed)?;
             let (changes, more) = self.authorized(ground, &steps)?;
             if more.is_empty() {
@@ -407,7 +416,9 @@ impl Call<'_> {
                 return Ok(());
             }
             let again = self.plan_part(part)?;
-            if !again.steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
+            // Nothing of it can be undone any more: someone has put something into the directory that was to go.
+            let is_held = again.steps.effective.is_empty() && !again.steps.staying.is_empty();
+            if is_held || !again.steps.conflicts.is_empty() && options.on_conflict == OnConflict::Refuse {
                 return Err(again.part.ground.failed(StoreError::Conflict));
             }
             (part, steps) = (again.part, again.steps);
@@ -443,12 +454,19 @@ impl Survey for Looking<'_> {
         match self.0.stat(&Place::path(path.clone())) {
             Ok(attr) => Ok(Some(attr)),
             Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
+            // In a directory that the host has closed. The plan may open it, and then its steps meet what is there: none
+            // of them goes over it.
+            Err(StoreError::HostDenied) => Ok(None),
             Err(cause) => Err(cause),
         }
     }
 
     fn names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>> {
-        let listing = self.0.list(&Place::path(path.clone()), &Page::ALL)?;
+        let listing = match self.0.list(&Place::path(path.clone()), &Page::ALL) {
+            // The same: only an empty directory is removed.
+            Err(StoreError::HostDenied) => return Ok(Vec::new()),
+            listing => listing?,
+        };
         Ok(listing.entries.into_iter().map(|entry| entry.name.as_bytes().to_vec()).collect())
     }
 

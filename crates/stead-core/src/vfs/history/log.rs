@@ -8,6 +8,7 @@ use crate::scope::Access;
 use crate::store::{DeedQuery, Kind, Line, State, StoreError, Version};
 use crate::vfs::Vfs;
 use crate::vfs::call::Call;
+use crate::vfs::history::order::newest_first;
 use crate::vfs::history::{Ground, some};
 
 /// Which operations are wanted.
@@ -119,7 +120,7 @@ impl Vfs {
 
 impl Call<'_> {
     fn log(&self, query: &LogQuery) -> Result<Vec<LogEntry>> {
-        let mut entries = Vec::new();
+        let mut told = Vec::new();
         match &query.path {
             Some(path) => {
                 let spot = self.enter(path, Access::History)?;
@@ -130,7 +131,7 @@ impl Call<'_> {
                 }
                 let ground = Ground { store, workspaces: vec![spot.workspace] };
                 let at = Some(spot.place.clone());
-                self.add_log(&ground, query, at, path, &mut entries)?;
+                told.push((&**store, self.log_of(&ground, query, at, path)?));
             }
             None => {
                 for mut ground in some(self.grounds(Access::History), Access::History)? {
@@ -139,23 +140,24 @@ impl Call<'_> {
                     if ground.workspaces.is_empty() {
                         continue;
                     }
-                    self.add_log(&ground, query, None, &VfsPath::root(), &mut entries)?;
+                    told.push((&**ground.store, self.log_of(&ground, query, None, &VfsPath::root())?));
                 }
             }
         }
-        entries.sort_by_key(|entry| std::cmp::Reverse((entry.version, entry.operation.at)));
+        let mut entries = newest_first(told, |entry: &LogEntry| (entry.version, entry.operation.at));
         entries.truncate(query.limit);
         Ok(entries)
     }
 
-    fn add_log(
+    /// What was done to one Store.
+    fn log_of(
         &self,
         ground: &Ground<'_>,
         query: &LogQuery,
         at: Option<crate::store::Place>,
         asked: &VfsPath,
-        entries: &mut Vec<LogEntry>,
-    ) -> Result<()> {
+    ) -> Result<Vec<LogEntry>> {
+        let mut entries = Vec::new();
         let wanted = DeedQuery {
             agent: query.agent.clone(),
             operations: query.operation.map(|id| vec![id]),
@@ -179,7 +181,7 @@ impl Call<'_> {
                 entries.push(LogEntry { operation, version, changes, undoes, undone });
             }
         }
-        Ok(())
+        Ok(entries)
     }
 
     fn log_change(&self, ground: &Ground<'_>, line: &Line) -> Option<LogChange> {

@@ -6,6 +6,7 @@
 mod compare;
 mod execute;
 mod log;
+mod order;
 mod restore;
 mod undo;
 

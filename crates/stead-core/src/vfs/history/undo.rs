@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::history::{Fate, How};
+use crate::history::{Fate, How, Steps};
 use crate::identity::{Operation, OperationId};
 use crate::path::VfsPath;
 use crate::scope::Access;
@@ -12,6 +12,7 @@ use crate::store::{DeedQuery, Deeds, StoreError};
 use crate::vfs::Vfs;
 use crate::vfs::call::Call;
 use crate::vfs::history::execute::{Asked, Outcome, Part, Planned};
+use crate::vfs::history::order::newest_first;
 use crate::vfs::history::{Ground, some, unknown};
 
 /// How often operations are chosen anew because someone else undid some of them meanwhile.
@@ -95,6 +96,21 @@ impl Vfs {
     }
 }
 
+/// Makes a conflict of each directory that stays because something else is in it, where nothing else of its operation
+/// can be undone: such an operation has an effect, and must not be passed over.
+fn hold(chosen: &[Operation], planned: &mut [Planned<'_>]) {
+    let effective: HashSet<OperationId> = planned
+        .iter()
+        .flat_map(|part| part.steps.effective.iter().copied().chain(part.unfinished()))
+        .collect();
+    let held = |id: &OperationId| !effective.contains(id) && chosen.iter().any(|one| one.id == *id);
+    for part in planned {
+        let Steps { staying, conflicts, .. } = &mut part.steps;
+        let stuck = staying.extract_if(.., |(_, operations)| operations.iter().any(held));
+        conflicts.extend(stuck.map(|(conflict, _)| conflict));
+    }
+}
+
 impl Call<'_> {
     fn undo(&self, what: Undo, options: UndoOptions) -> Result<Undone> {
         self.is_dry_run(options.dry_run);
@@ -109,6 +125,7 @@ impl Call<'_> {
                     planned.push(self.plan_part(part)?);
                 }
             }
+            hold(&chosen, &mut planned);
             let mut wanted: HashSet<OperationId> = planned.iter().flat_map(Planned::unfinished).collect();
             wanted.extend(planned.iter().flat_map(|part| &part.steps.effective));
             let without_effect: Vec<_> =
@@ -167,14 +184,14 @@ impl Call<'_> {
             Undo::Since(since) => (since, usize::MAX),
             Undo::Last(count) => (Timestamp(i64::MIN), count),
         };
-        let mut operations = Vec::new();
+        let mut told = Vec::with_capacity(grounds.len());
         for ground in grounds {
             let limit = count.saturating_add(idle.len());
             let standing = ground.store.standing(&self.shared().identity.agent, since, limit);
-            operations.extend(standing.map_err(|cause| ground.failed(cause))?);
+            told.push((&**ground.store, standing.map_err(|cause| ground.failed(cause))?));
         }
-        // Those of one Store are in order already, also where they began at once.
-        operations.sort_by_key(|operation| std::cmp::Reverse(operation.at));
+        let ordered = newest_first(told, |(version, operation)| (*version, operation.at));
+        let mut operations: Vec<Operation> = ordered.into_iter().map(|(_, operation)| operation).collect();
         let mut seen = HashSet::new();
         operations.retain(|operation| !idle.contains(&operation.id) && seen.insert(operation.id));
         operations.truncate(count);

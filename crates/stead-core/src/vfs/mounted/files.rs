@@ -7,6 +7,7 @@ use crate::scope::Access;
 use crate::store::{Content, Expect, NodeId, Put, Step, StoreError};
 use crate::vfs::call::Call;
 use crate::vfs::mounted::{Looked, Mounted, Seat, path_in, stale, still};
+use crate::vfs::open::Rights;
 use crate::vfs::resolve::Spot;
 use crate::vfs::{OpenFile, OpenOptions};
 
@@ -15,12 +16,25 @@ impl Mounted {
     pub fn open(&self, path: &VfsPath, node: NodeId, options: OpenOptions) -> Result<OpenFile> {
         let (file, _) = self.vfs.part("open", [Ok(path.clone())], |call, [path]| {
             let spot = call.to_open(path, options)?;
-            call.open_here(&spot, Some(node), options)
+            let rights = if options.read { Rights::Read } else { Rights::Write };
+            call.open_here(&spot, Some(node), rights, options)
         })?;
         if options.truncate {
             file.set_size(0)?;
         }
         Ok(file)
+    }
+
+    /// Opens a file once more that has no name any more: the same file, for what is asked now.
+    pub fn reopen(&self, file: &OpenFile, options: OpenOptions) -> Result<OpenFile> {
+        let (again, _) = self.vfs.part("open", [Ok(file.path().clone())], |call, [path]| {
+            let spot = call.to_open(path, options)?;
+            call.opened(file.open_node(), &spot, options)
+        })?;
+        if options.truncate {
+            again.set_size(0)?;
+        }
+        Ok(again)
     }
 
     /// Makes a file and opens it; one that is there is opened, unless it has to be new. Says whether it is.
@@ -42,13 +56,25 @@ impl Mounted {
                 keep: spot.keep(),
                 ..Put::default()
             };
+            self.specials.check_free(seat.node, &spot)?;
             let content = Content::Bytes(Vec::new());
             let step = Step::Write { at: spot.place.clone(), content, put };
-            match call.change_at(&spot, vec![step], still(&[(&spot, seat)])) {
-                Err(Error::Store { cause: StoreError::AlreadyExists, .. }) if expect == Expect::Any => {}
-                made => drop(made?),
+            let (made, rights) = match call.change_at(&spot, vec![step], still(&[(&spot, seat)])) {
+                Err(Error::Store { cause: StoreError::AlreadyExists, .. })
+                    if expect == Expect::Any && options.read =>
+                {
+                    (None, Rights::Read)
+                }
+                Err(Error::Store { cause: StoreError::AlreadyExists, .. }) if expect == Expect::Any => {
+                    (None, Rights::Write)
+                }
+                // Whoever makes a file may read and write it, whatever mode it is given.
+                made => (Some(made?.node), Rights::Write),
+            };
+            let file = call.open_here(&spot, None, rights, options)?;
+            if made == Some(file.node()) {
+                file.was_created_by(call);
             }
-            let file = call.open_here(&spot, None, options)?;
             let looked = self.made(&spot, file.attr());
             Ok((file, looked))
         })?;
@@ -71,8 +97,14 @@ impl<'v> Call<'v> {
         Ok(spot)
     }
 
-    fn open_here(&self, spot: &Spot<'_>, meant: Option<NodeId>, options: OpenOptions) -> Result<OpenFile> {
-        let node = self.open_node(spot).map_err(|cause| spot.failed(stale(cause)))?;
+    fn open_here(
+        &self,
+        spot: &Spot<'_>,
+        meant: Option<NodeId>,
+        rights: Rights,
+        options: OpenOptions,
+    ) -> Result<OpenFile> {
+        let node = self.open_node(spot, rights).map_err(|cause| spot.failed(stale(cause)))?;
         if meant.is_some_and(|meant| meant != node.node()) {
             return Err(spot.failed(StoreError::Conflict));
         }

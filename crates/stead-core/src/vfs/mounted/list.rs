@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::name::Name;
 use crate::scope::Access;
-use crate::store::{Listing, Page, StoreError};
+use crate::store::{Kind, Listing, Page, StoreError};
 use crate::vfs::call::Call;
 use crate::vfs::mounted::{Looked, Mounted, Seat, path_in, stale};
 use crate::vfs::resolve::Lead;
@@ -11,7 +11,7 @@ use crate::vfs::resolve::Lead;
 /// A page of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The names, sorted, and what has them. What leads to Workspaces comes first, on the first page.
+    /// The names, sorted, and what has them. What leads to Workspaces and what no Store holds comes first, on the first page.
     pub entries: Vec<(Name, Looked)>,
     /// Where to go on, if there is more.
     pub next: Option<Name>,
@@ -37,6 +37,15 @@ impl Mounted {
             for name in call.shared().router.names_below(&seat.path) {
                 let name = Name::new(name.as_bytes()).expect("a component of a path is a name");
                 levels.push((name.clone(), self.look(seat, &name)?));
+            }
+            for name in self.specials.names_in(seat.node) {
+                // What a Store holds under the name goes before.
+                let looked = self.look(seat, &name).ok();
+                levels.extend(
+                    looked
+                        .filter(|looked| matches!(looked.attr.kind, Kind::Special(_)))
+                        .map(|looked| (name, looked)),
+                );
             }
             levels.append(&mut listed.entries);
             Ok(Listed { entries: levels, ..listed })

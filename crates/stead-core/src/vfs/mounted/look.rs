@@ -43,7 +43,12 @@ impl Mounted {
         self.vfs.unrecorded("look", [Ok(path)], |call, [path]| {
             let looked = self.looked(call, path);
             call.check_seat(seat)?;
-            looked
+            match looked {
+                Err(Error::Store { cause: StoreError::NotFound, .. }) => {
+                    self.special_in(call, seat, path).map_or(looked, Ok)
+                }
+                looked => looked,
+            }
         })
     }
 

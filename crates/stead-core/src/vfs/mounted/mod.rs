@@ -13,6 +13,7 @@ mod files;
 mod list;
 mod look;
 mod names;
+mod special;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ use crate::path::{PathError, VfsPath};
 use crate::store::{Changed, Feed, NodeId, Parents, QuotaLimits, Store, StoreError, StorePath, Usage};
 use crate::vfs::Vfs;
 use crate::vfs::call::{Asked, Call};
+use crate::vfs::quota::Drafts;
 use crate::vfs::resolve::Spot;
 use crate::workspace::Workspace;
 
@@ -50,6 +52,7 @@ pub struct Mounted {
     workspaces: Vec<Workspace>,
     /// What was made through it where it may not look: the Workspace and the node.
     made: Mutex<HashSet<(usize, NodeId)>>,
+    specials: special::Specials,
     since: Timestamp,
 }
 
@@ -57,7 +60,13 @@ impl Mounted {
     /// The door of a file system that is mounted now.
     pub fn new(vfs: &Vfs) -> Self {
         let (workspaces, since) = (vfs.workspaces().cloned().collect(), vfs.shared.clock.now());
-        Mounted { vfs: vfs.clone(), workspaces, made: Mutex::default(), since }
+        Mounted {
+            vfs: vfs.clone(),
+            workspaces,
+            made: Mutex::default(),
+            specials: special::Specials::default(),
+            since,
+        }
     }
 
     /// The Workspaces, by the numbers that [`Looked`] names.
@@ -77,7 +86,8 @@ impl Mounted {
 
     /// Has whoever reads a node see what another has changed.
     pub fn refresh(&self, workspace: usize, node: NodeId) {
-        self.vfs.shared.open.refresh(self.store(workspace), node);
+        let limit = self.vfs.shared.limits.file_size;
+        self.vfs.shared.open.refresh(self.store(workspace), node, limit);
     }
 
     /// Remembers from now on which versions are made through this door, for [`Mounted::others`].
@@ -107,7 +117,7 @@ impl Mounted {
             let place = route.workspace.mount().place(route.below);
             let failed = |cause| call.about(path, route.workspace, cause);
             let mut tightest: Option<(QuotaLimits, Usage)> = None;
-            let quotas = call.quotas_on(store).map_err(failed)?;
+            let quotas = call.quotas_on(store, Drafts::Counted).map_err(failed)?;
             let withheld = call.withheld_limits(store, &quotas);
             for quota in quotas {
                 if !quota.places().any(|root| place.path.is_at_or_below(root)) {

@@ -7,6 +7,7 @@ use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
     Attr, Expect, Kind, Lasts, Missing, NodeId, Replace, Side, Step, StoreError, StorePath, Subtree,
+    VersionTag,
 };
 use crate::vfs::call::{Call, Stage};
 use crate::vfs::mounted::{Looked, Mounted, Seat, path_in, stale, still};
@@ -17,6 +18,7 @@ impl Mounted {
     pub fn mkdir(&self, seat: &Seat, name: &Name, mode: u32) -> Result<Looked> {
         self.vfs.call("mkdir", [path_in(seat, name)], |call, [path]| {
             let spot = call.enter(path, Access::Write)?;
+            self.specials.check_free(seat.node, &spot)?;
             let step =
                 Step::Mkdir { at: spot.place.clone(), parents: call.parents_of(seat), mode: Some(mode) };
             match call.change_at(&spot, vec![step], still(&[(&spot, seat)])) {
@@ -42,6 +44,7 @@ impl Mounted {
             }
             let spot = call.enter(path, Access::Write)?;
             spot.check_not_leading()?;
+            self.specials.check_free(seat.node, &spot)?;
             let (at, parents) = (spot.place.clone(), call.parents_of(seat));
             let step = Step::Symlink { at, target: target.to_vec(), parents, expect: Expect::Absent };
             let attr = call.change_at(&spot, vec![step], still(&[(&spot, seat)]))?;
@@ -63,6 +66,9 @@ impl Mounted {
         self.vfs.call("remove", [path_in(seat, name)], |call, [path]| {
             let spot = call.enter(path, Access::Write)?;
             call.check_movable(&spot)?;
+            if self.remove_special(call, &spot, seat, subtree)? {
+                return Ok(());
+            }
             let step = Step::Remove {
                 at: spot.place.clone(),
                 subtree,
@@ -90,11 +96,16 @@ impl Mounted {
             if from.workspace.prefix() != to.workspace.prefix() {
                 return Err(Error::OtherWorkspace { from: from.path.clone(), to: to.path.clone() });
             }
+            if self.rename_special(call, (&from, from_seat), (&to, to_seat), replace)? {
+                return Ok(());
+            }
+            call.check_reach(&from, &to)?;
             let mut expect = call.check_arrival(&from, &to)?;
             if from.sight() == Sight::Blind {
                 expect = Expect::Tag(call.check_own(&from)?);
             }
             if replace == Replace::Exchange {
+                call.check_reach(&to, &from)?;
                 call.check_arrival(&to, &from)?;
                 call.check_exchange(&from, &to)?;
             }
@@ -107,25 +118,35 @@ impl Mounted {
                 spare: [from.spare(Side::From), to.spare(Side::To)],
             };
             let still = still(&[(&from, from_seat), (&to, to_seat)]);
-            call.steps_at(&from, vec![step], still).map(drop)
+            call.joins_creation_at(&from);
+            call.steps_at(&from, vec![step], still)?;
+            self.specials.take_name(to_seat.node, &to);
+            Ok(())
         })
     }
 
-    /// Sets permission bits and the time of the last modification of what is at a path.
+    /// Sets permission bits and the time of the last modification of what is at a path. Says also in which state it was
+    /// before: its content is the same.
     pub fn set_attributes(
         &self,
         (path, node): (&VfsPath, NodeId),
         mode: Option<u32>,
         modified: Option<Timestamp>,
-    ) -> Result<Looked> {
+    ) -> Result<(Looked, VersionTag)> {
         self.vfs.call("set_attributes", [Ok(path.clone())], |call, [path]| {
             let spot = call.enter(path, Access::Write)?;
+            if let Some(looked) = self.dress_special(path, node, mode, modified) {
+                // It has no content.
+                let tag = looked.attr.tag;
+                return Ok((looked, tag));
+            }
             let before = call.check_is(&spot, node)?;
+            call.joins_creation(spot.workspace.mount().store(), node);
             let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
             let attr = call.change_at(&spot, vec![step], Vec::new())?;
             let store = spot.workspace.mount().store();
             self.vfs.shared.open.follow(store, node, before.tag, attr.tag);
-            Ok(self.made(&spot, attr))
+            Ok((self.made(&spot, attr), before.tag))
         })
     }
 }
@@ -142,7 +163,7 @@ impl Call<'_> {
         attr.ok_or_else(|| spot.failed(StoreError::NotFound))
     }
 
-    fn steps_at(
+    pub(super) fn steps_at(
         &self,
         spot: &Spot<'_>,
         steps: Vec<Step>,

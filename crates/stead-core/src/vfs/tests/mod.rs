@@ -2,6 +2,7 @@
 
 mod audit;
 mod copying;
+mod draft_quotas;
 mod forking;
 mod open_files;
 mod protection;

@@ -139,4 +139,34 @@ fn what_is_put_into_what_another_has_made_stays_within_the_size_limit() {
     theirs.append("/a", "xyz").unwrap();
     assert_eq!(kind(file.sync()), ErrorKind::TooLarge);
     assert_eq!(text(&theirs, "/a"), "12xyz");
+    theirs.write("/a", "1").unwrap();
+    file.sync().unwrap();
+    assert_eq!(text(&theirs, "/a"), "134", "what was written waits for another attempt");
+}
+
+#[test]
+fn what_was_written_goes_in_at_the_next_attempt_whatever_failed_at_the_first() {
+    let attempt = |fault: Fault| {
+        let store = store_with(&[("/a", "12")]);
+        let faulty = Arc::new(Faulty::new(store.clone(), fault));
+        let mount = Mount::new(faulty.clone());
+        let vfs = door([Workspace::new(path("/"), ReadWrite, mount)]);
+        let Ok(file) = vfs.open("/a", OpenOptions::read_write()) else { return (faulty.calls(), None) };
+        if file.append(b"34").is_err() {
+            return (faulty.calls(), None);
+        }
+        door([workspace("/", ReadWrite, &store)]).append("/a", "xyz").unwrap();
+        let first = file.sync();
+        file.sync().unwrap();
+        let content = text(&door([workspace("/", ReadWrite, &store)]), "/a");
+        (faulty.calls(), Some((first.is_ok(), content)))
+    };
+    let (calls, done) = attempt(Fault::Never);
+    assert_eq!(done, Some((true, "12xyz34".to_owned())));
+    let faults = (1..=calls).map(|call| (call, attempt(Fault::Before(call)).1));
+    let failed: Vec<_> = faults.filter_map(|(call, done)| Some((call, done?))).collect();
+    assert!(failed.iter().any(|(_, (is_ok, _))| !is_ok), "no attempt failed");
+    for (call, (_, content)) in failed {
+        assert_eq!(content, "12xyz34", "call {call} failed");
+    }
 }

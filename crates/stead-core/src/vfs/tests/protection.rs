@@ -170,6 +170,64 @@ fn a_directory_is_not_made_a_repository_that_git_obeys() {
 }
 
 #[test]
+fn nor_by_a_directory_that_a_change_makes_on_the_way() {
+    let vfs = door([workspace("/", ReadWrite, &store_with(&[]))]);
+    vfs.write("/x/HEAD", "ref: refs/heads/main").unwrap();
+    vfs.mkdir("/x/objects", Parents::Create).unwrap();
+    vfs.write("/x/config", "[core]").unwrap();
+    vfs.write("/y", "x").unwrap();
+    let tries = [
+        vfs.write("/x/refs/x", "x").map(drop),
+        vfs.append("/x/refs/x", "x").map(drop),
+        vfs.mkdir("/x/refs/heads", Parents::Create).map(drop),
+        vfs.symlink("/x/refs/x", "/y").map(drop),
+        vfs.copy("/y", "/x/refs/x", Overwrite::Refuse).map(drop),
+        vfs.rename("/y", "/x/refs/deep/x", Overwrite::Refuse).map(drop),
+        vfs.write("/x/REFS/x", "x").map(drop),
+    ];
+    for (number, tried) in tries.into_iter().enumerate() {
+        assert!(matches!(tried, Err(Error::Repository { .. })), "{number}: {tried:?}");
+    }
+    assert!(!vfs.exists("/x/refs").unwrap());
+    let mut batch = vfs.batch();
+    for name in ["HEAD", "objects/x", "config"] {
+        batch.write(format!("/z/{name}").as_str(), "x", &WriteOptions::new()).unwrap();
+    }
+    let last = batch.write("/z/refs/x", "x", &WriteOptions::new());
+    assert!(matches!(last, Err(Error::Repository { .. })), "in one batch: {last:?}");
+}
+
+#[test]
+fn a_repository_does_not_come_from_where_nothing_is_protected() {
+    let store = store_with(&[]);
+    let free = Workspace::new(path("/free"), ReadWrite, Mount::at(store.clone(), &path("/free")));
+    let kept = Workspace::new(path("/kept"), ReadWrite, Mount::at(store, &path("/kept")));
+    let vfs = door([free.with_protect::<&str>([]).unwrap(), kept]);
+    for file in ["HEAD", "config", "objects/ab/x", "refs/heads/main"] {
+        vfs.write(format!("/free/deep/r/{file}").as_str(), "x").unwrap();
+    }
+    for carried in [
+        vfs.copy("/free/deep", "/kept/deep", Overwrite::Refuse),
+        vfs.rename("/free/deep", "/kept/deep", Overwrite::Refuse),
+    ] {
+        assert_eq!(carried.unwrap_err().kind(), ErrorKind::Denied);
+    }
+    vfs.remove_file("/free/deep/r/config", RemoveOptions::default()).unwrap();
+    vfs.copy("/free/deep", "/kept/deep", Overwrite::Refuse).unwrap();
+}
+
+#[test]
+fn what_lies_below_a_protected_name_is_protected() {
+    let store = store_with(&[]);
+    let locked = Workspace::new(path("/"), ReadWrite, Mount::new(store)).with_protect(["locked"]).unwrap();
+    let vfs = door([locked]);
+    for name in ["/locked", "/q/locked/x", "/q/locked/deep/x"] {
+        assert!(matches!(vfs.write(name, "x"), Err(Error::Protected { .. })), "{name}");
+    }
+    vfs.write("/unlocked/x", "x").unwrap();
+}
+
+#[test]
 fn a_bare_repository_can_be_worked_in_but_for_what_git_obeys() {
     let store = store_with(&[]);
     let free =

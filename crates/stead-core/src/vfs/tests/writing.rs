@@ -1,6 +1,7 @@
 //! Changing files.
 
 use super::*;
+use crate::store::TagRef;
 
 #[test]
 fn preconditions_hold_or_change_nothing() {
@@ -12,8 +13,11 @@ fn preconditions_hold_or_change_nothing() {
     let old = WriteOptions::new().if_match(first.tag.unwrap());
     assert_eq!(kind(vfs.write_with("/a", "3", &old)), ErrorKind::Conflict);
     assert_eq!(kind(vfs.append_with("/a", "3", &old)), ErrorKind::Conflict);
-    assert_eq!(kind(vfs.edit_with("/a", "2", "3", Occurrences::One, first.tag)), ErrorKind::Conflict);
-    let stale = RemoveOptions { if_match: first.tag, ..RemoveOptions::default() };
+    assert_eq!(
+        kind(vfs.edit_with("/a", "2", "3", Occurrences::One, first.tag.map(TagRef::from))),
+        ErrorKind::Conflict
+    );
+    let stale = RemoveOptions { if_match: first.tag.map(TagRef::from), ..RemoveOptions::default() };
     assert_eq!(kind(vfs.remove_file("/a", stale)), ErrorKind::Conflict);
     assert_eq!(kind(vfs.rename_if("/a", "/b", Overwrite::Refuse, first.tag.unwrap())), ErrorKind::Conflict);
     assert_eq!(text(&vfs, "/a"), "2");

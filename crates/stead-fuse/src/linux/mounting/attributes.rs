@@ -1,6 +1,6 @@
 //! Sizes, modes and times that a program sets.
 
-use fuser::{Errno, FileHandle, INodeNo, TimeOrNow};
+use fuser::{Errno, FileHandle, INodeNo, Request, TimeOrNow};
 use stead_core::Timestamp;
 use stead_core::store::{Kind, Lasts};
 use stead_core::vfs::OpenOptions;
@@ -10,13 +10,25 @@ use crate::linux::attributes::timestamp;
 use crate::linux::errno::errno;
 
 impl Mounting {
-    pub(crate) fn setattr(&self, ino: INodeNo, wanted: Wanted, handle: Option<FileHandle>) -> Answer<Told> {
+    pub(crate) fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        wanted: Wanted,
+        handle: Option<FileHandle>,
+    ) -> Answer<Told> {
         let (uid, gid) = self.options.owner;
-        if wanted.uid.is_some_and(|wanted| wanted != uid) || wanted.gid.is_some_and(|wanted| wanted != gid) {
+        let is_other =
+            wanted.uid.is_some_and(|wanted| wanted != uid) || wanted.gid.is_some_and(|wanted| wanted != gid);
+        // Everything belongs to one user. Root's programs that restore owners, such as tar, go on without them.
+        if is_other && (self.options.strict_owner || request.uid() != 0) {
             return Err(Errno::EPERM);
         }
         let changing = self.changing();
         if let Some(size) = wanted.size {
+            if let Some(pages) = self.inodes.pages(ino.0) {
+                pages.nobody_writes();
+            }
             self.set_size(ino, size, handle)?;
         }
         let mut modified = wanted.modified.map(timestamp);
@@ -53,15 +65,17 @@ impl Mounting {
         let _names = self.names.read();
         let mode = mode.map(|mode| mode & 0o7777);
         let Some(seat) = self.inodes.seat(ino.0) else {
-            // It has no name any more, so nobody will ever see.
-            return self.handles.file_of(ino.0).map(drop).ok_or(Errno::ESTALE);
+            // It has no name any more: those see it who have it open.
+            let open = self.handles.file_of(ino.0).ok_or(Errno::ESTALE)?;
+            open.file.set_nameless_attributes(mode, modified);
+            return Ok(());
         };
         let node = seat.node.ok_or(Errno::EPERM)?;
-        let looked =
+        let (looked, before) =
             self.door.set_attributes((&seat.path, node), mode, modified).map_err(|error| errno(&error))?;
-        // The content is what it was.
-        if self.inodes.caches(ino.0, looked.attr.tag) || looked.attr.kind != Kind::File {
-            self.inodes.tell(ino.0, looked.attr.tag);
+        if looked.attr.kind == Kind::File {
+            // The content is what it was.
+            self.inodes.followed(ino.0, Some(before), looked.attr.tag);
         }
         Ok(())
     }

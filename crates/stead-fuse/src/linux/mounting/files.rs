@@ -1,13 +1,15 @@
 //! Open files: what is read, written and put down.
 
 use std::ffi::OsStr;
+use std::sync::atomic::Ordering;
 
-use fuser::{Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, Request};
-use stead_core::store::{Expect, Lasts};
+use fuser::{Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, Request, WriteFlags};
+use stead_core::store::{Expect, Lasts, VersionTag};
 use stead_core::vfs::{OpenFile, OpenOptions};
 use stead_core::{Error, ErrorKind};
 
 use super::{Answer, Mounting, Told, name};
+use crate::linux::cache::Directly;
 use crate::linux::errno::errno;
 use crate::linux::handles::{File, Users};
 
@@ -21,37 +23,65 @@ const KEEP_SIZE: i32 = 1;
 /// How a file is opened that must not be there yet.
 pub(crate) const CREATE_NEW: i32 = O_EXCL | O_WRONLY;
 
+/// A file that was opened.
+pub(crate) struct Opened {
+    pub(crate) handle: FileHandle,
+    pub(crate) flags: FopenFlags,
+    /// What the kernel has to drop before it is told, if anything.
+    pub(crate) stale: Vec<(INodeNo, VersionTag)>,
+}
+
+/// What was written, and what the kernel has to drop of its pages before it is told.
+pub(crate) enum Written {
+    /// Nothing.
+    Done,
+    /// All from an offset on: they lack what was written past them.
+    Directly { ino: INodeNo, from: u64, until: Directly },
+    /// All from an offset on: what was written may have been copied into a page that was dropped since.
+    Again { ino: INodeNo, from: u64 },
+}
+
 impl Mounting {
-    pub(crate) fn open(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        flags: OpenFlags,
-    ) -> Answer<(u64, FopenFlags)> {
+    pub(crate) fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags) -> Answer<Opened> {
         let (_names, _changing) = (self.names.read(), self.changing());
+        let options = open_options(flags);
+        // By `/proc/self/fd/N`, say.
+        if let Some(open) = self.handles.file_of(ino.0).filter(|_| self.inodes.has_ended(ino.0)) {
+            let file = self.door.reopen(&open.file, options).map_err(|error| errno(&error))?;
+            return Ok(self.add_file(request, ino, file, flags));
+        }
         let (seat, node) = (self.seat(ino)?, self.file_node(ino)?);
         // The kernel knew the name, and another process has removed it since. On ESTALE the kernel looks the name up again:
         // then a program that may create the file does, instead of being told that what it creates is missing.
         let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
-        let opened = self.door.open(&seat.path, node, open_options(flags));
+        let opened = self.door.open(&seat.path, node, options);
         let file = opened.map_err(|error| if gone(&error) { Errno::ESTALE } else { errno(&error) })?;
-        let mut reply = FopenFlags::empty();
-        if self.is_blind(ino) {
-            reply |= FopenFlags::FOPEN_DIRECT_IO;
-        } else if self.inodes.caches(ino.0, file.tag()) {
-            reply |= FopenFlags::FOPEN_KEEP_CACHE;
-        } else if let Some(notifier) = self.notifier.get() {
-            // The kernel drops what it has of the content; the size that it knows may be of another state as well.
-            let _ = notifier.inval_inode(ino, -1, 0);
-        }
+        Ok(self.add_file(request, ino, file, flags))
+    }
+
+    /// Hands out a file that was opened.
+    fn add_file(&self, request: &Request, ino: INodeNo, file: OpenFile, flags: OpenFlags) -> Opened {
+        let is_blind = self.is_blind(ino);
         let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
-        if !writes {
-            // There is nothing to put down when it is closed, so the kernel need not wait for that.
-            reply |= FopenFlags::FOPEN_NOFLUSH;
-        }
         let appends = flags.0 & O_APPEND != 0;
-        let users = Users::new(request.pid());
-        Ok((self.handles.add_file(File { ino: ino.0, file, writes, appends, users }), reply))
+        let stale = if is_blind { None } else { self.opened(ino, file.tag()) };
+        // The kernel cuts what it has in pages where those end. What goes past them comes in one piece, so that another's
+        // line can't get into the middle of it.
+        let comes_in_one_piece = writes && appends;
+        // It cuts what it reads where it takes the end to be, and forgets what it was told of that while anything changes.
+        let ends_elsewhere = !writes && (stale.is_some() || self.inodes.is_shared(ino.0));
+        let is_mappable =
+            flags.acc_mode() == OpenAccMode::O_WRONLY || self.maps_directly.load(Ordering::Relaxed);
+        let is_direct = is_blind || is_mappable && (comes_in_one_piece || ends_elsewhere);
+        // The kernel drops nothing by itself: what it drops while a program writes has to be known here.
+        let mut reply = FopenFlags::FOPEN_KEEP_CACHE;
+        reply.set(FopenFlags::FOPEN_DIRECT_IO, is_direct);
+        // There is nothing to put down when it is closed, so the kernel need not wait for that.
+        reply.set(FopenFlags::FOPEN_NOFLUSH, !writes);
+        let (users, pages) = (Users::new(request.pid()), self.inodes.pages(ino.0).unwrap_or_default());
+        let file = File { ino: ino.0, file, writes, appends, is_direct, pages, users };
+        let handle = FileHandle(self.handles.add_file(file));
+        Opened { handle, flags: reply, stale: stale.map(|now| (ino, now)).into_iter().collect() }
     }
 
     pub(crate) fn create(
@@ -60,7 +90,7 @@ impl Mounting {
         (parent, name): (INodeNo, &OsStr),
         mode: u32,
         flags: i32,
-    ) -> Answer<(Told, FileHandle, FopenFlags)> {
+    ) -> Answer<(Told, Opened)> {
         let (_names, _changing) = (self.names.read(), self.changing());
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let expect = if flags & O_EXCL == 0 { Expect::Any } else { Expect::Absent };
@@ -68,17 +98,8 @@ impl Mounting {
         let made = self.door.create(&seat, &name, mode & 0o7777, expect, options);
         let (file, looked) = made.map_err(|error| errno(&error))?;
         let told = self.entry(parent.0, &name, &looked);
-        let ino = told.attr.ino;
-        let mut reply = FopenFlags::empty();
-        if self.is_blind(ino) {
-            reply |= FopenFlags::FOPEN_DIRECT_IO;
-        } else {
-            self.inodes.caches(ino.0, file.tag());
-        }
-        let appends = flags & O_APPEND != 0;
-        let users = Users::new(request.pid());
-        let handle = self.handles.add_file(File { ino: ino.0, file, writes: options.write, appends, users });
-        Ok((told, FileHandle(handle), reply))
+        let opened = self.add_file(request, told.attr.ino, file, OpenFlags(flags));
+        Ok((told, opened))
     }
 
     pub(crate) fn write(
@@ -87,67 +108,88 @@ impl Mounting {
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-    ) -> Answer<u32> {
+        flags: WriteFlags,
+    ) -> Answer<(u32, Written)> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
         let _changing = self.changing();
         open.users.add(request.pid());
-        let written = if open.appends { open.file.append(data) } else { open.file.write_at(offset, data) };
-        written.map_err(|error| errno(&error))?;
-        Ok(u32::try_from(data.len()).expect("the kernel writes less at once"))
+        let ino = INodeNo(open.ino);
+        if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            // From memory, by any file that is open: it goes where it came from.
+            let count = open.file.write_some_at(offset, data).map_err(|error| errno(&error))?;
+            return Ok((counted(count), Written::Done));
+        }
+        let until = open.is_direct.then(|| open.pages.directly());
+        let written = if open.appends {
+            open.file.append(data).map(|at| (at, data.len()))
+        } else {
+            open.file.write_some_at(offset, data).map(|count| (offset, count))
+        };
+        let (at, count) = written.map_err(|error| errno(&error))?;
+        let (from, length) = (at.min(offset), count as u64);
+        let written = match until {
+            Some(until) if open.pages.has_pages() => Written::Directly { ino, from, until },
+            Some(_) => Written::Done,
+            None if open.pages.written(&(from..offset.max(from) + length)) => Written::Again { ino, from },
+            None => Written::Done,
+        };
+        Ok((counted(count), written))
     }
 
-    /// Makes what was written a change. The kernel has the content of that already. Whether there was something.
+    /// Makes what was written a change, and says whether there was something. The kernel has the content of that already,
+    /// unless it holds what another wrote as well.
     pub(super) fn put(&self, ino: u64, file: &OpenFile, lasts: Lasts) -> Answer<bool> {
         let _changing = self.changing();
-        let (before, merges) = (file.tag(), file.merges());
-        let put = match lasts {
-            Lasts::Now => file.sync(),
-            Lasts::Soon => file.flush(),
-        };
+        let mut changed = false;
+        let put = file.put(lasts, |made| {
+            changed = true;
+            self.inodes.followed(ino, made.from, made.tag);
+        });
         put.map_err(|error| errno(&error))?;
-        let changed = file.tag() != before;
-        if file.merges() != merges {
-            // It holds what others wrote as well, and the kernel does not have that.
-            if let Some(notifier) = self.notifier.get() {
-                let _ = notifier.inval_inode(INodeNo(ino), -1, 0);
-            }
-        } else if changed {
-            self.inodes.caches(ino, file.tag());
-        }
         Ok(changed)
     }
 
-    /// Nobody has it open any more.
-    pub(crate) fn release(&self, handle: FileHandle) {
-        let Some(open) = self.handles.remove_file(handle.0) else { return };
+    /// What the kernel has to drop of a file after a change.
+    fn stale(&self, ino: u64, file: &OpenFile) -> Vec<(INodeNo, VersionTag)> {
+        let now = Some(file.tag()).filter(|now| self.inodes.is_outdated(ino, *now));
+        now.map(|now| (INodeNo(ino), now)).into_iter().collect()
+    }
+
+    /// Nobody has it open any more. Says what the kernel has to drop.
+    pub(crate) fn release(&self, handle: FileHandle) -> Vec<(INodeNo, VersionTag)> {
+        let Some(open) = self.handles.remove_file(handle.0) else { return Vec::new() };
         // Who reads does not decide when another's work is done.
         if open.writes || !self.handles.files_of(open.ino).iter().any(|other| other.writes) {
             // What a mapping wrote after the last close comes to its change here.
-            let _ = self.put(open.ino, &open.file, Lasts::Soon);
+            if let Ok(true) = self.put(open.ino, &open.file, Lasts::Soon) {
+                return self.stale(open.ino, &open.file);
+            }
         }
+        Vec::new()
     }
 
-    /// Someone has closed it: what was written is a change when that returns.
-    pub(crate) fn flush(&self, request: &Request, handle: FileHandle) -> Answer<()> {
+    /// Someone has closed it: what was written is a change when that returns. Says what the kernel has to drop.
+    pub(crate) fn flush(&self, request: &Request, handle: FileHandle) -> Answer<Vec<(INodeNo, VersionTag)>> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
         if !open.file.is_written() || !open.users.include(request.pid()) {
-            return Ok(());
+            return Ok(Vec::new());
         }
         // A shell opens a file anew, passes it on and closes its own before anything is written. A file that stays
         // empty is a change when nobody has it open any more.
         if open.file.size() == 0 {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        self.put(open.ino, &open.file, Lasts::Soon).map(drop)
+        self.put(open.ino, &open.file, Lasts::Soon)?;
+        Ok(self.stale(open.ino, &open.file))
     }
 
-    /// What was written is on the disk, and so is all that was done before.
-    pub(crate) fn fsync(&self, handle: FileHandle) -> Answer<()> {
+    /// What was written is on the disk, and so is all that was done before. Says what the kernel has to drop.
+    pub(crate) fn fsync(&self, handle: FileHandle) -> Answer<Vec<(INodeNo, VersionTag)>> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
-        if self.put(open.ino, &open.file, Lasts::Now)? {
-            return Ok(());
+        if !self.put(open.ino, &open.file, Lasts::Now)? {
+            open.file.settle().map_err(|error| errno(&error))?;
         }
-        open.file.settle().map_err(|error| errno(&error))
+        Ok(self.stale(open.ino, &open.file))
     }
 
     /// Makes all that was written a change, and closes everything: the mount is about to end.
@@ -181,4 +223,9 @@ fn open_options(flags: OpenFlags) -> OpenOptions {
     };
     let truncates = flags.0 & O_TRUNC != 0 && options.write;
     OpenOptions { truncate: truncates, ..options }
+}
+
+/// How much was written, as the kernel is told.
+fn counted(count: usize) -> u32 {
+    u32::try_from(count).expect("the kernel writes less at once")
 }

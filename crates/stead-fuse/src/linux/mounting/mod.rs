@@ -18,7 +18,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fuser::{Errno, FileAttr, FileHandle, INodeNo, Notifier};
@@ -31,13 +31,14 @@ use stead_core::vfs::mounted::{Looked, Mounted, Seat};
 use stead_core::{AccessScope, Name, Timestamp};
 
 pub(super) use self::attributes::Wanted;
-pub(super) use self::files::CREATE_NEW;
+pub(super) use self::files::{CREATE_NEW, Written};
 pub(super) use self::space::Space;
 use crate::Options;
 use crate::linux::attributes::{LINKS, file_attr};
+use crate::linux::cache::Writes;
 use crate::linux::errno::errno;
 use crate::linux::handles::Handles;
-use crate::linux::inodes::Inodes;
+use crate::linux::inodes::{Inodes, ROOT};
 use crate::linux::later::Later;
 
 /// How long the kernel may believe what it was told: for good, where nothing changes any more.
@@ -58,10 +59,14 @@ pub(super) struct Mounting {
     pub(super) handles: Handles,
     pub(super) notifier: OnceLock<Notifier>,
     pub(super) later: Later,
+    /// Answers writes that went past the kernel's pages.
+    pub(super) written: Later,
     /// Held by whoever takes a name away, and shared by whoever goes by one: a path is where it was when it was asked for.
     names: RwLock<()>,
     /// How often something has changed, through this mount or as it was told.
     changes: AtomicU64,
+    /// Whether the kernel maps files that are read and written past its pages.
+    pub(super) maps_directly: AtomicBool,
     /// How long the kernel may believe what it was told, for each Workspace.
     believed: Vec<Duration>,
     options: Options,
@@ -108,8 +113,10 @@ impl Mounting {
             handles: Handles::default(),
             notifier: OnceLock::new(),
             later: Later::default(),
+            written: Later::default(),
             names: RwLock::new(()),
             changes: AtomicU64::new(0),
+            maps_directly: AtomicBool::new(false),
             router: vfs.router().clone(),
             options,
             at: at.to_owned(),
@@ -134,7 +141,17 @@ impl Mounting {
     fn seat(&self, ino: INodeNo) -> Answer<Seat> {
         // On the first the kernel looks for it again, and asks again.
         let missing = || if self.inodes.is_elsewhere(ino.0) { Errno::ESTALE } else { Errno::ENOENT };
-        self.inodes.seat(ino.0).ok_or_else(missing)
+        let seat = self.inodes.seat(ino.0).ok_or_else(missing)?;
+        if seat.node.is_some() || ino.0 == ROOT {
+            return Ok(seat);
+        }
+        // A directory that is shown because of the Workspaces may have been made since: from then on it is known by its
+        // node, which is what others' changes in it are told by.
+        let node = self.door.look_at(&seat.path).ok().and_then(|looked| looked.node);
+        if let Some(node) = node {
+            self.inodes.learn(ino.0, node);
+        }
+        Ok(Seat { node, ..seat })
     }
 
     fn told(&self, ino: u64, looked: &Looked) -> Told {
@@ -158,11 +175,34 @@ impl Mounting {
         if let Some((workspace, node)) = self.inodes.node(ino.0) {
             self.door.refresh(workspace, node);
         }
+        self.drop_pages(ino, 0, Writes::MayBeUnderWay);
+        self.inodes.changed_elsewhere(ino.0, now);
+    }
+
+    /// Makes the kernel drop what it has of a file's content from an offset on. It waits, as [`Mounting::drop_content`].
+    pub(super) fn drop_pages(&self, ino: INodeNo, from: u64, writes: Writes) {
+        let pages = self.inodes.pages(ino.0);
+        let _dropping = pages.as_ref().map(|pages| pages.dropping(writes));
         if let Some(notifier) = self.notifier.get() {
             // Where it refuses, it knows the file no longer.
-            let _ = notifier.inval_inode(ino, 0, 0);
+            let _ = notifier.inval_inode(ino, from.cast_signed(), 0);
         }
-        self.inodes.caches(ino.0, now);
+    }
+
+    /// A file is open, and in this state. Which state the kernel has to be told of before it goes on, if it has content of
+    /// another.
+    fn opened(&self, ino: INodeNo, tag: VersionTag) -> Option<VersionTag> {
+        let has_pages = self.inodes.pages(ino.0).is_some_and(|pages| pages.has_pages());
+        if has_pages {
+            return Some(tag).filter(|now| self.inodes.is_outdated(ino.0, *now));
+        }
+        if !self.inodes.opens(ino.0, tag)
+            && let Some(notifier) = self.notifier.get()
+        {
+            // The size that the kernel knows may be of another state.
+            let _ = notifier.inval_inode(ino, -1, 0);
+        }
+        None
     }
 
     pub(super) fn lookup(&self, parent: INodeNo, name: &OsStr) -> Answer<Told> {
@@ -179,18 +219,19 @@ impl Mounting {
     pub(super) fn getattr(&self, ino: INodeNo, handle: Option<FileHandle>) -> Answer<Told> {
         let names = self.names.read();
         let found = self.seat(ino).and_then(|seat| {
+            let node = self.inodes.node(ino.0).map(|(_, node)| node);
+            if let Some(special) = node.and_then(|node| self.door.look_at_special(&seat.path, node)) {
+                return Ok(special);
+            }
             let looked = self.door.look_at(&seat.path).map_err(|error| errno(&error))?;
-            match self.inodes.node(ino.0) {
-                Some((_, node)) if looked.node != Some(node) => Err(Errno::ESTALE),
+            match node {
+                Some(node) if looked.node != Some(node) => Err(Errno::ESTALE),
                 _ => Ok(looked),
             }
         });
         drop(names);
         match found {
-            Ok(looked) => {
-                self.inodes.tell(ino.0, looked.attr.tag);
-                Ok(self.told(ino.0, &looked))
-            }
+            Ok(looked) => Ok(self.told(ino.0, &looked)),
             // Its name is gone, and someone has it open.
             Err(error) => {
                 let open = handle.and_then(|handle| self.handles.file(handle.0));
@@ -205,6 +246,14 @@ impl Mounting {
                 Ok(Told { ttl: Duration::ZERO, attr, outdated: None })
             }
         }
+    }
+
+    /// What is told of something once the kernel has dropped what it had: with all that was written by then.
+    pub(super) fn told_anew(&self, told: Told) -> Told {
+        if told.outdated.is_none() {
+            return told;
+        }
+        self.getattr(told.attr.ino, None).map_or(told, |now| Told { outdated: None, ..now })
     }
 
     fn file_node(&self, ino: INodeNo) -> Answer<NodeId> {

@@ -5,18 +5,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use fuser::{Errno, INodeNo, RenameFlags};
-use stead_core::store::{Kind, Replace};
+use stead_core::store::{Kind, Replace, Special};
+use stead_core::{Error, ErrorKind};
 
 use super::{Answer, Mounting, Told, name};
 use crate::linux::errno::errno;
-use crate::linux::links;
+use crate::linux::{links, programs};
+
+/// How often a name is given to something else that a program of the host keeps replacing.
+const ATTEMPTS: usize = 16;
 
 impl Mounting {
     pub(crate) fn readlink(&self, ino: INodeNo) -> Answer<Vec<u8>> {
         let _names = self.names.read();
         let seat = self.seat(ino)?;
         let target = self.door.link_target(&seat.path).map_err(|error| errno(&error))?;
-        let shown = links::shown(&self.router, &seat.path, &target).ok_or(Errno::EACCES)?;
+        let Some(shown) = links::shown(&self.router, &seat.path, &target) else {
+            // Where the kernel goes then is outside of the mount, and bounded by what the program may do there itself.
+            return if programs::is_program(&target) { Ok(target) } else { Err(Errno::EACCES) };
+        };
         if links::climb(&shown) > self.inodes.climbs(ino.0) {
             return Err(Errno::EACCES);
         }
@@ -28,6 +35,19 @@ impl Mounting {
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let looked = self.door.mkdir(&seat, &name, mode & 0o7777).map_err(|error| errno(&error))?;
         Ok(self.entry(parent.0, &name, &looked))
+    }
+
+    pub(crate) fn make_special(
+        &self,
+        (parent, name): (INodeNo, &OsStr),
+        kind: Special,
+        mode: u32,
+    ) -> Answer<Told> {
+        let (_names, _changing) = (self.names.read(), self.changing());
+        let (seat, name) = (self.seat(parent)?, self::name(name)?);
+        let made =
+            self.door.make_special(&seat, &name, kind, mode & 0o7777).map_err(|error| errno(&error))?;
+        Ok(self.entry(parent.0, &name, &made))
     }
 
     pub(crate) fn symlink(&self, parent: INodeNo, name: &OsStr, target: &Path) -> Answer<Told> {
@@ -65,8 +85,13 @@ impl Mounting {
         let (_names, _changing) = (self.names.write(), self.changing());
         let (from_seat, from_name) = (self.seat(from.0)?, self::name(from.1)?);
         let (to_seat, to_name) = (self.seat(to.0)?, self::name(to.1)?);
-        let renamed = self.door.rename((&from_seat, &from_name), (&to_seat, &to_name), replace);
-        renamed.map_err(|error| errno(&error))?;
+        let rename = || self.door.rename((&from_seat, &from_name), (&to_seat, &to_name), replace);
+        // A program of the host may replace what has the name at the same moment: that goes as well.
+        let is_again = |renamed: &Result<(), Error>| {
+            matches!(renamed, Err(error) if error.kind() == ErrorKind::Conflict) && replace == Replace::Over
+        };
+        let renamed = (1..ATTEMPTS).map(|_| rename()).find(|renamed| !is_again(renamed));
+        renamed.unwrap_or_else(rename).map_err(|error| errno(&error))?;
         let (from, to) = ((from.0.0, &from_name), (to.0.0, &to_name));
         if replace == Replace::Exchange {
             self.inodes.exchanged(from, to);

@@ -258,6 +258,10 @@ impl Act<'_> {
             .then(|| keeping.own_pasts().next()?.as_fd().try_clone_to_owned().ok())
             .flatten();
         book.books.made(version, displaced);
+        if self.shop.noted.done(version).is_err() {
+            // Then the ledger is told at once; where that fails too, with the next change.
+            let _ = book.books.flush();
+        }
         keeping.prune_if_much(kept, &book.books);
         Some(version)
     }

@@ -29,8 +29,9 @@ use stead_core::LogId;
 use stead_core::store::{StoreError, StoreResult};
 
 use super::PhysicalStore;
-use super::host::{self, How, Stat};
+use super::host::{self, Errno, How, Stat};
 use super::options::{KeepOptions, Ledger, Need};
+use super::owner;
 use super::root::Dir;
 use crate::Durability;
 use crate::virtual_store::books::Books;
@@ -38,7 +39,7 @@ use crate::virtual_store::shadow::Shadow;
 
 pub(super) use book::Book;
 pub(super) use home::{Home, PASTS, id};
-pub(super) use reconcile::{Remains, fates};
+pub(super) use reconcile::Remains;
 pub(super) use stash::Print;
 
 /// What a Store needs to keep things.
@@ -156,7 +157,11 @@ impl Keeping {
         let name = stash_name(row.0, row.1);
         let path = super::mask::join(name.as_bytes(), below);
         let (parent, name) = super::mask::split(&path);
-        self.past_of(row).ok()?.enter(parent, How::Base).ok()?.stat_at(name).ok()
+        let past = self.past_of(row).ok()?;
+        match past.enter(parent, How::Base).and_then(|dir| dir.stat_at(name)) {
+            Err(Errno::ACCESS) => owner::enter(past, parent).ok()?.stat_at(name).ok(),
+            stat => stat.ok(),
+        }
     }
 }
 

@@ -1,20 +1,21 @@
 //! Content as it was: a file that is kept, or one that is still there, under what was written into it since.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use stead_core::Timestamp;
 use stead_core::store::{
-    Attr, Content, Kind, NodeId, OpenContent, Past, PastIdentity, Sealed, Step, StoreError, StoreResult,
-    VersionTag,
+    Attr, Content, Expect, Kind, NodeId, OpenContent, Past, PastIdentity, Put, Sealed, Step, StoreError,
+    StoreResult, VersionTag,
 };
 
 use super::super::PhysicalStore;
 use super::super::draft::{Drafted, fill};
-use super::super::host::{self, How, failed, refused};
+use super::super::host::{self, How, Stat, failed, refused};
 use super::super::mask::{join, split};
+use super::super::owner;
 use super::super::root::{self, Root};
 use super::super::workshop::{Temp, Workshop};
 use super::face::{Face, Replaced, Said};
@@ -25,6 +26,15 @@ use crate::virtual_store::shadow::{ContentHasher, Shadow};
 /// How many entries are looked through for content that was displaced after someone was told of it.
 const SEARCHED: usize = 4_096;
 const PIECE: usize = 1 << 20;
+
+/// Whom content is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    /// Somebody who wants to see it: what the host did not let this user read then stays unread.
+    Caller,
+    /// Stead itself, to put it back or to compare it: it owns what it keeps.
+    Stead,
+}
 
 /// Where content is that a Store has told of.
 enum Own<'p> {
@@ -39,6 +49,8 @@ pub(in super::super) struct Kept {
     root: Root,
     keeping: Arc<Keeping>,
     origin: Origin,
+    /// What its hash was when someone first asked for it.
+    hash: Option<[u8; 32]>,
 }
 
 /// Where content is found.
@@ -127,32 +139,61 @@ impl Origin {
         }
     }
 
-    fn open(&self, root: &Root, keeping: &Arc<Keeping>) -> StoreResult<OpenPast> {
-        let (base, kind, size) = self.base.open(root, keeping)?;
+    fn open(&self, root: &Root, keeping: &Arc<Keeping>, reader: Reader) -> StoreResult<OpenPast> {
+        let (base, kind, size) = self.base.open(root, keeping, reader)?;
         let (shows, length, over) = (self.shows.min(size), self.length, self.over.clone());
-        Ok(OpenPast { keeping: Arc::clone(keeping), base, kind, shows, length, over })
+        Ok(OpenPast { keeping: Arc::clone(keeping), base, kind, shows, length, over, hash: None })
+    }
+
+    /// Who it is opened for to be compared. A file that is still there is left alone: its mode would have to be lifted, which
+    /// leaves a trace.
+    fn comparing(&self) -> Reader {
+        match self.base {
+            Base::Stash { .. } => Reader::Stead,
+            Base::There { .. } => Reader::Caller,
+        }
+    }
+
+    /// What tells it from other content by where its bytes are.
+    fn location(&self) -> [u8; 32] {
+        let base = match &self.base {
+            Base::There { face, .. } => format!("{} {} {}", face.ino, face.size, face.modified.0),
+            Base::Stash { row, below } => format!("{row:?} {}", below.escape_ascii()),
+        };
+        *blake3::hash(format!("{base} {} {} {:?}", self.shows, self.length, self.over).as_bytes()).as_bytes()
+    }
+
+    /// The attributes of the file that it is, where it is still there.
+    fn stat_there(&self, root: &Root) -> Option<Stat> {
+        let Base::There { path, .. } = &self.base else { return None };
+        let (parent, name) = split(path);
+        root::enter(&root.dir, parent, How::Base).ok()?.stat_at(name).ok()
     }
 
     /// The content's BLAKE3 hash.
     pub(super) fn hash(&self, root: &Root, keeping: &Arc<Keeping>) -> StoreResult<[u8; 32]> {
         let mut hasher = blake3::Hasher::new();
-        self.open(root, keeping)?.each_piece(|piece| {
+        self.open(root, keeping, self.comparing())?.each_piece(|piece| {
             hasher.update(piece);
         })?;
         Ok(*hasher.finalize().as_bytes())
     }
 
+    fn kept(&self, store: &PhysicalStore, hash: Option<[u8; 32]>) -> Kept {
+        Kept { root: store.root.clone(), keeping: Arc::clone(&store.keeping), origin: self.clone(), hash }
+    }
+
     /// The content as the port names it, to be compared with what a snapshot holds.
     pub(super) fn beside_shadow(&self, store: &PhysicalStore, size: u64) -> Option<Past> {
-        let keeping = || Arc::clone(&store.keeping);
-        let kept = || Kept { root: store.root.clone(), keeping: keeping(), origin: self.clone() };
+        let kept = || self.kept(store, None);
         if size == 0 {
             return Some(Past::new(PastIdentity::Empty, 0, kept()));
         }
         let finder = kept();
         Some(Past::unhashed(size, kept(), move || {
             let mut hasher = ContentHasher::default();
-            let open = finder.origin.open(&finder.root, &finder.keeping).ok()?;
+            let reader = finder.origin.comparing();
+            let open = finder.origin.open(&finder.root, &finder.keeping, reader).ok()?;
             open.each_piece(|piece| hasher.update(piece)).ok()?;
             Some(PastIdentity::Hash(hasher.finish()))
         }))
@@ -160,8 +201,7 @@ impl Origin {
 
     /// The content as the port names it. The hash is remembered where it was asked for before.
     pub(super) fn past(&self, store: &PhysicalStore, hash: Option<[u8; 32]>, size: u64) -> Option<Past> {
-        let keeping = || Arc::clone(&store.keeping);
-        let kept = || Kept { root: store.root.clone(), keeping: keeping(), origin: self.clone() };
+        let kept = || self.kept(store, hash);
         if size == 0 {
             return Some(Past::new(PastIdentity::Empty, 0, kept()));
         }
@@ -169,11 +209,19 @@ impl Origin {
             return Some(Past::new(PastIdentity::Hash(hash), size, kept()));
         }
         let finder = kept();
-        Some(Past::unhashed(size, kept(), move || finder.hash().ok().map(PastIdentity::Hash)))
+        Some(Past::unhashed(size, kept(), move || {
+            let location = || PastIdentity::Location(finder.origin.location());
+            Some(finder.hash().map_or_else(|_| location(), PastIdentity::Hash))
+        }))
     }
 }
 
 impl Kept {
+    fn open(&self, reader: Reader) -> StoreResult<OpenPast> {
+        let hash = self.hash.filter(|_| self.origin.row().is_some());
+        Ok(OpenPast { hash, ..self.origin.open(&self.root, &self.keeping, reader)? })
+    }
+
     fn hash(&self) -> StoreResult<[u8; 32]> {
         let hash = self.origin.hash(&self.root, &self.keeping)?;
         if let Some((version, seq)) = self.origin.row()
@@ -187,24 +235,42 @@ impl Kept {
 }
 
 impl Base {
-    fn open(&self, root: &Root, keeping: &Keeping) -> StoreResult<(Opened, Kind, u64)> {
+    fn open(&self, root: &Root, keeping: &Keeping, reader: Reader) -> StoreResult<(Opened, Kind, u64)> {
+        // What is below a directory that was closed is within reach for as long as it is opened.
+        let mut reached = None;
         let (dir, name) = match self {
             Base::There { path, face } => {
                 let (parent, name) = split(path);
-                let found = root::enter(&root.dir, parent, How::Base).and_then(|dir| {
+                let found = match reader {
+                    Reader::Caller => root::enter(&root.dir, parent, How::Base),
+                    Reader::Stead => owner::enter(&root.dir, parent).map_err(refused).map(|entered| {
+                        let dir = entered.clone();
+                        reached = Some(entered);
+                        dir
+                    }),
+                };
+                let found = found.and_then(|dir| {
                     let stat = dir.stat_at(name).map_err(refused)?;
                     Ok((dir, stat))
                 });
                 match found {
                     Ok((dir, stat)) if Face::of(&stat).holds_same(face) => (dir, name.to_vec()),
                     // It has been displaced since.
-                    _ => return keeping.displaced(face)?.ok_or(StoreError::NotFound)?.open(root, keeping),
+                    _ => {
+                        let base = keeping.displaced(face)?.ok_or(StoreError::NotFound)?;
+                        return base.open(root, keeping, reader);
+                    }
                 }
             }
             Base::Stash { row, below } => {
                 let path = join(stash_name(row.0, row.1).as_bytes(), below);
                 let (parent, name) = split(&path);
-                (root::enter(keeping.past_of(*row)?, parent, How::Base)?, name.to_vec())
+                let past = keeping.past_of(*row)?;
+                let dir = match reader {
+                    Reader::Caller => root::enter(past, parent, How::Base)?,
+                    Reader::Stead => reached.insert(owner::enter(past, parent).map_err(refused)?).clone(),
+                };
+                (dir, name.to_vec())
             }
         };
         let stat = dir.stat_at(&name).map_err(refused)?;
@@ -215,7 +281,11 @@ impl Base {
                 Ok((Opened::Target(target), stat.kind, size))
             }
             Kind::File => {
-                let file = File::from(dir.open(&name, How::Read).map_err(refused)?);
+                let file = match reader {
+                    Reader::Caller => dir.open(&name, How::Read),
+                    Reader::Stead => owner::open(&dir, &name, How::Read).map(|(file, _)| file),
+                };
+                let file = File::from(file.map_err(refused)?);
                 let size = host::stat(&file).map_err(refused)?.size;
                 Ok((Opened::File(file), stat.kind, size))
             }
@@ -251,9 +321,22 @@ struct OpenPast {
     shows: u64,
     length: u64,
     over: BTreeMap<u64, (u64, (i64, i64), u64)>,
+    /// What its hash has to be, where that is known.
+    hash: Option<[u8; 32]>,
 }
 
 impl OpenPast {
+    /// Refuses content that is not what it was, where its hash is known.
+    fn check(&self, hash: impl FnOnce() -> StoreResult<[u8; 32]>) -> StoreResult<()> {
+        match self.hash {
+            Some(known) if hash()? != known => Err(StoreError::Corrupt(
+                "what was kept of it is not what its hash says; `stead verify` tells what else is damaged"
+                    .into(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The stash of a row, open for reading.
     fn stash(&self, row: (i64, i64)) -> StoreResult<File> {
         let name = stash_name(row.0, row.1);
@@ -290,7 +373,18 @@ impl OpenPast {
         for (&start, &(end, row, offset)) in &self.over {
             host::copy(&self.stash(row)?, offset, to, start, end - start).map_err(failed)?;
         }
-        Ok(())
+        self.check(|| {
+            let (mut hasher, mut piece, mut done) = (blake3::Hasher::new(), vec![0; PIECE], 0);
+            loop {
+                match fill(to, done, &mut piece)? {
+                    0 => return Ok(*hasher.finalize().as_bytes()),
+                    count => {
+                        hasher.update(&piece[..count]);
+                        done += count as u64;
+                    }
+                }
+            }
+        })
     }
 }
 
@@ -341,14 +435,18 @@ impl OpenContent for OpenPast {
             buffer[index(at) + filled..index(until)].fill(0);
             at = until;
         }
-        Ok(usize::try_from(wanted).expect("within the buffer"))
+        let wanted = usize::try_from(wanted).expect("within the buffer");
+        if offset == 0 && end == self.length {
+            self.check(|| Ok(*blake3::hash(&buffer[..wanted]).as_bytes()))?;
+        }
+        Ok(wanted)
     }
 }
 
 impl PhysicalStore {
     pub(in super::super) fn open_kept(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
         match self.own(past)? {
-            Own::Kept(kept) => Ok(Box::new(kept.origin.open(&kept.root, &kept.keeping)?)),
+            Own::Kept(kept) => Ok(Box::new(kept.open(Reader::Caller)?)),
             Own::Held(shadow) => shadow.open(past),
         }
     }
@@ -369,16 +467,33 @@ impl PhysicalStore {
         shop: &Arc<Workshop>,
         mut steps: Vec<Step>,
     ) -> StoreResult<Vec<Step>> {
+        // Of a file whose mode was in the way the time of the last change is another one now.
+        let mut retagged = HashMap::new();
         for step in &mut steps {
             if let Step::Write { content, .. } | Step::Append { content, .. } = step
                 && let Content::Past(past) = &*content
             {
                 let temp: Temp = shop.temp()?;
                 match self.own(past)? {
-                    Own::Kept(kept) => kept.origin.open(&kept.root, &kept.keeping)?.copy(&temp.file)?,
+                    Own::Kept(kept) => {
+                        let before = kept.origin.stat_there(&kept.root);
+                        kept.open(Reader::Stead)?.copy(&temp.file)?;
+                        if let (Some(before), Some(now)) = (before, kept.origin.stat_there(&kept.root))
+                            && before.holds_same(&now)
+                        {
+                            retagged.insert(before.tag(), now.tag());
+                        }
+                    }
                     Own::Held(shadow) => copy_out(&*shadow.open(past)?, &temp.file)?,
                 }
                 *content = Content::Sealed(Sealed::new(past.size(), Drafted::Whole(temp)));
+            }
+        }
+        for step in &mut steps {
+            if let Step::Write { put: Put { expect: Expect::Tag(tag), .. }, .. } = step
+                && let Some(now) = retagged.get(tag)
+            {
+                *tag = *now;
             }
         }
         Ok(steps)

@@ -1,51 +1,27 @@
 //! After a crash: what the ledger was told of actions that may or may not have happened is compared with what the dead
 //! rooms hold.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::os::fd::AsFd;
 
-use stead_core::Timestamp;
 use stead_core::store::{StoreError, StoreResult};
 
 use super::super::host::refused;
-use super::super::journal;
+use super::super::journal::Fates;
+use super::super::recover::NotedVersions;
 use super::super::root::{Dir, Root};
 use super::super::undo::{Moment, Site, Undo, happened, undo};
 use super::Keeping;
 use crate::sync;
 use crate::virtual_store::books::Pending;
 
-/// How the uses of a room's journals ended: whether what they tell of stands.
-pub(in super::super) type Fates = HashMap<u64, bool>;
-
-/// Decides how the uses of a dead room's journals ended. An action that was all its change had to do is completed or
-/// taken back at once; the rest is left to [`journal::repair`].
-pub(in super::super) fn fates(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<Fates> {
-    let mut fates = Fates::new();
-    for used in journal::uses(room)? {
-        let moment = Moment::Later { written: used.written };
-        let stands = match &*used.actions {
-            _ if used.done => true,
-            [action] if action.is_alone() => {
-                let site = Site { root, room: room.as_fd(), kept, moment, acted: used.acted };
-                let happened = happened(&site, action)?;
-                undo(&site, action)?;
-                happened
-            }
-            _ => false,
-        };
-        fates.insert(used.epoch, stands);
-    }
-    Ok(fates)
-}
-
 /// What is left of a process that died.
 pub(in super::super) struct Remains<'a> {
     pub(in super::super) name: &'a str,
     pub(in super::super) dir: &'a Dir,
     pub(in super::super) fates: &'a Fates,
-    /// The versions whose action has happened, before a power cut perhaps.
-    pub(in super::super) acted: &'a HashSet<i64>,
+    /// What it has noted of its versions.
+    pub(in super::super) noted: &'a NotedVersions,
 }
 
 impl Keeping {
@@ -108,7 +84,8 @@ impl Keeping {
         books.reconcile(made, undone)
     }
 
-    /// Whether what a change intended has happened.
+    /// Whether what a change intended has happened. What one action has left in part is completed or taken back; what several
+    /// have left is the journal's ([`super::super::journal::repair`]).
     fn stands(
         &self,
         root: &Root,
@@ -121,13 +98,23 @@ impl Keeping {
         if let Some(epoch) = intents.iter().find_map(|pending| pending.intent.journal) {
             return Ok(room.fates.get(&epoch).copied().unwrap_or(true));
         }
-        let moment = Moment::Later { written: Timestamp(i64::MAX) };
-        let acted = room.acted.contains(&intents[0].version);
-        let site = Site { root, room: room.dir.as_fd(), kept, moment, acted };
+        let version = intents[0].version;
+        if room.noted.done.contains(&version) {
+            return Ok(true);
+        }
+        let acted = room.noted.acted.contains(&version);
+        let site = Site { root, room: room.dir.as_fd(), kept, moment: Moment::Later, acted };
         for (pending, action) in intents.iter().zip(actions) {
             let taken = action.displaces().is_some()
                 && self.stashed((pending.version, pending.intent.seq), b"").is_some();
-            if !taken && !happened(&site, action)? {
+            if taken {
+                continue;
+            }
+            let happened = happened(&site, action)?;
+            if action.is_alone() {
+                undo(&site, action)?;
+            }
+            if !happened {
                 return Ok(false);
             }
         }

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use stead_core::store::{Kind, StoreResult};
 use stead_core::{Clock, SystemClock, Timestamp};
 
-use super::super::host::{self, Errno, How, refused};
+use super::super::host::{self, Errno, refused};
 use super::super::mask::{join, split};
+use super::super::owner;
 use super::super::root::Dir;
 use super::super::tree;
 use super::super::workshop::Workshop;
@@ -34,7 +35,7 @@ impl Keeping {
     pub(super) fn take_in(&self, room: &Dir, stash: &str, (version, seq): (i64, i64)) -> Result<(), Errno> {
         let name = stash_name(version, seq);
         let take =
-            |past: &Dir| host::rename_new((room.as_fd(), stash.as_bytes()), (past.as_fd(), name.as_bytes()));
+            |past: &Dir| owner::rename_new((room.as_fd(), stash.as_bytes()), (past.as_fd(), name.as_bytes()));
         let mut pasts = self.own_pasts();
         let taken = pasts.next().map_or(Err(Errno::NOENT), take);
         match (taken, pasts.next()) {
@@ -66,7 +67,7 @@ impl Keeping {
             let first = told.iter().map(|told| told.row.seq).min().unwrap_or(0).min(0);
             for ((path, face), seq) in large.iter().zip((i64::MIN..first).rev()) {
                 let (parent, last) = split(path);
-                let dir = past.enter(&join(name.as_bytes(), parent), How::Base).map_err(refused)?;
+                let dir = owner::enter(past, &join(name.as_bytes(), parent)).map_err(refused)?;
                 host::unlink(dir.as_fd(), last).map_err(refused)?;
                 let path = join(at.as_deref().unwrap_or_default(), path);
                 let detail = Detail { before: Some(*face), ..Detail::default() };
@@ -128,7 +129,7 @@ pub(super) fn below(dir: &Dir, name: &[u8]) -> StoreResult<Vec<(Vec<u8>, Face)>>
     }
     let mut open = vec![Vec::new()];
     while let Some(path) = open.pop() {
-        let here = dir.enter(&join(name, &path), How::Directory).map_err(refused)?;
+        let here = owner::enter(dir, &join(name, &path)).map_err(refused)?;
         for (name, _) in tree::names(&here).map_err(refused)? {
             let stat = here.stat_at(&name).map_err(refused)?;
             let path = join(&path, &name);

@@ -117,7 +117,7 @@ impl Books {
         agent: &str,
         since: Timestamp,
         limit: usize,
-    ) -> StoreResult<Vec<Operation>> {
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         let did = "SELECT 1 FROM kept WHERE vol = ?1 AND ver = ?2 LIMIT 1";
         let reader = self.shared.reader()?;
         let found = standing(&reader, self.vol, agent, since, limit, |conn, version| {

@@ -17,6 +17,8 @@ use super::super::queue::Weight;
 
 /// How many rows one transaction touches.
 const AT_ONCE: usize = 250;
+/// On a full disk: each takes its content's size in the log, and all of them have to fit into the reserve.
+const AT_ONCE_IF_FULL: usize = 4;
 
 /// How space is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +68,7 @@ impl Database {
             .filter(|content| content.condemned_at.is_none())
             .map(|content| content.id)
             .collect();
-        for ids in fresh.chunks(AT_ONCE) {
+        for ids in fresh.chunks(self.at_once()) {
             let ids = ids.to_vec();
             self.0.write_reserved(Weight::Staging, move |writing| {
                 let mut condemn = writing.conn.prepare_cached(
@@ -88,7 +90,7 @@ impl Database {
             condemned: waiting.iter().map(|content| content.size.cast_unsigned()).sum(),
             ..Collected::default()
         };
-        for batch in due.chunks(AT_ONCE) {
+        for batch in due.chunks(self.at_once()) {
             let ids: Vec<(i64, i64)> = batch.iter().map(|content| (content.id, content.size)).collect();
             let (count, bytes) = self.0.write_reserved(Weight::Staging, move |writing| {
                 let (mut count, mut bytes) = (0, 0);
@@ -110,6 +112,11 @@ impl Database {
             self.vacuum()?;
         }
         Ok(collected)
+    }
+
+    fn at_once(&self) -> usize {
+        let is_full = self.0.reserve.as_ref().is_some_and(|reserve| reserve.is_needed());
+        if is_full { AT_ONCE_IF_FULL } else { AT_ONCE }
     }
 
     /// A draft that was not made a change within a day is nobody's any more.

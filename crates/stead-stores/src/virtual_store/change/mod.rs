@@ -17,10 +17,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
+use stead_core::name::escaped;
 use stead_core::store::{
     Applied, Change, ChangeKind, Content, Keep, NodeId, Outcome, Parents, Place, Record, Side, Step,
     StorePath, Version,
 };
+use stead_core::watch::{Watch, check_wanted};
 use stead_core::{Operation, StoreError, StoreResult};
 
 use super::VirtualStore;
@@ -52,18 +54,21 @@ impl VirtualStore {
         before: impl FnOnce(&mut Writing<'_>) -> Result<()> + Send + 'static,
         after: impl FnOnce(&mut Writing<'_>, &Applied) -> Result<()> + Send + 'static,
     ) -> StoreResult<Applied> {
-        let Change { operation, steps, quotas, records, returning, still, lasts: _ } = change;
+        let Change { operation, steps, quotas, records, returning, still, expect_free, lasts: _, watch } =
+            change;
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
         let volume = Arc::clone(&self.volume);
         let only_removes = steps.iter().all(|(step, _)| matches!(step, Step::Remove { .. }));
         let make = move |writing: &mut Writing<'_>| {
             volume.check_there(writing.conn)?;
             before(writing)?;
-            let mut changing = Changing::new(writing, &volume, &operation);
+            let mut changing = Changing::new(writing, &volume, &operation, watch.as_ref());
             changing.check_still(&still)?;
+            changing.check_free(&expect_free)?;
             changing.begin_counting(&quotas)?;
             let mut outcomes = Vec::with_capacity(steps.len());
             for (index, (step, content)) in steps.into_iter().enumerate() {
+                changing.check_wanted()?;
                 changing.step = index;
                 changing.returning = returning.get(&index).map(|node| node.0.cast_signed());
                 outcomes.push(changing.make(step, content)?);
@@ -120,6 +125,8 @@ struct Changing<'a, 'c> {
     writing: &'a mut Writing<'c>,
     volume: &'a Arc<Volume>,
     operation: &'a Operation,
+    /// Who may want it to stop.
+    watch: Option<&'a Arc<dyn Watch>>,
     /// The step that is being made.
     step: usize,
     /// The version that the change makes, once something has changed.
@@ -163,13 +170,19 @@ impl Known for CacheInside<'_> {
 }
 
 impl<'a, 'c> Changing<'a, 'c> {
-    fn new(writing: &'a mut Writing<'c>, volume: &'a Arc<Volume>, operation: &'a Operation) -> Self {
+    fn new(
+        writing: &'a mut Writing<'c>,
+        volume: &'a Arc<Volume>,
+        operation: &'a Operation,
+        watch: Option<&'a Arc<dyn Watch>>,
+    ) -> Self {
         let (learned, touched) = (Paths::default(), HashSet::new());
         let tally = Tally::default();
         Changing {
             writing,
             volume,
             operation,
+            watch,
             step: 0,
             version: None,
             logged: 0,
@@ -179,6 +192,11 @@ impl<'a, 'c> Changing<'a, 'c> {
             returning: None,
             looked_at: None,
         }
+    }
+
+    /// Fails if the change is to stop.
+    fn check_wanted(&self) -> Result<()> {
+        Ok(check_wanted(self.watch)?)
     }
 
     /// Has what is to be written down along with the change written down.
@@ -292,6 +310,28 @@ impl<'a, 'c> Changing<'a, 'c> {
                 Ok(reached) if reached.done == path.as_bytes().len() && reached.node == tree.id(*node) => {}
                 Ok(_) | Err(Fault::Store(_)) => return Err(StoreError::Conflict.into()),
                 Err(fault) => return Err(fault),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that nothing has these names.
+    fn check_free(&mut self, names: &[StorePath]) -> Result<()> {
+        for path in names {
+            let Some((directory, name)) = path.split() else { continue };
+            let tree = self.tree();
+            let mut cache = CacheInside {
+                dirs: &self.volume.dirs,
+                epoch: self.writing.epoch(),
+                learned: &mut self.learned,
+            };
+            let parent = match tree.follow(&mut cache, tree.root, directory) {
+                Ok(reached) if reached.done == directory.len() => reached.node,
+                Ok(_) | Err(Fault::Store(_)) => continue,
+                Err(fault) => return Err(fault),
+            };
+            if tree.child(parent, name)?.is_some() {
+                return Err(StoreError::NotFree { path: escaped(path.as_bytes()).to_string() }.into());
             }
         }
         Ok(())

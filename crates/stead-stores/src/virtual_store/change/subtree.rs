@@ -83,6 +83,7 @@ impl Changing<'_, '_> {
         }
         let (conn, vol, version) = (self.conn(), self.volume.id, self.version()?);
         let count = self.collect(top)?;
+        self.check_wanted()?;
         self.uncount(top)?;
         let upto = self.kept_upto(keep)?;
         conn.prepare_cached(
@@ -92,6 +93,7 @@ impl Changing<'_, '_> {
              WHERE since <= ?3",
         )?
         .execute([vol, version, upto])?;
+        self.check_wanted()?;
         // From the leaves upwards, as one would by hand.
         conn.prepare_cached(
             "INSERT INTO change(vol, ver, seq, what, node, parent, name)
@@ -99,6 +101,7 @@ impl Changing<'_, '_> {
         )?
         .execute([vol, version, self.logged, count, feed::code(ChangeKind::Removed)])?;
         self.logged += count;
+        self.check_wanted()?;
         conn.prepare_cached("DELETE FROM entry WHERE vol = ?1 AND node IN (SELECT node FROM temp.subtree)")?
             .execute([vol])?;
         self.scatter()
@@ -129,6 +132,7 @@ impl Changing<'_, '_> {
         }
         let (conn, vol, version) = (self.conn(), self.volume.id, self.version()?);
         let count = self.collect(top)?;
+        self.check_wanted()?;
         // The entry number n gets the n-th of these nodes, counted from 1.
         let before_first = self.writing.fresh_nodes(count)?.start - 1;
         conn.prepare_cached(
@@ -138,6 +142,7 @@ impl Changing<'_, '_> {
              LEFT JOIN temp.subtree p ON p.node = s.parent",
         )?
         .execute(params![vol, version, before_first, copy, self.now()])?;
+        self.check_wanted()?;
         conn.prepare_cached(
             "INSERT INTO change(vol, ver, seq, what, node, parent, name)
              SELECT ?1, ?2, ?3 + s.seq - 1, ?4, ?5 + s.seq, coalesce(?5 + p.seq, ?6), s.name
@@ -158,6 +163,7 @@ impl Changing<'_, '_> {
     /// Removes everything below a directory of a fork, from the leaves upwards.
     fn delete_each_below(&mut self, top: i64, keep: Keep) -> Result<()> {
         for (row, name) in self.tree().below(top)?.into_iter().rev() {
+            self.check_wanted()?;
             self.retire(&row, &name, keep)?;
             self.leaves(row.parent, quota::Amount::of(&row))?;
             self.forget_root(row.node)?;
@@ -174,6 +180,7 @@ impl Changing<'_, '_> {
         let nodes = self.writing.fresh_nodes(below.len() as i64)?;
         let mut copies = HashMap::from([(top, copy)]);
         for ((row, name), node) in below.iter().zip(nodes) {
+            self.check_wanted()?;
             copies.insert(row.node, node);
             let parent = copies.get(&row.parent).copied().unwrap_or(copy);
             let new = Row { node, parent, created: now, changed: now, since, ..*row };

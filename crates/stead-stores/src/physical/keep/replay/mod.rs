@@ -70,7 +70,7 @@ impl PhysicalStore {
         agent: &str,
         since: Timestamp,
         limit: usize,
-    ) -> StoreResult<Vec<Operation>> {
+    ) -> StoreResult<Vec<(Version, Operation)>> {
         match self.books()? {
             Some(books) => {
                 books.flush()?;

@@ -1,10 +1,10 @@
 //! What is known of a path at the time that a replay has come to.
 
-use stead_core::store::{Kind, NodeId, State, StorePath};
+use stead_core::store::{Kind, NodeId, State, StoreError, StorePath};
 
-use super::super::super::host::{How, Stat};
+use super::super::super::host::{Errno, How, Stat};
 use super::super::super::mask::{is_at_or_below, split};
-use super::super::super::root;
+use super::super::super::{owner, root};
 use super::super::face::{Face, Said};
 use super::super::past::Origin;
 use super::Replay;
@@ -116,7 +116,16 @@ impl Replay<'_> {
             return None;
         }
         let (parent, name) = split(path);
-        root::enter(&self.store.root.dir, parent, How::Base).ok()?.stat_at(name).ok()
+        match root::enter(&self.store.root.dir, parent, How::Base) {
+            Ok(dir) => match dir.stat_at(name) {
+                Err(Errno::ACCESS) => {}
+                stat => return stat.ok(),
+            },
+            Err(StoreError::HostDenied) => {}
+            Err(_) => return None,
+        }
+        // Whoever may not look into a directory may have closed it, and wants to take that back.
+        owner::enter(&self.store.root.dir, parent).ok()?.stat_at(name).ok()
     }
 
     /// The node of something that is there: its inode, unless something else with that inode was named before.

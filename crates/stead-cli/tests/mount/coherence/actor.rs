@@ -1,0 +1,144 @@
+//! Who acts: files below a directory, or an agent's tools.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use stead::vfs::{OpenFile, Overwrite};
+use stead::{Config, Stead};
+
+/// One that changes and reads files.
+pub(super) enum Actor {
+    /// A program that works below a directory.
+    Program(PathBuf),
+    /// An agent's tools, and the Workspace that they are used in.
+    Tool(Box<Stead>, String),
+}
+
+/// A file that stays open for writing.
+pub(super) enum Open {
+    Program(File),
+    Tool(Box<OpenFile>),
+}
+
+impl Actor {
+    pub(super) fn tool(config: &Path, workspace: &str) -> Self {
+        let stead = Stead::open(&Config::load(config).unwrap(), "coder").unwrap();
+        Actor::Tool(Box::new(stead), format!("/{workspace}"))
+    }
+
+    pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
+        match self {
+            Actor::Program(directory) => Some(directory.join(name)),
+            Actor::Tool(..) => None,
+        }
+    }
+
+    /// Makes a file with some content, or gives it new content.
+    pub(super) fn write(&self, name: &str, content: &[u8]) {
+        match self {
+            Actor::Program(directory) => fs::write(directory.join(name), content).unwrap(),
+            Actor::Tool(stead, prefix) => {
+                stead.vfs().write(format!("{prefix}/{name}"), content).unwrap();
+            }
+        }
+    }
+
+    /// Puts content in place of a file in one go.
+    pub(super) fn replace(&self, name: &str, beside: &str, content: &[u8]) {
+        match self {
+            Actor::Program(directory) => {
+                fs::write(directory.join(beside), content).unwrap();
+                patiently(|| fs::rename(directory.join(beside), directory.join(name)));
+            }
+            Actor::Tool(stead, prefix) => {
+                self.write(beside, content);
+                let (from, to) = (format!("{prefix}/{beside}"), format!("{prefix}/{name}"));
+                stead.vfs().rename(from, to, Overwrite::Replace).unwrap();
+            }
+        }
+    }
+
+    /// Opens a file for appending, appends and closes it.
+    pub(super) fn append(&self, name: &str, line: &[u8]) {
+        match self {
+            Actor::Program(directory) => {
+                let mut file = OpenOptions::new().append(true).open(directory.join(name)).unwrap();
+                file.write_all(line).unwrap();
+            }
+            Actor::Tool(stead, prefix) => {
+                stead.vfs().append(format!("{prefix}/{name}"), line).unwrap();
+            }
+        }
+    }
+
+    /// Opens a file for reading and writing.
+    pub(super) fn open(&self, name: &str) -> Open {
+        match self {
+            Actor::Program(directory) => {
+                let path = directory.join(name);
+                Open::Program(patiently(|| OpenOptions::new().read(true).write(true).open(&path)))
+            }
+            Actor::Tool(stead, prefix) => {
+                let path = format!("{prefix}/{name}");
+                let options = stead::vfs::OpenOptions::read_write();
+                Open::Tool(Box::new(stead.vfs().open(path, options).unwrap()))
+            }
+        }
+    }
+
+    /// Reads all of a file, opened anew.
+    pub(super) fn read(&self, name: &str) -> Vec<u8> {
+        match self {
+            Actor::Program(directory) => {
+                let mut content = Vec::new();
+                let mut file = patiently(|| File::open(directory.join(name)));
+                file.read_to_end(&mut content).unwrap();
+                content
+            }
+            Actor::Tool(stead, prefix) => {
+                let path = format!("{prefix}/{name}");
+                let file = stead.vfs().open(path, stead::vfs::OpenOptions::read()).unwrap();
+                let mut content = vec![0; usize::try_from(file.size()).unwrap()];
+                let count = file.read_at(0, &mut content).unwrap();
+                content.truncate(count);
+                content
+            }
+        }
+    }
+}
+
+impl Open {
+    pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) {
+        match self {
+            Open::Program(file) => file.write_all_at(bytes, offset).unwrap(),
+            Open::Tool(file) => file.write_at(offset, bytes).unwrap(),
+        }
+    }
+
+    pub(super) fn set_size(&self, size: u64) {
+        match self {
+            Open::Program(file) => file.set_len(size).unwrap(),
+            Open::Tool(file) => file.set_size(size).unwrap(),
+        }
+    }
+
+    pub(super) fn sync(&self) {
+        match self {
+            Open::Program(file) => file.sync_all().unwrap(),
+            Open::Tool(file) => file.sync().unwrap(),
+        }
+    }
+}
+
+/// Does something to a file that is replaced again and again: one that loses the race twice is told that it can try again.
+fn patiently<T>(mut act: impl FnMut() -> std::io::Result<T>) -> T {
+    loop {
+        match act() {
+            Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => {}
+            done => return done.unwrap(),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What a program reads, compared with what had been acknowledged when it began to read.
+//!
+//! Two actors change one file at the same time, beside programs that load the disk: programs on one mount, on a second
+//! mount, an agent's tools, and programs of the host in a Physical Store's directory. No read shows less than what had
+//! been acknowledged before it began, bytes that nobody wrote, or a part of one write in the middle of another; and in the
+//! end nothing is lost, torn or there twice.
+//!
+//! ```text
+//! actor      who acts: files below a directory, or tools
+//! lines      appends
+//! slots      overwrites, by system calls and through memory
+//! versions   a whole file replaced: renamed over, or cut and written anew
+//! ```
+
+mod actor;
+mod lines;
+mod slots;
+mod versions;
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use self::actor::Actor;
+use crate::common::{OnMount, Place, long_or};
+
+/// How long each pair acts in CI, where the pair has been wrong before.
+const SHORT: Duration = Duration::from_secs(10);
+/// How long each pair acts otherwise. All of them take an hour, two at a time.
+const LONG: Duration = Duration::from_secs(200);
+
+/// Who acts beside a program on a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// Another program on the same mount.
+    Program,
+    /// A program on another mount of the same stead.
+    OtherMount,
+    /// An agent's tools.
+    Tool,
+    /// A program of the host, in the directory of a Physical Store.
+    Host,
+}
+
+/// What both do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Append,
+    Overwrite,
+    Map,
+    Truncate,
+    Replace,
+}
+
+const DATABASE: (&str, &[Beside]) = ("v", &[Beside::Program, Beside::OtherMount, Beside::Tool]);
+const DIRECTORY: (&str, &[Beside]) =
+    ("p", &[Beside::Program, Beside::OtherMount, Beside::Tool, Beside::Host]);
+
+/// What was wrong once, and is looked at in every run.
+const IN_CI: [(Operation, &str, Beside); 7] = [
+    (Operation::Append, "v", Beside::Program),
+    (Operation::Append, "v", Beside::OtherMount),
+    (Operation::Append, "p", Beside::Program),
+    (Operation::Append, "p", Beside::OtherMount),
+    (Operation::Append, "p", Beside::Host),
+    (Operation::Overwrite, "v", Beside::OtherMount),
+    (Operation::Overwrite, "p", Beside::Program),
+];
+
+#[test]
+fn appends_in_a_database() {
+    all_pairs(Operation::Append, DATABASE);
+}
+
+#[test]
+fn appends_in_a_directory() {
+    all_pairs(Operation::Append, DIRECTORY);
+}
+
+#[test]
+fn overwrites_in_a_database() {
+    all_pairs(Operation::Overwrite, DATABASE);
+}
+
+#[test]
+fn overwrites_in_a_directory() {
+    all_pairs(Operation::Overwrite, DIRECTORY);
+}
+
+#[test]
+fn mapped_writes_in_a_database() {
+    all_pairs(Operation::Map, DATABASE);
+}
+
+#[test]
+fn mapped_writes_in_a_directory() {
+    all_pairs(Operation::Map, DIRECTORY);
+}
+
+#[test]
+fn truncations_in_a_database() {
+    all_pairs(Operation::Truncate, DATABASE);
+}
+
+#[test]
+fn truncations_in_a_directory() {
+    all_pairs(Operation::Truncate, DIRECTORY);
+}
+
+#[test]
+fn replacements_in_a_database() {
+    all_pairs(Operation::Replace, DATABASE);
+}
+
+#[test]
+fn replacements_in_a_directory() {
+    all_pairs(Operation::Replace, DIRECTORY);
+}
+
+fn all_pairs(operation: Operation, (workspace, pairs): (&'static str, &[Beside])) {
+    for &beside in pairs {
+        let short = if IN_CI.contains(&(operation, workspace, beside)) { SHORT } else { Duration::ZERO };
+        let length = long_or(LONG, short);
+        if !length.is_zero() {
+            act(operation, workspace, beside, length);
+        }
+    }
+}
+
+/// Lets one pair act on one file after the other for so long.
+fn act(operation: Operation, workspace: &'static str, beside: Beside, length: Duration) {
+    let place = Place::new();
+    let world = World::new(&place, workspace, beside);
+    let (until, mut tally) = (Instant::now() + length, Tally::default());
+    world.under_load(|| {
+        for round in 0.. {
+            if Instant::now() >= until {
+                break;
+            }
+            let name = format!("{operation:?}{round}");
+            match operation {
+                Operation::Append => lines::round(&world, &name, &mut tally),
+                Operation::Overwrite => slots::round(&world, &name, slots::Way::Written, &mut tally),
+                Operation::Map => slots::round(&world, &name, slots::Way::Mapped, &mut tally),
+                Operation::Truncate => versions::round(&world, &name, versions::Way::Truncated, &mut tally),
+                Operation::Replace => versions::round(&world, &name, versions::Way::Renamed, &mut tally),
+            }
+            if let Some(wrong) = &tally.wrong {
+                panic!("{operation:?}, /{workspace}, beside {beside:?}, round {round}: {wrong}");
+            }
+        }
+    });
+    let Tally { writes, reads, mixed, .. } = tally;
+    println!("{operation:?}, /{workspace}, beside {beside:?}: {writes} writes, {reads} reads, {mixed} mixed");
+    assert!(writes > 0 && reads > 0, "nothing was compared");
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+struct Tally {
+    writes: u64,
+    reads: u64,
+    /// Reads that took one piece from before another actor's change and one from after it.
+    mixed: u64,
+    wrong: Option<String>,
+}
+
+/// A stead on a mount, with both actors.
+struct World {
+    /// Whether both actors are programs on one mount, which see each other's writes at once.
+    is_one_mount: bool,
+    first: Actor,
+    second: Actor,
+    load: std::path::PathBuf,
+    _mounts: Vec<OnMount>,
+}
+
+impl World {
+    fn new(place: &Place, workspace: &str, beside: Beside) -> Self {
+        let mut mounts = vec![place.mount()];
+        let first = Actor::Program(mounts[0].path(workspace));
+        let second = match beside {
+            Beside::Program => Actor::Program(mounts[0].path(workspace)),
+            Beside::OtherMount => {
+                mounts.push(place.mount_at("mnt2", &[]));
+                Actor::Program(mounts[1].path(workspace))
+            }
+            Beside::Tool => Actor::tool(&place.path("stead.toml"), workspace),
+            Beside::Host => Actor::Program(place.path("project")),
+        };
+        let is_one_mount = beside == Beside::Program;
+        World { is_one_mount, first, second, load: place.path("load"), _mounts: mounts }
+    }
+
+    /// Does something while the disk has other work, too.
+    fn under_load(&self, act: impl FnOnce()) {
+        let done = Done::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let block = vec![0x5a; 4 << 20];
+                while !done.is() {
+                    let mut file = File::create(&self.load).unwrap();
+                    file.write_all(&block).unwrap();
+                    file.sync_all().unwrap();
+                }
+            });
+            let _end = done.at_the_end();
+            act();
+        });
+    }
+}
+
+/// Says to others that it is over.
+#[derive(Debug, Default)]
+struct Done(AtomicBool);
+
+impl Done {
+    fn is(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn end(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Says it when the value is dropped, also by a panic.
+    fn at_the_end(&self) -> impl Drop {
+        struct AtTheEnd<'a>(&'a Done);
+        impl Drop for AtTheEnd<'_> {
+            fn drop(&mut self) {
+                self.0.end();
+            }
+        }
+        AtTheEnd(self)
+    }
+}
+
+/// How far each writer has come.
+#[derive(Debug)]
+struct Progress {
+    /// The last write that was begun.
+    begun: Vec<AtomicU64>,
+    /// The last write that was acknowledged.
+    acknowledged: Vec<AtomicU64>,
+}
+
+impl Progress {
+    fn new(writers: usize) -> Self {
+        let none = || (0..writers).map(|_| AtomicU64::new(0)).collect();
+        Progress { begun: none(), acknowledged: none() }
+    }
+
+    fn begin(&self, writer: usize, number: u64) {
+        self.begun[writer].store(number, Ordering::SeqCst);
+    }
+
+    fn acknowledge(&self, writer: usize, number: u64) {
+        self.acknowledged[writer].store(number, Ordering::SeqCst);
+    }
+
+    fn acknowledged(&self) -> Vec<u64> {
+        self.acknowledged.iter().map(|number| number.load(Ordering::SeqCst)).collect()
+    }
+
+    fn begun(&self) -> Vec<u64> {
+        self.begun.iter().map(|number| number.load(Ordering::SeqCst)).collect()
+    }
+}

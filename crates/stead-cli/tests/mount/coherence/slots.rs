@@ -1,0 +1,174 @@
+//! Overwrites: each writer has stretches of one file, and gives them one version after the other.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+
+use super::actor::{Actor, Open};
+use super::{Done, Progress, Tally, World};
+use crate::torture::mapping;
+
+/// How many stretches there are.
+const SLOTS: usize = 24;
+/// How often each writer writes in one round.
+const VERSIONS: u64 = 60;
+
+/// How the stretches are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// All of them by system calls; stretches of several writers share pages.
+    Written,
+    /// Those of the first actor through memory. A page that is written through memory is written as a whole, so what the
+    /// other actor writes lies in other pages, unless both share one mount's memory.
+    Mapped,
+}
+
+/// Where the stretches lie, and which writer has which.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    length: usize,
+    distance: usize,
+}
+
+impl Layout {
+    fn new(way: Way, world: &World) -> Self {
+        match way {
+            Way::Mapped if !world.is_one_mount => Layout { length: 4_096, distance: 4_096 },
+            _ => Layout { length: 1_000, distance: 1_000 },
+        }
+    }
+
+    fn writer(slot: usize) -> usize {
+        slot % WRITERS
+    }
+
+    fn offset(self, slot: usize) -> usize {
+        slot * self.distance
+    }
+
+    fn content(self, slot: usize, version: u64) -> Vec<u8> {
+        word(slot, version).into_iter().cycle().take(self.length).collect()
+    }
+}
+
+const WRITERS: usize = 4;
+
+/// Eight bytes that say which stretch and which version.
+fn word(slot: usize, version: u64) -> [u8; 8] {
+    ((slot as u64 + 1) << 48 | version).to_be_bytes()
+}
+
+pub(super) fn round(world: &World, name: &str, way: Way, tally: &mut Tally) {
+    let layout = Layout::new(way, world);
+    let whole: Vec<u8> = (0..SLOTS).flat_map(|slot| layout.content(slot, 0)).collect();
+    world.first.write(name, &whole);
+    let (first, second) = (&world.first, &world.second);
+    let writers = [(first, true), (first, false), (second, true), (second, false)];
+    let (progress, done) = (Progress::new(WRITERS), Done::default());
+    let shared = Mutex::new(std::mem::take(tally));
+    std::thread::scope(|scope| {
+        let _end = done.at_the_end();
+        let writers = writers.into_iter().enumerate().map(|(writer, (actor, stays_open))| {
+            let progress = &progress;
+            scope.spawn(move || {
+                let mapped = way == Way::Mapped && writer < 2 && actor.path(name).is_some();
+                let open = stays_open.then(|| actor.open(name));
+                for version in 1..=VERSIONS {
+                    progress.begin(writer, version);
+                    let anew = open.is_none().then(|| actor.open(name));
+                    let file = open.as_ref().or(anew.as_ref()).expect("one of both is there");
+                    write(file, layout, writer, version, mapped);
+                    // A close is a change on a mount; in the library the last one is.
+                    if stays_open || matches!(file, Open::Tool(_)) {
+                        file.sync();
+                    }
+                    drop(anew);
+                    progress.acknowledge(writer, version);
+                }
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        for (actor, is_anew) in [(first, true), (first, false), (second, true)] {
+            let (progress, done, shared) = (&progress, &done, &shared);
+            scope.spawn(move || read(actor, name, is_anew, (world, layout), (progress, done, shared)));
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    });
+    *tally = shared.into_inner().unwrap();
+    tally.writes += progress.acknowledged().iter().sum::<u64>();
+    for actor in [first, second] {
+        let all = progress.acknowledged();
+        if let Err(wrong) = check(&actor.read(name), layout, &all, &all) {
+            tally.wrong.get_or_insert(format!("in the end: {wrong}"));
+        }
+    }
+}
+
+fn write(file: &Open, layout: Layout, writer: usize, version: u64, mapped: bool) {
+    for slot in (0..SLOTS).filter(|slot| Layout::writer(*slot) == writer) {
+        let (offset, content) = (layout.offset(slot), layout.content(slot, version));
+        match file {
+            Open::Program(file) if mapped => mapping::write(file, offset, &content),
+            file => file.write_at(offset as u64, &content),
+        }
+    }
+}
+
+fn read(
+    actor: &Actor,
+    name: &str,
+    is_anew: bool,
+    (world, layout): (&World, Layout),
+    (progress, done, tally): (&Progress, &Done, &Mutex<Tally>),
+) {
+    let open = actor.path(name).filter(|_| !is_anew).map(|path| File::open(path).unwrap());
+    while !done.is() {
+        let mut before = progress.acknowledged();
+        let content = match &open {
+            Some(file) => {
+                let mut content = vec![0; SLOTS * layout.distance];
+                let count = file.read_at(&mut content, 0).unwrap();
+                content.truncate(count);
+                if !world.is_one_mount {
+                    // One that has it open learns a moment later what is done elsewhere.
+                    before[2..].fill(0);
+                }
+                content
+            }
+            None => actor.read(name),
+        };
+        let result = check(&content, layout, &before, &progress.begun());
+        let mut tally = tally.lock().unwrap();
+        tally.reads += 1;
+        if let Err(wrong) = result {
+            tally.wrong.get_or_insert(wrong);
+        }
+    }
+}
+
+/// Makes sure that every word is of a version between the last acknowledged before and the last begun since.
+fn check(content: &[u8], layout: Layout, least: &[u64], most: &[u64]) -> Result<(), String> {
+    if content.len() != SLOTS * layout.distance {
+        return Err(format!("{} bytes, not {}", content.len(), SLOTS * layout.distance));
+    }
+    for slot in 0..SLOTS {
+        let writer = Layout::writer(slot);
+        let stretch = &content[layout.offset(slot)..][..layout.length];
+        for (place, found) in stretch.chunks_exact(8).enumerate() {
+            let found = u64::from_be_bytes(found.try_into().expect("8 bytes"));
+            let version = found & 0xffff_ffff_ffff;
+            if found >> 48 != slot as u64 + 1 {
+                return Err(format!("{found:#x} in word {place} of stretch {slot}"));
+            }
+            if version < least[writer] || version > most[writer] {
+                let (least, most) = (least[writer], most[writer]);
+                return Err(format!(
+                    "version {version} in word {place} of stretch {slot}, where {least} was acknowledged and {most} begun"
+                ));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! A whole file replaced, again and again: what is read is all of one version, and no older than the last acknowledged.
+
+use std::sync::Mutex;
+
+use super::actor::Actor;
+use super::{Done, Progress, Tally, World};
+
+/// How often each writer replaces the file in one round.
+const VERSIONS: u64 = 60;
+const WRITERS: usize = 2;
+
+/// How the file is replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Another takes its name. Both writers do so at the same time.
+    Renamed,
+    /// It is cut to nothing and written again, by one writer after the other.
+    Truncated,
+}
+
+/// The content of a version: how much it is follows from it.
+fn content(writer: usize, version: u64) -> Vec<u8> {
+    let seed = writer as u64 * 1_000_003 + version;
+    let words = fastrand::Rng::with_seed(seed).usize(1..2_500);
+    let word = ((writer as u64 + 1) << 48 | version).to_be_bytes();
+    word.into_iter().cycle().take(words * 8).collect()
+}
+
+/// Who wrote the word, and which version it is of.
+fn parsed(word: &[u8]) -> Option<(usize, u64)> {
+    let word = u64::from_be_bytes(word.try_into().ok()?);
+    let writer = usize::try_from(word >> 48).ok()?.checked_sub(1).filter(|writer| *writer < WRITERS)?;
+    Some((writer, word & 0xffff_ffff_ffff))
+}
+
+pub(super) fn round(world: &World, name: &str, way: Way, tally: &mut Tally) {
+    world.first.write(name, &content(0, 0));
+    let writers = [&world.first, &world.second];
+    let (progress, done, turn) = (Progress::new(WRITERS), Done::default(), Mutex::new(()));
+    let shared = Mutex::new(std::mem::take(tally));
+    std::thread::scope(|scope| {
+        let _end = done.at_the_end();
+        let writers = writers.into_iter().enumerate().map(|(writer, actor)| {
+            let (progress, turn) = (&progress, &turn);
+            scope.spawn(move || {
+                for number in 1..=VERSIONS {
+                    match way {
+                        Way::Renamed => {
+                            progress.begin(writer, number);
+                            actor.replace(name, &format!("{name}.{writer}"), &content(writer, number));
+                            progress.acknowledge(writer, number);
+                        }
+                        Way::Truncated => {
+                            let _turn = turn.lock().unwrap();
+                            // One counts for both, so that what is acknowledged is in order.
+                            let version = progress.acknowledged()[0] + 1;
+                            progress.begin(0, version);
+                            rewrite(actor, name, &content(0, version));
+                            progress.acknowledge(0, version);
+                        }
+                    }
+                }
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        for actor in [&world.first, &world.first, &world.second] {
+            let (progress, done, shared) = (&progress, &done, &shared);
+            scope.spawn(move || {
+                while !done.is() {
+                    let result = read(actor, name, way, progress);
+                    let mut tally = shared.lock().unwrap();
+                    tally.reads += 1;
+                    if let Err(wrong) = result {
+                        tally.wrong.get_or_insert(wrong);
+                    }
+                }
+            });
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    });
+    *tally = shared.into_inner().unwrap();
+    tally.writes += progress.acknowledged().iter().sum::<u64>();
+    for actor in [&world.first, &world.second] {
+        if let Err(wrong) = read(actor, name, way, &progress) {
+            tally.wrong.get_or_insert(format!("in the end: {wrong}"));
+        }
+    }
+}
+
+fn rewrite(actor: &Actor, name: &str, content: &[u8]) {
+    let open = actor.open(name);
+    open.set_size(0);
+    open.write_at(0, content);
+    open.sync();
+}
+
+fn read(actor: &Actor, name: &str, way: Way, progress: &Progress) -> Result<(), String> {
+    let least = progress.acknowledged();
+    let found = actor.read(name);
+    let most = progress.begun();
+    let is_quiet = least == most;
+    let size = found.len();
+    let mut words = found.chunks(8).map(parsed);
+    let Some(first) = words.next() else {
+        return if way == Way::Truncated && !is_quiet { Ok(()) } else { Err("it is empty".into()) };
+    };
+    let Some((writer, version)) =
+        first.or_else(|| (way == Way::Truncated && !is_quiet).then_some((0, least[0])))
+    else {
+        return Err(format!("foreign bytes at its beginning, {size} in all"));
+    };
+    let is_one = found == content(writer, version);
+    if way == Way::Renamed || is_quiet {
+        if !is_one {
+            let whole = content(writer, version).len();
+            return Err(format!(
+                "{size} bytes that begin as version {version} of writer {writer}, which has {whole}"
+            ));
+        }
+        return in_time((writer, version), &least, &most);
+    }
+    // While it is cut and written anew, a reader may find an end that is there already, and zeros before it.
+    let is_blank = |at: usize| found[at * 8..].iter().take(8).all(|byte| *byte == 0);
+    for (at, word) in std::iter::once(first).chain(words).enumerate() {
+        match word {
+            Some(word) => in_time(word, &least, &most)?,
+            None if is_blank(at) => {}
+            None => return Err(format!("foreign bytes at word {at}, {size} bytes in all")),
+        }
+    }
+    Ok(())
+}
+
+fn in_time((writer, version): (usize, u64), least: &[u64], most: &[u64]) -> Result<(), String> {
+    if version < least[writer] || version > most[writer] {
+        let (least, most) = (least[writer], most[writer]);
+        return Err(format!(
+            "version {version} of writer {writer}, where {least} was acknowledged and {most} begun"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! Quotas of open files: what a draft adds is reserved before it is written, so that there is room for it when it becomes
+//! a change.
+//!
+//! A door counts what its own open files have reserved. Reservations are in memory: a file that is closed gives its own
+//! back, and so does a process that ends. What other processes use is asked of the Stores, and the change itself is
+//! judged by its Store as ever.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::store::{Content, QuotaLimits, QuotaOn, Step, Store, StoreError, StorePath, StoreResult, Usage};
+use crate::vfs::Shared;
+use crate::vfs::write::same_store;
+
+/// How long what a Store said of its use is believed, while a good part of the quota is free by it.
+const BELIEVED: Duration = Duration::from_millis(100);
+/// Which part of a quota that is: one in so many. Closer to the limit the Store is asked for every write that grows.
+const MARGIN: u64 = 4;
+
+/// A quota of a door: the Workspace's with this number, or the stead's own, which has the number after the last.
+type Quota = usize;
+
+/// What the open files of a door have reserved, for each of its quotas.
+#[derive(Debug, Default)]
+pub(super) struct DraftSpace {
+    tables: Mutex<Tables>,
+    /// Shared by whoever makes a change. Held alone by whoever must not count a draft twice, or not at all, because it
+    /// becomes a change at this moment.
+    changes: RwLock<()>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    reserved: Vec<u64>,
+    used: Vec<Option<Used>>,
+}
+
+/// What a Store said of its use.
+#[derive(Debug, Clone, Copy)]
+struct Used {
+    bytes: u64,
+    until: Instant,
+}
+
+/// What a draft has reserved. Dropped, it gives that back.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    space: Arc<DraftSpace>,
+    quotas: Vec<(Quota, QuotaLimits)>,
+    /// The size of the file that the draft was begun from: that much is counted by the Store.
+    base: u64,
+    bytes: u64,
+}
+
+/// Kept while a change is made.
+#[derive(Debug)]
+pub(super) enum ChangeTurn<'a> {
+    /// Nobody counts drafts meanwhile.
+    Shared { _guard: RwLockReadGuard<'a, ()> },
+    /// Nobody else makes a change meanwhile.
+    Alone { _guard: RwLockWriteGuard<'a, ()> },
+}
+
+impl DraftSpace {
+    /// What is reserved of a quota.
+    pub(super) fn reserved(&self, quota: Quota) -> u64 {
+        self.tables.lock().reserved.get(quota).copied().unwrap_or(0)
+    }
+
+    /// To be held from before a change's quotas are looked up until it is made. Drafts count against a change that adds
+    /// content and is not a draft's own.
+    pub(super) fn turn(&self, steps: &[Step]) -> ChangeTurn<'_> {
+        let is_reserved = || self.tables.lock().reserved.iter().any(|bytes| *bytes > 0);
+        if steps.iter().any(may_grow) && is_reserved() {
+            return ChangeTurn::Alone { _guard: self.changes.write() };
+        }
+        ChangeTurn::Shared { _guard: self.changes.read() }
+    }
+
+    /// To be held while a draft becomes a change, until its reservation is given back.
+    pub(super) fn commit_turn(&self) -> ChangeTurn<'_> {
+        ChangeTurn::Shared { _guard: self.changes.read() }
+    }
+
+    /// Something was changed: what the Stores said before is old.
+    pub(super) fn changed(&self) {
+        self.tables.lock().used.clear();
+    }
+}
+
+/// Whether a step may add bytes.
+fn may_grow(step: &Step) -> bool {
+    match step {
+        Step::Write { content: Content::Bytes(bytes), .. } => !bytes.is_empty(),
+        Step::Write { .. } | Step::Append { .. } | Step::Edit { .. } | Step::Copy { .. } => true,
+        _ => false,
+    }
+}
+
+impl Reservation {
+    /// Of nothing yet, for a file at a place in a Store.
+    pub(super) fn new(shared: &Shared, store: &dyn Store, at: &StorePath) -> Self {
+        let workspaces = shared.router.workspaces().map(|workspace| (workspace.quota(), workspace.mount()));
+        let mut quotas = Vec::new();
+        let mut count = 0;
+        for (number, (limits, mount)) in workspaces.enumerate() {
+            count = number + 1;
+            if !limits.is_unlimited()
+                && same_store(&**mount.store(), store)
+                && at.is_at_or_below(mount.path())
+            {
+                quotas.push((number, limits));
+            }
+        }
+        if !shared.quota.is_unlimited() {
+            quotas.push((count, shared.quota));
+        }
+        Reservation { space: Arc::clone(&shared.drafts), quotas, base: 0, bytes: 0 }
+    }
+
+    /// A draft of a file of that size is begun.
+    pub(super) fn begin(&mut self, base: u64) {
+        self.give_back();
+        self.base = base;
+    }
+
+    /// Makes sure that the draft may have that size, and reserves what it lacks.
+    pub(super) fn grow(&mut self, shared: &Shared, size: u64) -> StoreResult<()> {
+        for (_, limits) in &self.quotas {
+            // What was larger before may be written to, as long as it does not grow.
+            if size > self.base {
+                limits.check_file(size)?;
+            }
+        }
+        let wanted = size.saturating_sub(self.base);
+        if wanted <= self.bytes || self.quotas.is_empty() {
+            return Ok(());
+        }
+        if self.take(wanted, None).is_ok() {
+            return Ok(());
+        }
+        // Nobody is refused by what was true a moment ago.
+        let space = Arc::clone(&self.space);
+        let _alone = space.changes.write();
+        let mut used = Vec::with_capacity(self.quotas.len());
+        for (quota, _) in &self.quotas {
+            let asked = Instant::now();
+            let bytes = shared.used(*quota)?.bytes;
+            // A Store that has to look through all of its files is asked less often.
+            let until = Instant::now() + BELIEVED.max(asked.elapsed() * 10);
+            used.push(Used { bytes, until });
+        }
+        self.take(wanted, Some(&used))
+    }
+
+    /// Reserves for the largest size that the draft may have, of these.
+    pub(super) fn largest(&mut self, shared: &Shared, least: u64, size: u64) -> StoreResult<u64> {
+        let Err(refused) = self.grow(shared, size) else { return Ok(size) };
+        let StoreError::OverQuota { on, wanted, allowed, .. } = &refused else { return Err(refused) };
+        let most = match on {
+            QuotaOn::FileBytes => *allowed,
+            _ => size.saturating_sub(wanted.saturating_sub(*allowed)),
+        };
+        // Another limit may be closer still: then less is asked for once more, and the error tells.
+        if most < least || self.grow(shared, most).is_err() { Err(refused) } else { Ok(most) }
+    }
+
+    /// Reserves so much in all, if that fits into each quota by what is used of it.
+    fn take(&mut self, wanted: u64, fresh: Option<&[Used]>) -> StoreResult<()> {
+        let more = wanted - self.bytes;
+        let mut tables = self.space.tables.lock();
+        for (index, (quota, limits)) in self.quotas.iter().enumerate() {
+            let Some(allowed) = limits.bytes else { continue };
+            if let Some(fresh) = fresh {
+                let known = tables.used.len().max(quota + 1);
+                tables.used.resize(known, None);
+                tables.used[*quota] = Some(fresh[index]);
+            }
+            let known = tables.used.get(*quota).copied().flatten();
+            let reserved = tables.reserved.get(*quota).copied().unwrap_or(0);
+            let used = known.map_or(allowed, |used| used.bytes).saturating_add(reserved);
+            let wanted = used.saturating_add(more);
+            let is_known = || {
+                let is_recent = known.is_some_and(|used| Instant::now() < used.until);
+                is_recent && wanted < allowed - allowed / MARGIN
+            };
+            if wanted > allowed || !(fresh.is_some() || is_known()) {
+                return Err(StoreError::OverQuota { on: QuotaOn::Bytes, used, wanted, allowed });
+            }
+        }
+        for (quota, _) in &self.quotas {
+            let count = tables.reserved.len().max(quota + 1);
+            tables.reserved.resize(count, 0);
+            tables.reserved[*quota] += more;
+        }
+        self.bytes = wanted;
+        Ok(())
+    }
+
+    /// The draft has this size now: what it does not need is given back.
+    pub(super) fn fit(&mut self, size: u64) {
+        let needed = size.saturating_sub(self.base);
+        let spare = self.bytes.saturating_sub(needed);
+        if spare > 0 {
+            let mut tables = self.space.tables.lock();
+            for (quota, _) in &self.quotas {
+                tables.reserved[*quota] -= spare;
+            }
+            self.bytes -= spare;
+        }
+    }
+
+    /// There is no draft any more.
+    pub(super) fn give_back(&mut self) {
+        self.base = 0;
+        self.fit(0);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+impl Shared {
+    /// How much of a quota is used, by what the Stores hold.
+    fn used(&self, quota: Quota) -> StoreResult<Usage> {
+        match self.router.workspaces().nth(quota) {
+            Some(workspace) => workspace.mount().store().usage(workspace.mount().path()),
+            None => self
+                .own_places()
+                .try_fold(Usage::default(), |used, (store, path)| Ok(used.plus(store.usage(path)?))),
+        }
+    }
+}

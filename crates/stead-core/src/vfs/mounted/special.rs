@@ -1,0 +1,325 @@
+//! Named pipes and sockets. The kernel does all that they do, and needs no more than a name for it: so they are names in
+//! the memory of a mount, which last as long as the mount, and no Store holds them.
+//!
+//! A directory that they are in is known by its node, so they go with it wherever it is moved.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result, Sight};
+use crate::name::Name;
+use crate::path::VfsPath;
+use crate::scope::Access;
+use crate::store::{
+    Attr, Expect, Kind, Missing, NodeId, Parents, Place, QuotaOn, Replace, Side, Special, Step, StoreError,
+    StorePath, Subtree, VersionTag,
+};
+use crate::vfs::call::Call;
+use crate::vfs::mounted::{Looked, Mounted, Seat, path_in, still};
+use crate::vfs::resolve::Spot;
+
+/// How many a mount may have.
+const MOST: usize = 1 << 16;
+
+/// Those that a mount has.
+#[derive(Debug, Default)]
+pub(super) struct Specials(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    by_node: HashMap<NodeId, Made>,
+    /// The directory's Store and node, and the name in it.
+    by_name: HashMap<Slot, NodeId>,
+    last: u64,
+}
+
+/// A name in a directory of a Store.
+type Slot = (usize, NodeId, Name);
+
+#[derive(Debug, Clone)]
+struct Made {
+    slot: Slot,
+    kind: Special,
+    mode: u32,
+    modified: Timestamp,
+    changed: Timestamp,
+}
+
+impl Made {
+    fn attr(&self, node: NodeId) -> Attr {
+        Attr {
+            node,
+            kind: Kind::Special(self.kind),
+            size: 0,
+            mode: self.mode,
+            created: None,
+            modified: self.modified,
+            changed: self.changed,
+            tag: VersionTag(0),
+        }
+    }
+}
+
+/// The name that a spot has in the directory with that node. The node of a directory that was shown before it was made is
+/// not known; then it is looked up.
+fn slot(parent: Option<NodeId>, spot: &Spot<'_>) -> Option<Slot> {
+    let name = Name::new(spot.path.name()?.as_bytes())?;
+    let parent = match parent {
+        Some(node) => node,
+        None => spot.store().stat(&parent_of(spot)?).ok()?.node,
+    };
+    Some((store_number(spot), parent, name))
+}
+
+/// The directory that a spot is in.
+fn parent_of(spot: &Spot<'_>) -> Option<Place> {
+    let (parent, _) = spot.place.path.split()?;
+    Some(Place::path(StorePath::from_checked(parent)))
+}
+
+/// Tells the Stores of a door from each other.
+fn store_number(spot: &Spot<'_>) -> usize {
+    std::ptr::from_ref(spot.store()).cast::<()>() as usize
+}
+
+impl Specials {
+    fn find(&self, parent: Option<NodeId>, spot: &Spot<'_>) -> Option<(NodeId, Made)> {
+        if self.0.lock().by_name.is_empty() {
+            return None;
+        }
+        let slot = slot(parent, spot)?;
+        let table = self.0.lock();
+        let node = *table.by_name.get(&slot)?;
+        Some((node, table.by_node.get(&node)?.clone()))
+    }
+
+    /// Makes sure that none has the name of a spot.
+    pub(super) fn check_free(&self, parent: Option<NodeId>, spot: &Spot<'_>) -> Result<()> {
+        match self.find(parent, spot) {
+            Some(_) => Err(spot.failed(StoreError::AlreadyExists)),
+            None => Ok(()),
+        }
+    }
+
+    /// Something else has the name of a spot now.
+    pub(super) fn take_name(&self, parent: Option<NodeId>, spot: &Spot<'_>) {
+        if let Some((node, _)) = self.find(parent, spot) {
+            self.remove(node);
+        }
+    }
+
+    /// The names of those in a directory; perhaps others, where its node is not known.
+    pub(super) fn names_in(&self, directory: Option<NodeId>) -> Vec<Name> {
+        let table = self.0.lock();
+        let is_inside = |parent| directory.is_none_or(|directory| directory == parent);
+        table
+            .by_name
+            .keys()
+            .filter(|(_, parent, _)| is_inside(*parent))
+            .map(|(_, _, name)| name.clone())
+            .collect()
+    }
+
+    fn add(&self, made: Made) -> Option<NodeId> {
+        let mut table = self.0.lock();
+        if table.by_node.len() == MOST || table.by_name.contains_key(&made.slot) {
+            return None;
+        }
+        table.last += 1;
+        // From the other end than those that Stores give out.
+        let node = NodeId(u64::MAX - table.last);
+        table.by_name.insert(made.slot.clone(), node);
+        table.by_node.insert(node, made);
+        Some(node)
+    }
+
+    fn remove(&self, node: NodeId) {
+        let mut table = self.0.lock();
+        if let Some(made) = table.by_node.remove(&node) {
+            table.by_name.remove(&made.slot);
+        }
+    }
+
+    fn give(&self, node: NodeId, name: Slot, now: Timestamp) {
+        let mut table = self.0.lock();
+        let table = &mut *table;
+        if let Some(made) = table.by_node.get_mut(&node) {
+            table.by_name.remove(&made.slot);
+            made.slot = name.clone();
+            made.changed = now;
+            table.by_name.insert(name, node);
+        }
+    }
+}
+
+impl Mounted {
+    /// Makes a named pipe or a socket.
+    pub fn make_special(&self, seat: &Seat, name: &Name, kind: Special, mode: u32) -> Result<Looked> {
+        self.vfs.call("make_special", [path_in(seat, name)], |call, [path]| {
+            let spot = call.enter(path, Access::Write)?;
+            spot.check_not_leading()?;
+            if spot.sight() == Sight::Blind || kind == Special::Device {
+                return Err(Error::NotOffered("only a pipe or a socket can be made, and not here".into()));
+            }
+            if call.shared().router.nested(path).next().is_some() {
+                return Err(spot.failed(StoreError::AlreadyExists));
+            }
+            call.check_seat(seat)?;
+            match spot.store().stat(&spot.place) {
+                Ok(_) => return Err(spot.failed(StoreError::AlreadyExists)),
+                Err(StoreError::NotFound) => {}
+                Err(cause) => return Err(spot.failed(cause)),
+            }
+            let parent = match seat.node {
+                Some(node) => node,
+                None => call.made_level(&spot)?,
+            };
+            let slot = slot(Some(parent), &spot).ok_or_else(|| spot.failed(StoreError::NotFound))?;
+            self.specials.check_free(Some(parent), &spot)?;
+            let now = call.shared().clock.now();
+            let made = Made { slot, kind, mode, modified: now, changed: now };
+            let attr = made.clone();
+            let full = StoreError::AtLimit { on: QuotaOn::Files, allowed: MOST as u64 };
+            let node = self.specials.add(made).ok_or_else(|| spot.failed(full))?;
+            Ok(self.shown(&spot, attr.attr(node), call.shared().open.moment()))
+        })
+    }
+
+    /// What a node is that no Store holds, at the path that it has.
+    pub fn look_at_special(&self, path: &VfsPath, node: NodeId) -> Option<Looked> {
+        let made = self.specials.0.lock().by_node.get(&node)?.clone();
+        let workspace = self.vfs.shared.router.route(path).map(|route| self.number(route.workspace));
+        let attr = made.attr(node);
+        let node = Some(node);
+        Some(Looked { path: path.clone(), workspace, is_level: false, is_blind: false, node, attr })
+    }
+
+    /// What has a name in a directory that no Store holds.
+    pub(super) fn special_in(&self, call: &Call<'_>, seat: &Seat, path: &VfsPath) -> Option<Looked> {
+        let spot = call.enter(path, Access::Read).ok()?;
+        let (node, _) = self.specials.find(seat.node, &spot)?;
+        self.look_at_special(path, node)
+    }
+
+    /// Sets attributes of what no Store holds.
+    pub(super) fn dress_special(
+        &self,
+        path: &VfsPath,
+        node: NodeId,
+        mode: Option<u32>,
+        modified: Option<Timestamp>,
+    ) -> Option<Looked> {
+        {
+            let mut table = self.specials.0.lock();
+            let made = table.by_node.get_mut(&node)?;
+            made.mode = mode.unwrap_or(made.mode);
+            made.modified = modified.unwrap_or(made.modified);
+            made.changed = self.vfs.shared.clock.now();
+        }
+        self.look_at_special(path, node)
+    }
+
+    /// Removes what no Store holds, if that is at a spot. Says whether it was. A directory that holds one is not empty.
+    pub(super) fn remove_special(
+        &self,
+        call: &Call<'_>,
+        spot: &Spot<'_>,
+        seat: &Seat,
+        subtree: Subtree,
+    ) -> Result<bool> {
+        if self.specials.0.lock().by_node.is_empty() {
+            return Ok(false);
+        }
+        let there = spot.store().stat(&spot.place);
+        if subtree == Subtree::EmptyDirectory
+            && let Ok(attr) = &there
+            && !self.specials.names_in(Some(attr.node)).is_empty()
+        {
+            return Err(spot.failed(StoreError::NotEmpty));
+        }
+        let Some((node, _)) = self.specials.find(seat.node, spot) else { return Ok(false) };
+        call.check_seat(seat)?;
+        if there.is_ok() {
+            return Ok(false);
+        }
+        if subtree == Subtree::EmptyDirectory {
+            return Err(spot.failed(StoreError::NotADirectory));
+        }
+        self.specials.remove(node);
+        Ok(true)
+    }
+
+    /// Gives another name to what no Store holds, if that is what is to be renamed. Says whether it is.
+    pub(super) fn rename_special(
+        &self,
+        call: &Call<'_>,
+        (from, from_seat): (&Spot<'_>, &Seat),
+        (to, to_seat): (&Spot<'_>, &Seat),
+        replace: Replace,
+    ) -> Result<bool> {
+        if self.specials.0.lock().by_node.is_empty() {
+            return Ok(false);
+        }
+        // A directory that holds one is not empty, so that no other takes its place.
+        if replace == Replace::Over
+            && from.path != to.path
+            && let Ok(attr) = to.store().stat(&to.place)
+            && !self.specials.names_in(Some(attr.node)).is_empty()
+        {
+            return Err(to.failed(StoreError::NotEmpty));
+        }
+        let there = self.specials.find(to_seat.node, to);
+        if there.is_some() && replace == Replace::Refuse {
+            return Err(to.failed(StoreError::AlreadyExists));
+        }
+        let moved = self.specials.find(from_seat.node, from);
+        if (moved.is_some() || there.is_some()) && replace == Replace::Exchange {
+            return Err(from.failed(StoreError::Unsupported("a pipe or a socket can't change places")));
+        }
+        let Some((node, _)) = moved.filter(|_| from.store().stat(&from.place).is_err()) else {
+            return Ok(false);
+        };
+        to.check_not_leading()?;
+        call.check_seat(from_seat)?;
+        call.check_seat(to_seat)?;
+        match to.store().stat(&to.place) {
+            Ok(_) if replace == Replace::Refuse => return Err(to.failed(StoreError::AlreadyExists)),
+            Ok(_) => {
+                let step = Step::Remove {
+                    at: to.place.clone(),
+                    subtree: Subtree::File,
+                    expect: Expect::Any,
+                    missing: Missing::Fails,
+                    spare: to.spare(Side::From),
+                    keep: to.keep(),
+                };
+                call.steps_at(to, vec![step], still(&[(to, to_seat)]))?;
+            }
+            Err(StoreError::NotFound) => {}
+            Err(cause) => return Err(to.failed(cause)),
+        }
+        let parent = match to_seat.node {
+            Some(parent) => parent,
+            None => call.made_level(to)?,
+        };
+        self.specials.take_name(Some(parent), to);
+        if let Some(slot) = slot(Some(parent), to) {
+            self.specials.give(node, slot, call.shared().clock.now());
+        }
+        Ok(true)
+    }
+}
+
+impl Call<'_> {
+    /// The directory of a spot, made where it was shown only because of the Workspaces.
+    fn made_level(&self, spot: &Spot<'_>) -> Result<NodeId> {
+        let place = parent_of(spot).ok_or_else(|| spot.failed(StoreError::NotFound))?;
+        if let Err(StoreError::NotFound) = spot.store().stat(&place) {
+            let step = Step::Mkdir { at: place.clone(), parents: Parents::Create, mode: None };
+            self.steps_at(spot, vec![step], Vec::new())?;
+        }
+        spot.store().stat(&place).map(|attr| attr.node).map_err(|cause| spot.failed(cause))
+    }
+}

@@ -1,0 +1,164 @@
+//! Quotas bound what is written through open files, before that is a change.
+
+use super::*;
+use crate::store::{QuotaLimits, Usage};
+use crate::vfs::mounted::Mounted;
+
+const TEN: QuotaLimits = QuotaLimits { bytes: Some(10), files: None, file_bytes: None };
+
+fn ten_bytes(store: &Arc<ModelStore>) -> Vfs {
+    door([workspace("/w", ReadWrite, store).with_quota(TEN)])
+}
+
+fn create(vfs: &Vfs, path: &str) -> OpenFile {
+    vfs.open(path, OpenOptions::read_write().create()).unwrap()
+}
+
+fn used(vfs: &Vfs) -> Usage {
+    Mounted::new(vfs).allowance(&path("/w")).unwrap().unwrap().1
+}
+
+#[test]
+fn a_write_that_can_not_fit_is_refused_and_the_rest_is_kept() {
+    let store = Arc::new(ModelStore::new());
+    let vfs = ten_bytes(&store);
+    let file = create(&vfs, "/w/a");
+    file.write_at(0, b"12345678").unwrap();
+    assert_eq!(kind(file.write_at(8, b"901")), ErrorKind::Quota);
+    assert_eq!(kind(file.append(b"901")), ErrorKind::Quota);
+    assert_eq!(kind(file.set_size(11)), ErrorKind::Quota);
+    assert_eq!(file.size(), 8);
+    file.write_at(8, b"90").unwrap();
+    file.write_at(0, b"over").unwrap();
+    file.close().unwrap();
+    assert_eq!(text(&vfs, "/w/a"), "over567890");
+}
+
+#[test]
+fn a_write_takes_what_fits_where_the_caller_can_go_on() {
+    let store = Arc::new(ModelStore::new());
+    let vfs = ten_bytes(&store);
+    let file = create(&vfs, "/w/a");
+    assert_eq!(file.write_some_at(0, b"1234567").unwrap(), 7);
+    assert_eq!(file.write_some_at(5, b"xxxxxxxxx").unwrap(), 5);
+    assert_eq!(kind(file.write_some_at(10, b"more")), ErrorKind::Quota);
+    assert_eq!(kind(file.write_some_at(12, b"beyond")), ErrorKind::Quota);
+    assert_eq!(file.write_some_at(8, b"yy").unwrap(), 2);
+    file.close().unwrap();
+    assert_eq!(text(&vfs, "/w/a"), "12345xxxyy");
+}
+
+#[test]
+fn open_files_share_one_quota() {
+    let store = Arc::new(ModelStore::new());
+    let vfs = ten_bytes(&store);
+    let (one, two) = (create(&vfs, "/w/one"), create(&vfs, "/w/two"));
+    one.append(b"123456").unwrap();
+    assert_eq!(kind(two.append(b"12345")), ErrorKind::Quota);
+    two.append(b"1234").unwrap();
+    assert_eq!(used(&vfs).bytes, 10, "`df` counts what is no change yet");
+    // A tool's write does not take what an open file was promised.
+    assert_eq!(kind(vfs.write("/w/three", "1")), ErrorKind::Quota);
+    vfs.write("/w/three", "").unwrap();
+    one.close().unwrap();
+    two.close().unwrap();
+    assert_eq!((text(&vfs, "/w/one"), text(&vfs, "/w/two")), ("123456".into(), "1234".into()));
+    assert_eq!(used(&vfs).bytes, 10);
+}
+
+#[test]
+fn what_is_cut_closed_or_given_up_is_free_again() {
+    let store = Arc::new(ModelStore::new());
+    let vfs = ten_bytes(&store);
+    let (one, two) = (create(&vfs, "/w/one"), create(&vfs, "/w/two"));
+    one.append(b"1234567890").unwrap();
+    assert_eq!(kind(two.append(b"1")), ErrorKind::Quota);
+    one.set_size(4).unwrap();
+    two.append(b"123456").unwrap();
+    one.sync().unwrap();
+    assert_eq!(used(&vfs).bytes, 10, "a change counts once");
+    // A file that nobody can open any more takes its room until it is closed.
+    vfs.remove_file("/w/two", RemoveOptions::default()).unwrap();
+    assert_eq!(kind(one.append(b"1")), ErrorKind::Quota);
+    drop(two);
+    assert_eq!(used(&vfs).bytes, 4);
+    one.append(b"567890").unwrap();
+}
+
+#[test]
+fn overwriting_an_open_file_counts_the_difference() {
+    let store = Arc::new(ModelStore::new());
+    let vfs = ten_bytes(&store);
+    vfs.write("/w/a", "1234567890").unwrap();
+    let file = vfs.open("/w/a", OpenOptions::write().truncate()).unwrap();
+    file.append(b"0987654321").unwrap();
+    assert_eq!(kind(file.append(b"x")), ErrorKind::Quota);
+    file.close().unwrap();
+    assert_eq!(text(&vfs, "/w/a"), "0987654321");
+}
+
+#[test]
+fn what_others_have_used_meanwhile_is_counted() {
+    let store = Arc::new(ModelStore::new());
+    let vfs = ten_bytes(&store);
+    let file = create(&vfs, "/w/a");
+    file.append(b"12").unwrap();
+    let others = door([workspace("/", ReadWrite, &store)]);
+    others.write("/b", "1234567").unwrap();
+    assert_eq!(kind(file.append(b"345678")), ErrorKind::Quota);
+    others.write("/b", "12").unwrap();
+    file.append(b"345678").unwrap();
+    file.close().unwrap();
+    assert_eq!(text(&vfs, "/w/a"), "12345678");
+}
+
+#[test]
+fn the_stead_and_one_file_have_limits_too() {
+    let (store, other) = (Arc::new(ModelStore::new()), Arc::new(ModelStore::new()));
+    let limits = QuotaLimits { file_bytes: Some(8), ..TEN };
+    let vfs = Vfs::builder(Identity::agent("tester")).quota(limits);
+    let vfs = vfs.workspace(workspace("/w", ReadWrite, &store));
+    let vfs = vfs.workspace(workspace("/x", ReadWrite, &other)).build().unwrap();
+    let (one, two) = (create(&vfs, "/w/a"), create(&vfs, "/x/a"));
+    assert_eq!(kind(one.append(b"123456789")), ErrorKind::Quota);
+    one.append(b"12345678").unwrap();
+    assert_eq!(kind(two.append(b"123")), ErrorKind::Quota);
+    two.append(b"12").unwrap();
+}
+
+#[test]
+fn how_much_is_used_is_not_told_where_nothing_may_be_looked_at() {
+    let store = Arc::new(ModelStore::new());
+    let vfs = door([workspace("/w", WriteOnly, &store).with_quota(TEN)]);
+    let file = vfs.open("/w/a", OpenOptions::write().create()).unwrap();
+    file.append(b"1234567").unwrap();
+    let refused = file.append(b"89012").unwrap_err().to_string();
+    assert!(refused.contains("at most 10 bytes are allowed") && !refused.contains('7'), "{refused}");
+}
+
+#[test]
+fn open_files_that_are_written_at_once_all_become_changes() {
+    let store = Arc::new(ModelStore::new());
+    let limits = QuotaLimits { bytes: Some(1000), ..QuotaLimits::default() };
+    let vfs = door([workspace("/w", ReadWrite, &store).with_quota(limits)]);
+    let written: usize = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..8)
+            .map(|writer| {
+                let vfs = &vfs;
+                scope.spawn(move || {
+                    let file = create(vfs, &format!("/w/{writer}"));
+                    let mut written = 0;
+                    for _ in 0..300 {
+                        written += file.append(b"x").map_or(0, |_| 1);
+                        file.sync().unwrap();
+                    }
+                    file.close().unwrap();
+                    written
+                })
+            })
+            .collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    });
+    assert_eq!(written, 1000, "as much as fits, and no more");
+    assert_eq!(used(&vfs).bytes, 1000);
+}

@@ -1,0 +1,210 @@
+//! What the kernel has of a file's content, where a program's write and the dropping of that content meet.
+//!
+//! The kernel copies what a program writes into its page before it asks for the write. A page that is dropped between
+//! the two is read again, from here, and then lacks what is being written: the kernel would show that for good. It
+//! writes into one file one request at a time, so after a page was dropped only the first write can have been copied
+//! before. Pages that were read between the dropping and that write are dropped again before the write is answered.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+/// The kernel's pages, as large as they are at the least.
+const PAGE: u64 = 4096;
+/// How many stretches are told apart.
+const STRETCHES: usize = 64;
+
+/// What is known of one file's pages.
+#[derive(Debug, Default)]
+pub(crate) struct PageCache {
+    /// Whether the kernel may have pages at all.
+    has_pages: AtomicBool,
+    /// How many writes past the kernel's pages are being made.
+    direct: AtomicUsize,
+    /// Whether `doubt` has something to be asked for.
+    is_doubtful: AtomicBool,
+    doubt: Mutex<Doubt>,
+}
+
+#[derive(Debug, Default)]
+struct Doubt {
+    /// How many droppings are under way.
+    dropping: usize,
+    /// What was read since the last dropping began, until the first write after its end.
+    read: Option<Vec<Range<u64>>>,
+}
+
+impl PageCache {
+    /// A stretch is about to be read into the kernel's pages.
+    pub(crate) fn read(&self, stretch: Range<u64>) {
+        self.has_pages.store(true, Ordering::SeqCst);
+        if self.is_doubtful.load(Ordering::SeqCst)
+            && let Some(read) = &mut self.doubt.lock().read
+        {
+            note(read, stretch);
+        }
+    }
+
+    /// A stretch was written that the kernel has in its pages. Whether it has to drop them again.
+    pub(crate) fn written(&self, stretch: &Range<u64>) -> bool {
+        self.has_pages.store(true, Ordering::SeqCst);
+        if !self.is_doubtful.load(Ordering::SeqCst) {
+            return false;
+        }
+        let mut doubt = self.doubt.lock();
+        let touches = |read: &Range<u64>| {
+            read.start < stretch.end.next_multiple_of(PAGE) && stretch.start / PAGE * PAGE < read.end
+        };
+        let is_stale = doubt.read.iter().flatten().any(touches);
+        self.settle(&mut doubt);
+        is_stale
+    }
+
+    /// The kernel lets nobody write now: what is written from now on is copied after all droppings that are over.
+    pub(crate) fn nobody_writes(&self) {
+        if self.is_doubtful.load(Ordering::SeqCst) {
+            self.settle(&mut self.doubt.lock());
+        }
+    }
+
+    fn settle(&self, doubt: &mut Doubt) {
+        if doubt.dropping == 0 {
+            doubt.read = None;
+            self.is_doubtful.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// The kernel is made to drop pages, for as long as the value is held.
+    pub(crate) fn dropping(&self, writes: Writes) -> Dropping<'_> {
+        let mut doubt = self.doubt.lock();
+        doubt.dropping += 1;
+        if writes == Writes::MayBeUnderWay {
+            doubt.read.get_or_insert_default();
+            self.is_doubtful.store(true, Ordering::SeqCst);
+        }
+        // What is read from here on counts again.
+        self.has_pages.store(false, Ordering::SeqCst);
+        Dropping(self)
+    }
+
+    /// Something is written past the kernel's pages, until the value is dropped.
+    pub(crate) fn directly(self: &Arc<Self>) -> Directly {
+        self.direct.fetch_add(1, Ordering::SeqCst);
+        Directly(Arc::clone(self))
+    }
+
+    /// Whether the kernel may have pages that lack what is being written past them.
+    pub(crate) fn is_passed_by(&self) -> bool {
+        self.direct.load(Ordering::SeqCst) > 0 && self.has_pages()
+    }
+
+    /// Whether the kernel may have pages at all.
+    pub(crate) fn has_pages(&self) -> bool {
+        self.has_pages.load(Ordering::SeqCst) || self.doubt.lock().dropping > 0
+    }
+}
+
+/// Whether programs may be writing into pages that are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// They may.
+    MayBeUnderWay,
+    /// The kernel lets nobody write meanwhile.
+    Wait,
+}
+
+/// The kernel is made to drop pages.
+#[derive(Debug)]
+pub(crate) struct Dropping<'a>(&'a PageCache);
+
+impl Drop for Dropping<'_> {
+    fn drop(&mut self) {
+        self.0.doubt.lock().dropping -= 1;
+    }
+}
+
+/// Something is written past the kernel's pages.
+#[derive(Debug)]
+pub(crate) struct Directly(Arc<PageCache>);
+
+impl Drop for Directly {
+    fn drop(&mut self) {
+        self.0.direct.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn note(read: &mut Vec<Range<u64>>, mut new: Range<u64>) {
+    read.retain(|old| {
+        let apart = old.end < new.start || new.end < old.start;
+        if !apart {
+            new = old.start.min(new.start)..old.end.max(new.end);
+        }
+        apart
+    });
+    read.push(new);
+    if read.len() > STRETCHES {
+        let start = read.iter().map(|read| read.start).min().unwrap_or(0);
+        let end = read.iter().map(|read| read.end).max().unwrap_or(0);
+        read.clear();
+        read.push(start..end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_was_read_between_its_dropping_and_the_next_write_is_dropped_again() {
+        let cache = PageCache::default();
+        cache.read(0..4096);
+        assert!(!cache.written(&(100..200)), "nothing was dropped");
+        drop(cache.dropping(Writes::MayBeUnderWay));
+        assert!(!cache.has_pages());
+        cache.read(0..4096);
+        cache.read(40_960..45_056);
+        assert!(cache.has_pages());
+        assert!(cache.written(&(4_000..5_000)));
+        assert!(!cache.written(&(100..200)), "it was copied after the dropping");
+        drop(cache.dropping(Writes::MayBeUnderWay));
+        cache.read(0..4096);
+        assert!(!cache.written(&(4_096..5_000)), "another page");
+    }
+
+    #[test]
+    fn writes_during_a_dropping_settle_nothing() {
+        let cache = PageCache::default();
+        let dropping = cache.dropping(Writes::MayBeUnderWay);
+        cache.read(0..4096);
+        assert!(cache.written(&(0..10)));
+        assert!(cache.written(&(0..10)), "it may have been copied before the page went");
+        drop(dropping);
+        assert!(cache.written(&(0..10)));
+        assert!(!cache.written(&(0..10)));
+    }
+
+    #[test]
+    fn nothing_is_in_doubt_where_the_kernel_lets_nobody_write() {
+        let cache = PageCache::default();
+        drop(cache.dropping(Writes::Wait));
+        cache.read(0..4096);
+        assert!(!cache.written(&(0..10)));
+        drop(cache.dropping(Writes::MayBeUnderWay));
+        cache.read(0..4096);
+        cache.nobody_writes();
+        assert!(!cache.written(&(0..10)));
+    }
+
+    #[test]
+    fn many_stretches_become_one() {
+        let cache = PageCache::default();
+        drop(cache.dropping(Writes::MayBeUnderWay));
+        for page in (0..1_000).step_by(2) {
+            cache.read(page * PAGE..(page + 1) * PAGE);
+        }
+        assert!(cache.doubt.lock().read.as_ref().unwrap().len() <= STRETCHES);
+        assert!(cache.written(&(998 * PAGE..998 * PAGE + 1)));
+    }
+}

@@ -1,0 +1,138 @@
+//! What the kernel says is mounted where. Nothing that is mounted is touched to find out.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// What the source begins with that `mount` shows of a stead.
+pub(super) const SOURCE: &str = "stead:";
+/// How many symlinks one path may lead through.
+const MAX_LINKS: usize = 40;
+
+/// One line of the table.
+struct Mounted {
+    /// Its device, `major:minor`.
+    device: String,
+    at: PathBuf,
+    kind: String,
+    source: String,
+}
+
+impl Mounted {
+    fn is_fuse(&self) -> bool {
+        self.kind == "fuse" || self.kind.starts_with("fuse.")
+    }
+
+    fn is_stead(&self) -> bool {
+        self.is_fuse() && self.source.starts_with(SOURCE)
+    }
+}
+
+/// The device of the stead that is mounted at a path, if one is. The path has no symlinks.
+pub(super) fn device_at(at: &Path) -> Option<String> {
+    // What was mounted last lies on top of the others.
+    let mounted = all().into_iter().rev().find(|mounted| mounted.at == at)?;
+    mounted.is_stead().then_some(mounted.device)
+}
+
+/// Where the stead with that device is mounted now.
+pub(super) fn place_of(device: &str) -> Option<PathBuf> {
+    let is_it = |mounted: &Mounted| mounted.is_stead() && mounted.device == device;
+    all().into_iter().find(is_it).map(|mounted| mounted.at)
+}
+
+/// Whether a path lies in a stead that is mounted.
+pub(super) fn is_inside(at: &Path) -> bool {
+    let around = all().into_iter().filter(|mounted| at.starts_with(&mounted.at));
+    around.max_by_key(|mounted| mounted.at.components().count()).is_some_and(|mounted| mounted.is_stead())
+}
+
+/// The devices of everything that some process answers for: to look there may mean to wait for that process.
+pub(super) fn fuse_devices() -> Vec<String> {
+    all().into_iter().filter(Mounted::is_fuse).map(|mounted| mounted.device).collect()
+}
+
+fn all() -> Vec<Mounted> {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    String::from_utf8_lossy(&table).lines().filter_map(read).collect()
+}
+
+fn read(line: &str) -> Option<Mounted> {
+    let (about, kind) = line.split_once(" - ")?;
+    let (mut about, mut kind) = (about.split(' '), kind.split(' '));
+    let (device, at) = (about.nth(2)?, about.nth(1)?);
+    let (kind, source) = (kind.next()?, kind.next()?);
+    Some(Mounted {
+        device: device.to_owned(),
+        at: PathBuf::from(unescaped(at)),
+        kind: kind.to_owned(),
+        source: source.to_owned(),
+    })
+}
+
+/// A path without symlinks and `..`. Its last name may be that of a mount whose process has ended, which can't be looked
+/// at any more.
+pub(super) fn resolved(at: &Path) -> Option<PathBuf> {
+    let mut at = std::path::absolute(at).ok()?;
+    for _ in 0..MAX_LINKS {
+        if let Ok(resolved) = at.canonicalize() {
+            return Some(resolved);
+        }
+        let Some(Component::Normal(name)) = at.components().next_back() else { return None };
+        let parent = at.parent()?.canonicalize().ok()?;
+        match fs::read_link(parent.join(name)) {
+            Ok(target) => at = parent.join(target),
+            Err(_) => return Some(parent.join(name)),
+        }
+    }
+    None
+}
+
+/// The kernel writes blanks and their like in octal.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, more)) = rest.split_first() {
+        let octal = more.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if first == b'\\' => {
+                bytes.push(byte);
+                rest = &more[3..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = more;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_escapes_is_read() {
+        assert_eq!(unescaped(r"/mnt/a\040b\134c"), r"/mnt/a b\c");
+        assert_eq!(unescaped(r"/plain\x"), r"/plain\x");
+    }
+
+    #[test]
+    fn a_line_of_the_table_is_read() {
+        let line = "36 35 0:71 / /mnt/a\\040b rw,nosuid shared:9 - fuse.stead stead:coder rw,user_id=0";
+        let mounted = read(line).unwrap();
+        assert!(mounted.is_stead() && mounted.device == "0:71" && mounted.at == Path::new("/mnt/a b"));
+        assert!(!read("22 1 8:1 / / rw - ext4 /dev/sda1 rw").unwrap().is_fuse());
+    }
+
+    #[test]
+    fn a_name_that_leads_nowhere_is_resolved_up_to_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let real = directory.path().canonicalize().unwrap();
+        fs::create_dir(real.join("d")).unwrap();
+        std::os::unix::fs::symlink("d/../none", real.join("link")).unwrap();
+        assert_eq!(resolved(&real.join("d/../link")), Some(real.join("none")));
+        assert_eq!(resolved(&real.join("d/../d")), Some(real.join("d")));
+        assert_eq!(resolved(&real.join("none/at/all")), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! Programs of the host that a symlink on the mount may lead to.
+//!
+//! `python3 -m venv` makes a symlink to the interpreter, and works only if that can be followed. So an absolute target
+//! outside is shown where it is a program that everybody may read and run: a file which is no secret, and which a
+//! process on the host can run without the symlink as well. Everything else outside stays hidden: a person's program
+//! that follows symlinks must not carry a person's files into a Workspace.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path};
+
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+
+use crate::linux::mount_table;
+
+/// How many symlinks one path may lead through.
+const MAX_LINKS: usize = 40;
+/// Read and run, by everybody.
+const EVERYBODY: u32 = 0o005;
+
+// As in <sys/stat.h>, which are the kernel's own for all programs.
+const TYPE: u32 = 0o170_000;
+const REGULAR: u32 = 0o100_000;
+const SYMLINK: u32 = 0o120_000;
+
+/// Whether an absolute target is a program of the host that everybody may read and run.
+///
+/// Name by name, and never through a mount that a process answers for: that may be this one, and wait for this answer.
+pub(crate) fn is_program(target: &[u8]) -> bool {
+    target.starts_with(b"/") && find(target).unwrap_or(false)
+}
+
+fn find(target: &[u8]) -> rustix::io::Result<bool> {
+    let fuse = mount_table::fuse_devices();
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty());
+    let mut names = VecDeque::from(names(target));
+    // The directories on the way, for `..`.
+    let mut way: Vec<OwnedFd> = vec![open(Path::new("/"))?];
+    let mut links = 0;
+    while let Some(name) = names.pop_front() {
+        if name == ".." {
+            way.truncate(way.len().saturating_sub(1).max(1));
+            continue;
+        }
+        let here = way.last().expect("the top is never left");
+        let found = rustix::fs::openat(here, &name, flags, Mode::empty())?;
+        let wanted = StatxFlags::TYPE | StatxFlags::MODE;
+        let about = rustix::fs::statx(&found, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted)?;
+        let device = format!("{}:{}", about.stx_dev_major, about.stx_dev_minor);
+        if fuse.contains(&device) {
+            return Ok(false);
+        }
+        let mode = u32::from(about.stx_mode);
+        match mode & TYPE {
+            SYMLINK => {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Ok(false);
+                }
+                let next = rustix::fs::readlinkat(&found, "", Vec::new())?.into_bytes();
+                if next.starts_with(b"/") {
+                    way.truncate(1);
+                }
+                for name in self::names(&next).into_iter().rev() {
+                    names.push_front(name);
+                }
+            }
+            REGULAR => return Ok(names.is_empty() && mode & EVERYBODY == EVERYBODY),
+            _ => way.push(found),
+        }
+    }
+    Ok(false)
+}
+
+/// The names of a path, without those that lead nowhere.
+fn names(path: &[u8]) -> Vec<OsString> {
+    let path = OsString::from_vec(path.to_vec());
+    let names = Path::new(&path).components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    });
+    names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_program_is_a_file_that_everybody_may_read_and_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path().canonicalize().unwrap();
+        fs::create_dir(at.join("bin")).unwrap();
+        for (name, mode) in [("tool", 0o755), ("secret", 0o600), ("mine", 0o700), ("data", 0o644)] {
+            fs::write(at.join("bin").join(name), "").unwrap();
+            fs::set_permissions(at.join("bin").join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        symlink("../bin/./tool", at.join("bin/relative")).unwrap();
+        symlink(at.join("bin/relative"), at.join("absolute")).unwrap();
+        symlink("loop", at.join("loop")).unwrap();
+        symlink("bin/secret", at.join("hidden")).unwrap();
+        let told = |name: &str| is_program(at.join(name).as_os_str().as_bytes());
+        for program in ["bin/tool", "bin/relative", "absolute", "bin/../absolute"] {
+            assert!(told(program), "{program}");
+        }
+        for other in ["bin/secret", "bin/mine", "bin/data", "bin", "none", "loop", "hidden", "bin/tool/x"] {
+            assert!(!told(other), "{other}");
+        }
+        assert!(!is_program(b"bin/tool"), "a relative target depends on where the mount is");
+        assert!(!is_program(b"/") && !is_program(b""));
+    }
+}

@@ -1,0 +1,100 @@
+//! Modes of host files. Root is not bound by them: `cargo xtask test` runs these as another user, too.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::Arc;
+
+use stead_core::store::{Content, DeedQuery, DraftOf, Page, Place, Put, Step, StoreError};
+use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, Undo, UndoOptions};
+use stead_core::{AccessScope, ErrorKind, Identity, Mount, Store, Vfs, VfsPath, Workspace};
+
+use crate::{Bench, append_step, apply, at, write};
+
+fn set_mode(bench: &Bench, path: &str, mode: u32) {
+    fs::set_permissions(bench.host(path), Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(bench: &Bench, path: &str) -> u32 {
+    fs::metadata(bench.host(path)).unwrap().mode() & 0o7777
+}
+
+/// Whether this process runs as root.
+fn is_root() -> bool {
+    tempfile::tempfile().unwrap().metadata().unwrap().uid() == 0
+}
+
+#[test]
+fn what_this_user_may_not_read_stays_unread() {
+    let bench = Bench::keeping(|_| ());
+    fs::write(bench.host("f"), "secret").unwrap();
+    set_mode(&bench, "f", 0);
+    let Bench { temp, root, store } = bench;
+    let store: Arc<dyn Store> = Arc::new(store);
+    let workspace =
+        Workspace::new(VfsPath::parse("/w").unwrap(), AccessScope::ReadWrite, Mount::from(&store));
+    let builder = Vfs::builder(Identity::agent("a")).lost_updates(LostUpdates::Allow);
+    let door = builder.workspace(workspace).build().unwrap();
+    if is_root() {
+        assert_eq!(door.read("/w/f").unwrap().bytes, b"secret");
+        return;
+    }
+    let denied = |answer: stead_core::Result<()>| assert_eq!(answer.unwrap_err().kind(), ErrorKind::Denied);
+    let tag = store.stat(&at("f")).unwrap().tag;
+    denied(door.read("/w/f").map(drop));
+    denied(door.copy("/w/f", "/w/g", Overwrite::Refuse).map(drop));
+    assert!(matches!(store.open(&at("f")).map(drop), Err(StoreError::HostDenied)));
+    assert_eq!(store.stat(&at("f")).unwrap().tag, tag, "asking leaves no trace");
+    // Nor is it read as what was there before.
+    door.write("/w/f", "public").unwrap();
+    door.set_attributes("/w/f", Some(0o644), None).unwrap();
+    let deeds = store.deeds(&DeedQuery::all()).unwrap().deeds;
+    let before = deeds.last().unwrap().lines[0].before.as_ref().unwrap().content.as_ref().unwrap();
+    assert!(matches!(store.open_past(before).map(drop), Err(StoreError::HostDenied)));
+    door.undo(Undo::Last(2), UndoOptions::default()).unwrap();
+    denied(door.read("/w/f").map(drop));
+    fs::set_permissions(root.join("f"), Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(fs::read(root.join("f")).unwrap(), b"secret");
+    door.remove_file("/w/f", RemoveOptions::default()).unwrap();
+    drop(temp);
+}
+
+#[test]
+fn a_directory_that_may_be_listed_but_not_entered_is_not_shown_as_empty() {
+    let bench = Bench::new();
+    fs::create_dir(bench.host("d")).unwrap();
+    fs::write(bench.host("d/f"), "").unwrap();
+    set_mode(&bench, "d", 0o600);
+    let listed = bench.store.list(&at("d"), &Page::ALL).map(|listing| listing.entries.len());
+    match is_root() {
+        true => assert_eq!(listed.unwrap(), 1),
+        false => assert!(matches!(listed, Err(StoreError::HostDenied)), "{listed:?}"),
+    }
+    set_mode(&bench, "d", 0o700);
+}
+
+#[test]
+fn a_write_takes_the_right_to_run_as_another_away() {
+    let bench = Bench::new();
+    let writes: [(&str, &dyn Fn()); 3] = [
+        ("append", &|| {
+            apply(&bench.store, append_step("f", b"more")).unwrap();
+        }),
+        ("write", &|| {
+            write(&bench.store, "f", "other");
+        }),
+        ("into it", &|| {
+            let node = bench.store.stat(&at("f")).unwrap().node;
+            let mut draft = bench.store.draft(DraftOf::File(&Place::node(node))).unwrap();
+            draft.write_at(1, b"x").unwrap();
+            let content = Content::Sealed(draft.seal().unwrap());
+            let step = Step::Write { at: Place::node(node), content, put: Put::default() };
+            apply(&bench.store, step).unwrap();
+        }),
+    ];
+    for (name, write) in writes {
+        fs::write(bench.host("f"), "old").unwrap();
+        set_mode(&bench, "f", 0o6755);
+        write();
+        assert_eq!(mode(&bench, "f"), 0o755, "{name}");
+    }
+}

@@ -1,0 +1,173 @@
+//! Tests whose outcome depends on who runs them, once more, by somebody who is not root: modes don't bind root.
+//!
+//! They are the programs that the first run has built. Nothing is compiled for them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::host::{self, capture, cargo, program};
+use crate::steps::Steps;
+
+/// nobody and nogroup, which every Debian has.
+const NOBODY: u32 = 65_534;
+
+/// The tests that run again: the package, the target, and a part of their names.
+const AGAIN: [(&str, &str, &str); 6] = [
+    ("stead-stores", "physical", ""),
+    ("stead-stores", "history", ""),
+    ("stead-stores", "suite", "on_disk"),
+    ("stead-cli", "cli", ""),
+    ("stead-cli", "disk", ""),
+    ("stead-cli", "mount", ""),
+];
+/// The test that needs a compiler, which lies in root's own directory on many hosts.
+const NEEDS_CARGO: &str = "programs::a_crate_is_built_once";
+
+/// Runs them.
+pub(crate) fn run() -> Result {
+    let user = User::nobody()?;
+    // The same selection as before: another one might build packages with other features.
+    let built = capture(cargo().args(["test", "--workspace", "--no-run", "--message-format", "json"]))?;
+    let programs = programs(&built);
+    let mut steps = Steps::default();
+    for (package, target, part) in AGAIN {
+        let found =
+            programs.iter().find(|program| (&*program.package, &*program.target) == (package, target));
+        let found = found.ok_or_else(|| format!("{package} has no test {target}"))?;
+        steps.step(&format!("{package}, {target}"), || user.test(found, part))?;
+    }
+    steps.end()
+}
+
+/// A test program.
+#[derive(Debug, PartialEq, Eq)]
+struct TestProgram {
+    package: String,
+    target: String,
+    program: PathBuf,
+    manifest: PathBuf,
+}
+
+/// The programs of integration tests that cargo tells of.
+fn programs(messages: &str) -> Vec<TestProgram> {
+    let lines = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines
+        .filter_map(|message| {
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            let manifest = PathBuf::from(text(&message["manifest_path"])?);
+            let package = text(&Value::from(manifest.parent()?.file_name()?.to_str()?))?;
+            let target = &message["target"];
+            let is_test = target["kind"].as_array()?.iter().any(|kind| kind == "test");
+            let program = PathBuf::from(text(&message["executable"])?);
+            is_test.then_some(TestProgram { package, target: text(&target["name"])?, program, manifest })
+        })
+        .collect()
+}
+
+/// Another user, with a home of its own for as long as this is there.
+#[derive(Debug)]
+pub(crate) struct User {
+    home: PathBuf,
+}
+
+impl User {
+    /// The user nobody, who can mount a stead on this host. Only root can ask for it.
+    pub(crate) fn nobody() -> Result<Self> {
+        let home = std::env::temp_dir().join(format!("stead-second-user-{}", std::process::id()));
+        fs::create_dir(&home)?;
+        let user = User { home };
+        user.give(&user.home)?;
+        fs::set_permissions(&user.home, Permissions::from_mode(0o700))?;
+        // The device is everybody's on a usual host; a container may have made it root's.
+        fs::set_permissions("/dev/fuse", Permissions::from_mode(0o666))?;
+        let root = host::root();
+        if !user.reaches(&root) {
+            let root = root.display();
+            return Err(format!("the user nobody can't reach {root}: `chmod o+x` what lies above it").into());
+        }
+        if !is_set_user_id("fusermount3") {
+            return Err("fusermount3 is not set-user-id root: install the package fuse3 again".into());
+        }
+        Ok(user)
+    }
+
+    /// Has a program run as this user.
+    pub(crate) fn runs<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command.uid(NOBODY).gid(NOBODY).env("HOME", &self.home).env("TMPDIR", &self.home);
+        command.env("CARGO_HOME", self.home.join(".cargo"))
+    }
+
+    /// Gives something to this user.
+    pub(crate) fn give(&self, path: &Path) -> Result {
+        Ok(chown(path, Some(NOBODY), Some(NOBODY))?)
+    }
+
+    fn reaches(&self, path: &Path) -> bool {
+        let mut look = program("test");
+        look.arg("-r").arg(path).current_dir("/");
+        self.runs(&mut look).status().is_ok_and(|status| status.success())
+    }
+
+    fn has_cargo(&self) -> bool {
+        let mut probe = program("cargo");
+        probe.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        self.runs(&mut probe).status().is_ok_and(|status| status.success())
+    }
+
+    fn test(&self, test: &TestProgram, part: &str) -> Result {
+        let directory = test.manifest.parent().expect("a manifest lies in a directory");
+        let mut command = program(&test.program);
+        command.current_dir(directory).env("CARGO_MANIFEST_DIR", directory);
+        // Snapshots are compared, and not written.
+        command.env("INSTA_WORKSPACE_ROOT", host::root()).env("INSTA_UPDATE", "no");
+        command.arg(part).env_remove("STEAD_TEST_LONG");
+        if test.target == "mount" && !self.has_cargo() {
+            command.args(["--skip", NEEDS_CARGO]);
+        }
+        let said = capture(self.runs(&mut command))?;
+        // A suite that ran nothing found nothing: that must not pass for a clean result.
+        if said.contains(" 0 passed") { Err("no test ran".into()) } else { Ok(()) }
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        // What can't be removed is a few empty directories in the temporary directory.
+        let _ = fs::remove_dir_all(&self.home);
+    }
+}
+
+fn is_set_user_id(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found =
+        std::env::split_paths(&path).filter_map(|directory| fs::metadata(directory.join(name)).ok());
+    found.next().is_some_and(|program| program.mode() & 0o4000 != 0 && program.uid() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_programs_of_tests_are_found_in_what_cargo_tells() {
+        let messages = r#"
+{"reason":"compiler-artifact","manifest_path":"/r/crates/stores/Cargo.toml","target":{"kind":["lib"],"name":"stores"},"executable":"/t/lib-1"}
+{"reason":"compiler-artifact","manifest_path":"/r/crates/stores/Cargo.toml","target":{"kind":["test"],"name":"suite"},"executable":"/t/suite-2"}
+{"reason":"compiler-artifact","manifest_path":"/r/crates/other/Cargo.toml","target":{"kind":["test"],"name":"x"},"executable":null}
+{"reason":"build-finished","success":true}
+"#;
+        let suite = TestProgram {
+            package: "stores".into(),
+            target: "suite".into(),
+            program: "/t/suite-2".into(),
+            manifest: "/r/crates/stores/Cargo.toml".into(),
+        };
+        assert_eq!(programs(messages), [suite]);
+    }
+}

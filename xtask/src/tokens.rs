@@ -1,0 +1,289 @@
+//! `cargo xtask tokens`: what a model pays for the tools, the map and ten typical answers, in tokens of o200k.
+//!
+//! Counted is what is on the wire: the text of an answer, and what it has as structured content, which some hosts send to
+//! the model instead of the text and others beside it.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+use tiktoken_rs::CoreBPE;
+
+use crate::Result;
+use crate::host::{self, capture, cargo, program, root};
+use crate::peers::Peers;
+use crate::{sections, servers};
+
+/// Runs the command: `[--before BINARY] [--write]`.
+pub(crate) fn run(options: &[&str]) -> Result {
+    let (before, write) = match options {
+        [] => (None, false),
+        ["--write"] => (None, true),
+        ["--before", binary] => (Some(*binary), false),
+        ["--before", binary, "--write"] => (Some(*binary), true),
+        _ => return Err("cargo xtask tokens [--before BINARY] [--write]".into()),
+    };
+    capture(cargo().args(["build", "--package", "stead-cli"]))?;
+    let place = Peers::none()?.place("tokens")?;
+    let mut columns = Vec::new();
+    if let Some(binary) = before {
+        columns.push(measured("stead before", Server::Stead, Path::new(binary), &place.join("before"))?);
+    }
+    let built = host::target().join("debug/stead");
+    columns.push(measured("stead", Server::Stead, &built, &place.join("now"))?);
+    let node = servers::provide_node(&host::target())?;
+    columns.push(measured("server-filesystem", Server::Node, &node, &place.join("node"))?);
+    let table = table(&columns);
+    println!("{table}");
+    if write {
+        let page = root().join("docs/benchmarks.md");
+        fs::write(&page, sections::replaced(&fs::read_to_string(&page)?, &table)?)?;
+    }
+    Ok(())
+}
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Server {
+    /// A binary of ours.
+    Stead,
+    /// A script for Node: npm `@modelcontextprotocol/server-filesystem`.
+    Node,
+}
+
+/// How many tokens something has: as text, and as structured content.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tokens {
+    text: usize,
+    structured: usize,
+}
+
+/// What one server's answers cost; `None` for what it can't do.
+struct Column {
+    label: &'static str,
+    rows: Vec<(&'static str, Option<Tokens>)>,
+}
+
+fn measured(label: &'static str, server: Server, binary: &Path, place: &Path) -> Result<Column> {
+    let files = place.join("project");
+    prepare(&files)?;
+    let mut client = Client::start(server, binary, place, &files)?;
+    let count = Counter::new()?;
+    let begun = client.request("initialize", &introduction())?;
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
+    let tools = client.request("tools/list", &json!({}))?["tools"].to_string();
+    let map = begun["instructions"].as_str().unwrap_or_default().to_owned();
+    let text = |text: &str| Some(Tokens { text: count.tokens(text), structured: 0 });
+    let mut rows = vec![("tools, as listed", text(&tools)), ("instructions: the map", text(&map))];
+    for (what, call) in calls(server, &files) {
+        let tokens = match call {
+            Some((tool, arguments)) => Some(
+                count
+                    .answer(&client.request("tools/call", &json!({ "name": tool, "arguments": arguments }))?),
+            ),
+            None => None,
+        };
+        rows.push((what, tokens));
+    }
+    Ok(Column { label, rows })
+}
+
+/// The same files for everyone: a small project.
+fn prepare(files: &Path) -> Result {
+    fs::create_dir_all(files.join("src"))?;
+    for number in 0..40 {
+        let mut text = format!("//! Part {number} of the example.\n\n");
+        for part in 0..20 {
+            writeln!(
+                text,
+                "/// Adds {part} to a number.\nfn add_{number}_{part}(to: u64) -> u64 {{\n    to + {part}\n}}\n"
+            )?;
+        }
+        fs::write(files.join(format!("src/part_{number:02}.rs")), text)?;
+    }
+    let line = |number| format!("{number:05} the quick brown fox jumps over the lazy dog\n");
+    fs::write(files.join("log.txt"), (0..5_000).map(line).collect::<String>())?;
+    Ok(fs::write(files.join("readme.md"), "# Example\n\nA project with forty parts.\n")?)
+}
+
+/// Ten typical calls, as each server has them.
+fn calls(server: Server, files: &Path) -> Vec<(&'static str, Option<(&'static str, Value)>)> {
+    let path = |below: &str| match server {
+        Server::Stead => format!("/project/{below}"),
+        Server::Node => files.join(below).to_string_lossy().into_owned(),
+    };
+    let is_ours = server == Server::Stead;
+    let either = |ours: &'static str, other: &'static str| if is_ours { ours } else { other };
+    let read = either("read_file", "read_text_file");
+    let edit = match server {
+        Server::Stead => {
+            json!({ "path": path("readme.md"), "old_string": "forty", "new_string": "many" })
+        }
+        Server::Node => {
+            json!({ "path": path("readme.md"), "edits": [{ "oldText": "forty", "newText": "many" }] })
+        }
+    };
+    let parts: Vec<_> = (0..3).map(|number| path(&format!("src/part_{number:02}.rs"))).collect();
+    let grep = json!({ "pattern": "fn add_1._7", "path": path("src") });
+    vec![
+        (
+            "list 40 files, with sizes",
+            Some((either("list_directory", "list_directory_with_sizes"), json!({ "path": path("src") }))),
+        ),
+        ("read a file of 100 lines", Some((read, json!({ "path": path("src/part_01.rs") })))),
+        ("read a log of 5,000 lines", Some((read, json!({ "path": path("log.txt") })))),
+        (
+            "read three files at once",
+            Some((either("read_many", "read_multiple_files"), json!({ "paths": parts }))),
+        ),
+        ("search in files, 10 hits", is_ours.then_some(("grep", grep))),
+        (
+            "find 40 files by name",
+            Some((either("glob", "search_files"), json!({ "path": path(""), "pattern": "**/*.rs" }))),
+        ),
+        ("write a file", Some(("write_file", json!({ "path": path("new.md"), "content": "# New\n" })))),
+        ("edit a file", Some(("edit_file", edit))),
+        ("look at a path", Some((either("stat", "get_file_info"), json!({ "path": path("readme.md") })))),
+        ("be denied", Some((read, json!({ "path": "/etc/passwd" })))),
+    ]
+}
+
+/// Counts tokens of o200k.
+struct Counter(CoreBPE);
+
+impl Counter {
+    fn new() -> Result<Self> {
+        Ok(Counter(tiktoken_rs::o200k_base()?))
+    }
+
+    fn tokens(&self, text: &str) -> usize {
+        self.0.encode_ordinary(text).len()
+    }
+
+    fn answer(&self, result: &Value) -> Tokens {
+        let blocks = result["content"].as_array().into_iter().flatten();
+        let text = blocks.filter_map(|block| block["text"].as_str()).map(|text| self.tokens(text)).sum();
+        let structured = result.get("structuredContent").map_or(0, |facts| self.tokens(&facts.to_string()));
+        Tokens { text, structured }
+    }
+}
+
+/// A client over standard input and output.
+struct Client {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    next: u64,
+}
+
+impl Client {
+    fn start(server: Server, binary: &Path, place: &Path, files: &Path) -> Result<Self> {
+        let mut command: Command = match server {
+            Server::Stead => {
+                let config = place.join("stead.toml");
+                fs::write(&config, CONFIG)?;
+                let mut command = program(PathBuf::from(binary));
+                command.args(["mcp", "--agent", "coder", "--config"]).arg(config);
+                command
+            }
+            Server::Node => {
+                let mut command = program("node");
+                command.arg(binary).arg(files);
+                command
+            }
+        };
+        for name in ["STEAD_CONFIG", "STEAD_AGENT", "STEAD_TOKEN"] {
+            command.env_remove(name);
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let input = child.stdin.take().expect("stdin is piped");
+        let output = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        Ok(Client { child, input, output, next: 1 })
+    }
+
+    fn send(&mut self, message: &Value) -> Result {
+        Ok(writeln!(self.input, "{message}")?)
+    }
+
+    fn request(&mut self, method: &str, params: &Value) -> Result<Value> {
+        let id = self.next;
+        self.next += 1;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))?;
+        loop {
+            let mut line = String::new();
+            if self.output.read_line(&mut line)? == 0 {
+                return Err(format!("the server has ended instead of answering {method}").into());
+            }
+            let mut message: Value = serde_json::from_str(&line)?;
+            if message["id"] == id && message.get("method").is_none() {
+                return Ok(message["result"].take());
+            }
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // If it has ended by itself there is nothing left to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const CONFIG: &str = r#"
+[stores.project]
+kind = "physical"
+path = "project"
+
+[agents.coder]
+history = true
+workspaces = [{ prefix = "/project", store = "project", scope = "rw" }]
+"#;
+
+fn introduction() -> Value {
+    json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": { "name": "tokens", "version": "1" },
+    })
+}
+
+fn table(columns: &[Column]) -> String {
+    let labels: Vec<_> = columns.iter().map(|column| column.label).collect();
+    let mut text = String::from("<!-- begin tokens -->\n");
+    let _ = writeln!(text, "| tokens (o200k) | {} |", labels.join(" | "));
+    let _ = writeln!(text, "|---|{}", "---:|".repeat(labels.len()));
+    for (index, (what, _)) in columns[0].rows.iter().enumerate() {
+        let cells: Vec<_> = columns.iter().map(|column| cell(column.rows[index].1)).collect();
+        let _ = writeln!(text, "| {what} | {} |", cells.join(" | "));
+    }
+    text.push_str("<!-- end tokens -->");
+    text
+}
+
+fn cell(tokens: Option<Tokens>) -> String {
+    match tokens {
+        None => "—".to_owned(),
+        Some(Tokens { text, structured: 0 }) => text.to_string(),
+        Some(Tokens { text, structured }) => format!("{text} + {structured}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_structured_content_are_counted_apart() {
+        let count = Counter::new().unwrap();
+        let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
+        let answer = json!({ "content": [{ "type": "text", "text": "hello world" }, image] });
+        let Tokens { text, structured } = count.answer(&answer);
+        assert_eq!((text, structured), (2, 0));
+        let answer = json!({ "content": [], "structuredContent": { "a": 1 } });
+        assert!(count.answer(&answer).structured > 2);
+    }
+}
