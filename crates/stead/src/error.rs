@@ -57,8 +57,8 @@ pub enum Error {
     },
     /// The audit can't be opened, so nothing is done.
     #[error(
-        "everything is to be written down in the audit, and it can't be opened: {cause}; make the state directory \
-         `.stead` and the database writable, or turn the audit off: `enabled = false` under [audit]"
+        "everything is to be written down in the audit, and it can't be opened: {cause}; {}",
+        way_out(.cause)
     )]
     Audit {
         /// What is in the way.
@@ -106,6 +106,20 @@ impl Error {
     /// What the host said of something that the caller named.
     pub(crate) fn host(what: impl Into<String>, cause: io::Error) -> Self {
         Error::Host { what: what.into(), cause }
+    }
+}
+
+/// What helps where the audit can't be opened.
+fn way_out(cause: &Error) -> &'static str {
+    match cause.kind() {
+        ErrorKind::Quota => {
+            "make room on the disk that holds the state directory `.stead`: delete something there that is not Stead's, or \
+             let `stead gc` free what is no longer needed"
+        }
+        _ => {
+            "make the state directory `.stead` and the database writable, or turn the audit off: `enabled = false` \
+             under [audit]"
+        }
     }
 }
 
@@ -179,4 +193,17 @@ fn forks(known: &[String]) -> String {
 
 fn quoted(names: &[String]) -> String {
     names.iter().map(|name| format!("`{}`", escaped(name.as_bytes()))).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_meets_a_full_disk_is_told_to_make_room_and_not_to_turn_the_audit_off() {
+        let audit = |cause: StoreError| Error::Audit { cause: Box::new(cause.into()) }.to_string();
+        let full = audit(StoreError::NoSpace);
+        assert!(full.contains("make room on the disk") && !full.contains("turn the audit off"), "{full}");
+        assert!(audit(StoreError::HostDenied).contains("turn the audit off"));
+    }
 }

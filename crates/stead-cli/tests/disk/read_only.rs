@@ -7,6 +7,28 @@ use std::process::Command;
 
 use crate::small::{Disk, Kind, on_small_disk};
 
+/// A directory of the host beside what is in the database, with a past, and a snapshot `s1` of both.
+fn add_directory(disk: &Disk) {
+    let config = std::fs::read_to_string(disk.path("stead.toml")).unwrap();
+    let more = "[stores.p]\nkind = \"physical\"\npath = \"ph\"\n[[agents.a.workspaces]]\nprefix = \"/p\"\n\
+                scope = \"rw\"\nstore = \"p\"\n";
+    std::fs::create_dir(disk.path("ph")).unwrap();
+    std::fs::write(disk.path("stead.toml"), format!("{config}{more}")).unwrap();
+    disk.done(&["write", "/p/f", "first\n"]);
+    disk.done(&["snapshot", "--label", "s1"]);
+    disk.done(&["write", "/p/f", "second\n"]);
+}
+
+/// What is told of the past where nothing can be written.
+const PAST: [(&[&str], &str); 7] = [
+    (&["log"], "/p/f"),
+    (&["log", "/p"], "/p/f"),
+    (&["log", "/p/f"], "/p/f"),
+    (&["blame", "/p/f"], "second"),
+    (&["diff", "/p", "s1"], "/p/f"),
+    (&["diff", "/", "s1"], "/p/f"),
+    (&["cat", "/p/f", "--at", "s1"], "first"),
+];
 const LOOKS: [&[&str]; 7] = [
     &["cat", "/notes/keep"],
     &["ls", "/notes"],
@@ -16,12 +38,20 @@ const LOOKS: [&[&str]; 7] = [
     &["tree", "/"],
     &["audit"],
 ];
-const CHANGES: [&[&str]; 3] = [&["write", "/notes/new", "x"], &["rm", "/notes/keep"], &["gc"]];
+const CHANGES: [&[&str]; 6] = [
+    &["write", "/notes/new", "x"],
+    &["rm", "/notes/keep"],
+    &["gc"],
+    &["write", "/p/f", "x"],
+    &["undo"],
+    &["snapshot"],
+];
 
 #[test]
 fn a_read_only_disk_is_read_and_not_changed() {
     on_small_disk("read_only::a_read_only_disk_is_read_and_not_changed", Kind::Memory, |disk| {
         disk.furnish();
+        add_directory(disk);
         let remount = |how: &str| {
             let done = Command::new("mount").args(["-o", how]).arg(disk.path("")).status().unwrap();
             assert!(done.success());
@@ -31,9 +61,14 @@ fn a_read_only_disk_is_read_and_not_changed() {
                 let (code, said) = disk.told(args);
                 assert_eq!(code, 0, "{what}: {args:?}: {said}");
             }
+            for (args, tells) in PAST {
+                let told = disk.done(args);
+                assert!(told.contains(tells), "{what}: {args:?}: {told}");
+            }
             for args in CHANGES {
                 let (code, said) = disk.told(args);
                 assert_eq!(code, 1, "{what}: {args:?}: {said}");
+                assert!(!said.contains("no history"), "{what}: {args:?}: {said}");
             }
         };
         remount("remount,ro");
@@ -69,6 +104,7 @@ fn whoever_may_only_read_the_files_reads_what_is_in_them() {
     let host = tempfile::tempdir().unwrap();
     let disk = Disk::at(host.path());
     disk.furnish();
+    add_directory(&disk);
     show(host.path());
     let is_superuser = rustix::process::geteuid().is_root();
     if !is_superuser {
@@ -87,9 +123,14 @@ fn whoever_may_only_read_the_files_reads_what_is_in_them() {
         let (code, said) = other(args);
         assert_eq!(code, Some(0), "{args:?}: {said}");
     }
+    for (args, tells) in PAST {
+        let (code, told) = other(args);
+        assert!(code == Some(0) && told.contains(tells), "{args:?}: {told}");
+    }
     for args in CHANGES {
         let (code, said) = other(args);
         assert_eq!(code, Some(1), "{args:?}: {said}");
+        assert!(!said.contains("no history"), "{args:?}: {said}");
     }
     // The owner goes on meanwhile, and others see it.
     assert_eq!(disk.ends(&["write", "/notes/keep", "changed\n"]), 0);

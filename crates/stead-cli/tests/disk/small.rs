@@ -119,6 +119,22 @@ impl Disk {
         (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
     }
 
+    /// What a command prints that has to end well.
+    #[track_caller]
+    pub(crate) fn done(&self, args: &[&str]) -> String {
+        let output = self.stead(args);
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {printed}{said}");
+        printed
+    }
+
+    /// How many bytes of the disk are free.
+    pub(crate) fn free(&self) -> u64 {
+        let disk = rustix::fs::statvfs(&self.directory).unwrap();
+        disk.f_bfree * disk.f_frsize
+    }
+
     /// Leaves that much of the disk free.
     pub(crate) fn fill_but(&self, free: u64) {
         use std::os::unix::fs::FileExt;

@@ -208,9 +208,15 @@ impl<'s> Act<'s> {
         let mut wanted: Vec<_> = spots.iter().map(|spot| spot.stripe()).collect();
         let mut is_recovered = false;
         loop {
-            if let Some(held) = self.shop.locks.names(&mut wanted)? {
-                self.held = Some(held);
-                break;
+            match self.shop.locks.names(&mut wanted) {
+                Ok(Some(held)) => {
+                    self.held = Some(held);
+                    break;
+                }
+                Ok(None) => {}
+                // A full disk has no room for the lock file of a name. That of everything is there.
+                Err(StoreError::NoSpace) => return self.hold_alone(),
+                Err(error) => return Err(error),
             }
             self.shop.recover(&self.store.root)?;
             is_recovered = true;
@@ -377,7 +383,8 @@ impl<'s> Act<'s> {
     /// Takes what is there into the workshop, unless another program has changed it since it was seen.
     pub(super) fn take(&mut self, spot: &Spot, seen: &Stat) -> StoreResult<()> {
         let stash = self.shop.fresh();
-        let how = Undo::Taken { at: spot.path().to_vec(), stash: stash.clone(), ino: seen.ino };
+        let (at, ino, changed) = (spot.path().to_vec(), seen.ino, seen.changed);
+        let how = Undo::Taken { at, stash: stash.clone(), ino, changed };
         let room = self.shop.room();
         self.act("take", how, || owner::rename_new(spot.at(), (room, stash.as_bytes())))?;
         let taken = host::stat_at(room, stash.as_bytes()).map_err(refused)?;

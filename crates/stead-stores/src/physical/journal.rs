@@ -115,6 +115,12 @@ fn checksum(epoch: u64, payload: &[u8]) -> [u8; 8] {
     *hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes")
 }
 
+/// Makes an empty journal that has its blocks, for a disk that is full later on.
+pub(super) fn make_spare(room: BorrowedFd<'_>, name: &[u8]) -> StoreResult<()> {
+    let file = host::create(room, name).map_err(refused)?;
+    file.write_all_at(&[0; 4 * ROOM], 0).map_err(failed)
+}
+
 /// How the uses of a room's journals ended, by their epochs: whether all that they tell of was done.
 pub(super) type Fates = HashMap<u64, bool>;
 
@@ -209,10 +215,12 @@ pub(super) fn repair(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<()> {
 
 #[cfg(test)]
 mod tests {
+    use stead_core::Timestamp;
+
     use super::*;
 
     fn taken(name: &str) -> Undo {
-        Undo::Taken { at: name.into(), stash: "t1".into(), ino: 7 }
+        Undo::Taken { at: name.into(), stash: "t1".into(), ino: 7, changed: Timestamp(7) }
     }
 
     #[test]

@@ -56,6 +56,8 @@ mod root;
 #[cfg(target_os = "linux")]
 mod shift;
 #[cfg(target_os = "linux")]
+mod spare;
+#[cfg(target_os = "linux")]
 mod spot;
 #[cfg(target_os = "linux")]
 mod store;

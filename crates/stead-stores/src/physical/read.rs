@@ -80,7 +80,7 @@ impl PhysicalStore {
     }
 
     fn opened(&self, attr: Attr, file: File) -> OpenFile {
-        OpenFile { attr, file, root: self.root.dir.clone(), shop: self.workshop().ok().cloned() }
+        OpenFile { attr, file, root: self.root.dir.clone(), shop: self.staged().cloned() }
     }
 
     pub(super) fn link_target(&self, at: &Place) -> StoreResult<Vec<u8>> {

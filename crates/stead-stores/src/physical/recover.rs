@@ -188,6 +188,11 @@ impl Noted {
         self.note(version.cast_unsigned() | DONE)
     }
 
+    /// Forgets all notes, for the next process that has the room.
+    pub(super) fn clear(&self) -> StoreResult<()> {
+        (0..NOTED).try_for_each(|index| self.cells.set(index, 0))
+    }
+
     fn note(&self, value: u64) -> StoreResult<()> {
         self.cells.set(self.next.fetch_add(1, Ordering::Relaxed) % NOTED, value)
     }

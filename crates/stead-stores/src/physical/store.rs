@@ -2,9 +2,10 @@
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use stead_core::search::{FileHits, Grep, Walk};
 use stead_core::store::{
     About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Found, Listing, NodeId,
@@ -16,6 +17,7 @@ use stead_core::{Operation, Timestamp};
 use super::PhysicalOptions;
 use super::draft::{FileDraft, NewDraft};
 use super::host::{self, How, failed, refused};
+use super::keep::{Home, Keeping};
 use super::life::Life;
 use super::mask::{Mask, STATE};
 use super::nodes::Nodes;
@@ -32,11 +34,17 @@ pub struct PhysicalStore {
     pub(super) mask: Mask,
     pub(super) nodes: Nodes,
     pub(super) durability: Durability,
+    /// The ledger, and where displaced things lie: what it takes to tell the history.
+    pub(super) keeping: Arc<Keeping>,
     life: Arc<Life>,
     /// Whether the root was found to be removed.
     gone: AtomicBool,
-    /// `None` where the host lets us write nowhere on the root's mount: the Store can be read all the same.
-    shop: Option<Arc<Workshop>>,
+    /// Empty for as long as the host lets nothing be written on the root's mount: the Store can be read all the same.
+    shop: OnceLock<Arc<Workshop>>,
+    /// Held while the staging area is opened.
+    opening: Mutex<()>,
+    state: PathBuf,
+    options: PhysicalOptions,
 }
 
 impl PhysicalStore {
@@ -64,13 +72,30 @@ impl PhysicalStore {
         let mask = Mask::new(&resolved, masked.iter().cloned()).holding(&resolved, held);
         let root = root.masking(&mask, masked);
         let life = Arc::new(Life::new(options.faults.clone()));
-        let shop = match Workshop::open(&root, &resolved, &state, &options, life.clone()) {
-            Ok(shop) => Some(shop),
-            Err(StoreError::HostDenied) => None,
-            Err(error) => return Err(error),
-        };
+        let home = Home::new(&root, &resolved, &state, &options.hold);
+        let ledger = (options.ledger.clone(), options.durability);
+        let pasts = workshop::pasts(&root, &state, options.confinement);
+        let keeping = Arc::new(Keeping::new(ledger, home, options.keep, pasts));
         let (nodes, gone, durability) = (Nodes::default(), AtomicBool::new(false), options.durability);
-        Ok(PhysicalStore { root, mask, nodes, durability, life, gone, shop })
+        let (shop, opening) = (OnceLock::new(), Mutex::new(()));
+        let store = PhysicalStore {
+            root,
+            mask,
+            nodes,
+            durability,
+            keeping,
+            life,
+            gone,
+            shop,
+            opening,
+            state,
+            options,
+        };
+        match store.workshop() {
+            // A disk that is full or can't be written can be read. The next change tries again.
+            Ok(_) | Err(StoreError::HostDenied | StoreError::NoSpace) => Ok(store),
+            Err(error) => Err(error),
+        }
     }
 
     /// Refuses everything where there is nothing left to work on. A directory that was removed can still be listed by
@@ -88,11 +113,26 @@ impl PhysicalStore {
     /// tell what happened, or build on it.
     fn check_and_recover(&self) -> StoreResult<()> {
         self.check()?;
-        self.shop.as_ref().map_or(Ok(()), |shop| shop.recover_if_left(&self.root))
+        self.staged().map_or(Ok(()), |shop| shop.recover_if_left(&self.root))
     }
 
+    /// The staging area, if it is open.
+    pub(super) fn staged(&self) -> Option<&Arc<Workshop>> {
+        self.shop.get()
+    }
+
+    /// The staging area, for a change: opened now if that was not possible before.
     pub(super) fn workshop(&self) -> StoreResult<&Arc<Workshop>> {
-        self.shop.as_ref().ok_or_else(workshop::missing)
+        if let Some(shop) = self.shop.get() {
+            return Ok(shop);
+        }
+        let _turn = self.opening.lock();
+        if let Some(shop) = self.shop.get() {
+            return Ok(shop);
+        }
+        let shop =
+            Workshop::open(&self.root, &self.state, &self.options, self.life.clone(), self.keeping.clone())?;
+        Ok(self.shop.get_or_init(|| shop))
     }
 }
 
@@ -124,9 +164,8 @@ fn resolved_as_far_as_it_goes(path: &Path) -> PathBuf {
 
 impl Store for PhysicalStore {
     fn about(&self) -> About {
-        let keeps_content = self.shop.as_ref().is_some_and(|shop| shop.keeping.keeps_content());
-        let (history, records) = (self.shop.is_some(), self.log());
-        About { kind: "physical", history, keeps_content, feed: false, records }
+        let (keeps_content, records) = (self.keeping.keeps_content(), self.log());
+        About { kind: "physical", history: true, keeps_content, feed: false, records }
     }
 
     fn stat(&self, at: &Place) -> StoreResult<Attr> {
@@ -207,7 +246,7 @@ impl Store for PhysicalStore {
         if self.durability == Durability::Full {
             sync::file_system(sync::Site::DeferredChanges, &self.root.dir).map_err(refused)?;
             // Without a staging area nothing was changed.
-            if let Some(shop) = &self.shop
+            if let Some(shop) = self.staged()
                 && let Some(books) = shop.keeping.books()?
             {
                 books.settle()?;
@@ -296,7 +335,7 @@ impl Store for PhysicalStore {
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
         self.check_and_recover()?;
-        if let Some(shop) = &self.shop
+        if let Some(shop) = self.staged()
             && shop.unfinished().map_err(refused)? > 0
         {
             shop.recover(&self.root)?;
@@ -309,7 +348,7 @@ impl Store for PhysicalStore {
             }
             ControlFlow::Continue(())
         })?;
-        if let Some(shop) = &self.shop {
+        if let Some(shop) = self.staged() {
             verified.unreferenced = shop.kept_bytes();
             let unfinished = shop.unfinished().map_err(refused)?;
             if unfinished > 0 {
@@ -318,7 +357,7 @@ impl Store for PhysicalStore {
                 ));
             }
         }
-        if let Some(shop) = &self.shop {
+        if let Some(shop) = self.staged() {
             verified.problems.extend(shop.undecided()?);
         }
         self.verify_kept(&mut verified, progress)?;

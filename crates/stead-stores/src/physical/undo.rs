@@ -24,8 +24,8 @@ use super::workshop::keep;
 use crate::boot;
 
 /// An action, and what it takes to undo it. Paths start at the root; a `stash` is a name in the room. A `print` is the
-/// fingerprint of what the action puts somewhere, where the journal is to undo it; `changed` is the time at which the
-/// first of the things that get another name had last been changed.
+/// fingerprint of what the action puts somewhere, where the journal is to undo it; `changed` is the time at which what was
+/// taken, or the first of the things that get another name, had last been changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Undo {
     /// What was in the stash was put where nothing was.
@@ -33,7 +33,7 @@ pub(super) enum Undo {
     /// What was in the stash and what was there changed places.
     Swapped { at: Vec<u8>, stash: String, ours: u64, theirs: u64, print: Option<Print> },
     /// What was there went into the stash.
-    Taken { at: Vec<u8>, stash: String, ino: u64 },
+    Taken { at: Vec<u8>, stash: String, ino: u64, changed: Timestamp },
     /// Something got another name, which nothing had.
     Moved { from: Vec<u8>, to: Vec<u8>, ino: u64, changed: Timestamp },
     /// Something got another name. What had it before is in the stash as well, unless it was an empty directory.
@@ -300,6 +300,13 @@ pub(super) fn happened(site: &Site<'_>, action: &Undo) -> StoreResult<bool> {
         Some(spot) => spot.has(ino),
         None => Ok(false),
     };
+    let is_as_before = |path: &[u8], ino: u64, changed: Timestamp| match site.spot(path)? {
+        Some(spot) => {
+            let stat = seen(spot.dir.stat_at(spot.name))?;
+            StoreResult::Ok(stat.is_some_and(|stat| (stat.ino, stat.changed) == (ino, changed)))
+        }
+        None => Ok(false),
+    };
     Ok(match action {
         Undo::Placed { at, stash, ino, .. } => {
             site.stashed(stash)?.is_none() && (site.acted || has(at, *ino)?)
@@ -308,19 +315,14 @@ pub(super) fn happened(site: &Site<'_>, action: &Undo) -> StoreResult<bool> {
             Some(stat) => stat.ino != *ours,
             None => site.acted || has(at, *ours)?,
         },
-        Undo::Taken { at, stash, ino } => site.stashed(stash)?.is_some() || site.acted && !has(at, *ino)?,
+        Undo::Taken { at, stash, ino, changed } => {
+            // What was not kept is gone, and a file that was made since may have its inode.
+            site.stashed(stash)?.is_some() || site.acted && !is_as_before(at, *ino, *changed)?
+        }
         Undo::Moved { from, to, ino, changed }
         | Undo::Over { from, to, ino, changed, .. }
         | Undo::Crossed { from, to, from_ino: ino, changed, .. } => {
-            let as_before = |from: &Spot<'_>| {
-                let stat = seen(from.dir.stat_at(from.name))?;
-                StoreResult::Ok(stat.is_some_and(|stat| (stat.ino, stat.changed) == (*ino, *changed)))
-            };
-            let is_back = match site.spot(from)? {
-                Some(from) => as_before(&from)?,
-                None => false,
-            };
-            has(to, *ino)? || site.acted && !is_back
+            has(to, *ino)? || site.acted && !is_as_before(from, *ino, *changed)?
         }
         Undo::Patched { at, patch } => {
             let Some(spot) = site.spot(at)? else { return Ok(site.acted) };

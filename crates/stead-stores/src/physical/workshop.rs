@@ -7,13 +7,13 @@
 //! locks/           lock files, and who acts under them
 //! opening          held while a Store opens, or recovers what a dead one has left
 //! rooms/<id>/      lock, acted, journals (j…), content on its way in or out (t…)
+//! spare/           a room that nobody uses, for a full disk
 //! kept/            content that lost against another program's, or was taken back after a crash, and reports
-//! past/            what changes have displaced, as <version>-<number>, where that is kept
+//! past/, more/     what changes have displaced, as <version>-<number>, where that is kept
 //! ```
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,9 +22,9 @@ use parking_lot::Mutex;
 use stead_core::store::{StoreError, StoreResult};
 use stead_core::{Clock, SystemClock, Timestamp};
 
-use super::host::{self, Errno, Host, How, Lock, failed, refused};
+use super::host::{self, Errno, Host, How, Lock, refused};
 use super::journal::Journal;
-use super::keep::{Home, Keeping, id};
+use super::keep::{Keeping, PASTS, Pasts, id};
 use super::life::Life;
 use super::lock::Locks;
 use super::mask::STATE;
@@ -33,9 +33,9 @@ use super::owner;
 use super::recover::{Noted, Others, Recovery, dead_rooms};
 use super::report;
 use super::root::{Dir, Root};
+use super::spare::{self, Room};
 use super::tree;
 use crate::Durability;
-use crate::boot;
 use crate::sync::{self, Site};
 
 /// How long content is kept that lost against another program's.
@@ -58,13 +58,15 @@ pub(super) struct Workshop {
     pub(super) noted: Noted,
     others: Others,
     kept: Dir,
-    pub(super) keeping: Keeping,
+    pub(super) keeping: Arc<Keeping>,
     next: AtomicU64,
     journals: Mutex<Vec<Journal>>,
     /// Whether changes were made that need not be on the disk yet, since it was last synced.
     pub(super) deferred: AtomicBool,
     /// Whether the room's name is on the disk.
     is_named: AtomicBool,
+    /// Whether the room is the spare one, which is put back at the end.
+    is_spare: bool,
     _lock: File,
 }
 
@@ -72,10 +74,10 @@ impl Workshop {
     /// Opens the workshop, and repairs what others have left behind.
     pub(super) fn open(
         root: &Root,
-        path: &Path,
         state: &Path,
         options: &PhysicalOptions,
         life: Arc<Life>,
+        keeping: Arc<Keeping>,
     ) -> StoreResult<Arc<Self>> {
         let top = find(root, state, options.confinement)?;
         let locks = own_dir(&top, "locks").and_then(|dir| dir.open(b"", How::Directory)).map_err(refused)?;
@@ -83,10 +85,8 @@ impl Workshop {
         let locks = Locks::new(locks, options.patience, number, life.clone()).map_err(refused)?;
         let rooms = own_dir(&top, "rooms").map_err(refused)?;
         let kept = own_dir(&top, "kept").map_err(refused)?;
-        let past = own_dir(&top, "past").map_err(refused)?;
-        let home = Home::new(root, path, state, &options.hold);
-        let ledger = (options.ledger.clone(), options.durability);
-        let keeping = Keeping::new(ledger, home, options.keep, top.clone(), past);
+        let [past, more] = PASTS.map(|name| own_dir(&top, name).map_err(refused));
+        keeping.settle_in(Pasts { past: past?, more: Some(more?) });
 
         // One at a time: a room without a lock is a dead one, and nobody may see ours before it is locked.
         let opening = host::open_or_create(top.as_fd(), "opening").map_err(refused)?;
@@ -96,16 +96,8 @@ impl Workshop {
             Recovery { root, locks: &locks, rooms: &rooms, kept: &kept, keeping: &keeping }.run(dead)?;
         }
         let name = room_name(number);
-        // Synced by the first change: a process that only reads need not wait for the disk.
-        host::make_dir(rooms.as_fd(), name.as_bytes()).map_err(refused)?;
-        let room = rooms.enter(name.as_bytes(), How::Directory).map_err(refused)?;
-        let lock = host::open_or_create(room.as_fd(), "lock").map_err(refused)?;
-        host::lock(&lock, Lock::Exclusive, locks.until()).map_err(refused)?;
-        if let Some(boot) = boot::id() {
-            lock.write_all_at(&boot, 0).map_err(failed)?;
-        }
+        let Room { dir: room, lock, noted, is_spare } = spare::enter(&top, &rooms, &name, &locks)?;
         let uid = host::stat(&lock).map_err(refused)?.uid;
-        let noted = Noted::new(room.as_fd())?;
         drop(opening);
         prune(&kept);
         Ok(Arc::new(Workshop {
@@ -124,6 +116,7 @@ impl Workshop {
             journals: Mutex::new(Vec::new()),
             deferred: AtomicBool::new(false),
             is_named: AtomicBool::new(false),
+            is_spare,
             _lock: lock,
         }))
     }
@@ -174,6 +167,13 @@ impl Workshop {
         &self.kept
     }
 
+    /// Waits until nobody else takes a snapshot of the directory.
+    pub(super) fn snapshot_turn(&self) -> StoreResult<File> {
+        let lock = host::open_or_create(self.top.as_fd(), "snapshot").map_err(refused)?;
+        host::lock(&lock, Lock::Exclusive, self.locks.until()).map_err(refused)?;
+        Ok(lock)
+    }
+
     /// A name in the room that nothing had before.
     pub(super) fn fresh(&self) -> String {
         format!("t{}", self.next.fetch_add(1, Ordering::Relaxed))
@@ -192,7 +192,13 @@ impl Workshop {
             return Ok(journal);
         }
         let name = format!("j{}", self.next.fetch_add(1, Ordering::Relaxed));
-        Journal::create(self.room(), name, durability)
+        match Journal::create(self.room(), name.clone(), durability) {
+            Err(StoreError::NoSpace) => {
+                let _ = host::unlink(self.room(), name.as_bytes());
+                Ok(Journal::new(spare::take_journal(&self.top, &self.room, &name)?, name))
+            }
+            made => made,
+        }
     }
 
     /// Takes back a journal that has been cleared.
@@ -239,7 +245,10 @@ impl Drop for Workshop {
         }
         // What the ledger could not be told is found out by what is in the room, so then it stays.
         if self.keeping.close().is_ok() {
-            let _ = tree::remove(&self.rooms, self.name.as_bytes());
+            let is_back = self.is_spare && spare::put_back(&self.top, &self.rooms, &self.name).is_ok();
+            if !is_back {
+                let _ = tree::remove(&self.rooms, self.name.as_bytes());
+            }
         }
     }
 }
@@ -302,10 +311,7 @@ fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<Dir>
     let state = sync::make_private(Site::StateDirectory, state)
         .ok()
         .and_then(|()| Dir::open_ambient(state, confinement).ok())
-        .filter(|dir| {
-            // A rename needs the same mount, and on some file systems the same volume as well.
-            host::stat(dir).is_ok_and(|stat| (stat.mount, stat.dev) == (root.stat.mount, root.stat.dev))
-        });
+        .filter(|dir| is_beside(root, dir));
     let state = match state {
         Some(dir) => dir,
         None => own_dir(&root.dir, STATE).map_err(refused)?,
@@ -348,7 +354,19 @@ fn prune(kept: &Dir) {
     }
 }
 
-/// What a Store without a workshop answers to a change.
-pub(super) fn missing() -> StoreError {
-    StoreError::HostDenied
+/// Where the displaced things of a directory lie, if it has a staging area: nothing is made to find that out.
+pub(super) fn pasts(root: &Root, state: &Path, confinement: Confinement) -> Option<Pasts> {
+    let state = Dir::open_ambient(state, confinement).ok().filter(|dir| is_beside(root, dir));
+    let state = state.or_else(|| root.dir.enter(STATE.as_bytes(), How::Base).ok())?;
+    let open = |name: &str| {
+        let path = format!("physical/{}/{name}", id(&root.stat));
+        state.enter(path.as_bytes(), How::Directory).ok()
+    };
+    let [past, more] = PASTS.map(open);
+    Some(Pasts { past: past?, more })
+}
+
+/// Whether a rename leads from one to the other: that needs the same mount, and on some file systems the same volume.
+fn is_beside(root: &Root, dir: &Dir) -> bool {
+    host::stat(dir).is_ok_and(|stat| (stat.mount, stat.dev) == (root.stat.mount, root.stat.dev))
 }

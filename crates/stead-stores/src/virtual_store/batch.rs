@@ -11,13 +11,13 @@ use rusqlite::{Connection, params};
 use stead_core::store::{Record, Version};
 use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
 
-use super::audit::{Appending, Chain, Facts, Tail};
+use super::audit::{Appending, Chain, Did, Facts, Tail};
 use super::database::{Shared, Volume, newest};
 use super::fault::{Fault, Result, told};
 use super::mark;
 use super::queue::{Job, Room, Verdict, Weight};
 use super::reserve::{LOW, Reserve};
-use super::schema::{DIR_EPOCH, NEXT_NODE, synchronous};
+use super::schema::{DIR_EPOCH, NEXT_NODE, UNRECORDED, synchronous};
 use crate::Durability;
 
 /// How many nodes are taken from the database's counter at once.
@@ -130,10 +130,16 @@ impl Writing<'_> {
         operation: &Operation,
         version: Option<i64>,
     ) -> Result<()> {
+        let is_recorded = records.iter().any(|record| matches!(record, Record::Audit { .. }));
+        let did = match version.filter(|_| is_recorded) {
+            Some(version) => Some(Did::of(self.conn, volume, version)?),
+            None => None,
+        };
         for record in records {
             match record {
                 Record::Audit { record, began } => {
-                    self.append(&Facts::with(record, version.map(Version), began.elapsed()))?;
+                    let version = version.map(Version);
+                    self.append(&Facts::with(record, version, began.elapsed(), did.as_ref()))?;
                 }
                 Record::Undoes(operations) => {
                     for undone in operations {
@@ -146,6 +152,20 @@ impl Writing<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Counts a version that was made just now, if no record tells of it. What snapshots hold of a directory is told nowhere.
+    pub(super) fn count_unrecorded(&mut self, volume: i64, records: &[Record]) -> Result<()> {
+        if records.iter().any(|record| matches!(record, Record::Audit { .. })) {
+            return Ok(());
+        }
+        self.conn
+            .prepare_cached(
+                "UPDATE meta SET value = value + 1
+                 WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM shadow WHERE vol = ?2)",
+            )?
+            .execute([UNRECORDED, volume])?;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The file `-reserve` holds nothing. What has to work on a full disk (reading, deleting, `gc`, and the records of them)
 //! gives its blocks back to the host for a moment, works, and sets aside again what is left. What adds content never
-//! touches it.
+//! touches it. For that moment the file is locked, so that no other process sets the room aside under the one that uses it.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStringExt;
@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, fallocate, fstatvfs, statvfs};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatvfs, statvfs};
+use rustix::io::Errno;
 
 /// What its name ends with, after that of the database.
 const SUFFIX: &str = "-reserve";
@@ -40,6 +41,8 @@ struct Lent {
     users: usize,
     /// How much there was before: no more is taken back.
     bytes: u64,
+    /// The file, locked, while someone uses it.
+    file: Option<File>,
 }
 
 impl Reserve {
@@ -95,11 +98,17 @@ impl Reserve {
         let mut lent = self.lent.lock();
         if lent.users == 0 {
             let Ok(file) = OpenOptions::new().write(true).open(&self.path) else { return false };
+            if held(&file) == 0 {
+                return false;
+            }
+            // Where the host has no locks, other processes may come between.
+            let _ = flock(&file, FlockOperation::LockShared);
             let held = held(&file);
             lent.bytes = lent.bytes.max(held);
             if held == 0 || file.set_len(0).is_err() {
                 return false;
             }
+            lent.file = Some(file);
         }
         lent.users += 1;
         true
@@ -112,15 +121,19 @@ impl Reserve {
         if lent.users > 0 {
             return;
         }
+        lent.file = None;
         self.set_aside(lent.bytes);
         if self.free() > LOW {
             self.refused.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Sets aside that much, or what there is of it.
+    /// Sets aside that much, or what there is of it. While another process uses the room, that one does it.
     fn set_aside(&self, bytes: u64) {
         let Some(file) = self.open() else { return };
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return;
+        }
         let held = held(&file);
         let free = fstatvfs(&file).map_or(0, |disk| free(&disk));
         let mut more = bytes.saturating_sub(held).min(free) / STEP * STEP;

@@ -23,6 +23,12 @@ pub(super) const HISTORY_FROM: i64 = 3;
 /// The row of `meta` that holds the next snapshot's number.
 pub(super) const NEXT_SNAPSHOT: i64 = 4;
 
+/// The row of `meta` that counts versions that have no record in the audit.
+pub(super) const UNRECORDED: i64 = 5;
+
+/// The row of `meta` that holds up to where history was forgotten while the audit was off.
+pub(super) const FORGOTTEN_UNRECORDED: i64 = 6;
+
 /// "Sted" in the database's header: the file is ours.
 const APPLICATION_ID: i32 = 0x5374_6564;
 /// What makes format n + 1 out of format n, from an empty database on. Only ever appended to.

@@ -89,7 +89,7 @@ fn of_directories(
     }
     let real: Vec<_> = real.iter().map(PathBuf::as_path).collect();
     let home = state_folder(&real)?;
-    make_private_tree(&home).map_err(|cause| Error::host("the state folder can't be made", cause))?;
+    make_private_tree(&home).map_err(no_state_folder)?;
     let file = home.join(FILE_NAME);
     Ok(Config {
         database: DatabaseConfig::beside(directory_of(&file)),
@@ -101,6 +101,13 @@ fn of_directories(
         notes: Vec::new(),
         checks: Vec::new(),
     })
+}
+
+/// Says which variable decides where the folder is. Its path is the host's business, and an agent may read this.
+fn no_state_folder(cause: io::Error) -> Error {
+    let what = "Stead's own files lie in the folder that XDG_STATE_HOME names (`~/.local/state` where it is not set), and \
+                nothing can be made there; set XDG_STATE_HOME to a directory that you may write";
+    Error::host(what, cause)
 }
 
 /// `/` and the directory's name; with a number where another has that already.
@@ -138,6 +145,17 @@ mod tests {
         assert_eq!(parse("src:rw"), read("src", AccessScope::ReadWrite));
         assert_eq!(parse("/a:b:wo"), read("/a:b", AccessScope::WriteOnly));
         assert_eq!(parse(":ro"), read(":ro", AccessScope::ReadOnly));
+    }
+
+    #[test]
+    fn a_state_folder_that_can_not_be_made_is_told_by_its_variable_and_without_a_path_of_the_host() {
+        let host = tempfile::tempdir().unwrap();
+        fs::write(host.path().join("file"), "").unwrap();
+        let directories = [BareDirectory { path: host.path().into(), scope: AccessScope::ReadOnly }];
+        let state = host.path().join("file/stead/x");
+        let told = of_directories("agent", &directories, |_| Ok(state)).unwrap_err().to_string();
+        assert!(told.contains("set XDG_STATE_HOME to a directory that you may write"), "{told}");
+        assert!(!told.contains(host.path().to_str().unwrap()), "{told}");
     }
 
     #[test]

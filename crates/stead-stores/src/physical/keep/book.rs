@@ -255,7 +255,7 @@ impl Act<'_> {
             let _ = book.books.dropped(lost);
         }
         let displaced = (moved && durability == Durability::Full)
-            .then(|| keeping.past.as_fd().try_clone_to_owned().ok())
+            .then(|| keeping.own_pasts().next()?.as_fd().try_clone_to_owned().ok())
             .flatten();
         book.books.made(version, displaced);
         if self.shop.noted.done(version).is_err() {

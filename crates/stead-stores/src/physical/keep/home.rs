@@ -11,6 +11,9 @@ use super::super::root::{Dir, Root};
 use crate::Database;
 use crate::virtual_store::books::{Books, Directory};
 
+/// What the directories of a staging area are called that displaced things lie in.
+pub(in super::super) const PASTS: [&str; 2] = ["past", "more"];
+
 /// Where a directory of the host is at home.
 #[derive(Debug)]
 pub(in super::super) struct Home {
@@ -54,15 +57,14 @@ impl Home {
     }
 
     /// Where things lie that were displaced in these directories, other than `own`.
-    pub(super) fn earlier(&self, directories: &[String], own: &Dir) -> Vec<Dir> {
+    pub(super) fn earlier(&self, directories: &[String], own: &[&Dir]) -> Vec<Dir> {
         let who = |dir: &Dir| host::stat(dir).ok().map(|stat| (stat.dev, stat.ino));
-        let own = who(own);
+        let own: Vec<_> = own.iter().map(|own| who(own)).collect();
         let all = self.shops.iter().flat_map(|shop| {
-            directories
-                .iter()
-                .filter_map(|id| shop.enter(format!("{id}/past").as_bytes(), How::Directory).ok())
+            let pasts = directories.iter().flat_map(|id| PASTS.map(|past| format!("{id}/{past}")));
+            pasts.filter_map(|past| shop.enter(past.as_bytes(), How::Directory).ok())
         });
-        all.filter(|past| who(past) != own).collect()
+        all.filter(|past| !own.contains(&who(past))).collect()
     }
 }
 

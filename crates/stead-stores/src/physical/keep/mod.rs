@@ -33,13 +33,12 @@ use super::host::{self, Errno, How, Stat};
 use super::options::{KeepOptions, Ledger, Need};
 use super::owner;
 use super::root::Dir;
-use super::workshop::Workshop;
 use crate::Durability;
 use crate::virtual_store::books::Books;
 use crate::virtual_store::shadow::Shadow;
 
 pub(super) use book::Book;
-pub(super) use home::{Home, id};
+pub(super) use home::{Home, PASTS, id};
 pub(super) use reconcile::Remains;
 pub(super) use stash::Print;
 
@@ -51,10 +50,8 @@ pub(super) struct Keeping {
     home: Home,
     /// How much is kept, and for how long; `None` where nothing is.
     options: Option<KeepOptions>,
-    /// The workshop of the directory.
-    top: Dir,
-    /// Where displaced things lie, as `<version>-<seq>`.
-    past: Dir,
+    /// Where displaced things lie, once there is a staging area.
+    pasts: OnceLock<Pasts>,
     books: Mutex<Option<Arc<Books>>>,
     /// Where things lie that were displaced in directories which had the place before, once the books are open.
     earlier: OnceLock<Vec<Dir>>,
@@ -62,16 +59,31 @@ pub(super) struct Keeping {
     unpruned: AtomicU64,
 }
 
+/// Where displaced things lie, as `<version>-<seq>`.
+#[derive(Debug)]
+pub(super) struct Pasts {
+    pub(super) past: Dir,
+    /// For what finds no room in `past` on a full disk: a directory whose first block is there already. `None` where only
+    /// reading is possible and there is none.
+    pub(super) more: Option<Dir>,
+}
+
 impl Keeping {
     pub(super) fn new(
         ledger: (Ledger, Durability),
         home: Home,
         options: Option<KeepOptions>,
-        top: Dir,
-        past: Dir,
+        pasts: Option<Pasts>,
     ) -> Self {
         let (books, earlier, unpruned) = (Mutex::new(None), OnceLock::new(), AtomicU64::new(0));
-        Keeping { ledger, home, options, top, past, books, earlier, unpruned }
+        let pasts = pasts.map_or_else(OnceLock::new, OnceLock::from);
+        Keeping { ledger, home, options, pasts, books, earlier, unpruned }
+    }
+
+    /// Says where displaced things lie, now that there is a staging area.
+    pub(super) fn settle_in(&self, pasts: Pasts) {
+        // Where it could be read before, it is the same.
+        let _ = self.pasts.set(pasts);
     }
 
     /// Whether displaced content is kept at all.
@@ -101,7 +113,8 @@ impl Keeping {
         {
             *books = self.home.books(&database, need)?.map(Arc::new);
             if let Some(books) = &*books {
-                let found = self.home.earlier(&books.directories()?, &self.past);
+                let own: Vec<_> = self.own_pasts().collect();
+                let found = self.home.earlier(&books.directories()?, &own);
                 self.earlier.get_or_init(|| found);
             }
         }
@@ -121,21 +134,22 @@ impl Keeping {
         self.books.lock().as_ref().map_or(Ok(()), |books| books.flush())
     }
 
-    /// Where the things lie that were displaced, of this directory and of those that had its place before.
-    fn pasts(&self) -> impl Iterator<Item = &Dir> {
-        [&self.past].into_iter().chain(self.earlier.get().into_iter().flatten())
+    /// Where the things lie that were displaced in this directory.
+    fn own_pasts(&self) -> impl Iterator<Item = &Dir> {
+        let own = self.pasts.get();
+        own.into_iter().flat_map(|own| [Some(&own.past), own.more.as_ref()].into_iter().flatten())
     }
 
-    /// Where what a row displaced lies, or would.
-    fn past_of(&self, (version, seq): (i64, i64)) -> &Dir {
+    /// Where the things lie that were displaced, of this directory and of those that had its place before.
+    fn pasts(&self) -> impl Iterator<Item = &Dir> {
+        self.own_pasts().chain(self.earlier.get().into_iter().flatten())
+    }
+
+    /// Where what a row displaced lies; not found where it is not kept.
+    fn past_of(&self, (version, seq): (i64, i64)) -> StoreResult<&Dir> {
         let name = stash_name(version, seq);
         let has = |past: &&Dir| host::stat_at(past.as_fd(), name.as_bytes()).is_ok();
-        // Mostly there is one, and nothing to look for.
-        if self.earlier.get().is_none_or(Vec::is_empty) {
-            &self.past
-        } else {
-            self.pasts().find(has).unwrap_or(&self.past)
-        }
+        self.pasts().find(has).ok_or(StoreError::NotFound)
     }
 
     /// What a row displaced, if it is there.
@@ -143,7 +157,7 @@ impl Keeping {
         let name = stash_name(row.0, row.1);
         let path = super::mask::join(name.as_bytes(), below);
         let (parent, name) = super::mask::split(&path);
-        let past = self.past_of(row);
+        let past = self.past_of(row).ok()?;
         match past.enter(parent, How::Base).and_then(|dir| dir.stat_at(name)) {
             Err(Errno::ACCESS) => owner::enter(past, parent).ok()?.stat_at(name).ok(),
             stat => stat.ok(),
@@ -157,15 +171,9 @@ fn stash_name(version: i64, seq: i64) -> String {
 }
 
 impl PhysicalStore {
-    /// What it takes to write down and keep things. Where the host lets nothing be written on the root's mount, nothing is.
-    fn keeping(&self) -> StoreResult<(&Arc<Workshop>, &Keeping)> {
-        let shop = self.workshop().map_err(|_| StoreError::Unsupported("this Store keeps no history"))?;
-        Ok((shop, &shop.keeping))
-    }
-
     /// The books, if there are any yet.
     pub(super) fn books(&self) -> StoreResult<Option<Arc<Books>>> {
-        self.keeping()?.1.books()
+        self.keeping.books()
     }
 
     /// The log that the ledger writes into; none before there is a ledger.

@@ -47,7 +47,7 @@ enum Own<'p> {
 /// What [`Past`] holds for this kind of Store.
 pub(in super::super) struct Kept {
     root: Root,
-    shop: Arc<Workshop>,
+    keeping: Arc<Keeping>,
     origin: Origin,
     /// What its hash was when someone first asked for it.
     hash: Option<[u8; 32]>,
@@ -139,10 +139,10 @@ impl Origin {
         }
     }
 
-    fn open(&self, root: &Root, shop: &Arc<Workshop>, reader: Reader) -> StoreResult<OpenPast> {
-        let (base, kind, size) = self.base.open(root, &shop.keeping, reader)?;
+    fn open(&self, root: &Root, keeping: &Arc<Keeping>, reader: Reader) -> StoreResult<OpenPast> {
+        let (base, kind, size) = self.base.open(root, keeping, reader)?;
         let (shows, length, over) = (self.shows.min(size), self.length, self.over.clone());
-        Ok(OpenPast { shop: Arc::clone(shop), base, kind, shows, length, over, hash: None })
+        Ok(OpenPast { keeping: Arc::clone(keeping), base, kind, shows, length, over, hash: None })
     }
 
     /// Who it is opened for to be compared. A file that is still there is left alone: its mode would have to be lifted, which
@@ -171,19 +171,21 @@ impl Origin {
     }
 
     /// The content's BLAKE3 hash.
-    pub(super) fn hash(&self, root: &Root, shop: &Arc<Workshop>) -> StoreResult<[u8; 32]> {
+    pub(super) fn hash(&self, root: &Root, keeping: &Arc<Keeping>) -> StoreResult<[u8; 32]> {
         let mut hasher = blake3::Hasher::new();
-        self.open(root, shop, self.comparing())?.each_piece(|piece| {
+        self.open(root, keeping, self.comparing())?.each_piece(|piece| {
             hasher.update(piece);
         })?;
         Ok(*hasher.finalize().as_bytes())
     }
 
+    fn kept(&self, store: &PhysicalStore, hash: Option<[u8; 32]>) -> Kept {
+        Kept { root: store.root.clone(), keeping: Arc::clone(&store.keeping), origin: self.clone(), hash }
+    }
+
     /// The content as the port names it, to be compared with what a snapshot holds.
     pub(super) fn beside_shadow(&self, store: &PhysicalStore, size: u64) -> Option<Past> {
-        let shop = store.workshop().ok()?;
-        let (root, origin, hash) = (&store.root, self, None);
-        let kept = || Kept { root: root.clone(), shop: Arc::clone(shop), origin: origin.clone(), hash };
+        let kept = || self.kept(store, None);
         if size == 0 {
             return Some(Past::new(PastIdentity::Empty, 0, kept()));
         }
@@ -191,7 +193,7 @@ impl Origin {
         Some(Past::unhashed(size, kept(), move || {
             let mut hasher = ContentHasher::default();
             let reader = finder.origin.comparing();
-            let open = finder.origin.open(&finder.root, &finder.shop, reader).ok()?;
+            let open = finder.origin.open(&finder.root, &finder.keeping, reader).ok()?;
             open.each_piece(|piece| hasher.update(piece)).ok()?;
             Some(PastIdentity::Hash(hasher.finish()))
         }))
@@ -199,9 +201,7 @@ impl Origin {
 
     /// The content as the port names it. The hash is remembered where it was asked for before.
     pub(super) fn past(&self, store: &PhysicalStore, hash: Option<[u8; 32]>, size: u64) -> Option<Past> {
-        let shop = store.workshop().ok()?;
-        let (root, origin) = (&store.root, self);
-        let kept = || Kept { root: root.clone(), shop: Arc::clone(shop), origin: origin.clone(), hash };
+        let kept = || self.kept(store, hash);
         if size == 0 {
             return Some(Past::new(PastIdentity::Empty, 0, kept()));
         }
@@ -219,13 +219,13 @@ impl Origin {
 impl Kept {
     fn open(&self, reader: Reader) -> StoreResult<OpenPast> {
         let hash = self.hash.filter(|_| self.origin.row().is_some());
-        Ok(OpenPast { hash, ..self.origin.open(&self.root, &self.shop, reader)? })
+        Ok(OpenPast { hash, ..self.origin.open(&self.root, &self.keeping, reader)? })
     }
 
     fn hash(&self) -> StoreResult<[u8; 32]> {
-        let hash = self.origin.hash(&self.root, &self.shop)?;
+        let hash = self.origin.hash(&self.root, &self.keeping)?;
         if let Some((version, seq)) = self.origin.row()
-            && let Some(books) = self.shop.keeping.books()?
+            && let Some(books) = self.keeping.books()?
         {
             // For the next time, and for whoever verifies.
             let _ = books.hashed(version, seq, hash);
@@ -265,7 +265,7 @@ impl Base {
             Base::Stash { row, below } => {
                 let path = join(stash_name(row.0, row.1).as_bytes(), below);
                 let (parent, name) = split(&path);
-                let past = keeping.past_of(*row);
+                let past = keeping.past_of(*row)?;
                 let dir = match reader {
                     Reader::Caller => root::enter(past, parent, How::Base)?,
                     Reader::Stead => reached.insert(owner::enter(past, parent).map_err(refused)?).clone(),
@@ -315,7 +315,7 @@ impl Keeping {
 
 /// Content as it was, open.
 struct OpenPast {
-    shop: Arc<Workshop>,
+    keeping: Arc<Keeping>,
     base: Opened,
     kind: Kind,
     shows: u64,
@@ -340,7 +340,7 @@ impl OpenPast {
     /// The stash of a row, open for reading.
     fn stash(&self, row: (i64, i64)) -> StoreResult<File> {
         let name = stash_name(row.0, row.1);
-        Ok(self.shop.keeping.past_of(row).open(name.as_bytes(), How::Read).map_err(refused)?.into())
+        Ok(self.keeping.past_of(row)?.open(name.as_bytes(), How::Read).map_err(refused)?.into())
     }
 
     /// Hands all of it over, piece by piece.
@@ -453,12 +453,11 @@ impl PhysicalStore {
 
     /// Where content is that this Store has told of.
     fn own<'p>(&self, past: &'p Past) -> StoreResult<Own<'p>> {
-        let (shop, keeping) = self.keeping()?;
         let foreign = || StoreError::Invalid("the content was kept by another Store".into());
         match past.inner::<Kept>() {
-            Some(kept) if Arc::ptr_eq(&kept.shop, shop) => Ok(Own::Kept(kept)),
+            Some(kept) if Arc::ptr_eq(&kept.keeping, &self.keeping) => Ok(Own::Kept(kept)),
             Some(_) => Err(foreign()),
-            None => Ok(Own::Held(keeping.shadow()?.ok_or_else(foreign)?)),
+            None => Ok(Own::Held(self.keeping.shadow()?.ok_or_else(foreign)?)),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use stead_core::store::{StoreResult, Verified};
+use stead_core::store::{StoreError, StoreResult, Verified};
 use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::super::host::{How, refused};
@@ -25,12 +25,12 @@ impl PhysicalStore {
     /// Lets go of what was displaced longer ago than it is to be kept, and of the oldest where there is too much.
     /// That it was there, and who changed it, stays known.
     pub fn prune(&self, now: Timestamp) -> StoreResult<Pruned> {
-        // Where nothing can be written, nothing is kept.
-        let Ok((_, keeping)) = self.keeping() else { return Ok(Pruned::default()) };
-        match keeping.books()? {
-            Some(books) => keeping.prune(now, &books),
-            None => Ok(Pruned::default()),
+        let Some(books) = self.books()? else { return Ok(Pruned::default()) };
+        // A full disk is no hindrance; one that can't be written keeps what it has, and the ledger goes on telling so.
+        if let Err(error @ StoreError::HostDenied) = self.workshop() {
+            return Err(error);
         }
+        self.keeping.prune(now, &books)
     }
 
     /// Checks that all is there that the ledger says is kept, and that it is what it was.
@@ -39,7 +39,7 @@ impl PhysicalStore {
         verified: &mut Verified,
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<()> {
-        let Ok((shop, keeping)) = self.keeping() else { return Ok(()) };
+        let keeping = &self.keeping;
         let Some(books) = keeping.books()? else { return Ok(()) };
         books.flush()?;
         // What is under way has its place in a room for now.
@@ -56,7 +56,7 @@ impl PhysicalStore {
                 (Some(stat), Some(hash)) => {
                     verified.contents += 1;
                     let origin = Origin::stashed(row, Vec::new(), &Face::of(&stat));
-                    if origin.hash(&self.root, shop).ok() != Some(hash) {
+                    if origin.hash(&self.root, keeping).ok() != Some(hash) {
                         verified.problems.push(format!("{} is not what its hash says", what()));
                     }
                 }
@@ -69,7 +69,7 @@ impl PhysicalStore {
 
     /// Forgets all deeds, and lets go of all that is kept.
     pub(in super::super) fn forget_deeds(&self) -> StoreResult<()> {
-        let Ok((_, keeping)) = self.keeping() else { return Ok(()) };
+        let keeping = &self.keeping;
         if let Some(books) = keeping.books()? {
             books.destroy()?;
             *keeping.books.lock() = None;
@@ -105,7 +105,7 @@ impl Keeping {
         let mut known: HashSet<Box<[u8]>> = HashSet::new();
         for (row, at) in books.stashed()? {
             let name = stash_name(row.0, row.1).into_bytes();
-            let found = below(self.past_of(row), &name).unwrap_or_default();
+            let found = self.past_of(row).and_then(|past| below(past, &name)).unwrap_or_default();
             sum = sum.saturating_add(found.iter().map(|(_, face)| footprint(face)).sum());
             // Newest first, so once there is too much, everything that follows is.
             if at < oldest || sum > most {
@@ -120,29 +120,33 @@ impl Keeping {
             books.dropped(gone.clone())?;
         }
         for row in gone {
-            let _ = tree::remove(self.past_of(row), stash_name(row.0, row.1).as_bytes());
+            if let Ok(past) = self.past_of(row) {
+                let _ = tree::remove(past, stash_name(row.0, row.1).as_bytes());
+            }
         }
-        for name in names(&self.past)? {
-            // What came since belongs to changes that were not looked at.
-            let version =
-                std::str::from_utf8(&name).ok().and_then(|name| name.split('-').next()?.parse().ok());
-            if !known.contains(&*name) && version.is_some_and(|version: i64| version < newest) {
-                let _ = self.remove_unknown(books, &name);
+        for past in self.own_pasts() {
+            for name in names(past)? {
+                // What came since belongs to changes that were not looked at.
+                let version =
+                    std::str::from_utf8(&name).ok().and_then(|name| name.split('-').next()?.parse().ok());
+                if !known.contains(&*name) && version.is_some_and(|version: i64| version < newest) {
+                    let _ = remove_unknown(books, past, &name);
+                }
             }
         }
         Ok(Pruned { freed: sum.saturating_sub(kept), kept })
     }
+}
 
-    /// Removes something that no entry tells of.
-    fn remove_unknown(&self, books: &Books, name: &[u8]) -> StoreResult<()> {
-        let text = std::str::from_utf8(name).unwrap_or_default();
-        let Some((version, seq)) = text.split_once('-') else { return Ok(()) };
-        let (Ok(version), Ok(seq)) = (version.parse::<i64>(), seq.parse::<i64>()) else { return Ok(()) };
-        if books.rows_of(version)?.iter().all(|told| told.row.seq != seq || !told.row.stashed) {
-            tree::remove(&self.past, name).map_err(refused)?;
-        }
-        Ok(())
+/// Removes something that no entry tells of.
+fn remove_unknown(books: &Books, past: &Dir, name: &[u8]) -> StoreResult<()> {
+    let text = std::str::from_utf8(name).unwrap_or_default();
+    let Some((version, seq)) = text.split_once('-') else { return Ok(()) };
+    let (Ok(version), Ok(seq)) = (version.parse::<i64>(), seq.parse::<i64>()) else { return Ok(()) };
+    if books.rows_of(version)?.iter().all(|told| told.row.seq != seq || !told.row.stashed) {
+        tree::remove(past, name).map_err(refused)?;
     }
+    Ok(())
 }
 
 fn names(past: &Dir) -> StoreResult<Vec<Box<[u8]>>> {

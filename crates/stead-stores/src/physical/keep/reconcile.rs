@@ -78,7 +78,9 @@ impl Keeping {
         if made.is_empty() && undone.is_empty() {
             return Ok(());
         }
-        sync::all(sync::Site::DisplacedContent, &self.past).map_err(refused)?;
+        for past in self.own_pasts() {
+            sync::all(sync::Site::DisplacedContent, past).map_err(refused)?;
+        }
         books.reconcile(made, undone)
     }
 

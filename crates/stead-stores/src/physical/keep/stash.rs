@@ -15,6 +15,7 @@ use super::super::workshop::Workshop;
 use super::face::{Detail, Face, Said, What};
 use super::prune::footprint;
 use super::{Keeping, stash_name};
+use crate::sync;
 use crate::virtual_store::books::Books;
 
 impl Keeping {
@@ -33,17 +34,29 @@ impl Keeping {
     /// Moves something from a room to where it is kept.
     pub(super) fn take_in(&self, room: &Dir, stash: &str, (version, seq): (i64, i64)) -> Result<(), Errno> {
         let name = stash_name(version, seq);
-        owner::rename_new((room.as_fd(), stash.as_bytes()), (self.past.as_fd(), name.as_bytes()))
+        let take =
+            |past: &Dir| owner::rename_new((room.as_fd(), stash.as_bytes()), (past.as_fd(), name.as_bytes()));
+        let mut pasts = self.own_pasts();
+        let taken = pasts.next().map_or(Err(Errno::NOENT), take);
+        match (taken, pasts.next()) {
+            // A full disk may have no block for one more name in a directory.
+            (Err(Errno::NOSPC | Errno::DQUOT), Some(more)) => {
+                take(more)?;
+                sync::all(sync::Site::DisplacedContent, more)
+            }
+            (taken, _) => taken,
+        }
     }
 
     /// Lets go of files in a kept tree that are too large to be kept, and says how large the rest is.
     pub(super) fn leave_out_large(&self, (version, seq): (i64, i64), books: &Books) -> StoreResult<u64> {
         let name = stash_name(version, seq);
-        let top = host::stat_at(self.past.as_fd(), name.as_bytes()).map_err(refused)?;
+        let past = self.past_of((version, seq))?;
+        let top = host::stat_at(past.as_fd(), name.as_bytes()).map_err(refused)?;
         if !top.is_dir() {
             return Ok(footprint(&Face::of(&top)));
         }
-        let found = below(&self.past, name.as_bytes())?;
+        let found = below(past, name.as_bytes())?;
         let (large, small): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|(_, face)| face.size > self.largest());
         let mut rows = Vec::new();
@@ -54,7 +67,7 @@ impl Keeping {
             let first = told.iter().map(|told| told.row.seq).min().unwrap_or(0).min(0);
             for ((path, face), seq) in large.iter().zip((i64::MIN..first).rev()) {
                 let (parent, last) = split(path);
-                let dir = owner::enter(&self.past, &join(name.as_bytes(), parent)).map_err(refused)?;
+                let dir = owner::enter(past, &join(name.as_bytes(), parent)).map_err(refused)?;
                 host::unlink(dir.as_fd(), last).map_err(refused)?;
                 let path = join(at.as_deref().unwrap_or_default(), path);
                 let detail = Detail { before: Some(*face), ..Detail::default() };

@@ -13,6 +13,8 @@ use stead_core::store::Version;
 use stead_core::{AuditRecord, OperationId, Timestamp};
 use uuid::Uuid;
 
+use super::did::Did;
+
 /// A record's own part of the text. Instance and position come before it, when it is put into a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Facts(pub(super) String);
@@ -35,11 +37,16 @@ pub(super) fn time_text(at: Timestamp) -> impl fmt::Display {
 
 impl Facts {
     pub(in super::super) fn of(record: &AuditRecord) -> Self {
-        Facts::with(record, record.version, record.took)
+        Facts::with(record, record.version, record.took, None)
     }
 
-    /// A record of what made this version, and took so long.
-    pub(in super::super) fn with(record: &AuditRecord, version: Option<Version>, took: Duration) -> Self {
+    /// A record of what made this version, took so long, and did this.
+    pub(in super::super) fn with(
+        record: &AuditRecord,
+        version: Option<Version>,
+        took: Duration,
+        did: Option<&Did>,
+    ) -> Self {
         let identity = &*record.identity;
         let length: usize = record.paths.iter().map(|path| path.as_str().len() + 3).sum();
         let mut text = Text(String::with_capacity(320 + length));
@@ -76,6 +83,8 @@ impl Facts {
             text.text("operation", uuid.hyphenated().encode_lower(&mut buffer));
         }
         text.number("version", version.map(|version| version.0));
+        text.optional("did", did.map(|did| &*did.digest));
+        text.number("unrecorded", did.map(|did| did.unrecorded).filter(|count| *count != 0));
         text.0.push('}');
         Facts(text.0)
     }
@@ -268,6 +277,12 @@ pub struct AuditEntry {
     /// The version that a change made.
     #[serde(default)]
     pub version: Option<i64>,
+    /// A digest of what that version did, in hexadecimal.
+    #[serde(default)]
+    pub did: Option<String>,
+    /// How many versions before that one have no record.
+    #[serde(default)]
+    pub unrecorded: i64,
 }
 
 /// The text is no record.

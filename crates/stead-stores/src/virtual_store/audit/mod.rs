@@ -15,6 +15,7 @@ mod archive;
 mod archives;
 mod body;
 mod chain;
+mod did;
 mod head;
 mod log;
 mod map;
@@ -38,4 +39,5 @@ pub use verify::AuditVerified;
 
 pub(super) use body::Facts;
 pub(super) use chain::{Appending, Chain};
+pub(super) use did::Did;
 pub(super) use tail::Tail;

@@ -249,7 +249,8 @@ pub(super) fn verify(
         known.outside |= again.tells_of(uuid);
     }
     let versions = versions(&transaction)?;
-    walk(&transaction, known, versions.as_ref(), &mut verified, progress)?;
+    let mut is_whole = walk(&transaction, known, versions.as_ref(), &mut verified, progress)?;
+    is_whole &= gone.is_empty();
     let known = match gone.contains(&"audit_archive") {
         true => Vec::new(),
         false => Archive::all(&transaction)?,
@@ -265,10 +266,19 @@ pub(super) fn verify(
     }
     verified.archived = known.iter().map(|archive| archive.records).sum();
     if let Archives::In(directories) = archives {
+        let problems = verified.problems.len();
         archives::verify(&known, &parts, place, directories, versions.as_ref(), &mut verified);
-        if let Some(too_many) = versions.and_then(|versions| versions.too_many_restores()) {
+        is_whole &= problems == verified.problems.len();
+        if let Some(too_many) = versions.as_ref().and_then(Versions::too_many_restores) {
             verified.problem(too_many);
         }
+    }
+    // Only who has seen every record can say that there is none.
+    if let Some(versions) = versions
+        && is_whole
+        && verified.archives == known.len() as u64
+    {
+        versions.untold()?.into_iter().for_each(|problem| verified.problem(problem));
     }
     Ok(verified)
 }
@@ -388,13 +398,15 @@ fn each(
     Ok(())
 }
 
+/// Looks at every record, and says whether all of them are there, as they were.
 fn walk(
     conn: &Connection,
     Chains { rows, known }: Chains,
     versions: Option<&Versions<'_>>,
     verified: &mut AuditVerified,
     progress: &mut dyn FnMut(u64),
-) -> Result<()> {
+) -> Result<bool> {
+    let mut is_whole = true;
     let mut chains: HashMap<Uuid, (Walk, Known)> = HashMap::new();
     let (mut lost_keys, mut unknown) = (BTreeMap::<[u8; 32], u64>::new(), Vec::new());
     for (uuid, mut known) in known {
@@ -404,6 +416,7 @@ fn walk(
             _ if known.archived == 0 => START,
             Some(head) => head.hash,
             None => {
+                is_whole = false;
                 verified.problem(format!(
                     "records up to {} of instance {uuid} are said to be archived, and no signature says so",
                     known.archived
@@ -439,6 +452,7 @@ fn walk(
         let (id, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
         let chain = rows.get(&id).and_then(|uuid| chains.get_mut(uuid));
         let Some((walk, known)) = chain else {
+            is_whole = false;
             if homeless.insert(id) {
                 verified.problem(format!("there are records of an instance that is gone: row {id}"));
             }
@@ -462,6 +476,7 @@ fn walk(
         {
             verified.problem(format!("{}: {differs}", named(walk.uuid, seq, body)));
         }
+        is_whole &= wrong.is_empty();
         wrong.into_iter().for_each(|problem| verified.problem(problem));
         // Queries by time go by the number that it is filed under, and that is never before its own time.
         let at = row.get_ref(5)?.as_str().ok().and_then(|at| at.parse::<Timestamp>().ok());
@@ -486,8 +501,9 @@ fn walk(
     chains.sort_by_key(|(uuid, _)| *uuid);
     for (_, (walk, known)) in chains {
         for problem in walk.finish(known.told) {
+            is_whole = false;
             verified.problem(problem);
         }
     }
-    Ok(())
+    Ok(is_whole)
 }

@@ -327,6 +327,9 @@ fn enter(writing: &mut Writing<'_>, vol: i64, entry: &Entry) -> Result<Option<i6
     };
     if let Some(version) = version {
         insert(writing, vol, version, &entry.rows)?;
+        if entry.version.is_none() {
+            writing.count_unrecorded(vol, &entry.records)?;
+        }
     }
     let mut statement = writing.conn.prepare_cached(
         "INSERT INTO intent(vol, ver, seq, room, journal, undo) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",

@@ -2,16 +2,18 @@
 //!
 //! A version that a snapshot or a fork keeps stays readable whatever its age.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use stead_core::{StoreResult, Timestamp};
+use stead_core::store::Version;
+use stead_core::{AuditOutcome, AuditRecord, Identity, StoreResult, Timestamp};
 
 use super::super::Database;
 use super::super::batch::Writing;
 use super::super::fault::Result;
 use super::super::queue::Weight;
-use super::super::schema::HISTORY_FROM;
+use super::super::schema::{FORGOTTEN_UNRECORDED, HISTORY_FROM};
 use super::super::shadow::{forget_unheld, let_go};
 
 /// How many rows one transaction removes: others wait no longer than that takes.
@@ -74,7 +76,7 @@ impl Database {
         let mut forgotten = Forgotten::default();
         if let Some(horizon) = horizon {
             // First nobody may ask for it any more, then it goes.
-            self.0.write_reserved(Weight::Change, move |writing| raise_horizon(writing, horizon))?;
+            self.0.write_reserved(Weight::Change, move |writing| raise_horizon(writing, horizon, now))?;
             let mut steps = |forget: fn(&mut Writing<'_>, i64) -> Result<u64>| -> StoreResult<u64> {
                 let mut all = 0;
                 loop {
@@ -154,12 +156,31 @@ impl Database {
     }
 }
 
-fn raise_horizon(writing: &mut Writing<'_>, horizon: i64) -> Result<()> {
-    writing
-        .conn
-        .prepare_cached("UPDATE meta SET value = max(value, ?2) WHERE id = ?1")?
-        .execute([HISTORY_FROM, horizon])?;
-    Ok(())
+/// Raises the oldest version that can be read, and has that on record: what is older may be gone from then on.
+fn raise_horizon(writing: &mut Writing<'_>, horizon: i64, now: Timestamp) -> Result<()> {
+    let raise = "UPDATE meta SET value = ?2 WHERE id = ?1 AND value < ?2";
+    if writing.conn.prepare_cached(raise)?.execute([HISTORY_FROM, horizon])? == 0 {
+        return Ok(());
+    }
+    if writing.chain().is_none() {
+        writing.conn.prepare_cached(raise)?.execute([FORGOTTEN_UNRECORDED, horizon])?;
+        return Ok(());
+    }
+    writing.record(&AuditRecord {
+        at: now,
+        stead: None,
+        identity: Arc::new(Identity::agent("(operator)")),
+        call: "gc".into(),
+        paths: Vec::new(),
+        scope: None,
+        outcome: AuditOutcome::Begun,
+        dry_run: false,
+        bytes: None,
+        files: None,
+        took: Duration::ZERO,
+        operation: None,
+        version: Some(Version(horizon)),
+    })
 }
 
 /// A state is needed if some version at which it held can be read: one from the horizon on, or a pinned one.

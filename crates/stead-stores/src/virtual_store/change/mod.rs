@@ -201,6 +201,9 @@ impl<'a, 'c> Changing<'a, 'c> {
 
     /// Has what is to be written down along with the change written down.
     fn record(&mut self, records: Vec<Record>) -> Result<()> {
+        if self.version.is_some() {
+            self.writing.count_unrecorded(self.volume.id, &records)?;
+        }
         self.writing.write_down(self.volume.id, &records, self.operation, self.version)
     }
 

@@ -17,6 +17,7 @@ use stead_core::{Operation, Timestamp};
 
 use super::super::PhysicalStore;
 use super::super::host;
+use super::super::lock::Alone;
 use super::super::mask::{is_at_or_below, join, split};
 use super::face::{Face, Said, What};
 use super::past::Origin;
@@ -34,7 +35,7 @@ const TRIES: usize = 4;
 
 impl PhysicalStore {
     pub(in super::super) fn deeds_of(&self, query: &DeedQuery) -> StoreResult<Deeds> {
-        let (shop, keeping) = self.keeping()?;
+        let keeping = &*self.keeping;
         let Some(books) = keeping.books()? else {
             return match &query.at {
                 Some(place) => self.stat_at(place).map(|_| Deeds::default()),
@@ -46,15 +47,20 @@ impl PhysicalStore {
             let last = books.last()?;
             if !books.pending()?.is_empty() {
                 // What is entered may not have happened yet. Whoever could have everything alone has waited for it.
-                drop(shop.locks.alone()?);
+                drop(self.alone_if_staged()?);
             }
             let deeds = Replay::new(self, keeping, &books, query).deeds();
             if books.last()? == last {
                 return deeds;
             }
         }
-        let _alone = shop.locks.alone()?;
+        let _alone = self.alone_if_staged()?;
         Replay::new(self, keeping, &books, query).deeds()
+    }
+
+    /// Holds everything alone, if this process has a staging area: without one it can't wait for the others.
+    fn alone_if_staged(&self) -> StoreResult<Option<Alone<'_>>> {
+        self.staged().map_or(Ok(None), |shop| shop.locks.alone())
     }
 }
 
@@ -224,7 +230,8 @@ impl<'a> Replay<'a> {
         if stash.is_some_and(|stat| stat.is_dir()) {
             let name = stash_name(row.0, row.1);
             // It may be let go right now.
-            let found = below(self.keeping.past_of(row), name.as_bytes()).unwrap_or_default();
+            let past = self.keeping.past_of(row);
+            let found = past.and_then(|past| below(past, name.as_bytes())).unwrap_or_default();
             paths.extend(found.iter().skip(1).map(|(path, _)| join(&said.path, path)));
         }
         if let Some(before) = said.detail.before {

@@ -7,7 +7,6 @@ mod compare;
 mod sync;
 mod view;
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use stead_core::Operation;
@@ -17,7 +16,6 @@ use stead_core::store::{
 };
 
 use super::super::PhysicalStore;
-use super::super::host::{self, Lock, refused};
 use crate::virtual_store::shadow::{Known, Parts, Shadow};
 use compare::Comparing;
 use sync::Syncing;
@@ -31,11 +29,10 @@ impl PhysicalStore {
         operation: &Operation,
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<Option<TakenIn>> {
-        let (shop, keeping) = self.keeping()?;
+        let keeping = &self.keeping;
         let shadow = keeping.begun()?.begin_shadow()?;
-        // One at a time: two would only end each other's turns.
-        let lock = host::open_or_create(keeping.top.as_fd(), "snapshot").map_err(refused)?;
-        host::lock(&lock, Lock::Exclusive, shop.locks.until()).map_err(refused)?;
+        // One at a time: two would only end each other's turns. Where the disk can't be written, they may.
+        let _lock = self.staged().map(|shop| shop.snapshot_turn()).transpose()?;
         let turn = shadow.begin()?;
         let mut syncing = Syncing::new(self, &shadow, turn, operation, extents, progress);
         let unread = syncing.run(keeping.largest())?;
@@ -85,7 +82,7 @@ impl PhysicalStore {
 
     /// The shadow, and what it holds as of a version that is a snapshot's.
     fn held(&self, version: Version) -> StoreResult<Option<(Shadow, Parts)>> {
-        let Some(shadow) = self.keeping()?.1.shadow()? else { return Ok(None) };
+        let Some(shadow) = self.keeping.shadow()? else { return Ok(None) };
         Ok(shadow.held(version)?.map(|parts| (shadow, parts)))
     }
 }

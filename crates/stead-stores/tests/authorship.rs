@@ -1,0 +1,200 @@
+//! Who did what, as the log and blame tell it, is held to the audit's records.
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use stead_core::vfs::Overwrite;
+use stead_core::{
+    AccessScope, Clock, Identity, Mount, Store, SystemClock, Timestamp, Vfs, VfsPath, Workspace,
+};
+use stead_stores::virtual_store::{GcOptions, Retention};
+use stead_stores::{Archives, Audit, AuditAccess, Database, DatabaseOptions, PhysicalOptions, PhysicalStore};
+
+/// A database with its log, and a directory whose ledger is in it.
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+/// Whether what is done is written down in the audit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Recorded {
+    Yes,
+    No,
+}
+
+impl Place {
+    /// Two agents have written into both Stores, in turn; each makes three versions, and version 4 is `bob`'s.
+    fn new() -> Self {
+        let place = Place { directory: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(place.path("site")).unwrap();
+        for round in 0..2 {
+            for agent in ["ann", "bob"] {
+                place.write(agent, &format!("{agent}{round}"), Recorded::Yes);
+            }
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn database(&self) -> Database {
+        Database::open(self.path("db"), DatabaseOptions::default()).unwrap()
+    }
+
+    /// Writes a file into each Store.
+    fn write(&self, agent: &str, name: &str, recorded: Recorded) {
+        let database = self.database();
+        let audit = (recorded == Recorded::Yes).then(|| Audit::open(&database, &self.path("audit")).unwrap());
+        let notes: Arc<dyn Store> = Arc::new(database.store(["notes"]).unwrap());
+        let options = PhysicalOptions { ledger: database.into(), ..PhysicalOptions::new(self.path("state")) };
+        let site: Arc<dyn Store> = Arc::new(PhysicalStore::open(self.path("site"), options).unwrap());
+        let workspace = |prefix: &str, store: &Arc<dyn Store>| {
+            let prefix = VfsPath::parse(prefix).unwrap();
+            Workspace::new(prefix, AccessScope::ReadWrite, Mount::new(Arc::clone(store)))
+        };
+        let vfs = Vfs::builder(Identity::agent(agent))
+            .workspace(workspace("/notes", &notes))
+            .workspace(workspace("/site", &site));
+        let vfs = match audit {
+            Some(audit) => vfs.audit(audit),
+            None => vfs,
+        };
+        let vfs = vfs.build().unwrap();
+        vfs.write(&*format!("/notes/{name}"), name).unwrap();
+        vfs.write(&*format!("/site/{name}"), name).unwrap();
+        vfs.rename(&*format!("/notes/{name}"), &*format!("/notes/{name}-moved"), Overwrite::Refuse).unwrap();
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let access = AuditAccess::open(&self.database(), &self.path("audit")).unwrap();
+        access.verify(&Archives::In(Vec::new()), &mut |_| {}).unwrap().problems
+    }
+
+    fn meddle(&self, sql: &str) {
+        let conn = Connection::open(self.path("db")).unwrap();
+        conn.execute_batch(sql).unwrap();
+    }
+
+    fn number(&self, sql: &str) -> i64 {
+        Connection::open(self.path("db")).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+
+    fn forget(&self, recorded: Recorded) {
+        let database = self.database();
+        let _audit =
+            (recorded == Recorded::Yes).then(|| Audit::open(&database, &self.path("audit")).unwrap());
+        let (now, retention) = (SystemClock.now(), Retention { age: Duration::ZERO, ..Retention::default() });
+        let now = Timestamp(now.0 + 1);
+        database.forget(retention, now, &mut |_| {}).unwrap();
+        database.gc(GcOptions { grace: Duration::ZERO, vacuum: false }, now, &mut |_| {}).unwrap();
+    }
+}
+
+#[track_caller]
+fn told(place: &Place, what: &str) {
+    let problems = place.problems();
+    assert!(problems.iter().any(|problem| problem.contains(what)), "{problems:?}");
+}
+
+#[test]
+fn a_version_that_no_record_tells_of_is_found() {
+    let place = Place::new();
+    assert_eq!(place.problems(), [""; 0]);
+    place.meddle(
+        "INSERT INTO version SELECT 200, randomblob(16), 'ann', NULL, NULL, NULL, 'append', at FROM version WHERE id = 4;
+         UPDATE change SET ver = 200 WHERE ver = 4;
+         UPDATE entry SET since = 200 WHERE since = 4;",
+    );
+    told(&place, "version 200, said to be of `ann` by `append`, has no record");
+    // What comes after it does not cover it up.
+    place.write("ann", "later", Recorded::Yes);
+    told(&place, "version 200, said to be of `ann` by `append`, has no record");
+}
+
+#[test]
+fn a_version_that_is_put_between_others_is_found_also_if_the_count_is_changed_along_with_it() {
+    let place = Place::new();
+    place.meddle("DELETE FROM version WHERE id = 4; DELETE FROM change WHERE ver = 4;");
+    place.meddle(
+        "INSERT INTO version SELECT 4, randomblob(16), 'ann', NULL, NULL, NULL, 'write', at FROM version WHERE id = 1;
+         INSERT INTO change SELECT vol, 4, seq, what, node, parent, name FROM change WHERE ver = 1;
+         UPDATE meta SET value = value + 1 WHERE name = 'unrecorded';",
+    );
+    assert_ne!(place.problems(), [""; 0]);
+}
+
+#[test]
+fn what_is_moved_to_the_version_of_another_agent_is_found() {
+    for table in ["change", "kept"] {
+        let place = Place::new();
+        let of = |agent: &str| {
+            place.number(&format!(
+                "SELECT min(id) FROM version WHERE agent = '{agent}' AND id IN (SELECT ver FROM {table})"
+            ))
+        };
+        let (ann, bob) = (of("ann"), of("bob"));
+        place.meddle(&format!("UPDATE {table} SET ver = {bob}, seq = seq + 100 WHERE ver = {ann}"));
+        told(&place, &format!("version {bob}, which it tells of, is said to have done something else"));
+    }
+}
+
+#[test]
+fn history_that_no_gc_has_forgotten_is_missed() {
+    let place = Place::new();
+    place.meddle(
+        "UPDATE meta SET value = 4 WHERE name = 'history_from';
+         DELETE FROM version WHERE id < 4; DELETE FROM change WHERE ver < 4;",
+    );
+    told(&place, "history is said to be forgotten up to version 4, and no record tells of a gc");
+}
+
+#[test]
+fn what_is_done_in_good_order_is_no_problem() {
+    let place = Place::new();
+    let fine = |what: &str| assert_eq!(place.problems(), [""; 0], "{what}");
+    place.write("ann", "quiet", Recorded::No);
+    fine("a change while the audit was off");
+    place.write("bob", "loud", Recorded::Yes);
+    fine("a change after that");
+    place.forget(Recorded::Yes);
+    fine("gc");
+    place.write("ann", "new", Recorded::Yes);
+    place.forget(Recorded::No);
+    fine("gc while the audit was off");
+    let backup = place.path("backup");
+    place.database().backup(&backup, &mut |_| {}).unwrap();
+    place.write("ann", "lost", Recorded::Yes);
+    {
+        let database = place.database();
+        let audit = Audit::open(&database, &place.path("audit")).unwrap();
+        database.restore_backup(&backup, &mut |_| {}).unwrap();
+        audit.adopt().unwrap();
+    }
+    let without_restores: Vec<_> =
+        place.problems().into_iter().filter(|problem| !problem.contains("restored backup")).collect();
+    assert_eq!(without_restores, [""; 0], "a restored backup");
+    place.write("bob", "after", Recorded::Yes);
+    place.write("bob", "after-quiet", Recorded::No);
+    place.forget(Recorded::Yes);
+    let without_restores: Vec<_> =
+        place.problems().into_iter().filter(|problem| !problem.contains("restored backup")).collect();
+    assert_eq!(without_restores, [""; 0], "after a restored backup");
+}
+
+#[test]
+fn archived_records_tell_of_their_versions_and_where_archives_are_elsewhere_nobody_asks() {
+    let place = Place::new();
+    let access = AuditAccess::open(&place.database(), &place.path("audit")).unwrap();
+    access.archive(SystemClock.now(), &place.path("archive")).unwrap();
+    assert_eq!(place.problems(), [""; 0], "an archive");
+    place.write("ann", "later", Recorded::Yes);
+    assert_eq!(place.problems(), [""; 0], "after an archive");
+    std::fs::remove_dir_all(place.path("archive")).unwrap();
+    let told = access.verify(&Archives::Elsewhere, &mut |_| {}).unwrap();
+    assert_eq!(told.problems, [""; 0], "archives that are kept elsewhere");
+}
