@@ -98,16 +98,16 @@ impl Reserve {
         let mut lent = self.lent.lock();
         if lent.users == 0 {
             let Ok(file) = OpenOptions::new().write(true).open(&self.path) else { return false };
-            if held(&file) == 0 {
-                return false;
-            }
+            let is_alone = flock(&file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK);
             // Where the host has no locks, other processes may come between.
             let _ = flock(&file, FlockOperation::LockShared);
             let held = held(&file);
-            lent.bytes = lent.bytes.max(held);
-            if held == 0 || file.set_len(0).is_err() {
+            // Another process has given the room back already. Both use it, and the last of them sets it aside again.
+            let is_shared = held == 0 && !is_alone;
+            if !is_shared && (held == 0 || file.set_len(0).is_err()) {
                 return false;
             }
+            lent.bytes = lent.bytes.max(if is_shared { SIZE } else { held });
             lent.file = Some(file);
         }
         lent.users += 1;
