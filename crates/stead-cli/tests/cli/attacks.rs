@@ -321,7 +321,7 @@ fn problems(place: &Place) -> Vec<String> {
     let output = place.stead(["audit", "verify", "--json"]);
     let said = String::from_utf8(output.stdout).unwrap();
     let found: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
-    // Without a database there is nothing to hold against what lies outside: that it is gone is what is told.
+    // Without a database, nothing can be compared with the files outside: the finding is that the database is gone.
     if found["error"]["code"] == "corrupt" {
         assert_eq!(output.status.code(), Some(70), "{said}");
         return vec![found["error"]["message"].as_str().unwrap().to_owned()];

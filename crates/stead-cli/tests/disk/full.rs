@@ -71,7 +71,7 @@ fn what_does_not_fit_leaves_room_for_deleting() {
     });
 }
 
-/// What a program on a mount is told, and what it can still do.
+/// Which errors a program on a mount gets on a full disk, and what it can still do.
 fn fill_through_a_mount(disk: &Disk) {
     let config = "[stores.notes]\nkind = \"virtual\"\n[stores.project]\nkind = \"physical\"\npath = \"project\"\n\
                   [agents.a]\nworkspaces = [\n\

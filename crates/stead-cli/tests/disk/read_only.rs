@@ -19,7 +19,7 @@ fn add_directory(disk: &Disk) {
     disk.done(&["write", "/p/f", "second\n"]);
 }
 
-/// What is told of the past where nothing can be written.
+/// What the history commands answer where nothing can be written.
 const PAST: [(&[&str], &str); 7] = [
     (&["log"], "/p/f"),
     (&["log", "/p"], "/p/f"),

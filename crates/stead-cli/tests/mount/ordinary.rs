@@ -45,7 +45,7 @@ fn a_symlink_to_what_is_no_program_of_everybodys_is_not_followed() {
             assert!(!output.status.success() && said.contains("Permission denied"), "{script}: {said}");
         }
     }
-    // What leads through the mount itself is not looked for: whoever looked would wait for this very answer.
+    // A target inside the mount itself is not looked up: the mount would wait for its own answer.
     mount.sh("v", &format!("echo x > f && chmod 755 f && ln -s {}/./v/../v/f around", mount.at.display()));
     let around = mount.shell("v", "cat around");
     assert!(around.status.success() || String::from_utf8_lossy(&around.stderr).contains("Permission denied"));
@@ -179,7 +179,7 @@ fn nothing_is_moved_so_deep_that_it_can_not_be_named() {
         let expected = if workspace == "v" { "nested\nsaid\n" } else { "said\n" };
         assert!(shown.ends_with(&format!("a/c/c/c\n{expected}")), "{workspace}: {shown}");
     }
-    // A tool is told in words.
+    // A tool gets the reason as a sentence.
     place.stead(["mkdir", "-p", &format!("/v{}", "/x".repeat(50))]);
     place.stead(["mkdir", "-p", &format!("/v{}", "/y".repeat(30))]);
     for act in ["mv", "cp"] {

@@ -70,7 +70,7 @@ pub trait Store: Debug + Send + Sync {
     fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>>;
 
     /// Opens a file for somebody who may write it and need not read it, or who has just made it. So its mode does not
-    /// matter: whoever wants to read what is there has to open it with [`Store::open`].
+    /// matter: a caller that reads opens it with [`Store::open`].
     fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
         self.open(at)
     }

@@ -8,7 +8,7 @@ pub(super) const PAGE_BYTES: usize = 19_400;
 pub(super) const PAGE_LINES: usize = 800;
 /// How much one answer holds at the most.
 pub(super) const MOST_BYTES: usize = 256 << 10;
-/// What a host is told of the longest answer: all bytes as base64, and a last line.
+/// The longest answer that is announced to a host: all bytes as base64, and a last line.
 pub(super) const MOST_CHARACTERS: usize = 360_000;
 
 /// The bounds of one answer.

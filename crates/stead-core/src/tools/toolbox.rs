@@ -153,7 +153,7 @@ impl Toolbox {
         self.choice.results
     }
 
-    /// What an agent is told of a tool. One of its tools names the Workspaces: many hosts show nothing else of a server.
+    /// The description of a tool, for one agent. One of the tools names the Workspaces: many hosts show nothing else of a server.
     pub fn description(&self, tool: &Tool) -> Cow<'static, str> {
         let naming = self.offered().find(|tool| tool.name == NAMING).or_else(|| self.offered().next());
         if naming.is_none_or(|naming| naming.name != tool.name) {
@@ -236,7 +236,7 @@ impl Toolbox {
         Ok(if failure.unheard { self.refuse(tool.name, failure) } else { failure.into() })
     }
 
-    /// Refuses a call whose arguments are no object.
+    /// Refuses a call whose arguments aren't an object.
     pub fn refuse_arguments(&self, name: &str) -> Reply {
         let failure = match tool(name).filter(|tool| self.offers(tool)) {
             Some(_) => Failure::invalid("a tool's arguments are an object, such as {\"path\": \"/\"}"),

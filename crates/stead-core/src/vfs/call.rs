@@ -271,7 +271,7 @@ impl<'v> Call<'v> {
             at: self.shared().clock.now(),
         };
         let drafts = if self.commits_draft.get() { Drafts::Ignored } else { Drafts::Counted };
-        // Whoever commits a draft has its turn already.
+        // A call that commits a draft holds the turn already.
         let _turn = (drafts == Drafts::Counted).then(|| self.shared().drafts.turn(&steps));
         let (quotas, watch) = (self.quotas_on(store, drafts)?, self.stoppable());
         let mut change = Change { quotas, watch, ..Change::new(operation, steps) };

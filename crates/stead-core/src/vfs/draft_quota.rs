@@ -26,7 +26,7 @@ type Quota = usize;
 #[derive(Debug, Default)]
 pub(super) struct DraftSpace {
     tables: Mutex<Tables>,
-    /// Shared by whoever makes a change. Held alone by whoever must not count a draft twice, or not at all, because it
+    /// Shared by each call that makes a change. Held alone by a call that must not count a draft twice, or not at all, because it
     /// becomes a change at this moment.
     changes: RwLock<()>,
 }

@@ -78,7 +78,7 @@ impl OpenOptions {
     }
 }
 
-/// What whoever opens a file has to be allowed by the host.
+/// What the host has to allow the program that opens a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rights {
     /// To read it.
@@ -646,7 +646,7 @@ impl OpenFile {
         });
         match withheld {
             Ok(withheld) => without_usage(cause, &withheld),
-            // Nothing is told where it is not known what may be.
+            // If the limits that the caller may see can't be found out, the refusal names the limit alone.
             Err(_) => StoreError::AtLimit { on, allowed },
         }
     }

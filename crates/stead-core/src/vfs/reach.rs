@@ -20,7 +20,7 @@ impl Call<'_> {
         }
         match from.store().stat(&from.place) {
             Ok(attr) if attr.kind == Kind::Directory => {}
-            // What is wrong with it is told by the change.
+            // The change reports what is wrong with it.
             _ => return Ok(()),
         }
         let mut over = None;

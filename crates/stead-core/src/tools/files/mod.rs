@@ -82,7 +82,7 @@ fn removed(removed: &Removed, what: &str) -> Reply {
     changed(words, path, removed.version, removed.operation)
 }
 
-/// The same answer with the state that a file is in now, where that is told.
+/// The same answer with the file's version tag, if the caller may have it.
 fn tagged(reply: Reply, tag: Option<VersionTag>) -> Reply {
     reply.maybe("version_tag", tag.map(String::from)).note(tag.map(|tag| Note::Tag(tag.short())))
 }

@@ -13,7 +13,7 @@ use crate::vfs::{LineRange, Range, Rest, TextRead, WholeRead};
 
 /// The largest picture that is handed out.
 const MOST_IMAGE: u64 = 8 << 20;
-/// How many bytes are a page when they are told as base64.
+/// How many bytes a page has when it is sent as base64.
 const PAGE_BASE64: u64 = PAGE_BYTES as u64 / 4 * 3;
 /// What the text is read as, in an answer for a model.
 const BASE64_HOW: &str = "read it with encoding base64, byte_offset and byte_limit";
@@ -188,7 +188,7 @@ fn cut_at_a_character(bytes: &mut Vec<u8>, more: bool) {
     }
 }
 
-/// A file that is no text: a picture, or words on what it is and how to read it.
+/// A file that isn't text: an image, or a description of it with the way to read its bytes.
 fn no_text(desk: &Desk<'_>, path: &str) -> Result<Reply, Failure> {
     let read = desk.vfs.read_range(path, Range { offset: 0, length: MOST_IMAGE })?;
     let mime = crate::vfs::media_type(&read.path);

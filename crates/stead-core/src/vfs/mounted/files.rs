@@ -68,7 +68,7 @@ impl Mounted {
                 Err(Error::Store { cause: StoreError::AlreadyExists, .. }) if expect == Expect::Any => {
                     (None, Rights::Write)
                 }
-                // Whoever makes a file may read and write it, whatever mode it is given.
+                // The program that makes a file may read and write it, whatever mode it gives the file.
                 made => (Some(made?.node), Rights::Write),
             };
             let file = call.open_here(&spot, None, rights, options)?;
