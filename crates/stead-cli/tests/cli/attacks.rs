@@ -44,7 +44,7 @@ impl End {
 }
 
 /// A place with a configuration, in which nothing was done yet.
-fn fresh() -> Place {
+pub(crate) fn fresh() -> Place {
     let place = Place::empty();
     place.file("stead.toml", CONFIG);
     place.file("disk/a", "1");

@@ -2,29 +2,11 @@
 
 use std::process::Stdio;
 
-use crate::common::Place;
-
-const CONFIG: &str = r#"
-    [stores.disk]
-    kind = "physical"
-    path = "disk"
-    [stores.notes]
-    kind = "virtual"
-    [[agents.coder.workspaces]]
-    prefix = "/disk"
-    scope = "rw"
-    store = "disk"
-    [[agents.coder.workspaces]]
-    prefix = "/notes"
-    scope = "rw"
-    store = "notes"
-"#;
+use crate::attacks::fresh;
 
 #[test]
 fn of_two_processes_that_make_the_last_two_names_one_is_refused() {
-    let place = Place::empty();
-    place.file("stead.toml", CONFIG);
-    place.file("disk/.keep", "");
+    let place = fresh();
     for round in 0..12 {
         let workspace = ["/disk", "/notes"][round % 2];
         let at = |name: &str| format!("{workspace}/r{round}/{name}");
@@ -42,9 +24,7 @@ fn of_two_processes_that_make_the_last_two_names_one_is_refused() {
 
 #[test]
 fn a_repository_is_not_completed_by_a_directory_on_the_way() {
-    let place = Place::empty();
-    place.file("stead.toml", CONFIG);
-    place.file("disk/.keep", "");
+    let place = fresh();
     for workspace in ["/disk", "/notes"] {
         let at = |name: &str| format!("{workspace}/y/{name}");
         assert!(place.stead(["write", &at("HEAD"), "ref: refs/heads/main"]).status.success());
