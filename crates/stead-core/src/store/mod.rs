@@ -206,12 +206,7 @@ pub trait Store: Debug + Send + Sync {
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
         let mut usage = Usage::default();
         let count = &mut |found: Found| {
-            if found.attr.kind != Kind::Directory {
-                usage.files += 1;
-            }
-            if found.attr.kind == Kind::File {
-                usage.bytes += found.attr.size;
-            }
+            usage.count(&found.attr);
             ControlFlow::Continue(())
         };
         match self.walk(&Place::path(at.clone()), &Walk::default(), count) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::store::{StoreError, StorePath};
+use crate::store::{Attr, Kind, StoreError, StorePath};
 
 /// A place that something is counted below, and how much may lie there.
 ///
@@ -38,6 +38,18 @@ pub struct Usage {
     pub bytes: u64,
     /// Files and symlinks.
     pub files: u64,
+}
+
+impl Usage {
+    /// Counts one entry: everything but a directory is a file, and a regular file's bytes count.
+    pub fn count(&mut self, attr: &Attr) {
+        if attr.kind != Kind::Directory {
+            self.files += 1;
+        }
+        if attr.kind == Kind::File {
+            self.bytes += attr.size;
+        }
+    }
 }
 
 /// What there is too much of.

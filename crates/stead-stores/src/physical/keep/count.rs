@@ -203,12 +203,7 @@ impl PhysicalStore {
 fn usage_below(store: &PhysicalStore, at: &StorePath) -> StoreResult<Usage> {
     let mut usage = Usage::default();
     let count = &mut |found: Found| {
-        if found.attr.kind != Kind::Directory {
-            usage.files += 1;
-        }
-        if found.attr.kind == Kind::File {
-            usage.bytes += found.attr.size;
-        }
+        usage.count(&found.attr);
         ControlFlow::Continue(())
     };
     match store.walk_below(&Place::path(at.clone()), &Walk::default(), count) {
