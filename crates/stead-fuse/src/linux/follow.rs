@@ -134,18 +134,23 @@ impl Followed {
             ChangeKind::Created | ChangeKind::MovedTo | ChangeKind::Removed | ChangeKind::MovedFrom => {
                 let Some(parent) = inodes.number(workspace, changed.parent) else { return };
                 let Some(name) = Name::new(&*changed.name) else { return };
-                let there = self.store.stat(&Place::child(changed.parent, &name)).ok();
-                let there = there.and_then(|attr| inodes.number(workspace, attr.node));
-                let named = inodes.named(parent, &name);
-                if there.is_some() && there == named {
-                    return;
+                {
+                    // A rename through this mount is in the Store before it is in the table.
+                    let _names = mounting.hold_names();
+                    let there = self.store.stat(&Place::child(changed.parent, &name)).ok();
+                    let there = there.and_then(|attr| inodes.number(workspace, attr.node));
+                    let named = inodes.named(parent, &name);
+                    if there.is_some() && there == named {
+                        return;
+                    }
+                    // Where something has gone the kernel finds out by itself. Until then it is nowhere: what is judged
+                    // by the one path must not be done at the other, which is where the kernel still takes it to be.
+                    inodes.removed(parent, &name);
+                    if let Some(ino) = there {
+                        inodes.gone(ino);
+                    }
                 }
-                // Where something has gone the kernel finds out by itself. Until then it is nowhere: what is judged
-                // by the one path must not be done at the other, which is where the kernel still takes it to be.
-                inodes.removed(parent, &name);
-                if let Some(ino) = there {
-                    inodes.gone(ino);
-                }
+                // The kernel may be waiting for an answer about that directory before it hears this: nothing is held.
                 self.say(notifier, Told::Name(INodeNo(parent), changed.name.clone()));
                 let _ = notifier.inval_inode(INodeNo(parent), -1, 0);
             }

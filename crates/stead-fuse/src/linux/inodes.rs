@@ -38,6 +38,8 @@ enum Key {
 #[derive(Debug)]
 struct Inode {
     key: Key,
+    /// The Workspace that it is in; none above all of them.
+    workspace: Option<usize>,
     /// The node behind a level, where there is one.
     node: Option<NodeId>,
     is_directory: bool,
@@ -70,6 +72,7 @@ impl Inode {
     fn new(key: &Key, looked: &Looked) -> Self {
         Inode {
             key: key.clone(),
+            workspace: looked.workspace,
             node: looked.node,
             is_directory: looked.attr.kind == Kind::Directory,
             place: None,
@@ -199,10 +202,12 @@ impl Inodes {
     /// The number of a node, if the kernel has one.
     pub(crate) fn number(&self, workspace: usize, node: NodeId) -> Option<u64> {
         let table = self.0.lock();
-        let by_level = || {
-            let is = |ino: &&u64| table.inodes.get(ino).is_some_and(|inode| inode.node == Some(node));
-            table.levels.iter().find(is).copied()
+        let is_level = |ino: &&u64| {
+            let found = table.inodes.get(ino).map(|inode| (inode.workspace, inode.node));
+            // Every Store counts its nodes from one.
+            found == Some((Some(workspace), Some(node)))
         };
+        let by_level = || table.levels.iter().find(is_level).copied();
         table.by_key.get(&Key::Node(workspace, node)).copied().or_else(by_level)
     }
 
@@ -249,9 +254,13 @@ impl Inodes {
         self.0.lock().end(parent, name);
     }
 
-    /// A name was removed.
+    /// A name was removed, as others say. What is there because of the Workspaces stays.
     pub(crate) fn removed(&self, parent: u64, name: &Name) {
-        self.0.lock().vacate(parent, name);
+        let mut table = self.0.lock();
+        let named = table.names.get(&(parent, name.clone())).and_then(|ino| table.inodes.get(ino));
+        if named.is_some_and(|inode| matches!(inode.key, Key::Node(..))) {
+            table.vacate(parent, name);
+        }
     }
 
     /// Something has another name; whatever had that is nowhere.
@@ -638,6 +647,20 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!((path(&inodes, first), path(&inodes, second)), (None, Some("/new".to_owned())));
         assert!(inodes.is_elsewhere(first), "a program that goes by the old name looks again");
+    }
+
+    #[test]
+    fn a_workspace_is_known_by_its_own_node_and_not_by_that_of_another() {
+        let inodes = top();
+        let level =
+            |path: &str, workspace| Looked { is_level: true, workspace: Some(workspace), ..node(path, 3) };
+        let one = inodes.found(ROOT, &name("one"), &level("/one", 0), true);
+        let other = inodes.found(ROOT, &name("other"), &level("/other", 1), true);
+        assert_eq!(inodes.number(0, NodeId(3)), Some(one));
+        assert_eq!(inodes.number(1, NodeId(3)), Some(other));
+        assert_eq!(inodes.number(2, NodeId(3)), None, "a third has no place in the mount yet");
+        inodes.removed(ROOT, &name("one"));
+        assert_eq!(inodes.named(ROOT, &name("one")), Some(one), "a Workspace stays");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fuser::{Errno, FileAttr, FileHandle, INodeNo, Notifier};
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use stead_core::path::{MAX_COMPONENT, VfsPath};
 use stead_core::router::Router;
 use stead_core::store::{Attr, NodeId, VersionTag};
@@ -132,6 +132,11 @@ impl Mounting {
     /// Another has changed something: what was read before may be old.
     pub(super) fn was_changed(&self) {
         drop(self.changing());
+    }
+
+    /// To be held while names are taken away, and never while the kernel is told: it waits for answers that go by names.
+    pub(super) fn hold_names(&self) -> RwLockWriteGuard<'_, ()> {
+        self.names.write()
     }
 
     fn ttl(&self, looked: &Looked) -> Duration {
