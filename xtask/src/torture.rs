@@ -31,9 +31,14 @@ const VERDICT: &str = "0 failed, 14 skipped, 259 passed, 125 expected failures, 
 pub(crate) fn run(length: Length) -> Result {
     needs::provide(&[needs::FUSE])?;
     let programs = Programs::provide()?;
-    // As the other tests have built it: a build of its own would take longer than all of this.
-    capture(cargo().args(["build", "--package", "stead-cli"]))?;
-    let binary = host::target().join("debug/stead");
+    let (profile, folder) = match length {
+        // As the other tests have built it: a build of its own would take longer than all of this.
+        Length::Short => ("dev", "debug"),
+        // All of this takes hours.
+        Length::Long => ("release", "release"),
+    };
+    capture(cargo().args(["build", "--package", "stead-cli", "--profile", profile]))?;
+    let binary = host::target().join(folder).join("stead");
     let mut steps = Steps::default();
     for workspace in WORKSPACES {
         for (name, config) in MANNERS {
