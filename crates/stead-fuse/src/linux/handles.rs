@@ -1,6 +1,6 @@
 //! Files and directories that are open.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -56,6 +56,34 @@ impl Users {
         }
         let Some(process) = process_of(thread) else { return true };
         users.iter().any(|user| process_of(*user) == Some(process))
+    }
+}
+
+/// Threads that were asked to look a removed file's name up again.
+///
+/// A program that opens a removed file by `/proc/self/fd/N` means that file. A program that opens it by a name means
+/// whatever has the name now: the kernel has not heard yet that the name leads to another file. The kernel does not say
+/// which of the two it is. On ESTALE it goes the same way once more and looks every name up again: a program that went by a
+/// name finds the other file, and only one that means the removed file comes back for it.
+#[derive(Debug, Default)]
+pub(crate) struct Retries(Mutex<VecDeque<(u32, u64)>>);
+
+impl Retries {
+    /// As many as there are threads that open removed files at the same moment.
+    const REMEMBERED: usize = 64;
+
+    /// Whether this thread comes back for a file. If not, it is expected to.
+    pub(crate) fn comes_back(&self, thread: u32, ino: u64) -> bool {
+        let mut retries = self.0.lock();
+        if let Some(place) = retries.iter().position(|retry| *retry == (thread, ino)) {
+            retries.remove(place);
+            return true;
+        }
+        if retries.len() == Self::REMEMBERED {
+            retries.pop_front();
+        }
+        retries.push_back((thread, ino));
+        false
     }
 }
 
@@ -142,6 +170,20 @@ impl Handles {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_opens_a_removed_file_at_its_second_attempt() {
+        let retries = Retries::default();
+        assert!(!retries.comes_back(1, 10));
+        assert!(!retries.comes_back(2, 10), "another thread");
+        assert!(!retries.comes_back(1, 11), "another file");
+        assert!(retries.comes_back(1, 10));
+        assert!(!retries.comes_back(1, 10), "the next time it may go by a name");
+        for thread in 100..200 {
+            assert!(!retries.comes_back(thread, 10));
+        }
+        assert_eq!(retries.0.lock().len(), Retries::REMEMBERED);
+    }
 
     #[test]
     fn threads_of_one_process_are_one_user() {

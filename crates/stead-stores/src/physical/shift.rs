@@ -18,6 +18,8 @@ use super::root::Dir;
 use super::spot::{Intent, Spot, open_regular};
 use super::tree::{self, Inspection, Leaving};
 use super::undo::Undo;
+use crate::Durability;
+use crate::sync;
 
 impl Act<'_> {
     pub(super) fn remove(
@@ -183,14 +185,12 @@ impl Act<'_> {
         self.was(there.ino, sink.path());
         // Two names of one file: the host would call the rename done and leave both.
         let same_file = (moved.dev, moved.ino) == (there.dev, there.ino);
-        if self.is_several() || same_file {
-            self.take(sink, there)?;
-            return self.rename_new(source, moved, sink);
-        }
         let (from, to) = (source.path().to_vec(), sink.path().to_vec());
-        // A second name keeps what is there, and the rename is still one step.
-        let stash = if there.is_dir() { None } else { self.second_name(sink, there)? };
-        if stash.is_none() && !there.is_dir() {
+        // A second name keeps what is there, and the rename is still one step: the name leads to one or the other at any
+        // moment.
+        let stash = if there.is_dir() || same_file { None } else { self.second_name(sink, there)? };
+        let is_empty_directory = there.is_dir() && !self.is_several();
+        if stash.is_none() && !is_empty_directory {
             self.take(sink, there)?;
             return self.rename_new(source, moved, sink);
         }
@@ -211,6 +211,10 @@ impl Act<'_> {
             Err(error) => return Err(refused(error)),
         }
         self.displaced(stash.clone());
+        if self.is_several() && self.durability() == Durability::Full {
+            // What a power cut leaves of the change is undone, and that needs the old content.
+            sync::all(sync::Site::ReplacedBytesName, self.shop.room()).map_err(refused)?;
+        }
         let linked = host::stat_at(self.shop.room(), stash.as_bytes()).map_err(refused)?;
         if linked.holds_same(seen) { Ok(Some(stash)) } else { Err(StoreError::Conflict) }
     }

@@ -188,39 +188,9 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
                 result => result.map_err(refused),
             }
         }
-        Undo::Moved { from, to, ino, .. } => {
-            let (Some(source), Some(sink)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
-            if !sink.has(*ino)? {
-                return Ok(());
-            }
-            match owner::rename_new(sink.at(), source.at()) {
-                // Someone has taken the old name: it stays where it is.
-                Err(Errno::EXIST) => site.report(to, Undecided::Moved, None),
-                result => result.map_err(refused),
-            }
-        }
-        Undo::Over { from, to, ino, stash, .. } => {
-            let (Some(source), Some(sink)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
-            if !sink.has(*ino)? {
-                return Ok(());
-            }
-            match owner::rename_new(sink.at(), source.at()) {
-                // Someone has taken the old name: it stays where it is.
-                Err(Errno::EXIST) => {
-                    return match stash {
-                        Some(stash) => site.keep_and_report(to, stash, Undecided::Moved),
-                        None => site.report(to, Undecided::Moved, None),
-                    };
-                }
-                result => result.map_err(refused)?,
-            }
-            let Some(stash) = stash else { return Ok(()) };
-            match owner::rename_new(site.stash(stash), sink.at()) {
-                Err(Errno::EXIST) => site.keep_and_report(to, stash, Undecided::Removed),
-                Err(Errno::NOENT) => Ok(()),
-                result => result.map_err(refused),
-            }
-        }
+        Undo::Moved { from, to, ino, .. } => move_back(site, from, to, *ino),
+        Undo::Over { from, to, ino, stash: Some(stash), .. } => undo_over(site, from, to, *ino, stash),
+        Undo::Over { from, to, ino, stash: None, .. } => move_back(site, from, to, *ino),
         Undo::Crossed { from, to, from_ino, to_ino, .. } => {
             let (Some(from), Some(to)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
             if from.has(*to_ino)? && to.has(*from_ino)? {
@@ -250,6 +220,57 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
                 false => Ok(()),
             }
         }
+    }
+}
+
+/// Gives something its old name again.
+fn move_back(site: &Site<'_>, from: &[u8], to: &[u8], ino: u64) -> StoreResult<()> {
+    let (Some(source), Some(sink)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
+    if !sink.has(ino)? {
+        return Ok(());
+    }
+    match owner::rename_new(sink.at(), source.at()) {
+        // Someone has taken the old name: it stays where it is.
+        Err(Errno::EXIST) => site.report(to, Undecided::Moved, None),
+        result => result.map_err(refused),
+    }
+}
+
+/// Takes back that something was moved over something else, which is in the stash as well. The name leads to one or the
+/// other at any moment: both change places, and what was moved goes back from the stash.
+fn undo_over(site: &Site<'_>, from: &[u8], to: &[u8], ino: u64, stash: &str) -> StoreResult<()> {
+    let Some(stashed) = site.stashed(stash)? else { return Ok(()) };
+    let (source, sink) = (site.spot(from)?, site.spot(to)?);
+    let has = |spot: &Option<Spot<'_>>, ino| spot.as_ref().map_or(Ok(false), |spot| spot.has(ino));
+    // Otherwise a recovery that ended here has exchanged them.
+    if stashed.ino != ino {
+        if has(&sink, stashed.ino)? || has(&source, ino)? {
+            // It did not happen. The stash is a second name of what is there, or was until another program took it away.
+            return Ok(());
+        }
+        let (Some(source), Some(sink)) = (&source, &sink) else {
+            return site.keep_and_report(to, stash, Undecided::Moved);
+        };
+        if !sink.has(ino)? {
+            return site.keep_and_report(to, stash, Undecided::Removed);
+        }
+        if seen(source.dir.stat_at(source.name))?.is_some() {
+            // Someone has taken the old name: it stays where it is.
+            return site.keep_and_report(to, stash, Undecided::Moved);
+        }
+        match host::exchange(site.stash(stash), sink.at()) {
+            // Some file systems can't exchange.
+            Err(Errno::INVAL) => {
+                owner::rename_new(sink.at(), source.at()).map_err(refused)?;
+                return owner::rename_new(site.stash(stash), sink.at()).map_err(refused);
+            }
+            exchanged => exchanged.map_err(refused)?,
+        }
+    }
+    let Some(source) = source else { return site.keep_and_report(from, stash, Undecided::Moved) };
+    match owner::rename_new(site.stash(stash), source.at()) {
+        Err(Errno::EXIST | Errno::NOENT) => site.keep_and_report(from, stash, Undecided::Moved),
+        result => result.map_err(refused),
     }
 }
 

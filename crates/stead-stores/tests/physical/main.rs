@@ -25,6 +25,7 @@ mod again;
 mod faults;
 mod history;
 mod modes;
+mod no_gap;
 mod patience;
 mod races;
 mod recovery;

@@ -17,6 +17,15 @@ pub(super) enum Actor {
     Tool(Box<Stead>, String),
 }
 
+impl std::fmt::Display for Actor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Actor::Program(directory) => write!(f, "a program in {}", directory.display()),
+            Actor::Tool(_, workspace) => write!(f, "a tool in {workspace}"),
+        }
+    }
+}
+
 /// A file that stays open for writing.
 pub(super) enum Open {
     Program(File),

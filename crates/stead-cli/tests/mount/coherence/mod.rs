@@ -118,14 +118,28 @@ fn replacements_in_a_directory() {
     all_pairs(Operation::Replace, DIRECTORY);
 }
 
+/// Lets every pair act that has its time, also after one was wrong, so that one run tells of all of them.
 fn all_pairs(operation: Operation, (workspace, pairs): (&'static str, &[Beside])) {
+    let mut wrong = Vec::new();
     for &beside in pairs {
-        let short = if IN_CI.contains(&(operation, workspace, beside)) { SHORT } else { Duration::ZERO };
-        let length = long_or(LONG, short);
-        if !length.is_zero() {
-            act(operation, workspace, beside, length);
+        let length = length(operation, workspace, beside);
+        if length.is_zero() {
+            continue;
+        }
+        if std::panic::catch_unwind(|| act(operation, workspace, beside, length)).is_err() {
+            wrong.push(beside);
         }
     }
+    assert!(wrong.is_empty(), "{operation:?}, /{workspace}: wrong beside {wrong:?}");
+}
+
+/// How long a pair acts. `STEAD_TEST_PAIR_SECONDS=20` gives every pair so many seconds.
+fn length(operation: Operation, workspace: &str, beside: Beside) -> Duration {
+    if let Ok(seconds) = std::env::var("STEAD_TEST_PAIR_SECONDS") {
+        return Duration::from_secs(seconds.parse().expect("a number of seconds"));
+    }
+    let short = if IN_CI.contains(&(operation, workspace, beside)) { SHORT } else { Duration::ZERO };
+    long_or(LONG, short)
 }
 
 /// Lets one pair act on one file after the other for so long.

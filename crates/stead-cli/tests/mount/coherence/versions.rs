@@ -67,7 +67,8 @@ pub(super) fn round(world: &World, name: &str, way: Way, tally: &mut Tally) {
             let (progress, done, shared) = (&progress, &done, &shared);
             scope.spawn(move || {
                 while !done.is() {
-                    let result = read(actor, name, way, progress);
+                    let result =
+                        read(actor, name, way, progress).map_err(|wrong| format!("{actor}: {wrong}"));
                     let mut tally = shared.lock().unwrap();
                     tally.reads += 1;
                     if let Err(wrong) = result {
@@ -84,7 +85,7 @@ pub(super) fn round(world: &World, name: &str, way: Way, tally: &mut Tally) {
     tally.writes += progress.acknowledged().iter().sum::<u64>();
     for actor in [&world.first, &world.second] {
         if let Err(wrong) = read(actor, name, way, &progress) {
-            tally.wrong.get_or_insert(format!("in the end: {wrong}"));
+            tally.wrong.get_or_insert(format!("{actor}, in the end: {wrong}"));
         }
     }
 }

@@ -47,6 +47,9 @@ impl Mounting {
         let options = open_options(flags);
         // By `/proc/self/fd/N`, say.
         if let Some(open) = self.handles.file_of(ino.0).filter(|_| self.inodes.has_ended(ino.0)) {
+            if !self.retries.comes_back(request.pid(), ino.0) {
+                return Err(Errno::ESTALE);
+            }
             let file = self.door.reopen(&open.file, options).map_err(|error| errno(&error))?;
             return Ok(self.add_file(request, ino, file, flags));
         }

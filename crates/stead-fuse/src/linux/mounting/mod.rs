@@ -37,7 +37,7 @@ use crate::Options;
 use crate::linux::attributes::{LINKS, file_attr};
 use crate::linux::cache::Writes;
 use crate::linux::errno::errno;
-use crate::linux::handles::Handles;
+use crate::linux::handles::{Handles, Retries};
 use crate::linux::inodes::{Inodes, ROOT};
 use crate::linux::later::Later;
 
@@ -57,6 +57,7 @@ pub(super) struct Mounting {
     router: Router,
     pub(super) inodes: Inodes,
     pub(super) handles: Handles,
+    retries: Retries,
     pub(super) notifier: OnceLock<Notifier>,
     pub(super) later: Later,
     /// Answers writes that went past the kernel's pages.
@@ -111,6 +112,7 @@ impl Mounting {
             believed: believed.collect(),
             inodes: Inodes::new(&door.look_at(&VfsPath::root())?),
             handles: Handles::default(),
+            retries: Retries::default(),
             notifier: OnceLock::new(),
             later: Later::default(),
             written: Later::default(),
