@@ -156,7 +156,11 @@ impl Inodes {
                 }
                 // A node's own number would tell a new file from one that was there before.
                 let is_hidden = looked.is_blind && matches!(key, Key::Node(..));
-                let ino = if has_ended || is_hidden { table.in_turn() } else { table.fresh(&key) };
+                let mut ino = if has_ended || is_hidden { table.in_turn() } else { table.fresh(&key) };
+                if table.inodes.contains_key(&ino) {
+                    // Several files have had this node one after the other, and the kernel still knows the first one.
+                    ino = table.in_turn();
+                }
                 table.inodes.insert(ino, Inode::new(&key, looked));
                 table.by_key.insert(key, ino);
                 ino
@@ -647,6 +651,26 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!((path(&inodes, first), path(&inodes, second)), (None, Some("/new".to_owned())));
         assert!(inodes.is_elsewhere(first), "a program that goes by the old name looks again");
+    }
+
+    #[test]
+    fn a_number_that_the_kernel_still_has_is_given_to_nothing_else() {
+        let inodes = top();
+        let made = |path: &str, at: i64| {
+            let looked = node(path, 10);
+            let attr = Attr { kind: Kind::File, created: Some(Timestamp(at)), ..looked.attr };
+            Looked { attr, ..looked }
+        };
+        let first = inodes.found(ROOT, &name("f"), &made("/f", 1), true);
+        assert!(!inodes.opens(first, VersionTag(1)));
+        let second = inodes.found(ROOT, &name("f"), &made("/f", 2), true);
+        assert_eq!(inodes.forget(second, 1), Some((0, NodeId(10))));
+        // A program still has the first one open, and the kernel has its content.
+        let third = inodes.found(ROOT, &name("f"), &made("/f", 3), true);
+        assert!(third != first && third != second);
+        assert!(inodes.is_outdated(first, VersionTag(3)), "what is known of the first one stays");
+        assert_eq!(inodes.forget(first, 1), None, "the node belongs to the third");
+        assert_eq!(inodes.number(0, NodeId(10)), Some(third));
     }
 
     #[test]

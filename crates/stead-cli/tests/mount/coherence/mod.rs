@@ -133,10 +133,12 @@ fn all_pairs(operation: Operation, (workspace, pairs): (&'static str, &[Beside])
     assert!(wrong.is_empty(), "{operation:?}, /{workspace}: wrong beside {wrong:?}");
 }
 
-/// How long a pair acts. `STEAD_TEST_PAIR_SECONDS=20` gives every pair so many seconds.
+/// How long a pair acts. `STEAD_TEST_PAIR_SECONDS=20` gives every pair so many seconds, and with `STEAD_TEST_BESIDE=Host`
+/// only the pairs with that actor.
 fn length(operation: Operation, workspace: &str, beside: Beside) -> Duration {
     if let Ok(seconds) = std::env::var("STEAD_TEST_PAIR_SECONDS") {
-        return Duration::from_secs(seconds.parse().expect("a number of seconds"));
+        let is_meant = std::env::var("STEAD_TEST_BESIDE").map_or(true, |name| name == format!("{beside:?}"));
+        return Duration::from_secs(if is_meant { seconds.parse().expect("a number of seconds") } else { 0 });
     }
     let short = if IN_CI.contains(&(operation, workspace, beside)) { SHORT } else { Duration::ZERO };
     long_or(LONG, short)

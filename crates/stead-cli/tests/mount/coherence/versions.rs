@@ -116,9 +116,8 @@ fn read(actor: &Actor, name: &str, way: Way, progress: &Progress) -> Result<(), 
     if way == Way::Renamed || is_quiet {
         if !is_one {
             let whole = content(writer, version).len();
-            return Err(format!(
-                "{size} bytes that begin as version {version} of writer {writer}, which has {whole}"
-            ));
+            let runs = runs(&found);
+            return Err(format!("{size} bytes of {runs}; version {version} of writer {writer} has {whole}"));
         }
         return in_time((writer, version), &least, &most);
     }
@@ -132,6 +131,22 @@ fn read(actor: &Actor, name: &str, way: Way, progress: &Progress) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// What content is made of: how many words of which writer and version follow each other.
+fn runs(found: &[u8]) -> String {
+    let mut runs: Vec<(Option<(usize, u64)>, usize)> = Vec::new();
+    for word in found.chunks(8).map(parsed) {
+        match runs.last_mut() {
+            Some((last, count)) if *last == word => *count += 1,
+            _ => runs.push((word, 1)),
+        }
+    }
+    let run = |(word, count): &(Option<(usize, u64)>, usize)| match word {
+        Some((writer, version)) => format!("{count} words of {writer}:{version}"),
+        None => format!("{count} foreign words"),
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join(", ")
 }
 
 fn in_time((writer, version): (usize, u64), least: &[u64], most: &[u64]) -> Result<(), String> {
