@@ -263,6 +263,21 @@ fn a_token_says_who_is_served_over_stdio_and_leaves_the_environment() {
 }
 
 #[test]
+fn a_token_made_for_structured_results_gets_them_over_stdio() {
+    let place = Place::new();
+    for (arguments, is_structured) in [(&["--structured"][..], true), (&[], false)] {
+        let made = place.stead([&["token", "create", "--agent", "coder"], arguments].concat());
+        let mut command = place.command(["mcp"]);
+        command.env("STEAD_TOKEN", String::from_utf8(made.stdout).unwrap().trim_end());
+        let mut server = Launched::new(command);
+        server.initialize();
+        let written = server.call("write_file", json!({ "path": "/notes/a", "content": "1" }));
+        assert_eq!(written["structuredContent"]["version_tag"].is_string(), is_structured, "{written}");
+        server.ends();
+    }
+}
+
+#[test]
 fn a_server_says_where_it_listens_and_ends_when_it_is_asked_to() {
     let place = Place::new();
     let mut server = Launched::new(place.command(["serve", "--listen", "127.0.0.1:0", "--json"]));

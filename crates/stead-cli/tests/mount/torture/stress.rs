@@ -20,7 +20,7 @@ use crate::common::{Place, long_or};
 const PROCESSES: u64 = 8;
 
 fn length() -> Duration {
-    Duration::from_secs(long_or(300, 8))
+    Duration::from_secs(long_or(1_800, 8))
 }
 
 #[test]
