@@ -27,6 +27,7 @@ mod history;
 mod modes;
 mod patience;
 mod races;
+mod records;
 mod recovery;
 mod rules;
 mod shadow;
