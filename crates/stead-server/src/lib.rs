@@ -5,6 +5,7 @@
 //! the types of the MCP library stay inside the module `mcp`.
 
 mod http;
+mod in_place;
 mod limits;
 mod mcp;
 mod metrics;

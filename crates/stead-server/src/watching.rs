@@ -9,6 +9,7 @@ use std::time::Duration;
 use stead::Config;
 use stead::config::ConfigError;
 
+use crate::in_place::in_place;
 use crate::steads::Steads;
 
 /// How often is looked.
@@ -23,7 +24,7 @@ pub(crate) async fn keep_current(steads: Arc<Steads>) {
     let file = steads.config().file().to_owned();
     let mut known = state_of(&file);
     tokio::time::sleep(FIRST).await;
-    if let Err(error) = tokio::task::block_in_place(|| steads.prepare()) {
+    if let Err(error) = in_place(|| steads.prepare()).await {
         eprintln!("stead: no call is made until this is mended: {error}");
     }
     let mut pace = tokio::time::interval(PACE);
@@ -32,7 +33,7 @@ pub(crate) async fn keep_current(steads: Arc<Steads>) {
     pace.tick().await;
     loop {
         pace.tick().await;
-        tokio::task::block_in_place(|| {
+        in_place(|| {
             let state = state_of(&file);
             // A file that is gone for a moment is being replaced.
             if state.is_some() && state != known {
@@ -41,7 +42,8 @@ pub(crate) async fn keep_current(steads: Arc<Steads>) {
             } else {
                 steads.refresh();
             }
-        });
+        })
+        .await;
     }
 }
 

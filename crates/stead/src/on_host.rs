@@ -38,7 +38,7 @@ impl OnHost {
 }
 
 /// A path with its symlinks resolved as far as it is there.
-fn resolved(path: &Path) -> PathBuf {
+pub(crate) fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for there in path.ancestors() {
         if let (Ok(known), Ok(rest)) = (there.canonicalize(), path.strip_prefix(there)) {

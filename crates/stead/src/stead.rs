@@ -78,6 +78,9 @@ impl Stead {
             name: agent.clone(),
             known: config.agents.keys().cloned().collect(),
         })?;
+        if let Some((_, message)) = known.told_bypasses(&config.stores).into_iter().next() {
+            return Err(Error::Invalid(message));
+        }
         let builder = SteadBuilder { identity: identity.clone(), ..Stead::builder(agent) };
         let mut builder = builder.quota(known.quota).tools(known.tools.clone());
         if let Some(log) = stores.audit() {
@@ -339,7 +342,7 @@ mod tests {
             [agents.a]
             [[agents.a.workspaces]]
             prefix = "/in"
-            scope = "wo"
+            scope = "rw"
             store = "one"
             path = "/box"
             [[agents.a.workspaces]]

@@ -19,6 +19,10 @@ const CONFIG: &str = r#"
     scratch = ["tmp/**"]
     [[agents.coder.workspaces]]
     prefix = "/all"
+    scope = "ro"
+    store = "notes"
+    [[agents.writer.workspaces]]
+    prefix = "/all"
     scope = "rw"
     store = "notes"
     [[agents.coder.workspaces]]
@@ -52,10 +56,11 @@ fn a_fork_is_there_at_once_and_at_the_next_opening() {
     let stead = Stead::open(&config, "coder").unwrap();
     assert_eq!(stead.forks().unwrap().count(), 0);
     assert!(!directory.path().join(".stead").exists(), "asking for forks makes no database");
-    stead.vfs().write("/all/part/f", "1").unwrap();
-    stead.vfs().write("/all/outside", "1").unwrap();
-    let earlier = stead.vfs().write("/all/part/g", "1").unwrap().version.unwrap();
-    stead.vfs().write("/all/part/g", "2").unwrap();
+    let writer = Stead::open(&config, "writer").unwrap();
+    writer.vfs().write("/all/part/f", "1").unwrap();
+    writer.vfs().write("/all/outside", "1").unwrap();
+    let earlier = writer.vfs().write("/all/part/g", "1").unwrap().version.unwrap();
+    writer.vfs().write("/all/part/g", "2").unwrap();
 
     // What can't be written can be forked, and the fork be written.
     let stead = stead.fork("/notes", "draft").unwrap();
@@ -98,7 +103,7 @@ fn a_name_is_taken_once_whoever_made_the_fork() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(&directory, CONFIG);
     let [one, other] = [(); 2].map(|()| Stead::open(&config, "coder").unwrap());
-    one.vfs().write("/all/f", "1").unwrap();
+    Stead::open(&config, "writer").unwrap().vfs().write("/all/f", "1").unwrap();
     one.fork("/all", "draft").unwrap();
     let taken = other.fork("/all", "draft").unwrap_err();
     assert_eq!(
@@ -119,11 +124,12 @@ fn what_is_configured_comes_before_a_fork_and_is_never_discarded() {
     let directory = tempfile::tempdir().unwrap();
     let plain = config(&directory, CONFIG);
     let stead = Stead::open(&plain, "coder").unwrap();
-    stead.vfs().write("/all/f", "1").unwrap();
+    Stead::open(&plain, "writer").unwrap().vfs().write("/all/f", "1").unwrap();
     stead.fork("/all", "draft").unwrap();
     let claimed = format!(
-        "{CONFIG}\n[[agents.coder.workspaces]]\nprefix = \"/forks/mine\"\nscope = \"rw\"\nstore = \"notes\"
-         [[agents.coder.workspaces]]\nprefix = \"/forks/draft\"\nscope = \"ro\"\nstore = \"scratch\"\n"
+        "{CONFIG}\n[[agents.coder.workspaces]]\nprefix = \"/forks/mine\"\nscope = \"ro\"\nstore = \"notes\"
+         [[agents.coder.workspaces]]\nprefix = \"/forks/draft\"\nscope = \"ro\"\nstore = \"other\"
+         [stores.other]\nkind = \"memory\"\n"
     );
     let stead = Stead::open(&config(&directory, &claimed), "coder").unwrap();
     let scope = stead
@@ -156,7 +162,7 @@ fn a_fork_asks_where_its_base_asks() {
     let asking = CONFIG.replace("prefix = \"/all\"", "prefix = \"/all\"\nask = \"everything\"");
     let config = config(&directory, &asking);
     let stead = Stead::open(&config, "coder").unwrap();
-    stead.agreed().vfs().write("/all/secret", "text").unwrap();
+    Stead::open(&config, "writer").unwrap().agreed().vfs().write("/all/secret", "text").unwrap();
     let kind = |stead: &Stead, path: &str| stead.vfs().read(path).unwrap_err().kind();
     let forked = stead.agreed().fork("/all", "draft").unwrap();
     stead.agreed().fork_to("/all", "theirs", "other").unwrap();

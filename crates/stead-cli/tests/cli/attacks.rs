@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::common::Place;
+use crate::common::{Place, Running};
 
 const CONFIG: &str = r#"
     [stores.disk]
@@ -500,7 +500,7 @@ fn a_server_that_gets_a_signal_ends_its_chain() {
         assert_eq!(running(&place), [""; 0].map(PathBuf::from), "mcp, {signal:?}");
 
         let mut command = place.command(["serve", "--listen", "127.0.0.1:0", "--json"]);
-        let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut server = Running::spawn(command.stdout(Stdio::piped()).stderr(Stdio::null()));
         let mut line = String::new();
         let mut answers = BufReader::new(server.stdout.take().unwrap());
         answers.read_line(&mut line).unwrap();

@@ -1,6 +1,6 @@
 //! What was done, as people and scripts ask for it.
 
-use crate::common::Place;
+use crate::common::{Place, Running};
 use insta::assert_snapshot;
 
 /// A place in which a few things were done.
@@ -130,14 +130,12 @@ fn the_audit_is_checked_and_archived() {
 fn whoever_follows_sees_what_is_done() {
     use std::io::{BufRead, BufReader};
     let place = used();
-    let mut child =
-        place.command(["audit", "--follow", "--json"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut command = place.command(["audit", "--follow", "--json"]);
+    let mut child = Running::spawn(command.stdout(std::process::Stdio::piped()));
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.by_ref().take(5).filter(|line| line.contains("/notes/nothing")).count(), 1);
     place.stead(["stat", "/notes/plan.md"]);
     assert!(lines.next().unwrap().contains("\"call\":\"stat\""));
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 #[test]

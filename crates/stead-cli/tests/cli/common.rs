@@ -1,8 +1,9 @@
 //! The real binary, run in a directory of its own.
 
 use std::io::Write;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// A directory to run the binary in.
 pub(crate) struct Place {
@@ -64,6 +65,37 @@ impl Place {
     /// Runs it, and returns all that it said and how it ended.
     pub(crate) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> String {
         told(&self.stead(args), self.directory.path())
+    }
+}
+
+/// A child process that is ended when this is dropped, also where a test fails.
+pub(crate) struct Running(Child);
+
+impl Running {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        Running(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
     }
 }
 

@@ -2,21 +2,21 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::common::{Place, code};
+use crate::common::{Place, Running, code};
 
 struct Demo {
-    child: Child,
+    child: Running,
     told: Value,
 }
 
 impl Demo {
     fn new(place: &Place) -> Self {
         let mut command = place.command(["serve", "--demo", "--listen", "127.0.0.1:0", "--json"]);
-        let mut child = command.env("TMPDIR", place.path("")).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = Running::spawn(command.env("TMPDIR", place.path("")).stdout(Stdio::piped()));
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         Demo { child, told: serde_json::from_str(&line).unwrap() }
@@ -120,7 +120,7 @@ fn the_demo_is_read_denied_edited_undone_and_on_record() {
 fn the_demo_says_what_to_paste() {
     let place = Place::empty();
     let mut command = place.command(["serve", "--demo", "--listen", "127.0.0.1:0"]);
-    let mut child = command.env("TMPDIR", place.path("")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Running::spawn(command.env("TMPDIR", place.path("")).stdout(Stdio::piped()));
     let mut said = String::new();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     while !said.contains("audit\n") {

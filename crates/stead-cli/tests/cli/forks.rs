@@ -33,6 +33,7 @@ fn place() -> Place {
             prefix = "/all"
             scope = "ro"
             store = "notes"
+            path = "/reviews"
         "#,
     );
     std::fs::create_dir(place.path("code")).unwrap();

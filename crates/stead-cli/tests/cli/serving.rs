@@ -147,6 +147,22 @@ fn a_server_at_sockets_ends_when_its_output_is_closed() {
 }
 
 #[test]
+fn a_directory_that_would_give_another_away_is_told_as_it_was_written() {
+    let place = Place::empty();
+    place.file("code/secret/s.txt", "");
+    let mut command = place.command(["mcp", "code:rw", "code/secret:wo"]);
+    command.env("XDG_STATE_HOME", place.path("state"));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        said,
+        "stead: `code/secret` is WRITE_ONLY, but its files can also be reached as `/code/secret` through `code`, which is \
+         READ_WRITE; make it a nested Workspace (in stead.toml: prefix = \"/code/secret\", store = \"code\", path = \"/secret\")\n"
+    );
+}
+
+#[test]
 fn a_directory_that_is_not_there_is_told() {
     let place = Place::empty();
     let mut command = place.command(["mcp", "none"]);

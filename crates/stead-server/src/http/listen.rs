@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::doors::PublicUrl;
 use super::guests::{Guest, Guests};
 use super::routes::Routes;
+use crate::in_place::in_place;
 use crate::steads::Steads;
 use crate::watching::keep_current;
 
@@ -117,6 +118,6 @@ async fn note_uses(tokens: Arc<Tokens>) {
     loop {
         tokio::time::sleep(USES).await;
         // What can't be written down now is lost: it is for people to look at, and nothing depends on it.
-        let _ = tokio::task::block_in_place(|| tokens.note_uses());
+        let _ = in_place(|| tokens.note_uses()).await;
     }
 }

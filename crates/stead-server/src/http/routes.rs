@@ -21,6 +21,7 @@ use super::listen::HttpOptions;
 use super::replies::{self, Reply};
 use super::until::Until;
 use super::who::{Caller, Stranger, who};
+use crate::in_place::in_place;
 use crate::limits::LONGEST_MESSAGE;
 use crate::mcp::{Begins, Endpoint, Handled, Head};
 use crate::metrics::Metrics;
@@ -203,7 +204,7 @@ impl Routes {
         if let Some(endpoint) = known() {
             return Ok(endpoint);
         }
-        let served = tokio::task::block_in_place(|| self.steads.get(identity))?;
+        let served = in_place(|| self.steads.get(identity)).await?;
         let made = || Arc::new(Endpoint::new(served, MESSAGES_OF_ONE, self.over.child_token()));
         Ok(Arc::clone(self.endpoints.lock().entry(identity.clone()).or_insert_with(made)))
     }

@@ -13,6 +13,7 @@ use stead_core::tools::Failure;
 use stead_core::vfs::Followed;
 
 use super::{convert, resources, uri};
+use crate::in_place::in_place;
 use crate::served::{Now, Served};
 
 /// How often files that are followed are looked at.
@@ -94,11 +95,17 @@ impl Listener {
         tokio::spawn(async move {
             while !peer.is_transport_closed() {
                 tokio::time::sleep(PACE).await;
-                if changes.has_changed().unwrap_or(false) {
+                let anew = changes.has_changed().unwrap_or(false);
+                if anew {
                     changes.mark_unchanged();
-                    listener.judge_anew();
                 }
-                let changed = changed(&mut listener.followed.lock());
+                let look = || {
+                    if anew {
+                        listener.judge_anew();
+                    }
+                    changed(&mut listener.followed.lock())
+                };
+                let changed = in_place(look).await;
                 for uri in changed {
                     if peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_err()
                     {
@@ -113,7 +120,7 @@ impl Listener {
     fn judge_anew(&self) {
         let mut followed = self.followed.lock();
         let uris: Vec<_> = followed.keys().cloned().collect();
-        *followed = tokio::task::block_in_place(|| follow_all(&self.served.now(), &uris));
+        *followed = follow_all(&self.served.now(), &uris);
     }
 
     /// What of a wish can be granted: all of it that the server has, up to a number of files.
@@ -136,7 +143,7 @@ impl Listener {
         let wants = |flag: Option<bool>| flag == Some(true);
         let uris = accepted.resource_subscriptions.as_deref().unwrap_or_default();
         let mut changes = self.served.changes();
-        let mut followed = tokio::task::block_in_place(|| follow_all(&self.served.now(), uris));
+        let mut followed = in_place(|| follow_all(&self.served.now(), uris)).await;
         loop {
             let lists = tokio::select! {
                 () = context.cancelled() => return Ok(()),
@@ -160,7 +167,7 @@ impl Listener {
                         sink.notify_resource_updated(uri::MAP).await?;
                     }
                 }
-                for uri in changed(&mut followed) {
+                for uri in in_place(|| changed(&mut followed)).await {
                     sink.notify_resource_updated(uri).await?;
                 }
                 Ok::<_, rmcp::service::SubscriptionSendError>(())
@@ -170,7 +177,7 @@ impl Listener {
             }
             if lists {
                 // Workspaces are others now: what may be followed is judged anew.
-                followed = tokio::task::block_in_place(|| follow_all(&self.served.now(), uris));
+                followed = in_place(|| follow_all(&self.served.now(), uris)).await;
             }
         }
     }
@@ -196,5 +203,5 @@ fn follow_all(now: &Now, uris: &[String]) -> HashMap<String, Followed> {
 /// The resources that have changed.
 fn changed(followed: &mut HashMap<String, Followed>) -> Vec<String> {
     let look = |(uri, followed): (&String, &mut Followed)| followed.has_changed().then(|| uri.clone());
-    tokio::task::block_in_place(|| followed.iter_mut().filter_map(look).collect())
+    followed.iter_mut().filter_map(look).collect()
 }

@@ -28,6 +28,7 @@ mod modes;
 mod no_gap;
 mod patience;
 mod races;
+mod records;
 mod recovery;
 mod rules;
 mod shadow;

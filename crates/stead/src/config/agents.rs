@@ -21,7 +21,7 @@ pub(super) fn agents(
     let mut agents = BTreeMap::new();
     for (name, mut section) in top.named("agents") {
         let description = section.text("description").map(|text| text.value.to_owned());
-        let workspaces = workspaces(document, &mut section, stores);
+        let workspaces = workspaces(document, &name, &mut section, stores);
         let quota = amount::quota(&mut section);
         let tools = tools(&mut section);
         later::agent(&mut section);
@@ -58,7 +58,12 @@ fn tools(section: &mut Section<'_>) -> ToolChoice {
     ToolChoice { only, history, ask, results: Results::structured_if(structured) }
 }
 
-fn workspaces(document: &Document<'_>, agent: &mut Section<'_>, stores: &[String]) -> Vec<WorkspaceConfig> {
+fn workspaces(
+    document: &Document<'_>,
+    name: &str,
+    agent: &mut Section<'_>,
+    stores: &[String],
+) -> Vec<WorkspaceConfig> {
     let mut workspaces = Vec::new();
     let mut lines = HashMap::new();
     for mut section in agent.tables("workspaces") {
@@ -72,6 +77,9 @@ fn workspaces(document: &Document<'_>, agent: &mut Section<'_>, stores: &[String
                 prefix.value
             );
             section.wrong(prefix, message);
+        }
+        if let Some(prefix) = &prefix {
+            section.check(prefix, Look::Overlap { agent: name.to_owned(), prefix: prefix.value.clone() });
         }
         if let Some(workspace) = workspace(&mut section, prefix.map(|prefix| prefix.value), stores) {
             workspaces.push(workspace);

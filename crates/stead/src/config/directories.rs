@@ -87,6 +87,14 @@ fn of_directories(
         });
         real.push(path);
     }
+    let agent_config = AgentConfig { workspaces, ..AgentConfig::default() };
+    if let Some(bypass) = agent_config.bypasses(&stores).first() {
+        let written = |workspace: &WorkspaceConfig| {
+            let index = agent_config.workspaces.iter().position(|known| known == workspace);
+            index.map_or_else(String::new, |index| shown(&directories[index].path).to_string())
+        };
+        return Err(Error::Invalid(bypass.told(&written(bypass.inner), &written(bypass.outer))));
+    }
     let real: Vec<_> = real.iter().map(PathBuf::as_path).collect();
     let home = state_folder(&real)?;
     make_private_tree(&home).map_err(no_state_folder)?;
@@ -95,7 +103,7 @@ fn of_directories(
         database: DatabaseConfig::beside(directory_of(&file)),
         file,
         stores,
-        agents: BTreeMap::from([(agent.to_owned(), AgentConfig { workspaces, ..AgentConfig::default() })]),
+        agents: BTreeMap::from([(agent.to_owned(), agent_config)]),
         audit: AuditConfig { enabled: true },
         history: Retention::default(),
         notes: Vec::new(),

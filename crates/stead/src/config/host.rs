@@ -28,6 +28,8 @@ pub(super) enum Look {
     Directory { store: String },
     /// The place in a Store that a Workspace begins at.
     Mount { store: String, path: VfsPath },
+    /// Whether a Workspace's files can be reached through another one that allows more.
+    Overlap { agent: String, prefix: VfsPath },
     /// The file of the database.
     Database,
 }
@@ -51,6 +53,8 @@ impl Config {
             match look {
                 Look::Directory { store } => survey.problems.extend(self.wrong_directory(store).map(say)),
                 Look::Mount { store, path } => survey.notes.extend(self.empty_mount(store, path).map(say)),
+                // Told when the file is loaded.
+                Look::Overlap { .. } => {}
                 Look::Database => survey.problems.extend(self.wrong_database().map(say)),
             }
         }
@@ -71,6 +75,21 @@ impl Config {
             true => Ok(()),
             false => Err(Problems { file: self.file().to_owned(), problems }),
         }
+    }
+
+    /// The Workspaces whose files can be reached through another one that allows more, by line.
+    pub(super) fn bypassed_workspaces(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (name, agent) in &self.agents {
+            for (inner, message) in agent.told_bypasses(&self.stores) {
+                let is_it = |check: &&HostCheck| matches!(&check.look, Look::Overlap { agent, prefix } if agent == name && *prefix == inner);
+                let (line, column) =
+                    self.checks.iter().find(is_it).map_or((1, 1), |check| (check.line, check.column));
+                problems.push(Problem { line, column, message });
+            }
+        }
+        problems.sort();
+        problems
     }
 
     fn directory(&self, store: &str) -> Option<&Path> {

@@ -10,6 +10,8 @@ mod find;
 mod host;
 mod later;
 mod nearest;
+mod overlap;
+mod place;
 mod problem;
 mod section;
 mod stores;
@@ -142,11 +144,17 @@ impl Config {
         Config::load(&Config::find(explicit)?)
     }
 
-    /// Reads a file.
+    /// Reads a file, and looks on the host whether its Workspaces keep from each other what they withhold.
     pub fn load(file: &Path) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(file)
             .map_err(|error| ConfigError::Unreadable { file: file.to_owned(), kind: error.kind() })?;
-        Config::parse(&text, file)
+        let config = Config::parse(&text, file)?;
+        let problems = config.bypassed_workspaces();
+        if problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(Problems { file: file.to_owned(), problems }.into())
+        }
     }
 
     /// Reads the text of a file. Relative paths in it are counted from the file's directory.

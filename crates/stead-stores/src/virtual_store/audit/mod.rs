@@ -7,7 +7,8 @@
 //! process left there, the next one compares with the database and puts in order (`recover`). What a backup brings in is
 //! signed when it is restored (`adopt`). A check (`verify`) holds the versions to their records, too (`versions`).
 //! Records are found in the order of time, past what sieves keep back (`query`, `sieve`), and old ones go into files
-//! (`archive`) that are not forgotten (`archives`).
+//! (`archive`) that are not forgotten (`archives`). A change that is on record and was not made has a second record, which says so
+//! (`compensate`).
 
 mod access;
 mod adopt;
@@ -15,6 +16,7 @@ mod archive;
 mod archives;
 mod body;
 mod chain;
+mod compensate;
 mod did;
 mod head;
 mod log;
@@ -39,5 +41,6 @@ pub use verify::AuditVerified;
 
 pub(super) use body::Facts;
 pub(super) use chain::{Appending, Chain};
+pub(super) use compensate::compensating;
 pub(super) use did::Did;
 pub(super) use tail::Tail;

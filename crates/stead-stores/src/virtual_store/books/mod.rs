@@ -18,6 +18,7 @@ use stead_core::{
     AuditOutcome, AuditRecord, Clock, LogId, Operation, OperationId, StoreResult, SystemClock, Timestamp,
 };
 
+use super::audit::compensating;
 use super::batch::Writing;
 use super::database::{Shared, remove_volume};
 use super::fault::{Result, of_host};
@@ -225,7 +226,7 @@ impl Books {
     }
 
     /// Ends the intents of dead rooms: those that were made, and those that were not. What was counted for the latter
-    /// has to be counted again.
+    /// has to be counted again, and what is on record of them as done has a second record that says it is not.
     pub(crate) fn reconcile(&self, made: Vec<i64>, undone: Vec<i64>) -> StoreResult<()> {
         self.settling(Weight::Change, move |writing, vol| {
             for version in made.iter().chain(&undone) {
@@ -233,6 +234,12 @@ impl Books {
             }
             for version in &undone {
                 forget_rows(writing, vol, *version)?;
+                // Where the audit is off now, nothing is written down.
+                if writing.chain().is_some()
+                    && let Some(facts) = compensating(writing.conn, *version)?
+                {
+                    writing.append(&facts)?;
+                }
                 // What it was to take back has not been.
                 writing
                     .conn

@@ -1,0 +1,63 @@
+//! The compensating record of a change that is on record and was not made: its process died in between, and recovery took the
+//! change back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension};
+use stead_core::{AuditOutcome, AuditRecord, ErrorKind, Identity, VfsPath};
+
+use super::super::fault::Result;
+use super::body::{AuditEntry, Facts};
+
+/// How much earlier than its version's time a record may have been put into the database, in microseconds: a day, for clocks
+/// that were set.
+const EARLIER: i64 = 24 * 60 * 60 * 1_000_000;
+
+/// The compensating record for the change that was to make this version: alike in who, what and where, `failed unavailable`,
+/// and without a version. `None` where no record tells of the change, since the audit was off.
+pub(in super::super) fn compensating(conn: &Connection, version: i64) -> Result<Option<Facts>> {
+    let at: Option<i64> = conn
+        .prepare_cached("SELECT at FROM version WHERE id = ?1")?
+        .query_row([version], |row| row.get(0))
+        .optional()?;
+    // Quotes in texts are escaped, so neither stands anywhere else in a record.
+    let (inside, last) = (format!(",\"version\":{version},"), format!(",\"version\":{version}}}"));
+    let found = conn
+        .prepare_cached(
+            "SELECT id, body FROM audit WHERE id >= ?1 AND (instr(body, ?2) OR instr(body, ?3))
+             ORDER BY id DESC LIMIT 1",
+        )?
+        .query_row((at.unwrap_or(0) / 1_000 - EARLIER, inside, last), |row| {
+            Ok((row.get(0)?, row.get::<_, String>(1)?))
+        })
+        .optional()?;
+    // A text that is no record is told by a check of the audit.
+    let entry = found.and_then(|(id, body)| AuditEntry::parse(id, &body).ok());
+    Ok(entry.and_then(|entry| Some(Facts::of(&taken_back(entry)?))))
+}
+
+fn taken_back(entry: AuditEntry) -> Option<AuditRecord> {
+    let paths: Vec<_> = entry.paths.iter().filter_map(|path| VfsPath::parse(path).ok()).collect();
+    let identity = Identity {
+        thread: entry.thread.clone(),
+        organization: entry.organization.clone(),
+        team: entry.team.clone(),
+        ..Identity::agent(&*entry.agent)
+    };
+    Some(AuditRecord {
+        at: entry.at()?,
+        stead: entry.stead.as_deref().map(Into::into),
+        identity: Arc::new(identity),
+        call: entry.call.into(),
+        paths,
+        scope: entry.scope.as_deref().and_then(|scope| scope.parse().ok()),
+        outcome: AuditOutcome::of(ErrorKind::Unavailable),
+        dry_run: entry.dry_run,
+        bytes: entry.bytes,
+        files: entry.files,
+        took: Duration::from_micros(entry.took_us),
+        operation: entry.operation,
+        version: None,
+    })
+}

@@ -1,0 +1,166 @@
+//! Two Workspaces of one agent that show the same files: what one withholds, the other must not give away.
+//!
+//! The router decides by logical paths alone. Two Workspaces at different logical paths may still have the same host
+//! directory behind them, or one directory inside the other, by its path, through a symlink or through a bind mount. Then
+//! the Access Scope of the one does not hold for files that are reached through the other. A nested Workspace is no such
+//! case: it takes the place of what the outer one has at its path.
+
+use std::collections::BTreeMap;
+
+use stead_core::workspace::DEFAULT_PROTECT;
+use stead_core::{Access, VfsPath};
+
+use super::place::Place;
+use super::{AgentConfig, StoreConfig, WorkspaceConfig};
+
+/// A Workspace that withholds something which another Workspace of the same agent allows on the same files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bypass<'c> {
+    /// The Workspace that withholds it.
+    pub(crate) inner: &'c WorkspaceConfig,
+    /// The Workspace that allows it.
+    pub(crate) outer: &'c WorkspaceConfig,
+    withheld: Withheld,
+    /// The path of the inner one's files below the outer one; `None` where that is not a logical path.
+    below: Option<String>,
+}
+
+/// What the inner Workspace withholds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Withheld {
+    Scope,
+    Ask,
+    Protect,
+}
+
+impl AgentConfig {
+    /// The Workspaces whose files can be reached through another one that allows more, in the order of the file.
+    pub(crate) fn bypasses(&self, stores: &BTreeMap<String, StoreConfig>) -> Vec<Bypass<'_>> {
+        if self.workspaces.len() < 2 {
+            return Vec::new();
+        }
+        let placed = Place::of_each(&self.workspaces, stores);
+        let mut found: Vec<Bypass<'_>> = Vec::new();
+        for (inner, inner_place) in &placed {
+            for (outer, outer_place) in &placed {
+                let Some(below) = inner_place.below(outer_place) else { continue };
+                let known = found.iter().any(|known| known.inner == *outer && known.outer == *inner);
+                if known || inner.prefix == outer.prefix || !self.shows(outer, below.as_deref()) {
+                    continue;
+                }
+                if let Some(withheld) = withheld(inner, outer, below.as_deref()) {
+                    found.push(Bypass { inner, outer, withheld, below });
+                    break;
+                }
+            }
+        }
+        found
+    }
+
+    /// The same as messages for the operator, each with the prefix of the Workspace that withholds something.
+    pub(crate) fn told_bypasses(&self, stores: &BTreeMap<String, StoreConfig>) -> Vec<(VfsPath, String)> {
+        let tell = |bypass: &Bypass<'_>| {
+            let told = bypass.told(&bypass.inner.prefix.to_string(), &bypass.outer.prefix.to_string());
+            (bypass.inner.prefix.clone(), told)
+        };
+        self.bypasses(stores).iter().map(tell).collect()
+    }
+
+    /// Whether what lies `below` a Workspace is reached through it, and not through one that is nested in it.
+    fn shows(&self, workspace: &WorkspaceConfig, below: Option<&str>) -> bool {
+        let Some(path) = below.and_then(|below| descend(&workspace.prefix, below)) else { return true };
+        let around = self.workspaces.iter().filter(|other| path.below(&other.prefix).is_some());
+        around
+            .max_by_key(|other| other.prefix.depth())
+            .is_none_or(|nearest| nearest.prefix == workspace.prefix)
+    }
+}
+
+/// What `inner` withholds and `outer` allows on the same files, if anything.
+///
+/// An inner Workspace that allows more than the outer one is an exception that its prefix names, such as an `out` that may be
+/// written in a project that may not. The rules of one that allows less would not hold.
+fn withheld(inner: &WorkspaceConfig, outer: &WorkspaceConfig, below: Option<&str>) -> Option<Withheld> {
+    let both = [Access::Read, Access::Write];
+    if both.iter().any(|access| outer.scope.allows(*access) && !inner.scope.allows(*access)) {
+        return Some(Withheld::Scope);
+    }
+    if both
+        .iter()
+        .any(|access| outer.scope.allows(*access) && inner.ask.covers(*access) && !outer.ask.covers(*access))
+    {
+        return Some(Withheld::Ask);
+    }
+    let unprotected = outer.scope.allows(Access::Write) && !protects_as_much(outer, inner, below);
+    unprotected.then_some(Withheld::Protect)
+}
+
+/// Whether every glob that protects something of `inner` protects it in `outer` as well: a glob is compared as it is
+/// written, and one from the prefix (`/a`) as the same place in `outer`.
+fn protects_as_much(outer: &WorkspaceConfig, inner: &WorkspaceConfig, below: Option<&str>) -> bool {
+    let (outer, inner) = (protected(outer), protected(inner));
+    inner.iter().all(|glob| match (glob.strip_prefix('/'), below) {
+        (Some(anchored), Some("")) => outer.contains(&format!("/{anchored}")),
+        (Some(anchored), Some(below)) => outer.contains(&format!("/{below}/{anchored}")),
+        (Some(_), None) => false,
+        (None, _) => outer.contains(glob),
+    })
+}
+
+fn protected(workspace: &WorkspaceConfig) -> Vec<String> {
+    match &workspace.protect {
+        Some(globs) => globs.clone(),
+        None => DEFAULT_PROTECT.map(str::to_owned).to_vec(),
+    }
+}
+
+/// The path at `below` in `prefix`, if it can be one.
+fn descend(prefix: &VfsPath, below: &str) -> Option<VfsPath> {
+    let below = below.split('/').filter(|name| !name.is_empty());
+    below.into_iter().try_fold(prefix.clone(), |path, name| path.join(name).ok())
+}
+
+impl Bypass<'_> {
+    /// What is wrong, in the words of the configuration and without a path of the host. `inner` and `outer` are what the
+    /// operator calls the two.
+    pub(crate) fn told(&self, inner: &str, outer: &str) -> String {
+        let (strict, free) = match self.withheld {
+            Withheld::Scope => {
+                (format!("is {}", self.inner.scope.name()), format!("is {}", self.outer.scope.name()))
+            }
+            Withheld::Ask => (
+                format!("has ask = \"{}\"", self.inner.ask.word()),
+                format!("has ask = \"{}\"", self.outer.ask.word()),
+            ),
+            Withheld::Protect => ("protects some names".to_owned(), "does not protect them".to_owned()),
+        };
+        if self.below.as_deref() == Some("") {
+            return format!(
+                "`{inner}` {strict}, but `{outer}` shows the same files and {free}; keep one of the two"
+            );
+        }
+        let place = self.below.as_deref().and_then(|below| descend(&self.outer.prefix, below));
+        let place = place.map_or_else(String::new, |path| format!(" as `{path}`"));
+        let advice = self.advice();
+        format!(
+            "`{inner}` {strict}, but its files can also be reached{place} through `{outer}`, which {free}; {advice}"
+        )
+    }
+
+    /// How to write it so that the inner Workspace's rules hold.
+    fn advice(&self) -> String {
+        let nested = self
+            .below
+            .as_deref()
+            .and_then(|below| Some((descend(&self.outer.prefix, below)?, descend(&self.outer.path, below)?)));
+        match nested {
+            Some((prefix, path)) => {
+                let store = self.outer.store.escape_debug();
+                format!(
+                    "make it a nested Workspace (in stead.toml: prefix = \"{prefix}\", store = \"{store}\", path = \"{path}\")"
+                )
+            }
+            None => "leave one of the two out".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Where a Workspace's files are, for one question: do they lie inside those of another Workspace?
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use stead_core::VfsPath;
+
+use super::{StoreConfig, WorkspaceConfig};
+use crate::on_host::resolved;
+
+/// Where a Workspace's files are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A directory of the host.
+    Host(HostDirectory),
+    /// A path in the namespace of a database.
+    Virtual(Vec<String>, VfsPath),
+    /// A path in a Memory Store of this name.
+    Memory(String, VfsPath),
+}
+
+/// A directory of the host, known by all of its names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct HostDirectory {
+    /// Its path without symlinks.
+    path: PathBuf,
+    /// The directories on its path that are there, from itself up: device, inode, and the path from there to it.
+    ancestors: Vec<(u64, u64, PathBuf)>,
+    /// The file system that it is in, and its path there: the same for every bind mount of it.
+    in_file_system: Option<(String, PathBuf)>,
+}
+
+impl Place {
+    /// The place of each Workspace whose Store is known.
+    pub(super) fn of_each<'c>(
+        workspaces: &'c [WorkspaceConfig],
+        stores: &BTreeMap<String, StoreConfig>,
+    ) -> Vec<(&'c WorkspaceConfig, Place)> {
+        let mut mounts = None;
+        let mut place = |workspace: &WorkspaceConfig| {
+            let path = workspace.path.clone();
+            Some(match stores.get(&workspace.store)? {
+                StoreConfig::Physical { path: root, .. } => {
+                    let mounts = mounts.get_or_insert_with(read_mounts);
+                    Place::Host(HostDirectory::at(&root.join(&path.as_str()[1..]), mounts))
+                }
+                StoreConfig::Virtual { namespace } => Place::Virtual(namespace.clone(), path),
+                StoreConfig::Memory => Place::Memory(workspace.store.clone(), path),
+            })
+        };
+        workspaces.iter().filter_map(|workspace| Some((workspace, place(workspace)?))).collect()
+    }
+
+    /// The path of this place below another one: `Some("")` where they are the same, `None` where it lies elsewhere, and
+    /// `Some(None)` where it lies inside under a name that is not text.
+    pub(super) fn below(&self, outer: &Place) -> Option<Option<String>> {
+        let inside = |path: &VfsPath, outer: &VfsPath| path.below(outer).map(|rest| Some(rest.to_owned()));
+        match (self, outer) {
+            (Place::Host(inner), Place::Host(outer)) => {
+                inner.below(outer).map(|rest| rest.to_str().map(str::to_owned))
+            }
+            (Place::Virtual(a, inner), Place::Virtual(b, outer)) if a == b => inside(inner, outer),
+            (Place::Memory(a, inner), Place::Memory(b, outer)) if a == b => inside(inner, outer),
+            _ => None,
+        }
+    }
+}
+
+impl HostDirectory {
+    fn at(path: &Path, mounts: &[Mounted]) -> Self {
+        let path = resolved(path);
+        let known = |there: &Path| {
+            let found = fs::metadata(there).ok()?;
+            Some((found.dev(), found.ino(), path.strip_prefix(there).ok()?.to_owned()))
+        };
+        let ancestors = path.ancestors().filter_map(known).collect();
+        let on = mounts.iter().filter(|mounted| path.starts_with(&mounted.at));
+        // What was mounted last lies on top of the others.
+        let on = on.max_by_key(|mounted| mounted.at.components().count());
+        let in_file_system = on.and_then(|mounted| {
+            Some((mounted.device.clone(), mounted.root.join(path.strip_prefix(&mounted.at).ok()?)))
+        });
+        HostDirectory { path, ancestors, in_file_system }
+    }
+
+    /// The path from another directory to this one, if a Physical Store on the other one shows it. Such a Store passes no
+    /// mount point, so what another file system holds is not shown.
+    fn below(&self, outer: &HostDirectory) -> Option<PathBuf> {
+        if let (Some((device, path)), Some((outer_device, outer_path))) =
+            (&self.in_file_system, &outer.in_file_system)
+            && device == outer_device
+            && let Ok(rest) = path.strip_prefix(outer_path)
+        {
+            return Some(rest.to_owned());
+        }
+        let Some((device, inode, _)) =
+            outer.ancestors.first().filter(|(.., rest)| rest.as_os_str().is_empty())
+        else {
+            // It is not there yet, so it has nothing but its path.
+            return self.path.strip_prefix(&outer.path).ok().map(Path::to_owned);
+        };
+        if self.ancestors.first().is_some_and(|(own, ..)| own != device) {
+            return None;
+        }
+        let same = |known: &&(u64, u64, PathBuf)| (known.0, known.1) == (*device, *inode);
+        self.ancestors.iter().find(same).map(|(.., rest)| rest.clone())
+    }
+}
+
+/// One line of the kernel's table of mounts.
+#[derive(Debug)]
+struct Mounted {
+    /// Its device, `major:minor`.
+    device: String,
+    /// The directory of the file system that is mounted.
+    root: PathBuf,
+    at: PathBuf,
+}
+
+fn read_mounts() -> Vec<Mounted> {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let read = |line: &[u8]| {
+        let mut fields = line.split(|byte| *byte == b' ').skip(2);
+        let device = String::from_utf8_lossy(fields.next()?).into_owned();
+        Some(Mounted { device, root: unescaped(fields.next()?), at: unescaped(fields.next()?) })
+    };
+    table.split(|byte| *byte == b'\n').filter_map(read).collect()
+}
+
+/// A path of the table: the kernel writes blanks and their like in octal.
+fn unescaped(text: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, more)) = rest.split_first() {
+        let octal = more.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if first == b'\\' => {
+                bytes.push(byte);
+                rest = &more[3..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = more;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
