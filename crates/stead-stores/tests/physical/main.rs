@@ -25,10 +25,10 @@ mod again;
 mod faults;
 mod history;
 mod modes;
-mod no_gap;
 mod patience;
 mod races;
 mod recovery;
+mod replaced;
 mod rules;
 mod shadow;
 
