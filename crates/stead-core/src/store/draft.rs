@@ -56,8 +56,11 @@ pub trait Draft: Send + Sync {
     /// Cuts it, or lengthens it with zeros.
     fn set_size(&mut self, size: u64) -> StoreResult<()>;
 
-    /// Ends the writing.
-    fn seal(self: Box<Self>) -> StoreResult<Sealed>;
+    /// What was written so far, for a change. Nothing may be written while the change is being made.
+    ///
+    /// The draft stays. Where the change is refused, the draft holds all that was written, as before, and can be written to
+    /// and sealed again. Where the change is made, the draft is of no more use.
+    fn seal(&mut self) -> StoreResult<Sealed>;
 }
 
 /// A complete draft, for the Store that made it.

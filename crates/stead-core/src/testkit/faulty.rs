@@ -266,9 +266,8 @@ impl Draft for FaultyDraft {
         self.line.call(|| self.draft.set_size(size))
     }
 
-    fn seal(self: Box<Self>) -> StoreResult<Sealed> {
-        let FaultyDraft { draft, line } = *self;
-        line.call(|| draft.seal())
+    fn seal(&mut self) -> StoreResult<Sealed> {
+        self.line.call(|| self.draft.seal())
     }
 }
 

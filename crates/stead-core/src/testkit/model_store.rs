@@ -300,8 +300,8 @@ impl Draft for Bytes {
         Ok(())
     }
 
-    fn seal(self: Box<Self>) -> StoreResult<Sealed> {
-        Ok(Sealed::new(self.size(), *self))
+    fn seal(&mut self) -> StoreResult<Sealed> {
+        Ok(Sealed::new(self.size(), self.clone()))
     }
 }
 

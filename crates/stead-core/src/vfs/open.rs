@@ -23,7 +23,7 @@ use crate::store::{
 };
 use crate::vfs::call::{Begins, Call, Lasting, Stage};
 use crate::vfs::draft_quota::Reservation;
-use crate::vfs::edits::{Edits, Pieces};
+use crate::vfs::edits::Edits;
 use crate::vfs::own_files::Leaves;
 use crate::vfs::quota::{Drafts, without_usage};
 use crate::vfs::resolve::{Spot, Stop};
@@ -31,8 +31,6 @@ use crate::vfs::{IntoPath, Shared, Vfs};
 
 /// How often whoever has written into what others write into as well tries to be the last.
 const ATTEMPTS: usize = 200;
-/// The most that is kept in memory for another attempt.
-const KEPT: u64 = 1 << 20;
 /// The most that is written again over what another has made of a file.
 const MERGED: u64 = 256 << 20;
 /// The most that is written again so that a reader sees what another has made of a file before this becomes a change.
@@ -179,15 +177,6 @@ impl State {
         edits.base = Some(now);
         (self.draft, self.edits) = (Some(theirs), edits);
         Ok(())
-    }
-
-    /// What was written, where it is little.
-    fn kept(&mut self) -> Result<Option<Pieces>, StoreError> {
-        let Some(draft) = &mut self.draft else { return Ok(None) };
-        if self.edits.bytes(draft.size()) > KEPT {
-            return Ok(None);
-        }
-        self.edits.taken(&mut **draft).map(Some)
     }
 
     /// Whether what another has made of the file stays, with what was written in it.
@@ -740,16 +729,14 @@ impl OpenFile {
                 let theirs = self.node.draft(&*state.content)?;
                 state.rebase(theirs, now, limit)?;
             }
-            // Kept, in case that another is faster now, or that the Store refuses it.
-            let kept = if attempt < ATTEMPTS { state.kept()? } else { None };
-            let Some(ours) = state.draft.take() else { return Ok(None) };
-            let base = state.edits.base.filter(|_| gives_way && kept.is_some());
+            let base = state.edits.base.filter(|_| gives_way && attempt < ATTEMPTS);
             let expect = base.map_or(Expect::Any, Expect::Tag);
             let put = Put { modified: Some(state.modified), expect, ..self.put.clone() };
             if self.is_blind {
                 let leaves = if state.edits.is_whole() { Leaves::Nothing } else { Leaves::Something };
                 call.called_as(leaves);
             }
+            let Some(ours) = &mut state.draft else { return Ok(None) };
             let applied = ours.seal().and_then(|sealed| {
                 let content = Content::Sealed(sealed);
                 call.moves(content.size());
@@ -757,8 +744,9 @@ impl OpenFile {
                 call.apply_with(store, vec![step], Stage::Last, |change| change.lasts = lasts)
             });
             self.vfs.shared.open.commits.lock().add(key(&self.node.store, self.node.node));
-            let error = match applied {
+            match applied {
                 Ok(applied) => {
+                    state.draft = None;
                     self.vfs.shared.open.created.lock().remove(&self.key());
                     state.content = self.node.open_again(&*state.content)?;
                     self.vfs.shared.seen.forget(&self.path);
@@ -767,16 +755,11 @@ impl OpenFile {
                     let tag = made.unwrap_or_else(|| state.content.attr()).tag;
                     return Ok(Some(Made { from: state.edits.base, tag }));
                 }
-                Err(error) => error,
-            };
-            let Some(pieces) = kept else { return Err(error) };
-            let before = store.stat(&at).ok().map(|attr| attr.tag);
-            let mut again = self.node.draft(&*state.content)?;
-            state.edits.put(&pieces, &mut *again)?;
-            (state.draft, state.edits.base) = (Some(again), before);
-            match error {
-                StoreError::Conflict if base.is_some() => {}
-                error => return Err(error),
+                // Another was faster: what was written goes into what that one has made.
+                Err(StoreError::Conflict) if base.is_some() => {}
+                // It was removed or moved meanwhile, which the next look tells.
+                Err(StoreError::NotFound) if attempt < ATTEMPTS => {}
+                Err(error) => return Err(error),
             }
         }
         unreachable!("the last attempt takes nobody else into account")

@@ -17,19 +17,43 @@ pub(super) enum Drafted {
     /// All of the content.
     Whole(Temp),
     /// Changes to a file.
-    Changes(Box<FileDraft>),
+    Changes(Arc<Changes>),
 }
 
 /// A draft of nothing.
 #[derive(Debug)]
 pub(super) struct NewDraft {
-    temp: Temp,
+    shop: Arc<Workshop>,
+    content: NewContent,
     size: u64,
 }
 
+/// Where the content of a new draft is.
+#[derive(Debug)]
+enum NewContent {
+    /// In a file that a change can put somewhere.
+    Unsealed(Temp),
+    /// In a file that was handed to a change, and may have no name any more.
+    Sealed(File),
+}
+
 impl NewDraft {
-    pub(super) fn new(temp: Temp) -> Self {
-        NewDraft { temp, size: 0 }
+    pub(super) fn new(shop: &Arc<Workshop>) -> StoreResult<Self> {
+        let content = NewContent::Unsealed(shop.temp()?);
+        Ok(NewDraft { shop: Arc::clone(shop), content, size: 0 })
+    }
+
+    /// The file to be written to. The content is copied where the file was handed to a change, which was refused.
+    fn unsealed(&mut self) -> StoreResult<&mut Temp> {
+        if let NewContent::Sealed(content) = &self.content {
+            let temp = self.shop.temp()?;
+            host::copy(content, 0, &temp.file, 0, self.size).map_err(failed)?;
+            self.content = NewContent::Unsealed(temp);
+        }
+        match &mut self.content {
+            NewContent::Unsealed(temp) => Ok(temp),
+            NewContent::Sealed(_) => unreachable!("made above"),
+        }
     }
 }
 
@@ -39,11 +63,12 @@ impl Draft for NewDraft {
     }
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
-        fill(&self.temp.file, offset, buffer)
+        let (NewContent::Unsealed(Temp { file, .. }) | NewContent::Sealed(file)) = &self.content;
+        fill(file, offset, buffer)
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {
-        self.temp.file.write_all_at(bytes, offset).map_err(failed)?;
+        self.unsealed()?.file.write_all_at(bytes, offset).map_err(failed)?;
         if !bytes.is_empty() {
             self.size = self.size.max(offset + bytes.len() as u64);
         }
@@ -51,19 +76,27 @@ impl Draft for NewDraft {
     }
 
     fn set_size(&mut self, size: u64) -> StoreResult<()> {
-        self.temp.file.set_len(size).map_err(failed)?;
+        self.unsealed()?.file.set_len(size).map_err(failed)?;
         self.size = size;
         Ok(())
     }
 
-    fn seal(self: Box<Self>) -> StoreResult<Sealed> {
-        Ok(Sealed::new(self.size, Drafted::Whole(self.temp)))
+    fn seal(&mut self) -> StoreResult<Sealed> {
+        let stays = self.unsealed()?.file.try_clone().map_err(failed)?;
+        match std::mem::replace(&mut self.content, NewContent::Sealed(stays)) {
+            NewContent::Unsealed(temp) => Ok(Sealed::new(self.size, Drafted::Whole(temp))),
+            NewContent::Sealed(_) => unreachable!("unsealed above"),
+        }
     }
 }
 
-/// A draft of a file: what was written lies in a sparse file at the same offsets, the rest is read from the base.
+/// A draft of a file.
 #[derive(Debug)]
-pub(super) struct FileDraft {
+pub(super) struct FileDraft(Arc<Changes>);
+
+/// Changes to a file: what was written lies in a sparse file at the same offsets, the rest is read from the base.
+#[derive(Debug)]
+pub(super) struct Changes {
     shop: Arc<Workshop>,
     base: File,
     pub(super) stat: Stat,
@@ -79,7 +112,7 @@ pub(super) struct FileDraft {
 
 impl FileDraft {
     pub(super) fn new(shop: &Arc<Workshop>, base: File, stat: Stat) -> Self {
-        FileDraft {
+        FileDraft(Arc::new(Changes {
             shop: shop.clone(),
             base,
             stat,
@@ -88,9 +121,17 @@ impl FileDraft {
             resized: false,
             written: BTreeMap::new(),
             overlay: None,
-        }
+        }))
     }
 
+    /// The changes, to be added to.
+    fn unsealed(&mut self) -> StoreResult<&mut Changes> {
+        let made = || StoreError::Invalid("a change is being made of this draft".to_owned());
+        Arc::get_mut(&mut self.0).ok_or_else(made)
+    }
+}
+
+impl Changes {
     /// How to write these changes into the file itself, which may have grown since.
     pub(super) fn plan(&self, now: &Stat) -> Option<Plan<'_>> {
         // What lies behind the end is told from what lies before it.
@@ -115,7 +156,7 @@ impl FileDraft {
     }
 
     /// The whole content, as a file of its own. If someone wrote into the base since, what it was is gone.
-    pub(super) fn whole(self) -> StoreResult<Temp> {
+    pub(super) fn whole(&self) -> StoreResult<Temp> {
         if !host::stat(&self.base).map_err(refused)?.holds_same(&self.stat) {
             return Err(StoreError::Conflict);
         }
@@ -148,10 +189,29 @@ impl FileDraft {
 
 impl Draft for FileDraft {
     fn size(&self) -> u64 {
-        self.size
+        self.0.size
     }
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
+        self.0.read_at(offset, buffer)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> StoreResult<()> {
+        self.unsealed()?.write_at(offset, bytes)
+    }
+
+    fn set_size(&mut self, size: u64) -> StoreResult<()> {
+        self.unsealed()?.set_size(size);
+        Ok(())
+    }
+
+    fn seal(&mut self) -> StoreResult<Sealed> {
+        Ok(Sealed::new(self.0.size, Drafted::Changes(Arc::clone(&self.0))))
+    }
+}
+
+impl Changes {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
         let wanted = self.size.saturating_sub(offset).min(buffer.len() as u64);
         let end = offset + wanted;
         let mut at = offset;
@@ -189,7 +249,7 @@ impl Draft for FileDraft {
         Ok(())
     }
 
-    fn set_size(&mut self, size: u64) -> StoreResult<()> {
+    fn set_size(&mut self, size: u64) {
         if size < self.size {
             self.shows = self.shows.min(size);
             self.written.retain(|&start, _| start < size);
@@ -199,11 +259,6 @@ impl Draft for FileDraft {
         }
         self.resized |= size != self.size;
         self.size = size;
-        Ok(())
-    }
-
-    fn seal(self: Box<Self>) -> StoreResult<Sealed> {
-        Ok(Sealed::new(self.size, Drafted::Changes(self)))
     }
 }
 

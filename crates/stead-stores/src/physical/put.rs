@@ -368,7 +368,8 @@ fn open_to_write(spot: &Spot, how: How) -> StoreResult<(File, Stat)> {
     let (fd, stat) = owner::open(&spot.dir, spot.name(), how).map_err(refused)?;
     match stat.kind {
         _ if spot.dir.hides(&stat) => Err(StoreError::NotFound),
-        Kind::File => Ok((fd.into(), stat)),
+        // Another file may have got the name since it was looked at.
+        Kind::File => spot.place.check(&stat).map(|()| (fd.into(), stat)),
         Kind::Directory => Err(StoreError::IsADirectory),
         Kind::Symlink | Kind::Special(_) => Err(StoreError::Special(stat.kind)),
     }

@@ -388,6 +388,9 @@ impl Act<'_> {
             }
             Kind::Special(_) => return Err(StoreError::Special(there.kind)),
         };
+        if host::stat(&file).map_err(refused)?.ino != there.ino {
+            return Err(StoreError::Conflict);
+        }
         self.dress(&file, &there, &spot, mode, modified)?;
         self.wrote(file)?;
         Ok(Outcome { before: Some(there.tag()), ..self.outcome(&spot, false)? })

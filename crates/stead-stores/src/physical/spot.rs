@@ -289,7 +289,10 @@ impl PhysicalStore {
             Kind::Symlink => return Err(located.link((dir.as_fd(), name))),
             Kind::Special(_) => return Err(StoreError::Special(seen.kind)),
         }
-        open_regular(&dir, name, How::Read)
+        let (file, stat) = open_regular(&dir, name, How::Read)?;
+        // Another file may have got the name since it was looked at.
+        located.check(&stat)?;
+        Ok((file, stat))
     }
 }
 

@@ -222,7 +222,7 @@ impl Store for PhysicalStore {
         self.check_and_recover()?;
         let shop = self.workshop()?;
         Ok(match of {
-            DraftOf::Nothing => Box::new(NewDraft::new(shop.temp()?)),
+            DraftOf::Nothing => Box::new(NewDraft::new(shop)?),
             DraftOf::File(at) => {
                 let located = self.locate(at, Intent::Find)?;
                 let (base, stat) = self.open_file(&located)?;

@@ -1,6 +1,7 @@
 //! Bytes, kept once each: named by their BLAKE3 hash, whole up to a chunk's size and in chunks beyond.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use blake3::Hash;
 use rusqlite::types::ValueRef;
@@ -37,7 +38,7 @@ pub(super) enum Prepared {
         chunks: Vec<Chunk>,
         size: i64,
         /// What keeps those that were staged from being cleared away.
-        _pins: Option<Pins>,
+        _pins: Option<Arc<Pins>>,
     },
     /// Content that the database has had for long; `None` for no bytes.
     Known {

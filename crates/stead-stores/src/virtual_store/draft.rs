@@ -50,7 +50,7 @@ pub(super) struct VirtualDraft {
     open: VecDeque<(usize, Vec<u8>)>,
     /// What was written into chunks that are stored, and is in none yet.
     patches: Patches,
-    pins: Option<Pins>,
+    pins: Option<Arc<Pins>>,
 }
 
 /// Where a chunk is.
@@ -82,7 +82,7 @@ impl VirtualStore {
         if bytes.len() <= CHUNK {
             return Ok(Prepared::plain(bytes));
         }
-        let mut draft = Box::new(self.draft_of(DraftOf::Nothing)?);
+        let mut draft = self.draft_of(DraftOf::Nothing)?;
         draft.write_at(0, &bytes)?;
         drop(bytes);
         Ok(draft.prepare()?)
@@ -147,7 +147,7 @@ impl Draft for VirtualDraft {
         Ok(())
     }
 
-    fn seal(self: Box<Self>) -> StoreResult<Sealed> {
+    fn seal(&mut self) -> StoreResult<Sealed> {
         let (size, shared) = (self.size, Arc::clone(&self.shared));
         let prepared = self.prepare()?;
         Ok(Sealed::new(size, SealedDraft { shared, prepared }))
@@ -290,9 +290,9 @@ impl VirtualDraft {
         if chunks.is_empty() {
             return Ok(Vec::new());
         }
-        let pins = self
-            .pins
-            .get_or_insert_with(|| Pins { shared: Arc::clone(&self.shared), draft: fastrand::i64(1..) });
+        let pins = self.pins.get_or_insert_with(|| {
+            Arc::new(Pins { shared: Arc::clone(&self.shared), draft: fastrand::i64(1..) })
+        });
         let (draft, now) = (pins.draft, SystemClock.now().0);
         // Hashed here, not where all others wait.
         let hashed: Vec<(Hash, Vec<u8>)> =
@@ -317,16 +317,14 @@ impl VirtualDraft {
         })
     }
 
-    /// Everything as content that a change can put somewhere.
-    fn prepare(mut self) -> Result<Prepared> {
+    /// Everything as content that a change can put somewhere. What was staged for it stays for as long as the draft does.
+    fn prepare(&mut self) -> Result<Prepared> {
         match self.size {
             0 => return Ok(Prepared::Empty),
             size if size <= CHUNK as u64
                 && (self.patches.include(0) || !matches!(self.chunks[0], Slot::Stored(_))) =>
             {
-                self.chunk_mut(0)?;
-                let (_, bytes) = self.open.pop_back().expect("the only chunk is at hand");
-                return Ok(Prepared::plain(bytes));
+                return Ok(Prepared::plain(self.chunk_mut(0)?.clone()));
             }
             _ => {}
         }
@@ -341,7 +339,7 @@ impl VirtualDraft {
             Slot::Zeros | Slot::Open => unreachable!("every chunk has been staged"),
         };
         let chunks = self.chunks.iter().map(stored).collect();
-        Ok(Prepared::Listed { chunks, size: self.size.cast_signed(), _pins: self.pins })
+        Ok(Prepared::Listed { chunks, size: self.size.cast_signed(), _pins: self.pins.clone() })
     }
 
     /// Stages the chunks that are all zeros: one stands for all of them but the last, which may be shorter.

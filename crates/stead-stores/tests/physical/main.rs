@@ -25,11 +25,11 @@ mod again;
 mod faults;
 mod history;
 mod modes;
-mod no_gap;
 mod patience;
 mod races;
 mod records;
 mod recovery;
+mod replaced;
 mod rules;
 mod shadow;
 

@@ -445,6 +445,7 @@ fn drafts_that_are_dropped_leave_nothing() {
     let mut draft = bench.store.draft(DraftOf::File(&at("file"))).unwrap();
     draft.write_at(0, b"x").unwrap();
     drop(draft.seal().unwrap());
+    drop(draft);
     assert_eq!(room(), before);
     drop(bench.store);
     assert_eq!(workshop(bench.temp.path()), (0, 0));

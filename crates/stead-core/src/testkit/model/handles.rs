@@ -130,7 +130,7 @@ impl Run {
     /// Puts a draft back at its node, as closing a file does, or somewhere else.
     pub(super) fn commit_draft(&mut self) {
         let Some(index) = self.index(self.drafts.len()) else { return };
-        let Drafting { draft, bytes, of, is_overtaken } = self.drafts.swap_remove(index);
+        let Drafting { mut draft, bytes, of, is_overtaken } = self.drafts.swap_remove(index);
         let elsewhere = Place::path(self.author().path());
         let (theirs, ours) = match of {
             // What becomes of a draft whose file was written in between is decided above a Store.

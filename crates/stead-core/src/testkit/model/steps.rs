@@ -12,6 +12,7 @@ use crate::store::{
 };
 
 /// A complete draft of the model: its bytes.
+#[derive(Clone)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
 /// What a change did to the model.

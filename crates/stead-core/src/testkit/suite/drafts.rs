@@ -3,7 +3,7 @@
 use super::subject::*;
 use crate::store::{Content, Draft, Expect, Parents, Place, Put, Replace, Sealed, StoreError};
 
-fn put(t: &Subject, place: Place, draft: Box<dyn Draft>) -> crate::store::Attr {
+fn put(t: &Subject, place: Place, mut draft: Box<dyn Draft>) -> crate::store::Attr {
     let size = draft.size();
     let sealed = draft.seal().unwrap();
     assert_eq!(sealed.size(), size);
@@ -207,7 +207,7 @@ pub fn a_draft_finds_its_node_under_another_name(t: &Subject) {
     draft.write_at(6, b" and after").unwrap();
     assert_eq!(put(t, Place::node(node), draft).node, node);
     assert_eq!((t.read("moved"), t.read("dir/file")), (b"before and after".to_vec(), b"another".to_vec()));
-    let draft = t.draft_of(&Place::node(node));
+    let mut draft = t.draft_of(&Place::node(node));
     t.remove("moved");
     let sealed = Content::Sealed(draft.seal().unwrap());
     let error = t.refused(write_with(Place::node(node), sealed, Put::default()));
@@ -242,6 +242,38 @@ pub fn a_draft_is_put_only_where_expected(t: &Subject) {
     t.one(put("file", Expect::Tag(tag)));
     assert!(matches!(t.refused(put("file", Expect::Tag(tag))), StoreError::Conflict));
     assert_eq!(t.read("file"), b"draft");
+}
+
+/// A change that a Store refuses leaves the draft as it was: it can be read, written to and put again.
+pub fn a_draft_whose_change_was_refused_is_put_again(t: &Subject) {
+    let tag = t.write("file", pattern(300_000)).tag;
+    t.write("file", pattern(400_000));
+    for (of_file, size) in [(false, 40), (false, 2 << 20), (true, 40), (true, 2 << 20)] {
+        let mut draft = if of_file { t.draft_of(&at("file")) } else { t.draft() };
+        let mut expected = whole_draft(&mut *draft);
+        let written = pattern(size);
+        draft.write_at(10, &written).unwrap();
+        expected.resize(expected.len().max(10 + size), 0);
+        expected[10..10 + size].copy_from_slice(&written);
+        for attempt in 0..3 {
+            let sealed = Content::Sealed(draft.seal().unwrap());
+            // Refused at its first step, or at a later one, when its content had its place already.
+            let put = |expect| Put { expect, ..Put::default() };
+            if attempt == 0 {
+                t.refused(write_with(at("file"), sealed, put(Expect::Tag(tag))));
+            } else {
+                let last = write_with(at("missing/file"), Content::Bytes(Vec::new()), put(Expect::Tag(tag)));
+                let steps = vec![write_with(at("file"), sealed, put(Expect::Any)), last];
+                t.store.apply(change(steps)).unwrap_err();
+            }
+            assert!(t.read("file") == pattern(400_000), "nothing was changed");
+            assert!(whole_draft(&mut *draft) == expected, "{of_file}, {size}, attempt {attempt}");
+            draft.write_at(5, b"again").unwrap();
+            expected[5..10].copy_from_slice(b"again");
+        }
+        put(t, at("put"), draft);
+        assert!(t.read("put") == expected, "{of_file}, {size}");
+    }
 }
 
 pub fn a_foreign_draft_is_refused(t: &Subject) {

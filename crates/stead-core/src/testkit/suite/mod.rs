@@ -157,6 +157,7 @@ macro_rules! store_suite {
                     a_draft_finds_its_node_under_another_name
                     a_draft_of_a_file_is_put_elsewhere
                     a_draft_is_put_only_where_expected
+                    a_draft_whose_change_was_refused_is_put_again
                     a_foreign_draft_is_refused
                     a_draft_needs_a_file
                     open_content_is_read_in_pieces

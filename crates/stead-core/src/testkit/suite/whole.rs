@@ -152,7 +152,7 @@ pub fn a_draft_in_a_failed_change_leaves_nothing(t: &Subject) {
     new.write_at(0, &pattern(500_000)).unwrap();
     let mut old = t.draft_of(&node);
     old.write_at(100_000, b"changed").unwrap();
-    let put = |place, draft: Box<dyn crate::store::Draft>| {
+    let put = |place, mut draft: Box<dyn crate::store::Draft>| {
         let put = Put { keep: Keep::History, ..Put::default() };
         write_with(place, Content::Sealed(draft.seal().unwrap()), put)
     };

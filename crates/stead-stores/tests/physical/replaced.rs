@@ -1,10 +1,11 @@
-//! A name that gets other content is there all the time: a change moves a file over it by one rename.
+//! Files that are replaced: the name is there all the time, and a node is the file that it was.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use stead_core::store::{Replace, Step, Subtree};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use stead_core::store::{DraftOf, Place, Replace, Step, StoreError, Subtree};
 
 use super::*;
 
@@ -71,4 +72,41 @@ fn a_move_over_a_file_that_is_rolled_back_leaves_the_name_at_no_moment() {
     assert_eq!((read(&bench.store, "target"), read(&bench.store, "source")), ("old".into(), "new".into()));
     assert_eq!(missing.into_inner(), 0, "in {ROUNDS} rounds");
     assert_eq!(workshop(bench.temp.path()), (1, 0));
+}
+
+#[test]
+fn a_node_is_itself_or_not_found_while_the_host_gives_its_name_to_others() {
+    const ROUNDS: usize = 20_000;
+    let bench = Bench::new();
+    let node = write(&bench.store, "one", "one").node;
+    write(&bench.store, "other", "the other");
+    let (done, found) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (one, other) = (bench.host("one"), bench.host("other"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let check = || {
+            for round in 0..ROUNDS {
+                let place = Place::node(node);
+                let size = match round % 3 {
+                    0 => bench.store.open(&place).map(|content| content.attr().size),
+                    1 => bench.store.draft(DraftOf::File(&place)).map(|draft| draft.size()),
+                    _ => bench.store.read(&place, 100).map(|whole| whole.attr.size),
+                };
+                match size {
+                    Ok(size) => assert_eq!(size, 3, "round {round} found the other file"),
+                    Err(StoreError::NotFound) => continue,
+                    Err(error) => panic!("{error}"),
+                }
+                found.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+        done.store(true, Ordering::Relaxed);
+        assert!(checked.is_ok(), "a node was another file");
+    });
+    assert!(found.into_inner() > 0, "the file was never found");
 }
