@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use stead::{Clock, Config, Identity, SystemClock, Tokens};
@@ -88,6 +88,18 @@ impl Server {
         stream.read_to_string(&mut text).expect("the server answers");
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    /// Waits until a line stands in its metrics.
+    pub(crate) fn wait_for_metric(&self, line: &str) {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let metrics = self.get("/metrics").1;
+            if metrics.lines().any(|found| found == line) {
+                return;
+            }
+            assert!(Instant::now() < until, "`{line}` never stood in the metrics: {metrics}");
+        }
     }
 
     /// How much memory it has now, in bytes.

@@ -176,7 +176,7 @@ pub(crate) fn is_mounted(at: &Path) -> bool {
 
 /// Whether something becomes true within a while that is long for it.
 pub(crate) fn eventually(mut is: impl FnMut() -> bool) -> bool {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(30);
     while Instant::now() < until {
         if is() {
             return true;

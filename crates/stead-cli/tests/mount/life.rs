@@ -50,7 +50,7 @@ fn a_killed_process_leaves_no_mount() {
         let mut text = Vec::new();
         let _ = open.read_to_end(&mut text);
         assert!(fs::metadata(mount.path("v/none")).is_err());
-        assert!(began.elapsed() < Duration::from_secs(5));
+        assert!(began.elapsed() < Duration::from_secs(60));
         assert!(eventually(|| !is_mounted(&mount.at)), "its keeper clears it away");
     }
     let mount = place.mount();

@@ -318,7 +318,7 @@ fn a_stream_ends_when_its_token_is_revoked() {
     let mut rest = String::new();
     reader.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("notifications/subscriptions/acknowledged"), "{rest}");
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < Duration::from_secs(60));
 }
 
 #[test]

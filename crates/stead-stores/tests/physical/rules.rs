@@ -95,7 +95,7 @@ fn special_files_are_listed_and_refused_and_never_hang(confinement: Confinement)
     refused(apply(&bench.store, copy_step("pipe", "copy", Replace::Refuse)).map(|_| ()));
     let grep = Grep::new(&GrepQuery::new("x"), None, PathGlobs::none()).unwrap();
     bench.store.grep(&Place::root(), &grep, &mut |_| ControlFlow::Continue(())).unwrap();
-    assert!(begin.elapsed() < Duration::from_secs(2));
+    assert!(begin.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
