@@ -4,6 +4,7 @@ mod commands;
 mod credential;
 mod failure;
 mod human;
+mod interrupt;
 mod json;
 mod memory;
 mod progress;

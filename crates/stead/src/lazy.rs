@@ -227,7 +227,7 @@ impl Store for Lazy {
         &self,
         extents: &Extents,
         operation: &Operation,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<TakenIn>> {
         self.store()?.take_in(extents, operation, progress)
     }

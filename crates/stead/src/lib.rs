@@ -34,7 +34,7 @@ pub use stead_core::store::{Fork, ForkName, Kind, TagRef, Version, VersionTag};
 pub use stead_core::{
     Access, AccessScope, Ask, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity, Mount, Name,
     Occurrences, Operation, OperationId, PathError, Reply, Store, StoreError, Timestamp, Tool, Toolbox, Vfs,
-    VfsPath, Workspace, map, name, search, store, thread_name, tools, vfs,
+    VfsPath, Workspace, map, name, search, store, thread_name, tools, vfs, watch,
 };
 pub use stead_stores::virtual_store::{
     BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use stead_core::store::{Extent, Extents, StoreError, Version};
 use stead_core::vfs::{IntoPath, PointInTime};
+use stead_core::watch::check_wanted;
 use stead_core::{Access, Clock, ErrorKind, Operation, OperationId, Store, SystemClock, VfsPath, Workspace};
 use stead_stores::Database;
 use stead_stores::virtual_store::{NewSnapshot, Snapshot};
@@ -84,6 +85,14 @@ impl Stead {
             identity: Arc::new(self.vfs().identity().clone()),
             tool: "snapshot".into(),
             at: new.at,
+        };
+        let watch = self.vfs().watch();
+        let progress = &mut |done| {
+            progress(done);
+            if let Some(watch) = watch {
+                watch.progress(done, None);
+            }
+            check_wanted(watch)
         };
         for _ in 1..TRIES {
             match attempt(database, new, &grounds, &operation, progress) {
@@ -301,14 +310,14 @@ fn attempt(
     new: &NewSnapshot,
     grounds: &[(Arc<dyn Store>, Extents)],
     operation: &Operation,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> Result<(), StoreError>,
 ) -> Result<Snapshot, StoreError> {
     let (mut taken, mut before) = (Vec::new(), 0);
     for (store, extents) in grounds {
         let mut here = 0;
         let of_one = store.take_in(extents, operation, &mut |done| {
             here = done;
-            progress(before + done);
+            progress(before + done)
         })?;
         taken.extend(of_one);
         before += here;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use stead_core::store::QuotaLimits;
 use stead_core::tools::ToolChoice;
 use stead_core::vfs::{CallEnd, IntoPath, Limits, LostUpdates, PointInTime};
-use stead_core::{AccessScope, AuditLog, AuditOutcome, Clock, ErrorKind, Identity, Mount, Vfs, Workspace};
+use stead_core::{
+    AccessScope, AuditLog, AuditOutcome, Clock, ErrorKind, Identity, Mount, Vfs, Watch as CallWatch,
+    Workspace,
+};
 use stead_stores::Database;
 
 use crate::config::{Config, StoreConfig, WorkspaceConfig};
@@ -106,6 +109,11 @@ impl Stead {
     /// The same stead through the door of one call: what a person has agreed to holds there alone.
     pub(crate) fn through(&self, vfs: &Vfs) -> Stead {
         Stead { vfs: vfs.clone(), ..self.clone() }
+    }
+
+    /// The same stead for a call that someone waits for, and may stop.
+    pub fn watched(&self, watch: Arc<dyn CallWatch>) -> Stead {
+        self.through(&self.vfs.watched(watch))
     }
 
     /// The same stead after a person has agreed to what is to be done: Workspaces that ask first ask no more.

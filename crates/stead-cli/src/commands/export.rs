@@ -1,9 +1,11 @@
 use std::path::PathBuf;
 
 use stead::transfer::{Destination, Existing};
+use stead::watch::Watch;
 
 use super::import::{compare, ended};
 use crate::failure::{Ended, Failure};
+use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::{At, Session};
 
@@ -41,6 +43,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
             "an archive is nothing to look at; send standard output somewhere else",
         ));
     }
+    let interrupt = Interrupt::listen()?;
+    let stead = interrupt.stops(&stead);
     let totals = session.as_one("export", &stead, (&args.at, &args.from), |session, stead| {
         let mut progress = Progress::new(session);
         let destination = if to_stdout {
@@ -48,8 +52,16 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         } else {
             Destination::at(args.destination)
         };
+        let left = match &destination {
+            Destination::Stream(_) => "the archive is cut off",
+            Destination::Archive(_) => "no archive was made",
+            Destination::Directory(_) => {
+                "every file that has arrived is whole, and the same command with --force goes on"
+            }
+        };
         let exported = stead.export(&args.from, destination, existing, compare(args.checksum), &mut progress);
         exported.map_err(|error| match error {
+            error if interrupt.stop().is_some() => interrupt.or(error, left),
             stead::Error::Host { cause, .. } if to_stdout => Failure::output(cause),
             error => error.into(),
         })

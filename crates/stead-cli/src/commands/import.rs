@@ -5,6 +5,7 @@ use stead::transfer::{Compare, Source, Totals};
 
 use crate::failure::{Ended, Exit, Failure};
 use crate::human;
+use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::Session;
 
@@ -31,6 +32,8 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let stead = if args.with_protected { session.stead_without_protection()? } else { session.stead()? };
+    let interrupt = Interrupt::listen()?;
+    let stead = interrupt.stops(&stead);
     let totals = stead.one_record("import", Some(&args.to), Failure::kind, |stead| {
         let source = if args.source.as_os_str() == "-" {
             Source::stream(std::io::stdin().lock(), "standard input")?
@@ -38,7 +41,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
             Source::open(&args.source)?
         };
         let mut progress = Progress::new(session);
-        Ok::<_, Failure>(stead.import(source, &args.to, compare(args.checksum), &mut progress)?)
+        let imported = stead.import(source, &args.to, compare(args.checksum), &mut progress);
+        let left = "every file that has arrived is whole, and the same command again goes on";
+        imported.map_err(|error| interrupt.or(error, left))
     })?;
     let exit = ended("Imported", &totals, session)?;
     if totals.protected > 0 {

@@ -1,4 +1,5 @@
 use crate::failure::{Ended, Exit};
+use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::{human, json};
@@ -15,11 +16,13 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let stead = session.stead()?;
+    let interrupt = Interrupt::listen()?;
+    let stead = interrupt.stops(&session.stead()?);
     let progress = Progress::new(session);
     let made = stead.snapshot_watched(args.prefix.as_deref(), args.label.as_deref(), &mut |done| {
         progress.show(|| format!("{} looked at", human::count(done, "file", "files")));
-    })?;
+    });
+    let made = made.map_err(|error| interrupt.or(error, "no snapshot was made"))?;
     drop(progress);
     if session.wants_json() {
         session.json(&json::snapshot(&made))?;

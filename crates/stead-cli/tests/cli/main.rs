@@ -11,6 +11,7 @@ mod first_minutes;
 mod fixtures;
 mod forks;
 mod hosts;
+mod interrupted;
 mod past;
 mod records;
 mod repositories;

@@ -153,7 +153,7 @@ fn a_directory_that_would_give_another_away_is_told_as_it_was_written() {
     let mut command = place.command(["mcp", "code:rw", "code/secret:wo"]);
     command.env("XDG_STATE_HOME", place.path("state"));
     let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(
         said,

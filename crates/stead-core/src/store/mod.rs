@@ -177,12 +177,13 @@ pub trait Store: Debug + Send + Sync {
 
     /// Makes sure that what is there now can be looked at later, as of the version that a snapshot is about to name.
     ///
-    /// Where every version can be looked at, there is nothing to do, and nothing is returned.
+    /// Where every version can be looked at, there is nothing to do, and nothing is returned. `progress` is told how many
+    /// names have been looked at, also now and then within a large file; its error ends the capture.
     fn take_in(
         &self,
         _extents: &Extents,
         _operation: &Operation,
-        _progress: &mut dyn FnMut(u64),
+        _progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<TakenIn>> {
         Ok(None)
     }

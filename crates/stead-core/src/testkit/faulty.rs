@@ -185,7 +185,7 @@ impl Store for Faulty {
         &self,
         extents: &Extents,
         operation: &Operation,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<TakenIn>> {
         self.line.call(|| self.store.take_in(extents, operation, progress))
     }

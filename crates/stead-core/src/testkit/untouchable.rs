@@ -72,7 +72,12 @@ impl Store for Untouchable {
     fn standing(&self, _: &str, _: Timestamp, _: usize) -> StoreResult<Vec<(Version, Operation)>> {
         panic!("the Store was touched: standing")
     }
-    fn take_in(&self, _: &Extents, _: &Operation, _: &mut dyn FnMut(u64)) -> StoreResult<Option<TakenIn>> {
+    fn take_in(
+        &self,
+        _: &Extents,
+        _: &Operation,
+        _: &mut dyn FnMut(u64) -> StoreResult<()>,
+    ) -> StoreResult<Option<TakenIn>> {
         panic!("the Store was touched: take_in")
     }
     fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {

@@ -247,6 +247,11 @@ impl Vfs {
     pub fn watched(&self, watch: Arc<dyn Watch>) -> Vfs {
         Vfs { watch: Some(watch), ..self.clone() }
     }
+
+    /// Who waits for the call, if someone does: for what is done beside the door and takes long.
+    pub fn watch(&self) -> Option<&Arc<dyn Watch>> {
+        self.watch.as_ref()
+    }
 }
 
 impl Vfs {

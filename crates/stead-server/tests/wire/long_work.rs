@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use stead::{AccessScope, MemoryStore, Stead};
+use stead::{AccessScope, Config, MemoryStore, Stead};
 use stead_server::{Limits, Served};
 
 use crate::client::{Client, code};
@@ -106,4 +106,51 @@ fn whoever_asks_for_more_than_may_wait_is_told_so() {
     assert!(!copied, "it was refused while the copy was under way");
     assert_eq!(client.answer(id)["result"]["isError"], false);
     assert_eq!(client.call("stat", json!({ "path": "/one" }))["isError"], false);
+}
+
+/// A snapshot reads a directory of the host. One that is cancelled in the middle of a large file ends there, and is not named.
+#[test]
+fn a_snapshot_that_is_cancelled_is_not_made() {
+    let host = tempfile::tempdir().unwrap();
+    let code = host.path().join("code");
+    std::fs::create_dir(&code).unwrap();
+    for n in 0..100 {
+        std::fs::write(code.join(format!("a{n}")), "x").unwrap();
+    }
+    let large = std::fs::File::create(code.join("large")).unwrap();
+    large.set_len(1 << 30).unwrap();
+    let text = r#"
+        [stores.code]
+        kind = "physical"
+        path = "code"
+        keep = { file_bytes = "8GiB" }
+        [agents.a]
+        history = true
+        [[agents.a.workspaces]]
+        prefix = "/code"
+        scope = "rw"
+        store = "code"
+    "#;
+    let config = Config::parse(text, &host.path().join("stead.toml")).unwrap();
+    let stead = Stead::open(&config, "a").unwrap();
+    let limits = Limits { at_once: 1, ..Limits::default() };
+    let mut client = Client::silent(Arc::new(Served::new(&stead, limits)));
+    client.initialize(json!({}));
+    let id = client.ask(
+        "tools/call",
+        json!({ "name": "snapshot", "arguments": { "label": "never" }, "_meta": { "progressToken": 1 } }),
+    );
+    client.notified("notifications/progress");
+    client.say(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }),
+    );
+    // One call runs at a time, so this one is answered when the snapshot has ended.
+    assert_eq!(client.call("stat", json!({ "path": "/code/a1" }))["isError"], false);
+    assert!(!client.heard.iter().any(|message| message["id"] == id), "a cancelled call is not answered");
+    assert_eq!(stead.snapshots(None).unwrap(), []);
+    // The next one goes on with what was read.
+    large.set_len(1).unwrap();
+    let made = client.call("snapshot", json!({ "label": "now or never" }));
+    assert_eq!(made["isError"], false, "{made}");
+    assert_eq!(stead.snapshots(None).unwrap().len(), 1);
 }

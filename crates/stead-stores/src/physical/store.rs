@@ -297,7 +297,7 @@ impl Store for PhysicalStore {
         &self,
         extents: &Extents,
         operation: &Operation,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<TakenIn>> {
         self.check_and_recover()?;
         self.take_in_extents(extents, operation, progress)

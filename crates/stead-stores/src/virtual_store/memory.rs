@@ -147,7 +147,7 @@ impl Store for MemoryStore {
         &self,
         extents: &Extents,
         operation: &Operation,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<TakenIn>> {
         self.0.take_in(extents, operation, progress)
     }

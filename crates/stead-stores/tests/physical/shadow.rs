@@ -85,7 +85,7 @@ fn extents(tops: &[&str], scratch: &[&str]) -> Extents {
 fn snapshot(store: &PhysicalStore, database: &Database, tops: &[&str], scratch: &[&str]) -> Snapshot {
     let at = SystemClock.now();
     let operation = change(Vec::new()).operation;
-    let taken = store.take_in(&extents(tops, scratch), &operation, &mut |_| ()).unwrap().unwrap();
+    let taken = store.take_in(&extents(tops, scratch), &operation, &mut |_| Ok(())).unwrap().unwrap();
     let new = NewSnapshot { agent: "tester".into(), prefix: None, label: None, at };
     database.snapshot_with(new, vec![taken]).unwrap()
 }
@@ -329,7 +329,7 @@ fn a_snapshot_that_another_one_overtakes_is_made_again() {
     site.put("a", "1");
     let take = || {
         let operation = change(Vec::new()).operation;
-        site.store.take_in(&extents(&[""], &[]), &operation, &mut |_| ()).unwrap().unwrap()
+        site.store.take_in(&extents(&[""], &[]), &operation, &mut |_| Ok(())).unwrap().unwrap()
     };
     let new = || NewSnapshot { agent: "tester".into(), prefix: None, label: None, at: SystemClock.now() };
     let (slow, quick) = (take(), take());

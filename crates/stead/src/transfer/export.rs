@@ -145,7 +145,7 @@ fn run(
         (Destination::Directory(_), Existing::Refuse) => &[".stead"],
         (Destination::Archive(_) | Destination::Stream(_), _) => &[],
     };
-    let tally = Tally { totals: Totals::default(), watch };
+    let tally = Tally::new(vfs, watch);
     let mut exporter = Exporter { vfs, compare, tally, withheld };
     match destination {
         Destination::Directory(path) => {
@@ -216,6 +216,7 @@ impl Exporter<'_, '_> {
     }
 
     fn entry(&mut self, parent: &VfsPath, entry: &DirEntry, sink: &mut dyn Sink) -> Result<()> {
+        self.tally.go_on()?;
         let shown = format!("{}/{}", if parent.is_root() { "" } else { parent.as_str() }, entry.name);
         let Some(name) = entry.name.as_plain() else {
             self.tally.refuse(shown, "no path can hold this name");

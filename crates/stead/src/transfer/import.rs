@@ -53,7 +53,7 @@ fn run(
     watch: &mut dyn Watch,
 ) -> Result<Totals> {
     let (to, is_new) = destination(vfs, to)?;
-    let tally = Tally { totals: Totals::default(), watch };
+    let tally = Tally::new(vfs, watch);
     let mut importer = Importer {
         vfs,
         compare,
@@ -143,6 +143,7 @@ pub(super) struct Importer<'v, 'w> {
 impl Importer<'_, '_> {
     /// Makes a directory unless it is there; says whether things can be put into it.
     pub(super) fn directory(&mut self, path: &VfsPath) -> Result<bool> {
+        self.tally.go_on()?;
         if self.directories.contains(path) {
             return Ok(true);
         }
@@ -194,6 +195,7 @@ impl Importer<'_, '_> {
 
     /// Puts a file.
     pub(super) fn file(&mut self, path: &VfsPath, carried: Carried, body: &mut dyn Body) -> Result<()> {
+        self.tally.go_on()?;
         if !self.parents(path)? || self.is_reserved(path) {
             return Ok(());
         }
@@ -279,6 +281,7 @@ impl Importer<'_, '_> {
 
     /// Puts a symlink, wherever it leads: that is judged when it is followed.
     pub(super) fn symlink(&mut self, path: &VfsPath, target: &[u8]) -> Result<()> {
+        self.tally.go_on()?;
         if !self.parents(path)? || self.is_reserved(path) {
             return Ok(());
         }

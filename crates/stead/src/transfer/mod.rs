@@ -14,6 +14,11 @@ mod into_directory;
 mod source;
 
 use std::io::{self, Read};
+use std::sync::Arc;
+
+use stead_core::Vfs;
+
+use crate::error::Result;
 
 pub use export::{Destination, Existing, export};
 pub use import::import;
@@ -80,9 +85,21 @@ impl Watch for Unwatched {
 struct Tally<'w> {
     totals: Totals,
     watch: &'w mut dyn Watch,
+    /// Who may want it to stop.
+    waiting: Option<Arc<dyn stead_core::Watch>>,
 }
 
-impl Tally<'_> {
+impl<'w> Tally<'w> {
+    fn new(vfs: &Vfs, watch: &'w mut dyn Watch) -> Self {
+        Tally { totals: Totals::default(), watch, waiting: vfs.watch().cloned() }
+    }
+
+    /// Fails if whoever waits for the transfer wants it to stop.
+    fn go_on(&self) -> Result<()> {
+        let stop = self.waiting.as_ref().and_then(|waiting| waiting.stop());
+        stop.map_or(Ok(()), |stop| Err(stead_core::Error::Stopped(stop).into()))
+    }
+
     fn count(&mut self, change: impl FnOnce(&mut Totals)) {
         change(&mut self.totals);
         self.watch.moved(&self.totals);
@@ -135,6 +152,7 @@ struct Counted<'a, 'w> {
 
 impl Read for Counted<'_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.tally.go_on().map_err(io::Error::other)?;
         let count = self.from.read(buffer)?;
         self.tally.count(|totals| totals.bytes += count as u64);
         Ok(count)

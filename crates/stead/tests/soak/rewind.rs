@@ -45,7 +45,7 @@ fn snapshot(store: &dyn Store, database: &Database) -> Version {
     let identity = Arc::new(Identity::agent("worker"));
     let operation = Operation { id: OperationId::fresh(at), identity, tool: "snapshot".into(), at };
     let all = Extent::new(StorePath::here(), StorePath::here(), PathGlobs::none());
-    let taken = store.take_in(&[all].into_iter().collect(), &operation, &mut |_| ()).unwrap();
+    let taken = store.take_in(&[all].into_iter().collect(), &operation, &mut |_| Ok(())).unwrap();
     let new = NewSnapshot { agent: "worker".into(), prefix: None, label: None, at };
     database.snapshot_with(new, taken.into_iter().collect()).unwrap().version
 }

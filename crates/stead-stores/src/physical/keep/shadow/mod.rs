@@ -27,7 +27,7 @@ impl PhysicalStore {
         &self,
         extents: &Extents,
         operation: &Operation,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> StoreResult<Option<TakenIn>> {
         let keeping = &self.keeping;
         let shadow = keeping.begun()?.begin_shadow()?;

@@ -32,7 +32,7 @@ pub(super) struct Syncing<'a> {
     turn: Turn,
     operation: &'a Operation,
     extents: &'a Extents,
-    progress: &'a mut dyn FnMut(u64),
+    progress: &'a mut dyn FnMut(u64) -> StoreResult<()>,
     /// Larger files are not kept.
     limit: u64,
     notes: Vec<Note>,
@@ -49,7 +49,7 @@ impl<'a> Syncing<'a> {
         turn: Turn,
         operation: &'a Operation,
         extents: &'a Extents,
-        progress: &'a mut dyn FnMut(u64),
+        progress: &'a mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> Self {
         let (notes, unread) = (Vec::new(), Vec::new());
         Syncing {
@@ -74,7 +74,7 @@ impl<'a> Syncing<'a> {
             self.top(top)?;
         }
         self.flush()?;
-        (self.progress)(self.looked_at);
+        (self.progress)(self.looked_at)?;
         Ok(std::mem::take(&mut self.unread))
     }
 
@@ -134,7 +134,7 @@ impl<'a> Syncing<'a> {
         for (name, known, there) in pairs(known, there) {
             self.looked_at += 1;
             if self.looked_at.is_multiple_of(NAMES_PER_WORD) {
-                (self.progress)(self.looked_at);
+                (self.progress)(self.looked_at)?;
             }
             touched |= self.one(&path.child(&name), there, known.as_ref())?;
         }
@@ -234,7 +234,7 @@ impl<'a> Syncing<'a> {
 
     /// What the host tells of a file that looks the same as at the last time, but for its inode or its time of change, and
     /// holds the same; then the shadow has it already.
-    fn unchanged(&self, path: &StorePath, attr: &Attr, known: &Known) -> StoreResult<Option<VersionTag>> {
+    fn unchanged(&mut self, path: &StorePath, attr: &Attr, known: &Known) -> StoreResult<Option<VersionTag>> {
         let looks = (known.size, known.mode, known.modified) == (attr.size, attr.mode, attr.modified);
         if !looks || !known.is_kept() || attr.size > self.limit {
             return Ok(None);
@@ -250,6 +250,7 @@ impl<'a> Syncing<'a> {
                 count => {
                     hasher.update(&buffer[..count]);
                     done += count as u64;
+                    (self.progress)(self.looked_at)?;
                 }
             }
         }
@@ -259,7 +260,7 @@ impl<'a> Syncing<'a> {
     }
 
     /// The content of a file, and its attributes of the same moment; `None` if no file is there any more.
-    fn read(&self, path: &StorePath, attr: &Attr) -> StoreResult<Option<(Content, Attr)>> {
+    fn read(&mut self, path: &StorePath, attr: &Attr) -> StoreResult<Option<(Content, Attr)>> {
         let located = self.store.locate(&Place::path(path.clone()), Intent::Find)?;
         let mut last = None;
         for _ in 0..REREADS {
@@ -288,7 +289,7 @@ impl<'a> Syncing<'a> {
     }
 
     /// A large file's content, put into the database piece by piece.
-    fn staged(&self, file: &std::fs::File, size: u64) -> StoreResult<Content> {
+    fn staged(&mut self, file: &std::fs::File, size: u64) -> StoreResult<Content> {
         let mut draft: Box<dyn Draft> = self.shadow.store().draft(DraftOf::Nothing)?;
         let mut buffer = vec![0; CHUNK];
         let mut done = 0;
@@ -299,6 +300,7 @@ impl<'a> Syncing<'a> {
                 count => {
                     draft.write_at(done, &buffer[..count])?;
                     done += count as u64;
+                    (self.progress)(self.looked_at)?;
                 }
             }
         }

@@ -1,0 +1,67 @@
+//! Ctrl-C during an import, an export or a snapshot: it ends where nothing is half done, and says so. A second one ends the
+//! process at once.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use stead::watch::{Stop, Watch};
+use stead::{ErrorKind, Stead};
+use stead_server::EndSignals;
+
+use crate::failure::Failure;
+
+/// How a process ends at the second Ctrl-C, as shells tell it.
+const AT_ONCE: i32 = 130;
+
+/// Whether the process was asked to end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Waits for the signals that ask a process to end, from now on until the process ends.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let interrupt = Interrupt::default();
+        let asked = Arc::clone(&interrupt.0);
+        let begin = || -> io::Result<()> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let entered = runtime.enter();
+            let mut signals = EndSignals::new()?;
+            drop(entered);
+            thread::Builder::new().name("signals".into()).spawn(move || {
+                runtime.block_on(async {
+                    signals.recv().await;
+                    asked.store(true, Ordering::Relaxed);
+                    eprintln!("stead: ending where nothing is half done; once more ends it at once");
+                    signals.recv().await;
+                    std::process::exit(AT_ONCE);
+                });
+            })?;
+            Ok(())
+        };
+        begin().map_err(|error| Failure::host("signals can't be waited for", error))?;
+        Ok(interrupt)
+    }
+
+    /// A stead whose calls end when the process is asked to.
+    pub(crate) fn stops(&self, stead: &Stead) -> Stead {
+        stead.watched(Arc::new(self.clone()))
+    }
+
+    /// What made the command fail: the interruption, where there was one.
+    pub(crate) fn or(&self, failure: impl Into<Failure>, what_is_left: &str) -> Failure {
+        match self.stop() {
+            Some(_) => Failure::Said(ErrorKind::Unavailable, format!("interrupted; {what_is_left}")),
+            None => failure.into(),
+        }
+    }
+}
+
+impl Watch for Interrupt {
+    fn progress(&self, _: u64, _: Option<u64>) {}
+
+    fn stop(&self) -> Option<Stop> {
+        self.0.load(Ordering::Relaxed).then_some(Stop::Cancelled)
+    }
+}

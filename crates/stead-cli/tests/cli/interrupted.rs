@@ -1,0 +1,128 @@
+//! Ctrl-C during long work: what has arrived is whole, and how it ended is said and on record.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::{Place, Running};
+
+const FILES: usize = 600;
+
+/// A place with a directory of many files.
+fn place() -> Place {
+    let place = Place::new();
+    for n in 0..FILES {
+        place.file(&format!("from/{n:04}"), &content(n));
+    }
+    place
+}
+
+fn content(n: usize) -> String {
+    format!("{n} ").repeat(1_000)
+}
+
+fn interrupt(child: &Running) {
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
+}
+
+/// What a directory of the host holds, by name.
+fn held(directory: &Path) -> BTreeMap<String, String> {
+    let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let read = |entry: std::fs::DirEntry| {
+        (entry.file_name().into_string().unwrap(), std::fs::read_to_string(entry.path()).unwrap())
+    };
+    entries.map(read).collect()
+}
+
+/// How the calls of this name went, but for the changes that they made on the way.
+fn outcomes(place: &Place, call: &str) -> Vec<String> {
+    let told = place.run(["audit", "--json", "--call", call]);
+    let records = told.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let outcomes = records.map(|record| record["outcome"].as_str().unwrap().to_owned());
+    outcomes.filter(|outcome| outcome != "begun").collect()
+}
+
+#[test]
+fn an_import_that_is_interrupted_ends_between_two_changes_and_goes_on_later() {
+    let place = place();
+    let status = std::process::Command::new("tar")
+        .args(["--create", "--format=ustar", "--sort=name", "--file", "from.tar", "--directory", "from", "."])
+        .current_dir(place.path(""))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let archive = std::fs::read(place.path("from.tar")).unwrap();
+    let mut command = place.command(["import", "-", "/notes/in"]);
+    let mut child = Running::spawn(command.stdin(Stdio::piped()).stderr(Stdio::piped()));
+    let mut input = child.stdin.take().unwrap();
+    let (first, rest) = archive.split_at(archive.len() * 3 / 4);
+    input.write_all(first).unwrap();
+    while !place.stead(["stat", "/notes/in/0000"]).status.success() {}
+    interrupt(&child);
+    // It has seen the signal when it says so.
+    let mut said = String::new();
+    let mut errors = child.stderr.take().unwrap();
+    while !said.contains("half done") {
+        let mut byte = [0];
+        errors.read_exact(&mut byte).unwrap();
+        said.push(char::from(byte[0]));
+    }
+    // Where it has ended by now, nobody reads the rest.
+    let _ = input.write_all(rest);
+    drop(input);
+    errors.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(75), "{said}");
+    assert!(said.contains("interrupted; every file that has arrived is whole"), "{said}");
+    assert_eq!(outcomes(&place, "import"), ["failed"]);
+
+    assert!(place.stead(["export", "/notes/in", "half"]).status.success());
+    let half = held(&place.path("half"));
+    assert!(!half.is_empty() && half.len() < FILES, "{}", half.len());
+    for (name, text) in half {
+        assert_eq!(text, content(name.parse().unwrap()), "{name}");
+    }
+    assert!(place.stead(["import", "from.tar", "/notes/in"]).status.success());
+    assert!(place.stead(["export", "/notes/in", "whole"]).status.success());
+    assert_eq!(held(&place.path("whole")), held(&place.path("from")));
+}
+
+#[test]
+fn an_export_that_is_interrupted_leaves_whole_files_alone() {
+    let place = place();
+    assert!(place.stead(["import", "from", "/notes/in"]).status.success());
+    // What goes into a pipe waits for its reader, so it is surely in the middle.
+    let mut command = place.command(["export", "/notes/in", "-"]);
+    let mut child = Running::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut output = child.stdout.take().unwrap();
+    output.read_exact(&mut [0; 1_000]).unwrap();
+    interrupt(&child);
+    let mut said = String::new();
+    let mut errors = child.stderr.take().unwrap();
+    while !said.contains("half done") {
+        let mut byte = [0];
+        errors.read_exact(&mut byte).unwrap();
+        said.push(char::from(byte[0]));
+    }
+    output.read_to_end(&mut Vec::new()).unwrap();
+    errors.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(75), "{said}");
+    assert!(said.contains("interrupted; the archive is cut off"), "{said}");
+    assert_eq!(outcomes(&place, "export"), ["failed"]);
+
+    // Into a directory: wherever the signal comes, no file is there in part, and nothing else is left.
+    let mut command = place.command(["export", "/notes/in", "out"]);
+    let mut child = Running::spawn(command.stderr(Stdio::null()));
+    while !place.path("out/0000").exists() {
+        std::thread::yield_now();
+    }
+    interrupt(&child);
+    assert!(matches!(child.wait().unwrap().code(), Some(0 | 75)));
+    for (name, text) in held(&place.path("out")) {
+        assert_eq!(text, content(name.parse().unwrap()), "{name}");
+    }
+    assert!(place.stead(["export", "--force", "/notes/in", "out"]).status.success());
+    assert_eq!(held(&place.path("out")), held(&place.path("from")));
+}
