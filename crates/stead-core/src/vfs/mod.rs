@@ -8,6 +8,7 @@ mod batch;
 mod call;
 mod consent;
 mod copy;
+mod cut_off;
 mod draft_quota;
 mod edits;
 mod follow;

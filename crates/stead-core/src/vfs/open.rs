@@ -22,6 +22,7 @@ use crate::store::{
     StoreError, VersionTag,
 };
 use crate::vfs::call::{Begins, Call, Lasting, Stage};
+use crate::vfs::cut_off::CutOff;
 use crate::vfs::draft_quota::Reservation;
 use crate::vfs::edits::Edits;
 use crate::vfs::own_files::Leaves;
@@ -147,6 +148,8 @@ struct State {
     /// What the draft has reserved of quotas.
     reserved: Reservation,
     nameless: Nameless,
+    /// What was cut off, for as long as a reader may not have heard of that.
+    cut_off: Option<CutOff>,
 }
 
 /// Attributes that were given to a file after its name was removed.
@@ -177,6 +180,14 @@ impl State {
         edits.base = Some(now);
         (self.draft, self.edits) = (Some(theirs), edits);
         Ok(())
+    }
+
+    /// Shows another state from now on.
+    fn show(&mut self, content: Box<dyn OpenContent>) {
+        let before = std::mem::replace(&mut self.content, content);
+        if let Some(cut_off) = &mut self.cut_off {
+            cut_off.keep(before);
+        }
     }
 
     /// Whether what another has made of the file stays, with what was written in it.
@@ -326,6 +337,7 @@ impl Call<'_> {
             modified: Timestamp(0),
             reserved: Reservation::new(self.shared(), &**store, &spot.place.path),
             nameless: Nameless::default(),
+            cut_off: None,
         });
         let shared = Arc::new(OpenNode { store: Arc::clone(store), node, files: AtomicUsize::new(0), state });
         open.insert(key, Arc::downgrade(&shared));
@@ -429,6 +441,19 @@ impl OpenNode {
         }
     }
 
+    /// [`OpenNode::read_at`] for a reader that may not have heard yet that the file was cut.
+    fn read_with_cut_off(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
+        let count = self.read_at(offset, buffer)?;
+        let state = self.state.read();
+        match &state.cut_off {
+            Some(cut_off) if count < buffer.len() => {
+                let rest = cut_off.read_at(&*state.content, offset + count as u64, &mut buffer[count..])?;
+                Ok(count + rest)
+            }
+            _ => Ok(count),
+        }
+    }
+
     /// Shows what is there now, with what was written; what is gone stays as it was.
     fn refresh(&self, limit: u64) {
         // Nobody makes a change of it meanwhile: what is opened here is the newest.
@@ -443,7 +468,7 @@ impl OpenNode {
             let theirs = self.draft(&*state.content);
             let _ = theirs.and_then(|theirs| state.rebase(theirs, now, limit));
         }
-        state.content = content;
+        state.show(content);
         state.nameless = Nameless::default();
     }
 
@@ -529,6 +554,39 @@ impl OpenFile {
         let count = self.node.read_at(offset, buffer);
         self.lasting.read(&count, StoreError::kind);
         count.map_err(|cause| self.failed(cause))
+    }
+
+    /// [`OpenFile::read_at`] for a kernel that may not have heard yet of [`OpenFile::cut_under_readers`]: what was cut off
+    /// is read as it was.
+    pub fn read_with_cut_off(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        if !self.options.read {
+            return Err(Error::Invalid(format!("`{}` was not opened for reading", self.path)));
+        }
+        let count = self.node.read_with_cut_off(offset, buffer);
+        self.lasting.read(&count, StoreError::kind);
+        count.map_err(|cause| self.failed(cause))
+    }
+
+    /// [`OpenFile::set_size`], where a kernel hears of it later: until [`OpenFile::forget_cut_off`],
+    /// [`OpenFile::read_with_cut_off`] finds what was cut off.
+    pub fn cut_under_readers(&self, size: u64) -> Result<()> {
+        {
+            let state = &mut *self.node.state.write();
+            let cut_off = CutOff::of(state.draft.as_deref_mut(), &*state.content, size);
+            state.cut_off = cut_off.map_err(|cause| self.failed(cause))?;
+        }
+        let cut = self.set_size(size);
+        if cut.is_err() {
+            self.forget_cut_off();
+        }
+        cut
+    }
+
+    /// Forgets what was cut off. Where some of it was read since, says where the file was cut: what was read may have come
+    /// after the reader heard of the cut, and must not stay.
+    pub fn forget_cut_off(&self) -> Option<u64> {
+        self.node.state.read().cut_off.as_ref()?;
+        self.node.state.write().cut_off.take()?.read_from()
     }
 
     /// Writes at an offset; a gap before it reads as zeros.
@@ -748,7 +806,8 @@ impl OpenFile {
                 Ok(applied) => {
                     state.draft = None;
                     self.vfs.shared.open.created.lock().remove(&self.key());
-                    state.content = self.node.open_again(&*state.content)?;
+                    let content = self.node.open_again(&*state.content)?;
+                    state.show(content);
                     self.vfs.shared.seen.forget(&self.path);
                     // Not the state that is opened: that may be another's by now.
                     let made = applied.outcomes.first().and_then(|outcome| outcome.attr);

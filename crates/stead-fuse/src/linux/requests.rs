@@ -90,6 +90,13 @@ impl Served {
         }
     }
 
+    /// The kernel is about to change a file's size, which it does after it has heard of the last cut.
+    fn has_heard_of_cuts(&self, ino: INodeNo) {
+        if let Some(from) = self.0.forget_cut_off(ino) {
+            self.drop_again(ino, from);
+        }
+    }
+
     /// Answers once the kernel has dropped what it must not have any more.
     fn once_dropped(&self, stale: Vec<(INodeNo, VersionTag)>, answer: impl FnOnce() + Send + 'static) {
         if stale.is_empty() {
@@ -167,6 +174,9 @@ impl Filesystem for Served {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        if size.is_some() {
+            self.has_heard_of_cuts(ino);
+        }
         let wanted = Wanted { mode, uid, gid, size, modified };
         self.answer_attr(self.0.setattr(request, ino, wanted, handle), reply);
     }
@@ -284,7 +294,12 @@ impl Filesystem for Served {
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            match open.file.read_at(offset, &mut buffer[..size]) {
+            let read = if open.is_direct {
+                open.file.read_at(offset, &mut buffer[..size])
+            } else {
+                open.file.read_with_cut_off(offset, &mut buffer[..size])
+            };
+            match read {
                 Ok(count) => reply.data(&buffer[..count]),
                 Err(error) => reply.error(errno(&error)),
             }
@@ -312,6 +327,11 @@ impl Filesystem for Served {
                     drop(until);
                     reply.written(count);
                 }));
+            }
+            Ok((count, Written::Behind { ino, from })) => {
+                reply.written(count);
+                let mounting = Arc::clone(&self.0);
+                self.0.later.run(Box::new(move || mounting.drop_pages(ino, from, Writes::MayBeUnderWay)));
             }
             Ok((count, Written::Again { ino, from })) => {
                 self.drop_again(ino, from);
@@ -425,13 +445,14 @@ impl Filesystem for Served {
     fn fallocate(
         &self,
         _: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        self.has_heard_of_cuts(ino);
         answer(self.0.fallocate(handle, offset, length, mode), reply);
     }
 }

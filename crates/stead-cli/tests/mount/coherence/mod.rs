@@ -26,7 +26,7 @@ use self::actor::Actor;
 use crate::common::{OnMount, Place, long_or};
 
 /// How long each pair acts in CI, where the pair has been wrong before.
-const SHORT: Duration = Duration::from_secs(10);
+const SHORT: Duration = Duration::from_secs(6);
 /// How long each pair acts otherwise. All of them take an hour, two at a time.
 const LONG: Duration = Duration::from_secs(200);
 
@@ -58,7 +58,7 @@ const DIRECTORY: (&str, &[Beside]) =
     ("p", &[Beside::Program, Beside::OtherMount, Beside::Tool, Beside::Host]);
 
 /// What was wrong once, and is looked at in every run.
-const IN_CI: [(Operation, &str, Beside); 7] = [
+const IN_CI: [(Operation, &str, Beside); 15] = [
     (Operation::Append, "v", Beside::Program),
     (Operation::Append, "v", Beside::OtherMount),
     (Operation::Append, "p", Beside::Program),
@@ -66,6 +66,14 @@ const IN_CI: [(Operation, &str, Beside); 7] = [
     (Operation::Append, "p", Beside::Host),
     (Operation::Overwrite, "v", Beside::OtherMount),
     (Operation::Overwrite, "p", Beside::Program),
+    (Operation::Truncate, "v", Beside::Program),
+    (Operation::Truncate, "v", Beside::OtherMount),
+    (Operation::Truncate, "p", Beside::Program),
+    (Operation::Truncate, "p", Beside::Host),
+    (Operation::Replace, "v", Beside::Tool),
+    (Operation::Replace, "p", Beside::OtherMount),
+    (Operation::Replace, "p", Beside::Tool),
+    (Operation::Replace, "p", Beside::Host),
 ];
 
 #[test]

@@ -107,10 +107,8 @@ fn read(actor: &Actor, name: &str, way: Way, progress: &Progress) -> Result<(), 
     let Some(first) = words.next() else {
         return if way == Way::Truncated && !is_quiet { Ok(()) } else { Err("it is empty".into()) };
     };
-    let Some((writer, version)) =
-        first.or_else(|| (way == Way::Truncated && !is_quiet).then_some((0, least[0])))
-    else {
-        return Err(format!("foreign bytes at its beginning, {size} in all"));
+    let Some((writer, version)) = first else {
+        return Err(format!("foreign bytes at its beginning: {}", runs(&found)));
     };
     let is_one = found == content(writer, version);
     if way == Way::Renamed || is_quiet {
@@ -121,13 +119,14 @@ fn read(actor: &Actor, name: &str, way: Way, progress: &Progress) -> Result<(), 
         }
         return in_time((writer, version), &least, &most);
     }
-    // While it is cut and written anew, a reader may find an end that is there already, and zeros before it.
-    let is_blank = |at: usize| found[at * 8..].iter().take(8).all(|byte| *byte == 0);
-    for (at, word) in std::iter::once(first).chain(words).enumerate() {
+    // While it is cut and written anew, a reader may find nothing or a part, and one that reads in several pieces the
+    // beginning of one version and the end of another: a local disk shows the same. It never finds zeros. The writer writes
+    // from the beginning on, so no state of the file has any; a local disk shows none, and a program that copies or parses
+    // the file could not tell them from content.
+    for word in std::iter::once(first).chain(words) {
         match word {
             Some(word) => in_time(word, &least, &most)?,
-            None if is_blank(at) => {}
-            None => return Err(format!("foreign bytes at word {at}, {size} bytes in all")),
+            None => return Err(format!("foreign bytes: {}", runs(&found))),
         }
     }
     Ok(())

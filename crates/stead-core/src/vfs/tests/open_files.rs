@@ -181,3 +181,44 @@ fn what_was_written_goes_in_at_the_next_attempt_whatever_failed_at_the_first() {
 fn however_much_was_written_goes_in_at_the_next_attempt_whatever_failed_at_the_first() {
     goes_in_at_the_next_attempt(&"3456".repeat(1 << 19));
 }
+
+#[test]
+fn what_was_cut_off_can_be_read_until_the_reader_has_heard_of_the_cut() {
+    const PAGE: usize = 4096;
+    let pages = |from: u8, to: u8| (from..to).flat_map(|page| [b'0' + page; PAGE]).collect::<Vec<u8>>();
+    let (vfs, _) = open_door();
+    vfs.write("/a", pages(0, 4)).unwrap();
+    let file = vfs.open("/a", OpenOptions::read_write()).unwrap();
+    let read = |page: usize, count: usize| {
+        let mut buffer = vec![b'?'; count * PAGE];
+        let read = file.read_with_cut_off((page * PAGE) as u64, &mut buffer).unwrap();
+        buffer.truncate(read);
+        buffer
+    };
+    file.cut_under_readers(0).unwrap();
+    assert!(file.size() == 0 && read(0, 9) == pages(0, 4) && read(2, 1) == pages(2, 3));
+    assert_eq!(file.forget_cut_off(), Some(0), "some of it was read");
+    assert_eq!((file.forget_cut_off(), read(0, 1).len()), (None, 0));
+
+    file.write_at(0, &pages(5, 8)).unwrap();
+    let end = PAGE as u64 + 96;
+    file.cut_under_readers(end).unwrap();
+    assert_eq!(read(1, 1).len(), 96, "the page that it ends in");
+    assert_eq!(file.forget_cut_off(), None);
+    file.cut_under_readers(96).unwrap();
+    file.sync().unwrap();
+    let (last, zeros) = (&pages(5, 6)[..96], &[0; PAGE - 96][..]);
+    assert!(read(0, 2) == [last, zeros, &pages(6, 7)[..96]].concat(), "it has never been a change");
+    assert_eq!(file.forget_cut_off(), Some(96));
+
+    vfs.write("/b", pages(0, 2)).unwrap();
+    let file = vfs.open("/b", OpenOptions::read_write()).unwrap();
+    file.cut_under_readers(0).unwrap();
+    file.sync().unwrap();
+    let mut buffer = vec![0; PAGE];
+    file.read_with_cut_off(PAGE as u64, &mut buffer).unwrap();
+    assert!(text(&vfs, "/b").is_empty() && buffer == pages(1, 2), "the cut is a change by now");
+    file.forget_cut_off();
+    file.cut_under_readers(9).unwrap();
+    assert_eq!((file.size(), file.forget_cut_off()), (9, None), "it became longer");
+}

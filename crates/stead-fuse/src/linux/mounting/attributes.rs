@@ -46,18 +46,23 @@ impl Mounting {
 
     fn set_size(&self, ino: INodeNo, size: u64, handle: Option<FileHandle>) -> Answer<()> {
         if let Some(open) = handle.and_then(|handle| self.handles.file(handle.0)) {
-            return open.file.set_size(size).map_err(|error| errno(&error));
+            return open.file.cut_under_readers(size).map_err(|error| errno(&error));
         }
         // The kernel cuts what was opened to be written anew without saying by whom. That is no change of its own:
         // whoever has it open is about to make one.
-        if self.handles.files_of(ino.0).iter().any(|open| open.writes && open.file.set_size(size).is_ok()) {
+        if self
+            .handles
+            .files_of(ino.0)
+            .iter()
+            .any(|open| open.writes && open.file.cut_under_readers(size).is_ok())
+        {
             return Ok(());
         }
         let names = self.names.read();
         let (seat, node) = (self.seat(ino)?, self.file_node(ino)?);
         let file = self.door.open(&seat.path, node, OpenOptions::write()).map_err(|error| errno(&error))?;
         drop(names);
-        file.set_size(size).map_err(|error| errno(&error))?;
+        file.cut_under_readers(size).map_err(|error| errno(&error))?;
         self.put(ino.0, &file, Lasts::Soon).map(drop)
     }
 

@@ -37,6 +37,8 @@ pub(crate) enum Written {
     Done,
     /// All from an offset on: they lack what was written past them.
     Directly { ino: INodeNo, from: u64, until: Directly },
+    /// All from an offset on, and nobody has to wait for that: what they hold of it lies behind the end of the file.
+    Behind { ino: INodeNo, from: u64 },
     /// All from an offset on: what was written may have been copied into a page that was dropped since.
     Again { ino: INodeNo, from: u64 },
 }
@@ -122,6 +124,9 @@ impl Mounting {
             let count = open.file.write_some_at(offset, data).map_err(|error| errno(&error))?;
             return Ok((counted(count), Written::Done));
         }
+        // The kernel has heard of every cut: it lets nobody write before. What it read of the content from before a cut after
+        // it had heard of it has to go.
+        let stale = open.file.forget_cut_off();
         let until = open.is_direct.then(|| open.pages.directly());
         let written = if open.appends {
             open.file.append(data).map(|at| (at, data.len()))
@@ -130,13 +135,26 @@ impl Mounting {
         };
         let (at, count) = written.map_err(|error| errno(&error))?;
         let (from, length) = (at.min(offset), count as u64);
+        let touched = from..offset.max(from) + length;
+        // Where the file is written on from where it was cut, the kernel has the new bytes in its pages, and what is wrong in
+        // them lies behind the end.
+        let is_behind = stale.is_some_and(|cut| touched.start <= cut);
+        let from = stale.map_or(from, |cut| cut.min(from));
         let written = match until {
             Some(until) if open.pages.has_pages() => Written::Directly { ino, from, until },
             Some(_) => Written::Done,
-            None if open.pages.written(&(from..offset.max(from) + length)) => Written::Again { ino, from },
+            None if open.pages.written(&touched) || stale.is_some() && !is_behind => {
+                Written::Again { ino, from }
+            }
+            None if is_behind => Written::Behind { ino, from: touched.end },
             None => Written::Done,
         };
         Ok((counted(count), written))
+    }
+
+    /// The kernel has heard of every cut of a file. Says from where on it has to drop what it may have read since.
+    pub(crate) fn forget_cut_off(&self, ino: INodeNo) -> Option<u64> {
+        self.handles.file_of(ino.0)?.file.forget_cut_off()
     }
 
     /// Makes what was written a change, and says whether there was something. The kernel has the content of that already,
