@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use stead_core::store::Version;
+use stead_core::store::{Parents, Version};
 use stead_core::testkit::{Snapshot as Tree, snapshot_of};
 use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, Restore};
 use stead_core::{
@@ -320,4 +320,51 @@ fn what_is_no_backup_is_not_restored() {
         assert_eq!(snapshot_of(&store), then);
     }
     sound(&database);
+}
+
+/// A door to a WRITE_ONLY Workspace, in which every change makes a version.
+fn blind_door(mount: Mount, clock: Arc<dyn Clock>) -> Vfs {
+    let workspace = Workspace::new(VfsPath::parse("/w").unwrap(), AccessScope::WriteOnly, mount);
+    Vfs::builder(Identity::agent("a")).clock(clock).workspace(workspace).build().unwrap()
+}
+
+#[test]
+fn versions_that_changed_nothing_are_forgotten_with_those_that_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(&dir.path().join("db"));
+    let store = database.store(["a"]).unwrap();
+    let clock = Arc::new(FixedClock::at(Timestamp::from_secs(1_000_000)));
+    let door = blind_door(Mount::new(Arc::new(store.clone())), clock.clone());
+    for _ in 0..3 {
+        door.mkdir("/w/made", Parents::Create).unwrap();
+        door.remove_file("/w/none", RemoveOptions::default()).unwrap();
+    }
+    assert_eq!(store.version().unwrap(), Version(6));
+    let standing = || store.standing("a", Timestamp(i64::MIN), 100).unwrap().len();
+    assert_eq!(standing(), 6);
+    assert!(store.as_of(Version(4)).is_ok());
+    sound(&database);
+    clock.advance(Duration::from_secs(40 * DAY));
+    door.mkdir("/w/later", Parents::Create).unwrap();
+    let retention = Retention { age: Duration::from_secs(30 * DAY), ..Retention::default() };
+    database.forget(retention, clock.now(), &mut |_| ()).unwrap();
+    assert_eq!(standing(), 1, "what is left is what was done since");
+    sound(&database);
+}
+
+#[test]
+fn a_later_node_tells_nothing_of_how_many_a_blind_change_needed() {
+    let made = |is_there: bool| {
+        let database = Database::in_memory();
+        let store = database.store(["a"]).unwrap();
+        let owner = door(&store, Arc::new(SystemClock));
+        owner.write(if is_there { "/w/x/y" } else { "/w/a/b" }, "1").unwrap();
+        let blind = blind_door(Mount::new(Arc::new(store.clone())), Arc::new(SystemClock));
+        for path in ["/w/x/y", "/w/x/z"] {
+            blind.write(path, "2").unwrap();
+            blind.mkdir("/w/x", Parents::Create).unwrap();
+        }
+        owner.write("/w/after", "3").unwrap().tag.unwrap()
+    };
+    assert_eq!(made(true), made(false));
 }

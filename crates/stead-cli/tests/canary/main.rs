@@ -10,6 +10,7 @@ mod commands;
 mod mounts;
 mod resources;
 mod tools;
+mod twins;
 mod world;
 
 /// Whether all combinations are tried, or a sample of them.

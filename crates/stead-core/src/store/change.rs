@@ -36,6 +36,10 @@ pub struct Change {
     /// Names that still have to be free when the change is made: the caller has judged it by that. Where one is taken by
     /// now, nothing happens, and the answer is [`crate::StoreError::NotFree`].
     pub expect_free: Vec<StorePath>,
+    /// The path in the Store that it is about, where the caller must not learn whether it changes anything: in a WRITE_ONLY
+    /// Workspace. A Store with history makes a version then even if no step changes anything, and no number that a caller
+    /// can see, of a version or of a node, depends on what the steps found.
+    pub blind_at: Option<StorePath>,
     /// Whether it has to be on the disk when it is acknowledged.
     pub lasts: Lasts,
     /// Who waits for it, if it may still be stopped. A Store asks before each step, and now and then within a long one;
@@ -64,6 +68,7 @@ impl Change {
             returning: BTreeMap::new(),
             still: Vec::new(),
             expect_free: Vec::new(),
+            blind_at: None,
             lasts: Lasts::Now,
             watch: None,
         }

@@ -18,7 +18,8 @@ pub struct DeedQuery {
     pub upto: Version,
     /// Only of this agent.
     pub agent: Option<String>,
-    /// Only of these operations; of all, where it is `None`.
+    /// Only of these operations; of all, where it is `None`. Versions that changed nothing are told only where operations are
+    /// asked for.
     pub operations: Option<Vec<OperationId>>,
     /// Only those that began at this moment or later.
     pub since: Option<Timestamp>,
@@ -76,8 +77,10 @@ pub struct Deed {
     pub version: Version,
     /// The operation it belongs to.
     pub operation: Operation,
-    /// What it did: one line per node, in no particular order.
+    /// What it did: one line per node, in no particular order. None, where it changed nothing.
     pub lines: Vec<Line>,
+    /// The path that it was about, where it changed nothing ([`crate::store::Change::blind_at`]).
+    pub blind_at: Option<StorePath>,
     /// The operations that it took back.
     pub undoes: Vec<OperationId>,
     /// Whether its operation has been taken back, and that has not been taken back itself.

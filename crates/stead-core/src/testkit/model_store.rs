@@ -179,8 +179,7 @@ impl Store for ModelStore {
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         let mut state = self.state.lock();
         let version = Version(state.version.0 + 1);
-        let Change { operation, steps, quotas, records, returning: _, still, expect_free, lasts: _, watch } =
-            change;
+        let Change { operation, steps, quotas, records, still, expect_free, watch, .. } = change;
         steps.iter().try_for_each(|_| check_wanted(watch.as_ref()))?;
         for (path, node) in still {
             let there = state.tree.directory(&Place::path(path)).map(|(there, _)| there);

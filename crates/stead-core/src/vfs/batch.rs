@@ -20,7 +20,8 @@ impl Vfs {
     pub fn batch(&self) -> Batch<'_> {
         let (steps, paths, shown, parents) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
         let (expect_free, git_names) = (Vec::new(), HashSet::new());
-        Batch { vfs: self, steps, paths, shown, store: None, parents, expect_free, git_names }
+        let (store, blind_at) = (None, None);
+        Batch { vfs: self, steps, paths, shown, store, parents, expect_free, git_names, blind_at }
     }
 }
 
@@ -40,6 +41,8 @@ pub struct Batch<'a> {
     expect_free: Vec<(Arc<dyn Store>, StorePath)>,
     /// Names that git looks for in a repository, which it makes.
     git_names: HashSet<StorePath>,
+    /// The first path in a WRITE_ONLY Workspace ([`crate::store::Change::blind_at`]).
+    blind_at: Option<(Arc<dyn Store>, StorePath)>,
 }
 
 impl<'a> Batch<'a> {
@@ -122,10 +125,12 @@ impl<'a> Batch<'a> {
         let (vfs, steps, paths, shown) = (self.vfs, self.steps, self.paths, self.shown);
         vfs.call("batch", [Ok(common(&paths))], |call, [directory]| {
             call.expect_free.replace(self.expect_free);
+            call.blind_at.replace(self.blind_at);
             call.moves(steps.iter().map(written_by).sum());
             if shown.iter().any(|(_, sight)| *sight == Sight::Blind) {
-                // Every step that brings content brings all of it.
-                call.called_as(Leaves::Nothing);
+                // Every step that brings content brings all of it; one that sets attributes leaves what is there.
+                let keeps = steps.iter().any(|step| matches!(step, Step::SetAttr { .. }));
+                call.called_as(if keeps { Leaves::Something } else { Leaves::Nothing });
             }
             let applied = call.apply(&*store, steps, Stage::Last).map_err(|cause| {
                 // A Store tells the step only of a symlink; other failures are about the batch.
@@ -160,6 +165,7 @@ impl<'a> Batch<'a> {
             self.shown.push((spot.shown.clone(), spot.sight()));
             self.paths.push(spot.path);
             self.expect_free.append(&mut call.expect_free.borrow_mut());
+            self.blind_at = self.blind_at.take().or_else(|| call.blind_at.take());
             Ok(())
         });
         added.map(drop)

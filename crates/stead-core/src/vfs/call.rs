@@ -67,6 +67,8 @@ pub(super) struct Call<'v> {
     pub(super) git_names: RefCell<HashSet<StorePath>>,
     /// Whether it makes a change of what was written into an open file.
     pub(super) commits_draft: Cell<bool>,
+    /// The first path that it was to change in a WRITE_ONLY Workspace: its Store, and the path there.
+    pub(super) blind_at: RefCell<Option<(Arc<dyn Store>, StorePath)>>,
 }
 
 /// What a change is to the call that makes it.
@@ -170,6 +172,7 @@ impl Vfs {
             expect_free: RefCell::default(),
             git_names: RefCell::default(),
             commits_draft: Cell::new(false),
+            blind_at: RefCell::default(),
         };
         let result = match wrong {
             Some(error) => Err(error.into()),
@@ -267,7 +270,7 @@ impl<'v> Call<'v> {
         let operation = Operation {
             id: self.operation(),
             identity: Arc::clone(&self.shared().identity),
-            tool: self.renamed.get().map_or_else(|| self.tool(), Cow::Borrowed),
+            tool: self.recorded_tool(),
             at: self.shared().clock.now(),
         };
         let drafts = if self.commits_draft.get() { Drafts::Ignored } else { Drafts::Counted };
@@ -278,6 +281,9 @@ impl<'v> Call<'v> {
         let expect_free = self.expect_free.borrow();
         let here = expect_free.iter().filter(|(other, _)| same_store(&**other, store));
         change.expect_free = here.map(|(_, path)| path.clone()).collect();
+        let blind_at = self.blind_at.borrow();
+        let blind_at = blind_at.as_ref().filter(|(other, _)| same_store(&**other, store));
+        change.blind_at = blind_at.map(|(_, path)| path.clone());
         more(&mut change);
         let mut told = false;
         if let Some(log) = &self.shared().audit {
@@ -322,6 +328,20 @@ impl<'v> Call<'v> {
         Ok(applied)
     }
 
+    /// Makes a change without steps where a change failed, and the caller must not learn that: it makes a version, as one
+    /// that succeeded would have.
+    pub(super) fn apply_nothing(&self, lasts: Lasts) -> StoreResult<()> {
+        let blind_at = self.blind_at.borrow().clone();
+        let Some((store, _)) = blind_at else { return Ok(()) };
+        // They were expected of the change that failed.
+        self.expect_free.take();
+        self.apply_with(&*store, Vec::new(), Stage::Last, |change| {
+            change.quotas.clear();
+            change.lasts = lasts;
+        })?;
+        Ok(())
+    }
+
     /// The operation that changes of this call belong to: one, in however many Stores they are made.
     pub(super) fn operation(&self) -> OperationId {
         let fresh = || self.vfs.operation.unwrap_or_else(|| OperationId::fresh(self.shared().clock.now()));
@@ -340,6 +360,11 @@ impl<'v> Call<'v> {
         self.vfs.tool.clone().unwrap_or(Cow::Borrowed(self.name))
     }
 
+    /// What its changes are called, in the history and in the audit alike.
+    fn recorded_tool(&self) -> Cow<'static, str> {
+        self.renamed.get().map_or_else(|| self.tool(), Cow::Borrowed)
+    }
+
     fn record(&self, outcome: AuditOutcome) -> AuditRecord {
         let paths = self.told_paths();
         let scope = || Some(self.shared().router.route(paths.first()?)?.workspace.scope());
@@ -347,7 +372,7 @@ impl<'v> Call<'v> {
             at: self.at,
             stead: self.shared().stead.clone(),
             identity: Arc::clone(&self.shared().identity),
-            call: self.tool(),
+            call: self.recorded_tool(),
             scope: self.scope.get().or_else(scope),
             paths,
             outcome,

@@ -269,13 +269,26 @@ impl Call<'_> {
                 self.check_own(spot)?;
             }
             let rights = if options.read { Rights::Read } else { Rights::Write };
+            if options.create {
+                self.leaves(spot, if options.truncate { Leaves::Nothing } else { Leaves::Something });
+            }
+            let write =
+                |put| Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
+            let put = Put { keep: spot.keep(), ..Put::default() };
             match self.open_node(spot, rights) {
+                Ok(node) if spot.sight() == Sight::Blind && options.create => {
+                    // Opening a file that is there makes as many versions as making one does, in the same operation.
+                    if options.truncate {
+                        self.change(spot, write(put))?;
+                    } else {
+                        self.apply_nothing(Lasts::Now)?;
+                    }
+                    made.set(true);
+                    Ok(node)
+                }
                 Err(StoreError::NotFound) if options.write && options.create => {
                     spot.check_not_leading()?;
-                    let put = Put { expect: Expect::Absent, keep: spot.keep(), ..Put::default() };
-                    let step =
-                        Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
-                    match self.change(spot, step) {
+                    match self.change(spot, write(Put { expect: Expect::Absent, ..put })) {
                         Ok(_) => {
                             made.set(true);
                             Ok(self.open_node(spot, Rights::Write)?)
@@ -793,11 +806,14 @@ impl OpenFile {
             if self.is_blind {
                 let leaves = if state.edits.is_whole() { Leaves::Nothing } else { Leaves::Something };
                 call.called_as(leaves);
+                call.blind_at.replace(Some((Arc::clone(&self.node.store), self.place.path.clone())));
             }
-            let Some(ours) = &mut state.draft else { return Ok(None) };
+            let State { draft: Some(ours), edits, .. } = &mut **state else { return Ok(None) };
+            // How large the file is, is not told where the caller may not look.
+            let written = if self.is_blind { edits.bytes(ours.size()) } else { ours.size() };
             let applied = ours.seal().and_then(|sealed| {
                 let content = Content::Sealed(sealed);
-                call.moves(content.size());
+                call.moves(written);
                 let step = Step::Write { at: at.clone(), content, put };
                 call.apply_with(store, vec![step], Stage::Last, |change| change.lasts = lasts)
             });

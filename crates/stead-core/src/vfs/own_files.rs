@@ -13,6 +13,8 @@ use crate::vfs::resolve::{Spot, Stop};
 
 /// What changes are called that may leave something of what was there before.
 const ADDING: [&str; 3] = ["append", "append_file", "open"];
+/// What changes are called that leave the content as it is.
+const ATTRIBUTES: &str = "set_attributes";
 /// How many versions of a file are read at once.
 const AT_ONCE: usize = 16;
 /// How many versions of a file are gone through at the most.
@@ -97,6 +99,13 @@ impl Call<'_> {
         }
     }
 
+    /// Calls a change of attributes by its name, where the caller may not look.
+    pub(super) fn sets_attributes(&self, spot: &Spot<'_>) {
+        if spot.sight() == Sight::Blind {
+            self.renamed.set(Some(ATTRIBUTES));
+        }
+    }
+
     /// Calls a change by a name that tells what it leaves, unless the name that it has does.
     pub(super) fn called_as(&self, leaves: Leaves) {
         let adds = ADDING.contains(&&*self.tool());
@@ -124,12 +133,15 @@ fn says(deed: &Deed, line: &Line, caller: &Identity) -> Says {
         return Says::NotOwn;
     }
     let place = |state: &State| (state.parent, state.name.clone());
+    let tool = &*deed.operation.tool;
     match (&line.before, &line.after) {
+        // Whether it was there before must not be told by what may be done with it afterwards.
+        (None, Some(_)) if ADDING.contains(&tool) => Says::NotOwn,
         (None, Some(_)) => Says::Own,
         // Only what is one's own, or may be read, can be moved.
         (Some(before), Some(after)) if place(before) != place(after) => Says::Own,
-        (Some(before), Some(after)) if before.content == after.content => Says::AsBefore,
-        (Some(_), Some(_)) if ADDING.contains(&&*deed.operation.tool) => Says::AsBefore,
+        (Some(_), Some(_)) if ADDING.contains(&tool) || tool == ATTRIBUTES => Says::AsBefore,
+        // Also where it wrote what was there already: it must not learn that its guess was right.
         (Some(_), Some(_)) => Says::Own,
         (_, None) => Says::NotOwn,
     }

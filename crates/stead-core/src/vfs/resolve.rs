@@ -162,6 +162,11 @@ impl<'v> Call<'v> {
                 self.check_repository(&spot, &part)?;
             }
         }
+        if changes && spot.sight() == Sight::Blind {
+            let store = workspace.mount().store();
+            let place = || (Arc::clone(store), spot.place.path.clone());
+            self.blind_at.borrow_mut().get_or_insert_with(place);
+        }
         // Last, so that nobody is asked about what may not be done anyway.
         if self.vfs.consent.asks(path, access, Some(workspace)) {
             return Err(Error::Ask { path: path.clone(), workspace: workspace.prefix().clone() });

@@ -10,8 +10,8 @@ use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Applied, Content, DraftOf, Expect, Keep, Missing, Outcome, Parents, Put, Sealed, Side, Spare, Step,
-    Store, StoreError, Subtree, TagRef, Version, VersionTag,
+    Applied, Content, DraftOf, Expect, Keep, Lasts, Missing, Outcome, Parents, Put, Sealed, Side, Spare,
+    Step, Store, StoreError, Subtree, TagRef, Version, VersionTag,
 };
 use crate::vfs::call::{Call, Stage};
 use crate::vfs::own_files::{Leaves, not_own};
@@ -259,7 +259,7 @@ impl Vfs {
                 call.change(spot, step).map(|(_, written)| written)
             });
             match made {
-                Err(error) if error.tells_what_is_there() => Ok(call.untold(path)),
+                Err(error) if error.tells_what_is_there() => call.untold(path),
                 made => made.map(|(written, _)| written),
             }
         })
@@ -299,6 +299,7 @@ impl Vfs {
                 if spot.sight() == Sight::Blind {
                     call.check_own(spot)?;
                 }
+                call.sets_attributes(spot);
                 let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
                 let (outcome, written) = call.change(spot, step)?;
                 call.advance_seen(spot, &outcome);
@@ -429,7 +430,7 @@ impl Call<'_> {
             Ok(self.change(spot, step).map_err(|cause| unexpected(spot, expect, cause))?.1)
         });
         let (written, is_told) = match removed {
-            Err(error) if expect == Expect::Any && error.tells_what_is_there() => (self.untold(path), false),
+            Err(error) if expect == Expect::Any && error.tells_what_is_there() => (self.untold(path)?, false),
             removed => removed.map(|(written, spot)| (written, spot.sight() == Sight::Sees))?,
         };
         let Written { path, version, operation, .. } = written;
@@ -437,9 +438,11 @@ impl Call<'_> {
     }
 
     /// The answer where the caller may not know what was there, and whether something was done.
-    fn untold(&self, path: &VfsPath) -> Written {
+    fn untold(&self, path: &VfsPath) -> Result<Written> {
+        let failed = |cause| Error::Store { path: path.clone(), sight: Sight::Blind, cause };
+        self.apply_nothing(Lasts::Now).map_err(failed)?;
         let operation = self.operation();
-        Written { path: path.clone(), created: None, tag: None, version: None, operation }
+        Ok(Written { path: path.clone(), created: None, tag: None, version: None, operation })
     }
 
     /// A Workspace, and a directory that holds one, stay where they are.

@@ -22,6 +22,8 @@ use crate::Durability;
 
 /// How many nodes are taken from the database's counter at once.
 const LEASE: i64 = 1_024;
+/// More nodes than one step can make one by one: a path has at most 2,048 names.
+const MOST_PER_STEP: i64 = 4_096;
 
 /// The connection that writes, and what only its user needs.
 pub(super) struct Writer {
@@ -40,6 +42,8 @@ pub(super) struct Writer {
 #[derive(Default)]
 struct Lease {
     nodes: Range<i64>,
+    /// Whether it is one change's own: what is left of it is never given out.
+    is_apart: bool,
     /// Taken in a transaction that has not committed: the counter may go back to where it was.
     fresh: bool,
 }
@@ -75,17 +79,40 @@ impl Writing<'_> {
 
     /// That many nodes in a row that nothing ever had.
     pub(super) fn fresh_nodes(&mut self, count: i64) -> Result<Range<i64>> {
+        if self.lease.is_apart && count > 1 {
+            return self.take_nodes(count);
+        }
         if self.lease.nodes.end - self.lease.nodes.start < count {
-            let taken = count.max(LEASE);
-            let end: i64 = self
-                .conn
-                .prepare_cached("UPDATE meta SET value = value + ?2 WHERE id = ?1 RETURNING value")?
-                .query_row([NEXT_NODE, taken], |row| row.get(0))?;
-            *self.lease = Lease { nodes: end - taken..end, fresh: true };
+            let nodes = self.take_nodes(count.max(LEASE))?;
+            *self.lease = Lease { nodes, fresh: true, ..*self.lease };
         }
         let start = self.lease.nodes.start;
         self.lease.nodes.start += count;
         Ok(start..start + count)
+    }
+
+    /// Takes nodes from the database's counter.
+    fn take_nodes(&self, count: i64) -> Result<Range<i64>> {
+        let end: i64 = self
+            .conn
+            .prepare_cached("UPDATE meta SET value = value + ?2 WHERE id = ?1 RETURNING value")?
+            .query_row([NEXT_NODE, count], |row| row.get(0))?;
+        Ok(end - count..end)
+    }
+
+    /// Takes a lease for one change of so many steps alone. Whatever it needs of it, all of it is used up: later nodes tell
+    /// nothing of how many that was.
+    pub(super) fn begin_lease_apart(&mut self, steps: usize) -> Result<()> {
+        // A few steps more or less must make no difference: a move over a file has one for its mode.
+        let steps = i64::try_from(steps.max(1).next_multiple_of(16)).unwrap_or(i64::MAX);
+        let nodes = self.take_nodes(steps.saturating_mul(MOST_PER_STEP))?;
+        *self.lease = Lease { nodes, is_apart: true, fresh: true };
+        Ok(())
+    }
+
+    /// Gives up what is left of the lease of one change.
+    pub(super) fn end_lease_apart(&mut self) {
+        *self.lease = Lease::default();
     }
 
     /// The epoch at which shared caches speak for this transaction; `None` once it has moved a directory itself.

@@ -541,9 +541,18 @@ pub(super) fn written<P: AsRef<str>>(namespace: impl IntoIterator<Item = P>) -> 
 
 /// Removes all rows of a volume.
 pub(super) fn remove_volume(conn: &rusqlite::Connection, id: i64) -> Result<()> {
-    for table in
-        ["entry", "entry_history", "change", "quota", "directory_time", "fork", "seen", "held", "undone"]
-    {
+    for table in [
+        "entry",
+        "entry_history",
+        "change",
+        "quota",
+        "directory_time",
+        "fork",
+        "seen",
+        "held",
+        "undone",
+        "unchanged",
+    ] {
         conn.execute(&format!("DELETE FROM {table} WHERE vol = ?1"), [id])?;
     }
     conn.execute("DELETE FROM volume WHERE id = ?1", [id])?;

@@ -18,6 +18,7 @@ use super::feed;
 use super::read::Snapshot;
 use super::row::{EntryKind, Row};
 use super::tree::Tree;
+use super::unchanged;
 
 /// How many versions are looked at between two questions for more.
 const AT_ONCE: usize = 256;
@@ -74,9 +75,12 @@ impl VirtualStore {
         let after = self.volume.forked_at().unwrap_or(0);
         let upto = self.as_of.unwrap_or(i64::MAX);
         let did = "SELECT 1 FROM change WHERE vol = ?1 AND ver = ?2 LIMIT 1";
-        standing(&*self.shared().reader()?, self.volume.id, agent, since, limit, |conn, version| {
+        let vol = self.volume.id;
+        standing(&*self.shared().reader()?, vol, agent, since, limit, |conn, version| {
             let here = version > after && version <= upto;
-            Ok(here && conn.prepare_cached(did)?.exists([self.volume.id, version])?)
+            Ok(here
+                && (conn.prepare_cached(did)?.exists([vol, version])?
+                    || unchanged::is_one(conn, vol, version)?))
         })
     }
 
@@ -135,7 +139,7 @@ pub(super) fn taken_back(
     Ok((undoes, is_undone(conn, volume, operation.id.as_bytes(), 0)?))
 }
 
-/// The operations of an agent that stand and have a version which `did` something, each with the newest such version,
+/// The operations of an agent that stand and have a version which `did` something here, each with the newest such version,
 /// newest first.
 pub(super) fn standing(
     conn: &Connection,
@@ -251,6 +255,8 @@ impl Looking<'_> {
                 _ => break,
             }
         }
+        let query = DeedQuery { after: Version(after), upto: Version(upto), ..self.query.clone() };
+        unchanged::add_to(self.tree.conn, self.tree.vol, &query, &mut found.deeds)?;
         self.describe_now(&mut found)?;
         Ok(found)
     }
@@ -272,7 +278,7 @@ impl Looking<'_> {
             return Ok(None);
         }
         let (undoes, undone) = taken_back(self.tree.conn, self.tree.vol, &operation)?;
-        Ok(Some(Deed { version: Version(version), operation, lines, undoes, undone }))
+        Ok(Some(Deed { version: Version(version), operation, lines, blind_at: None, undoes, undone }))
     }
 
     /// Some versions that may hold a wanted line, newest first, after the first bound and up to the second.

@@ -42,6 +42,7 @@ pub(crate) mod shadow;
 mod shared_memory;
 mod tree;
 mod turn;
+mod unchanged;
 mod verify;
 mod walk;
 

@@ -32,7 +32,7 @@ pub(super) const FORGOTTEN_UNRECORDED: i64 = 6;
 /// "Sted" in the database's header: the file is ours.
 const APPLICATION_ID: i32 = 0x5374_6564;
 /// What makes format n + 1 out of format n, from an empty database on. Only ever appended to.
-const MIGRATIONS: [&str; 11] = [
+const MIGRATIONS: [&str; 12] = [
     include_str!("schema.sql"),
     include_str!("schema-2.sql"),
     include_str!("schema-3.sql"),
@@ -44,6 +44,7 @@ const MIGRATIONS: [&str; 11] = [
     include_str!("schema-9.sql"),
     include_str!("schema-10.sql"),
     include_str!("schema-11.sql"),
+    include_str!("schema-12.sql"),
 ];
 /// How much a log grows before it is written back: 16 MiB.
 const CHECKPOINTS: &str = "PRAGMA wal_autocheckpoint = 4000";

@@ -185,6 +185,55 @@ fn what_was_only_added_to_is_not_ones_own() {
 }
 
 #[test]
+fn writing_what_a_file_holds_already_makes_it_ones_own_as_any_write_does() {
+    // Otherwise a denied edit would tell that the content was guessed.
+    for guess in ["a wrong guess\n", "secret words\n"] {
+        let inbox = Box::new();
+        let vfs = inbox.stead.vfs();
+        vfs.write("/in/theirs.txt", guess).unwrap();
+        vfs.edit("/in/theirs.txt", guess, "mine\n", stead::Occurrences::One).unwrap();
+    }
+}
+
+#[test]
+fn what_was_begun_by_an_append_is_not_ones_own_whether_or_not_something_was_there() {
+    let inbox = Box::new();
+    let vfs = inbox.stead.vfs();
+    for place in ["/in/none.txt", "/in/theirs.txt"] {
+        vfs.append(place, "mine\n").unwrap();
+        let edited = vfs.edit(place, "mine", "x", stead::Occurrences::One);
+        assert_eq!(edited.unwrap_err().kind(), ErrorKind::Denied, "{place}");
+        vfs.write(place, "all mine\n").unwrap();
+        vfs.edit(place, "mine", "x", stead::Occurrences::One).unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_is_opened_to_be_made_makes_as_many_versions_as_one_that_is_there() {
+    use stead::vfs::OpenOptions;
+    let versions = |place: &str, options: OpenOptions, bytes: &[u8]| {
+        let inbox = Box::new();
+        let before = inbox.stead.vfs().write("/free/a", "1").unwrap().version.unwrap().0;
+        let file = inbox.stead.vfs().open(place, options).unwrap();
+        file.write_at(0, bytes).unwrap();
+        file.close().unwrap();
+        let undone = inbox
+            .stead
+            .vfs()
+            .undo(stead::vfs::Undo::Last(9), stead::vfs::UndoOptions { dry_run: true, ..Default::default() });
+        let tools: Vec<_> = undone.unwrap().undone.into_iter().map(|one| one.tool).collect();
+        (inbox.stead.vfs().write("/free/a", "2").unwrap().version.unwrap().0 - before, tools)
+    };
+    let writing = || OpenOptions::write().create();
+    for options in [writing(), writing().truncate()] {
+        for bytes in [&b""[..], b"text"] {
+            let new = versions("/in/none.txt", options, bytes);
+            assert_eq!(versions("/in/theirs.txt", options, bytes), new, "{options:?} {bytes:?}");
+        }
+    }
+}
+
+#[test]
 fn another_thread_is_another_writer() {
     let store = Arc::new(MemoryStore::new());
     let one = agent(&store).thread("one").build().unwrap();

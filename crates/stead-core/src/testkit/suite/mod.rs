@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "the tests' names are what they promise")]
 #![allow(clippy::unwrap_used, reason = "these are tests, also when another crate runs them")]
 
+pub mod blind;
 pub mod contents;
 pub mod directories;
 pub mod drafts;
@@ -244,6 +245,11 @@ macro_rules! store_suite {
                     what_was_gone_comes_back_as_what_it_was
                     what_was_taken_back_is_told
                 ;
+                blind:
+                    a_blind_change_makes_a_version_whatever_it_finds
+                    a_blind_change_that_did_nothing_stands_and_is_told_by_its_operation_alone
+                    what_a_blind_change_did_is_told_as_ever
+                ;
             }
         }
     };
@@ -285,6 +291,7 @@ mod tests {
             ("feed", include_str!("feed.rs")),
             ("quotas", include_str!("quotas.rs")),
             ("history", include_str!("history.rs")),
+            ("blind", include_str!("blind.rs")),
         ];
         for (theme, source) in themes {
             for line in source.lines().filter(|line| line.ends_with("(t: &Subject) {")) {

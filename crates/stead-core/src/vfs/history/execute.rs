@@ -1,6 +1,6 @@
 //! Carrying out an undo or a restore: one plan per Store, all of them checked before the first change is made.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::history::{Arrangement, Conflict, How, Steps, Survey, ordered, plan};
@@ -8,8 +8,8 @@ use crate::identity::{Operation, OperationId};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Attr, Deed, DeedQuery, Deeds, Kind, NodeId, Page, Past, Place, Record, Store, StoreError, StorePath,
-    StoreResult, Version,
+    Attr, Deed, DeedQuery, Deeds, Kind, Line, NodeId, Page, Past, Place, Record, Store, StoreError,
+    StorePath, StoreResult, Version,
 };
 use crate::vfs::call::{Call, Stage};
 use crate::vfs::history::restore::since;
@@ -28,6 +28,8 @@ pub(super) struct Part<'a> {
     pub(super) deeds: Deeds,
     pub(super) how: How,
     pub(super) asked: Asked,
+    /// The operations that were about something which the caller may not restore.
+    pub(super) withheld: BTreeSet<OperationId>,
 }
 
 /// What was asked for, to ask again if something has changed meanwhile.
@@ -117,11 +119,13 @@ impl Planned<'_> {
         let stays = |node: &NodeId| {
             self.refused.contains_key(node) || self.steps.conflicts.iter().any(|one| one.node == *node)
         };
+        let withheld = self.part.withheld.iter().copied();
         if self.refused.is_empty() && self.steps.conflicts.is_empty() {
-            return Vec::new();
+            return withheld.collect();
         }
         let touches = |deed: &&Deed| deed.lines.iter().any(|line| stays(&line.node));
-        self.part.deeds.deeds.iter().filter(touches).map(|deed| deed.operation.id).collect()
+        let touching = self.part.deeds.deeds.iter().filter(touches).map(|deed| deed.operation.id);
+        withheld.chain(touching).collect()
     }
 }
 
@@ -234,8 +238,22 @@ impl Call<'_> {
     /// What lies where the caller may not restore is gone, as far as a plan goes: whatever others do to it there, the answer
     /// is the same.
     fn forget_out_of_sight(&self, part: &mut Part<'_>) {
-        let ground = &part.ground;
-        part.deeds.now.retain(|_, now| self.logical(ground, &now.path).is_some());
+        let Part { ground, deeds, how, withheld, .. } = part;
+        let is_seen = |path: &StorePath| self.logical(ground, path).is_some();
+        deeds.now.retain(|_, now| is_seen(&now.path));
+        if *how == How::Exactly {
+            return;
+        }
+        // Whether an operation did something there, and how much, makes no difference either: it is all one conflict.
+        for deed in &mut deeds.deeds {
+            let states =
+                |line: &Line| [&line.before, &line.after].map(|state| Some(is_seen(&state.as_ref()?.path)));
+            let tried = deed.blind_at.as_ref().map(&is_seen);
+            if tried == Some(false) || deed.lines.iter().flat_map(states).any(|seen| seen == Some(false)) {
+                withheld.insert(deed.operation.id);
+            }
+            deed.lines.retain(|line| states(line).contains(&Some(true)));
+        }
     }
 
     /// What has to be done, in steps and in logical paths. What the caller may not change is taken out of the plan.
@@ -359,7 +377,8 @@ impl Call<'_> {
     fn refusals(&self, planned: &Planned<'_>) -> Vec<PathConflict> {
         let refused = planned.refused.iter();
         let named = refused.filter_map(|(&node, why)| self.named(&planned.part, node, None, why));
-        merged(named)
+        let withheld = (!planned.part.withheld.is_empty()).then(|| withheld(&planned.part));
+        merged(withheld.into_iter().chain(named))
     }
 
     /// What stays as it is because something else changed, by paths that the caller may see.
@@ -383,10 +402,7 @@ impl Call<'_> {
         let path = match (visible, part.how) {
             (Some(path), _) => path,
             (None, How::Exactly) => return None,
-            (None, How::Merged) => {
-                let why = "a part of it is not in a Workspace that you may restore".to_owned();
-                return Some(PathConflict { path: part.ground.workspaces[0].prefix().clone(), why });
-            }
+            (None, How::Merged) => return Some(withheld(part)),
         };
         Some(PathConflict { path, why: why.to_owned() })
     }
@@ -425,6 +441,12 @@ impl Call<'_> {
         }
         Err(part.ground.failed(StoreError::Conflict))
     }
+}
+
+/// Says of an undo that some of what it is about is out of the caller's sight.
+fn withheld(part: &Part<'_>) -> PathConflict {
+    let why = "a part of it is not in a Workspace that you may restore".to_owned();
+    PathConflict { path: part.ground.workspaces[0].prefix().clone(), why }
 }
 
 /// One entry per path, sorted.

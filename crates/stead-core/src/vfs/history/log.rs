@@ -5,11 +5,14 @@ use crate::error::{Error, Result, Sight};
 use crate::identity::{Operation, OperationId};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{DeedQuery, Kind, Line, State, StoreError, Version};
+use crate::store::{Deed, DeedQuery, Kind, Line, State, StoreError, Version};
 use crate::vfs::Vfs;
 use crate::vfs::call::Call;
 use crate::vfs::history::order::newest_first;
 use crate::vfs::history::{Ground, some};
+
+/// How many times as many deeds are asked for where too few of them may be told.
+const MORE: usize = 4;
 
 /// Which operations are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,8 +160,7 @@ impl Call<'_> {
         at: Option<crate::store::Place>,
         asked: &VfsPath,
     ) -> Result<Vec<LogEntry>> {
-        let mut entries = Vec::new();
-        let wanted = DeedQuery {
+        let mut wanted = DeedQuery {
             agent: query.agent.clone(),
             operations: query.operation.map(|id| vec![id]),
             since: query.since,
@@ -166,12 +168,26 @@ impl Call<'_> {
             limit: query.limit,
             ..DeedQuery::all()
         };
-        let deeds = ground.store.deeds(&wanted).map_err(|cause| Error::Store {
-            path: asked.clone(),
-            sight: Sight::Sees,
-            cause,
-        })?;
-        for deed in deeds.deeds {
+        loop {
+            let deeds = ground.store.deeds(&wanted).map_err(|cause| Error::Store {
+                path: asked.clone(),
+                sight: Sight::Sees,
+                cause,
+            })?;
+            let is_all = deeds.deeds.len() < wanted.limit;
+            let entries = self.log_entries(ground, deeds.deeds);
+            if is_all || entries.len() >= query.limit {
+                return Ok(entries);
+            }
+            // Some are out of sight. As many are told as there are to be told: fewer would tell of those that are not.
+            wanted.limit = wanted.limit.saturating_mul(MORE);
+        }
+    }
+
+    /// What may be told of these deeds.
+    fn log_entries(&self, ground: &Ground<'_>, deeds: Vec<Deed>) -> Vec<LogEntry> {
+        let mut entries = Vec::new();
+        for deed in deeds {
             let mut changes: Vec<LogChange> =
                 deed.lines.iter().filter_map(|line| self.log_change(ground, line)).collect();
             changes.sort_by(|one, other| one.path.cmp(&other.path));
@@ -181,7 +197,7 @@ impl Call<'_> {
                 entries.push(LogEntry { operation, version, changes, undoes, undone });
             }
         }
-        Ok(entries)
+        entries
     }
 
     fn log_change(&self, ground: &Ground<'_>, line: &Line) -> Option<LogChange> {

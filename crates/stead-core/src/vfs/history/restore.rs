@@ -1,6 +1,6 @@
 //! Restore: files put back to what they were at a version.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::error::{Error, Result, Sight};
 use crate::history::How;
@@ -80,7 +80,8 @@ impl Call<'_> {
             still_kept(&**ground.store, version).map_err(failed)?;
             let deeds = since(&ground, version, &below).map_err(failed)?;
             let asked = Asked::Since(version, below);
-            planned.push(self.plan_part(Part { ground, deeds, how: How::Exactly, asked })?);
+            let (how, withheld) = (How::Exactly, BTreeSet::new());
+            planned.push(self.plan_part(Part { ground, deeds, how, asked, withheld })?);
         }
         let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
         self.carry_out(planned, Outcome::restore(left_out), options)

@@ -1,6 +1,6 @@
 //! Undo: which operations are undone, and what they did on each Store.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::clock::Timestamp;
 use crate::error::Result;
@@ -121,7 +121,8 @@ impl Call<'_> {
             let mut planned = Vec::new();
             for (ground, deeds) in grounds.iter().zip(all) {
                 if !deeds.deeds.is_empty() {
-                    let part = Part { ground: ground.clone(), deeds, how: How::Merged, asked: Asked::Deeds };
+                    let (ground, how, withheld) = (ground.clone(), How::Merged, BTreeSet::new());
+                    let part = Part { ground, deeds, how, asked: Asked::Deeds, withheld };
                     planned.push(self.plan_part(part)?);
                 }
             }

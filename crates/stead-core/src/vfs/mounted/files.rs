@@ -1,13 +1,14 @@
 //! Opening files.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Sight};
 use crate::name::Name;
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{Content, Expect, NodeId, Put, Step, StoreError};
+use crate::store::{Content, Expect, Lasts, NodeId, Put, Step, StoreError};
 use crate::vfs::call::Call;
 use crate::vfs::mounted::{Looked, Mounted, Seat, path_in, stale, still};
 use crate::vfs::open::Rights;
+use crate::vfs::own_files::Leaves;
 use crate::vfs::resolve::Spot;
 use crate::vfs::{OpenFile, OpenOptions};
 
@@ -57,9 +58,26 @@ impl Mounted {
                 ..Put::default()
             };
             self.specials.check_free(seat.node, &spot)?;
-            let content = Content::Bytes(Vec::new());
-            let step = Step::Write { at: spot.place.clone(), content, put };
-            let (made, rights) = match call.change_at(&spot, vec![step], still(&[(&spot, seat)])) {
+            let is_new = options.truncate || expect == Expect::Absent;
+            call.leaves(&spot, if is_new { Leaves::Nothing } else { Leaves::Something });
+            let write =
+                |put| Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
+            let change = |put| call.change_at(&spot, vec![write(put)], still(&[(&spot, seat)]));
+            let over = Put { expect: Expect::Any, mode: None, ..put.clone() };
+            let (made, rights) = match change(put) {
+                // Where the caller may not look, opening a file that is there makes as many versions as making one does, in the
+                // same operation.
+                Err(Error::Store { cause: StoreError::AlreadyExists, .. })
+                    if expect == Expect::Any && spot.sight() == Sight::Blind =>
+                {
+                    if options.truncate {
+                        change(over)?;
+                    } else {
+                        call.apply_nothing(Lasts::Soon).map_err(|cause| spot.failed(cause))?;
+                    }
+                    let there = spot.store().stat(&spot.place).map_err(|cause| spot.failed(stale(cause)))?;
+                    (Some(there.node), Rights::Write)
+                }
                 Err(Error::Store { cause: StoreError::AlreadyExists, .. })
                     if expect == Expect::Any && options.read =>
                 {

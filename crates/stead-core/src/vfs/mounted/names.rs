@@ -27,7 +27,10 @@ impl Mounted {
                     if spot.sight() == Sight::Blind =>
                 {
                     match spot.store().stat(&spot.place) {
-                        Ok(attr) if attr.kind == Kind::Directory => Ok(self.made(&spot, attr)),
+                        Ok(attr) if attr.kind == Kind::Directory => {
+                            call.apply_nothing(Lasts::Soon).map_err(|cause| spot.failed(cause))?;
+                            Ok(self.made(&spot, attr))
+                        }
                         _ => Err(spot.failed(StoreError::HostDenied)),
                     }
                 }
@@ -77,7 +80,16 @@ impl Mounted {
                 spare: spot.spare(Side::From),
                 keep: spot.keep(),
             };
-            call.steps_at(&spot, vec![step], still(&[(&spot, seat)])).map(drop)
+            match call.steps_at(&spot, vec![step], still(&[(&spot, seat)])) {
+                // Where the caller may not look, what has to stay is as good as gone: it is not shown any more.
+                Err(error) if error.tells_what_is_there() => {
+                    if let Ok(attr) = spot.store().stat(&spot.place) {
+                        self.made.lock().remove(&(self.number(spot.workspace), attr.node));
+                    }
+                    call.apply_nothing(Lasts::Soon).map_err(|cause| spot.failed(cause))
+                }
+                removed => removed.map(drop),
+            }
         })
     }
 
@@ -105,6 +117,10 @@ impl Mounted {
                 expect = Expect::Tag(call.check_own(&from)?);
             }
             if replace == Replace::Exchange {
+                if to.sight() == Sight::Blind {
+                    // Something has to be there for it, so whether it succeeds tells whether that is so.
+                    call.check_own(&to)?;
+                }
                 call.check_reach(&to, &from)?;
                 call.check_arrival(&to, &from)?;
                 call.check_exchange(&from, &to)?;
@@ -142,6 +158,7 @@ impl Mounted {
             }
             let before = call.check_is(&spot, node)?;
             call.joins_creation(spot.workspace.mount().store(), node);
+            call.sets_attributes(&spot);
             let step = Step::SetAttr { at: spot.place.clone(), mode, modified };
             let attr = call.change_at(&spot, vec![step], Vec::new())?;
             let store = spot.workspace.mount().store();

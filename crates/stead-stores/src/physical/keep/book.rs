@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use stead_core::store::{
-    Change, Content, Keep, Lasts, NodeId, QuotaRoot, Record, Step, StoreError, StoreResult, Usage,
+    Change, Content, Keep, Lasts, NodeId, QuotaRoot, Record, Step, StoreError, StorePath, StoreResult, Usage,
 };
 use stead_core::{AuditOutcome, Operation};
 
@@ -25,6 +25,8 @@ pub(in super::super) struct Book {
     pub(super) quotas: Vec<QuotaRoot>,
     records: Vec<Record>,
     lasts: Lasts,
+    /// The path that it is about, where it makes a version also if it changes nothing.
+    blind_at: Option<StorePath>,
     /// Whether the records have been written.
     recorded: bool,
     /// Whether what the present step displaces is kept.
@@ -69,6 +71,7 @@ impl Book {
             quotas: change.quotas.clone(),
             records: change.records.clone(),
             lasts: change.lasts,
+            blind_at: change.blind_at.clone(),
             recorded: false,
             keep: Keep::History,
             past: steps_from_the_past(change),
@@ -150,7 +153,8 @@ impl Book {
     fn write(&mut self, shop: &Workshop) -> StoreResult<()> {
         let Unwritten { rows, intents, leaves } = &mut self.unwritten;
         let records = if self.recorded { Vec::new() } else { self.records.clone() };
-        if rows.is_empty() && records.is_empty() && self.begun.is_empty() {
+        let unchanged_at = self.blind_at.clone().filter(|_| rows.is_empty() && self.version.is_none());
+        if rows.is_empty() && records.is_empty() && self.begun.is_empty() && unchanged_at.is_none() {
             return Ok(());
         }
         judge_files(&self.quotas, leaves)?;
@@ -160,6 +164,7 @@ impl Book {
         let entry = Entry {
             operation: self.operation.clone(),
             version: self.version,
+            unchanged_at,
             room: shop.name().to_owned(),
             rows: std::mem::take(rows),
             intents: std::mem::take(intents),

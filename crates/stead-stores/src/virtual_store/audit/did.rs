@@ -20,15 +20,17 @@ pub(in super::super) struct Did {
 }
 
 /// The rows of a version, in the order in which they were made: of a Virtual Store, and of a Physical Store. What is left out
-/// of a kept tree later has numbers below zero there.
-const OF_ONE: [&str; 2] = [
+/// of a kept tree later has numbers below zero there. The last is of a version that changed nothing.
+const OF_ONE: [&str; 3] = [
     "SELECT ver, what, node, parent, name FROM change WHERE vol = ?1 AND ver = ?2 ORDER BY seq",
     "SELECT ver, what, path, other FROM kept WHERE vol = ?1 AND ver = ?2 AND seq >= 0 ORDER BY seq",
+    "SELECT ver, path FROM unchanged WHERE vol = ?1 AND ver = ?2",
 ];
 /// The same of all versions, in the order of the tables' keys. A version has rows in one volume.
-const OF_ALL: [&str; 2] = [
+const OF_ALL: [&str; 3] = [
     "SELECT ver, what, node, parent, name FROM change ORDER BY vol, ver, seq",
     "SELECT ver, what, path, other FROM kept WHERE seq >= 0 ORDER BY vol, ver, seq",
+    "SELECT ver, path FROM unchanged ORDER BY vol, ver",
 ];
 
 impl Did {

@@ -88,7 +88,7 @@ impl<'c> Versions<'c> {
         let recorded = self.recorded.borrow();
         // Versions that only snapshots of a directory made have no rows that the log is told from.
         let sql = "SELECT id, agent, tool FROM version WHERE id > ?1 AND id IN (
-                     SELECT ver FROM kept
+                     SELECT ver FROM kept UNION SELECT ver FROM unchanged
                      UNION SELECT ver FROM change WHERE vol NOT IN (SELECT vol FROM shadow)) ORDER BY id";
         let mut statement = self.conn.prepare(sql)?;
         let mut rows = statement.query([self.restored])?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rusqlite::{OptionalExtension, params};
-use stead_core::store::{Lasts, QuotaRoot, Record, Usage, VersionCount};
+use stead_core::store::{Lasts, QuotaRoot, Record, StorePath, Usage, VersionCount};
 use stead_core::{
     AuditOutcome, AuditRecord, Clock, LogId, Operation, OperationId, StoreResult, SystemClock, Timestamp,
 };
@@ -23,6 +23,7 @@ use super::batch::Writing;
 use super::database::{Shared, remove_volume};
 use super::fault::{Result, of_host};
 use super::queue::Weight;
+use super::unchanged;
 use crate::sync::{self, Site};
 use count::{count, judge};
 
@@ -99,6 +100,8 @@ pub(crate) struct Entry {
     pub(crate) operation: Operation,
     /// The change's version, if it has one already.
     pub(crate) version: Option<i64>,
+    /// What it is about, where it makes a version though it changes nothing.
+    pub(crate) unchanged_at: Option<StorePath>,
     pub(crate) room: String,
     pub(crate) rows: Vec<Row>,
     pub(crate) intents: Vec<Intent>,
@@ -285,7 +288,7 @@ impl Books {
         self.shared.write_reserved(Weight::Change, {
             let vol = self.vol;
             move |writing| {
-                for table in ["kept", "intent", "counted", "undone"] {
+                for table in ["kept", "intent", "counted", "undone", "unchanged"] {
                     writing.conn.execute(&format!("DELETE FROM {table} WHERE vol = ?1"), [vol])?;
                 }
                 let shadow = writing
@@ -329,9 +332,14 @@ impl Settled {
 
 fn enter(writing: &mut Writing<'_>, vol: i64, entry: &Entry) -> Result<Option<i64>> {
     let version = match entry.version {
-        None if !entry.rows.is_empty() => Some(writing.new_version(&entry.operation)?),
+        None if !entry.rows.is_empty() || entry.unchanged_at.is_some() => {
+            Some(writing.new_version(&entry.operation)?)
+        }
         version => version,
     };
+    if let (Some(version), Some(path)) = (version, &entry.unchanged_at) {
+        unchanged::note(writing.conn, vol, version, path)?;
+    }
     if let Some(version) = version {
         insert(writing, vol, version, &entry.rows)?;
         if entry.version.is_none() {
@@ -419,5 +427,5 @@ fn forget_intents(writing: &mut Writing<'_>, vol: i64, version: i64) -> Result<(
 
 fn forget_rows(writing: &mut Writing<'_>, vol: i64, version: i64) -> Result<()> {
     writing.conn.prepare_cached("DELETE FROM kept WHERE vol = ?1 AND ver = ?2")?.execute([vol, version])?;
-    Ok(())
+    unchanged::forget(writing.conn, vol, version)
 }

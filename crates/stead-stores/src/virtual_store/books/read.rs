@@ -1,12 +1,13 @@
 //! Looking into the books.
 
 use rusqlite::params;
-use stead_core::store::{DeedQuery, Version};
+use stead_core::store::{Deed, DeedQuery, Version};
 use stead_core::{Operation, OperationId, StoreResult, Timestamp};
 
 use super::super::database::newest;
 use super::super::fault::Result;
 use super::super::history::{operation_of, standing, taken_back, version_before, versions_of};
+use super::super::unchanged;
 use super::count::usage;
 use super::{Books, Counter, Intent, PAGE, Pending, Row, Told};
 
@@ -121,9 +122,15 @@ impl Books {
         let did = "SELECT 1 FROM kept WHERE vol = ?1 AND ver = ?2 LIMIT 1";
         let reader = self.shared.reader()?;
         let found = standing(&reader, self.vol, agent, since, limit, |conn, version| {
-            Ok(conn.prepare_cached(did)?.exists([self.vol, version])?)
+            Ok(conn.prepare_cached(did)?.exists([self.vol, version])?
+                || unchanged::is_one(conn, self.vol, version)?)
         });
         Ok(found?)
+    }
+
+    /// Adds the versions that changed nothing to what a query has found.
+    pub(crate) fn add_unchanged(&self, query: &DeedQuery, found: &mut Vec<Deed>) -> StoreResult<()> {
+        Ok(unchanged::add_to(&*self.shared.reader()?, self.vol, query, found)?)
     }
 
     /// What an operation took back, and whether it has been taken back itself.

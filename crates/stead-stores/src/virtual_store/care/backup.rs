@@ -49,7 +49,12 @@ const CARRIED_OVER: &str = "
     DELETE FROM main.attached;
     INSERT INTO attached SELECT * FROM live.attached;
     UPDATE shadow SET turn = 1 + max(turn, ifnull((SELECT max(turn) FROM live.shadow), 0));
-    INSERT OR IGNORE INTO version SELECT * FROM live.version WHERE id IN (SELECT ver FROM live.kept);
+    DELETE FROM main.unchanged WHERE vol IN (SELECT id FROM main.volume WHERE namespace LIKE '{_directory_:%');
+    INSERT OR IGNORE INTO unchanged SELECT * FROM live.unchanged
+      WHERE vol IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
+    INSERT OR IGNORE INTO version SELECT * FROM live.version WHERE id IN (
+      SELECT ver FROM live.kept UNION SELECT ver FROM unchanged
+        WHERE vol IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%'));
     INSERT OR IGNORE INTO undone SELECT * FROM live.undone
       WHERE vol IN (SELECT id FROM live.volume WHERE namespace LIKE '{_directory_:%');
     DELETE FROM main.kept;

@@ -92,6 +92,7 @@ impl Database {
             self.0.write_reserved(Weight::Staging, forget_unheld)?;
             forgotten.states = steps(forget_states)?;
             forgotten.lines = steps(forget_lines)?;
+            steps(forget_unchanged)?;
             steps(forget_versions)?;
         }
         forgotten.states += self.let_shadows_go(now)?;
@@ -203,10 +204,21 @@ fn forget_lines(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
     Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, AT_ONCE])? as u64)
 }
 
+/// Versions that changed nothing are forgotten with those that did. The ledger of a directory keeps both.
+fn forget_unchanged(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
+    let sql = format!(
+        "DELETE FROM unchanged WHERE (vol, ver) IN (
+           SELECT vol, ver FROM unchanged WHERE ver <= min(?1, ifnull((SELECT min(version) FROM ({PINNED})), ?1))
+             AND vol IN (SELECT id FROM volume WHERE namespace NOT LIKE '{{_directory_:%') LIMIT ?2)"
+    );
+    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, AT_ONCE])? as u64)
+}
+
 fn forget_versions(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM version WHERE id IN (
            SELECT id FROM version WHERE id < (SELECT max(id) FROM version) AND id NOT IN (SELECT ver FROM kept)
+             AND id NOT IN (SELECT ver FROM unchanged)
              AND id < min(?1, ifnull((SELECT min(version) FROM ({PINNED})), ?1)) LIMIT ?2)"
     );
     Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, AT_ONCE])? as u64)

@@ -37,6 +37,7 @@ use super::history::Kept;
 use super::queue::Weight;
 use super::row::{DIRECTORY_MODE, EntryKind, Row};
 use super::tree::{Known, Tree};
+use super::unchanged;
 use quota::{Amount, Tally};
 
 impl VirtualStore {
@@ -54,8 +55,18 @@ impl VirtualStore {
         before: impl FnOnce(&mut Writing<'_>) -> Result<()> + Send + 'static,
         after: impl FnOnce(&mut Writing<'_>, &Applied) -> Result<()> + Send + 'static,
     ) -> StoreResult<Applied> {
-        let Change { operation, steps, quotas, records, returning, still, expect_free, lasts: _, watch } =
-            change;
+        let Change {
+            operation,
+            steps,
+            quotas,
+            records,
+            returning,
+            still,
+            expect_free,
+            blind_at,
+            lasts: _,
+            watch,
+        } = change;
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
         let volume = Arc::clone(&self.volume);
         let only_removes = steps.iter().all(|(step, _)| matches!(step, Step::Remove { .. }));
@@ -66,6 +77,9 @@ impl VirtualStore {
             changing.check_still(&still)?;
             changing.check_free(&expect_free)?;
             changing.begin_counting(&quotas)?;
+            if blind_at.is_some() {
+                changing.writing.begin_lease_apart(steps.len())?;
+            }
             let mut outcomes = Vec::with_capacity(steps.len());
             for (index, (step, content)) in steps.into_iter().enumerate() {
                 changing.check_wanted()?;
@@ -74,6 +88,9 @@ impl VirtualStore {
                 outcomes.push(changing.make(step, content)?);
             }
             changing.finish_counting(&quotas)?;
+            if let Some(path) = &blind_at {
+                changing.finish_blind(path)?;
+            }
             changing.record(records)?;
             let applied = changing.finish(outcomes);
             after(writing, &applied)?;
@@ -205,6 +222,16 @@ impl<'a, 'c> Changing<'a, 'c> {
             self.writing.count_unrecorded(self.volume.id, &records)?;
         }
         self.writing.write_down(self.volume.id, &records, self.operation, self.version)
+    }
+
+    /// Makes a version also where nothing has changed, and ends the lease that was taken for this change.
+    fn finish_blind(&mut self, path: &StorePath) -> Result<()> {
+        self.writing.end_lease_apart();
+        if self.version.is_none() {
+            let version = self.version()?;
+            unchanged::note(self.conn(), self.volume.id, version, path)?;
+        }
+        Ok(())
     }
 
     fn finish(self, outcomes: Vec<Outcome>) -> Applied {

@@ -161,9 +161,10 @@ impl<'a> Replay<'a> {
             if let Some(operation) = operation.filter(|_| !lines.is_empty()) {
                 let (undoes, undone) = self.books.taken_back(&operation)?;
                 let version = Version(version);
-                found.deeds.push(Deed { version, operation, lines, undoes, undone });
+                found.deeds.push(Deed { version, operation, lines, blind_at: None, undoes, undone });
             }
         }
+        self.books.add_unchanged(self.query, &mut found.deeds)?;
         self.describe_now(&mut found);
         Ok(found)
     }

@@ -70,7 +70,8 @@ impl<'a> Comparing<'a> {
             tool: Cow::Borrowed("changes since the snapshot"),
             at: Timestamp(0),
         };
-        let deed = Deed { version, operation, lines: self.lines, undoes: Vec::new(), undone: false };
+        let (lines, blind_at, undoes, undone) = (self.lines, None, Vec::new(), false);
+        let deed = Deed { version, operation, lines, blind_at, undoes, undone };
         Ok(Deeds { deeds: vec![deed], now: self.now })
     }
 

@@ -1,0 +1,155 @@
+//! The twins, asked through the tools.
+
+use serde_json::{Value, json};
+use stead::vfs::{LogEntry, LogQuery, Undo, UndoOptions, WalkQuery};
+use stead::{Operation, Stead, Timestamp};
+
+use super::world::{STORES, TWINS, There, Transcript, Twin};
+use super::{At, Needs};
+use crate::is_long;
+
+/// A tool, how it takes the path, its other arguments, and what it needs to be there.
+type Act = (&'static str, &'static str, Value, Needs);
+
+fn acts() -> Vec<Act> {
+    use Needs::{Nothing, OwnFile, Room};
+    vec![
+        ("create_directory", "path", json!({}), Nothing),
+        ("delete_file", "path", json!({}), Nothing),
+        ("delete_file", "path", json!({ "force": true }), Nothing),
+        ("delete_directory", "path", json!({}), Nothing),
+        ("delete_directory", "path", json!({ "recursive": true }), Nothing),
+        ("append_file", "path", json!({ "content": "x" }), Room),
+        ("append_file", "path", json!({ "content": "" }), Room),
+        ("write_file", "path", json!({ "content": "x" }), Room),
+        // What another agent's file holds already.
+        ("write_file", "path", json!({ "content": "theirs\n" }), Room),
+        ("move_file", "destination", json!({ "overwrite": true }), Room),
+        ("copy_file", "destination", json!({ "overwrite": true }), Room),
+        ("edit_file", "path", json!({ "old_string": "t", "new_string": "x" }), OwnFile),
+        ("move_file", "source", json!({ "destination": "/main/wo/moved" }), OwnFile),
+    ]
+}
+
+fn call(stead: &Stead, transcript: &mut Transcript, asked: &str, tool: &str, arguments: Value) -> Value {
+    let reply = stead.call(tool, arguments.clone());
+    let structured = Value::from(reply.structured());
+    let answer = format!("{} {structured} {:?}", reply.words(), reply.failure);
+    transcript.note(&format!("{asked} {tool} {arguments}"), &answer);
+    structured
+}
+
+/// Looks at everything that may be seen.
+fn look(stead: &Stead, transcript: &mut Transcript, asked: &str, operations: &[Value]) {
+    for store in STORES {
+        let new = format!("{store}/after-{}", transcript.len());
+        call(stead, transcript, asked, "write_file", json!({ "path": new, "content": "1" }));
+        for path in [store, &new] {
+            call(stead, transcript, asked, "get_file_info", json!({ "path": path }));
+        }
+        // A program that calls the library is told more than a model.
+        let made = stead.vfs().write(&*new, "2").unwrap();
+        transcript.note(asked, &format!("{store} {:?} {:?}", made.version, made.tag));
+    }
+    for last in [1, 6] {
+        call(stead, transcript, asked, "undo", json!({ "last": last, "dry_run": true }));
+    }
+    for operation in operations {
+        call(stead, transcript, asked, "undo", json!({ "operation": operation, "dry_run": true }));
+    }
+    for limit in [5, 9] {
+        let log = stead.vfs().log(&LogQuery { limit, ..LogQuery::default() }).unwrap();
+        let entry = |entry: &LogEntry| {
+            let Operation { id, tool, .. } = &entry.operation;
+            format!("{id} {tool} {:?} {:?} {}", entry.version, entry.changes, entry.undone)
+        };
+        let log: Vec<_> = log.iter().map(entry).collect();
+        transcript.note(&format!("{asked} log {limit}"), &log.join("\n"));
+    }
+}
+
+/// Looks once more, at all there is.
+fn look_at_all(stead: &Stead, transcript: &mut Transcript) {
+    transcript.note("map", &stead.map());
+    for store in STORES {
+        call(stead, transcript, "in the end", "list_directory", json!({ "path": store }));
+    }
+    let dry_run = UndoOptions { dry_run: true, ..UndoOptions::default() };
+    let all = stead.vfs().undo(Undo::Since(Timestamp(0)), dry_run).unwrap();
+    let all = format!("{} {:?} {:?}", all.undone.len(), all.changes, all.conflicts);
+    transcript.note("undo of all", &all);
+    let walk = stead.vfs().walk("/", &WalkQuery::default()).unwrap();
+    let walk: Vec<_> = walk.found.iter().map(|entry| &entry.path).collect();
+    transcript.note("walk", &format!("{walk:?}"));
+}
+
+/// All that an agent is told in a world.
+fn told(there: There, twins: (There, There)) -> Transcript {
+    let all = acts();
+    let places = [At::Name, At::Below];
+    let acts: Vec<(&Act, At)> = all
+        .iter()
+        .flat_map(|act| places.map(|at| (act, at)))
+        .filter(|((.., needs), at)| needs.is_silent(twins.1, *at))
+        .collect();
+    let names: Vec<String> = (0..acts.len()).map(|number| format!("n{number}")).collect();
+    let mut twin = Twin::new(there, &names);
+    let stead = twin.stead("coder");
+    let mut transcript = std::mem::take(&mut twin.transcript);
+    for (((tool, key, arguments, _), at), name) in acts.iter().zip(&names) {
+        let mut operations = Vec::new();
+        for store in STORES {
+            let below = if *at == At::Below { "/below" } else { "" };
+            let path = format!("{store}/wo/{name}{below}");
+            let mut arguments = arguments.clone();
+            arguments[*key] = json!(path);
+            if *key == "destination" {
+                let source = format!("{store}/source-{name}");
+                stead.vfs().write(&*source, "s").unwrap();
+                arguments["source"] = json!(source);
+            }
+            let answer = call(&stead, &mut transcript, "act", tool, arguments);
+            operations.extend(answer.get("operation").cloned());
+            // A file of the agent's own can be edited and moved, and one behind another agent's symlink can't be.
+            if !matches!(twins.1, There::Own | There::Symlink | There::Dangling) {
+                // What may be done with a file afterwards depends on what the agent wrote, and on nothing else.
+                let edit = json!({ "path": path, "old_string": "x", "new_string": "y" });
+                call(&stead, &mut transcript, "then", "edit_file", edit);
+                let out = json!({ "source": path, "destination": format!("{store}/wo/moved-{name}") });
+                call(&stead, &mut transcript, "then", "move_file", out);
+            }
+        }
+        look(&stead, &mut transcript, &format!("after {tool} at {name}"), &operations);
+    }
+    look_at_all(&stead, &mut transcript);
+    for arguments in [json!({ "last": 4 }), json!({ "last": 9, "skip_conflicts": true })] {
+        call(&stead, &mut transcript, "in the end", "undo", arguments);
+        look(&stead, &mut transcript, "in the end", &[]);
+    }
+    drop(stead);
+    twin.transcript = transcript;
+    twin.look_at_records(twins);
+    twin.transcript
+}
+
+fn check(twins: (There, There)) {
+    told(twins.0, twins).check_same(&told(twins.1, twins), twins);
+}
+
+#[test]
+fn no_tool_tells_whether_a_file_is_there_in_a_write_only_workspace() {
+    check((There::Nothing, There::File));
+}
+
+#[test]
+fn no_tool_tells_whether_a_directory_is_there_in_a_write_only_workspace() {
+    check((There::Nothing, There::FullDirectory));
+}
+
+#[test]
+fn no_tool_tells_whether_another_agent_has_deleted_a_file_in_a_write_only_workspace() {
+    check((There::OwnGone, There::Own));
+    if is_long() {
+        TWINS.into_iter().for_each(check);
+    }
+}

@@ -1,0 +1,71 @@
+//! Changes whose caller must not learn whether they did anything: every Store with history makes a version of them.
+
+use super::subject::{Subject, at, change, mkdir, remove, remove_with, write};
+use crate::store::{Change, Deed, DeedQuery, Expect, Missing, Step, StorePath, Subtree};
+use crate::{Operation, Timestamp};
+
+fn blind(steps: Vec<Step>) -> Change {
+    Change { blind_at: Some(StorePath::from_checked("box/name")), ..change(steps) }
+}
+
+fn told_of(t: &Subject, operation: &Operation) -> Vec<Deed> {
+    let operations = Some(vec![operation.id]);
+    t.store.deeds(&DeedQuery { operations, ..DeedQuery::all() }).unwrap().deeds
+}
+
+/// Steps that find nothing to do, once `box/made` is there.
+fn idle() -> Vec<Vec<Step>> {
+    let remove = remove_with(at("box/none"), Subtree::Any, Expect::Any, Missing::Fine);
+    vec![Vec::new(), vec![mkdir("box/made")], vec![remove]]
+}
+
+pub fn a_blind_change_makes_a_version_whatever_it_finds(t: &Subject) {
+    if !t.store.about().history {
+        return;
+    }
+    for steps in [vec![mkdir("box/made")]].into_iter().chain(idle()) {
+        let before = t.store.version().unwrap();
+        let applied = t.store.apply(blind(steps)).unwrap();
+        assert_eq!(applied.version.unwrap().0, before.0 + 1);
+        assert_eq!(t.store.version().unwrap().0, before.0 + 1);
+    }
+    let before = t.store.version().unwrap();
+    assert!(t.store.apply(blind(vec![remove("box/none", Subtree::Any)])).is_err());
+    t.store.apply(change(Vec::new())).unwrap();
+    assert_eq!(t.store.version().unwrap(), before, "what fails, and what is not blind, makes none");
+}
+
+pub fn a_blind_change_that_did_nothing_stands_and_is_told_by_its_operation_alone(t: &Subject) {
+    if !t.store.about().history {
+        return;
+    }
+    t.store.apply(blind(vec![mkdir("box/made")])).unwrap();
+    let made = t.store.version().unwrap();
+    for steps in idle() {
+        let change = blind(steps);
+        let operation = change.operation.clone();
+        let version = t.store.apply(change).unwrap().version.unwrap();
+        let told = told_of(t, &operation);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].lines.is_empty() && told[0].version == version && !told[0].undone);
+        assert_eq!(told[0].blind_at, Some(StorePath::from_checked("box/name")));
+        let standing = t.store.standing("suite", Timestamp(i64::MIN), 1).unwrap();
+        assert_eq!((standing[0].0, standing[0].1.id), (version, operation.id));
+        let after = DeedQuery { after: version, operations: Some(vec![operation.id]), ..DeedQuery::all() };
+        assert!(t.store.deeds(&after).unwrap().deeds.is_empty());
+    }
+    let all = t.store.deeds(&DeedQuery { after: made, ..DeedQuery::all() }).unwrap();
+    assert!(all.deeds.is_empty(), "{:?}", all.deeds);
+}
+
+pub fn what_a_blind_change_did_is_told_as_ever(t: &Subject) {
+    if !t.store.about().history {
+        return;
+    }
+    let change = blind(vec![write("box/file", "1")]);
+    let operation = change.operation.clone();
+    t.store.apply(change).unwrap();
+    let told = told_of(t, &operation);
+    assert_eq!(told.len(), 1);
+    assert!(!told[0].lines.is_empty() && told[0].blind_at.is_none(), "{told:?}");
+}

@@ -1,0 +1,55 @@
+//! Versions that changed nothing: made where the caller must not learn whether its change found something to do.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use stead_core::store::{Deed, DeedQuery, StorePath, Version};
+
+use super::fault::Result;
+use super::history::{operation_of, taken_back, versions_of};
+
+/// Notes that a version of a volume changed nothing, and what it was about.
+pub(super) fn note(conn: &Connection, volume: i64, version: i64, path: &StorePath) -> Result<()> {
+    conn.prepare_cached("INSERT INTO unchanged(vol, ver, path) VALUES (?1, ?2, ?3)")?.execute(params![
+        volume,
+        version,
+        path.as_bytes()
+    ])?;
+    Ok(())
+}
+
+/// Forgets that a version was made.
+pub(super) fn forget(conn: &Connection, volume: i64, version: i64) -> Result<()> {
+    conn.prepare_cached("DELETE FROM unchanged WHERE vol = ?1 AND ver = ?2")?.execute([volume, version])?;
+    Ok(())
+}
+
+/// Whether a version of a volume changed nothing.
+pub(super) fn is_one(conn: &Connection, volume: i64, version: i64) -> Result<bool> {
+    let sql = "SELECT 1 FROM unchanged WHERE vol = ?1 AND ver = ?2";
+    Ok(conn.prepare_cached(sql)?.exists([volume, version])?)
+}
+
+/// Adds the versions that changed nothing to what a query has found, if it asks for operations.
+pub(super) fn add_to(conn: &Connection, volume: i64, query: &DeedQuery, found: &mut Vec<Deed>) -> Result<()> {
+    let Some(operations) = &query.operations else { return Ok(()) };
+    let before = found.len();
+    for version in versions_of(conn, operations)? {
+        if version <= query.after.0 || version > query.upto.0 {
+            continue;
+        }
+        let path: Option<Vec<u8>> = conn
+            .prepare_cached("SELECT path FROM unchanged WHERE vol = ?1 AND ver = ?2")?
+            .query_row([volume, version], |row| row.get(0))
+            .optional()?;
+        let (Some(path), Some(operation)) = (path, operation_of(conn, version)?) else { continue };
+        if query.wants(&operation) {
+            let (undoes, undone) = taken_back(conn, volume, &operation)?;
+            let (version, blind_at) = (Version(version), Some(StorePath::from_checked(path)));
+            found.push(Deed { version, operation, lines: Vec::new(), blind_at, undoes, undone });
+        }
+    }
+    if found.len() > before {
+        found.sort_by_key(|deed| std::cmp::Reverse(deed.version));
+        found.truncate(query.limit);
+    }
+    Ok(())
+}
