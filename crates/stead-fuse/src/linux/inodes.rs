@@ -739,4 +739,15 @@ mod tests {
         inodes.followed(a, Some(VersionTag(7)), VersionTag(8));
         assert!(inodes.is_outdated(a, VersionTag(8)), "the kernel never had what was changed");
     }
+
+    #[test]
+    fn a_file_that_is_written_past_the_pages_is_read_past_them_for_a_while() {
+        let inodes = top();
+        let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        let b = inodes.found(ROOT, &name("b"), &node("/b", 11), true);
+        inodes.opens(a, VersionTag(1));
+        assert!(!inodes.is_shared(a));
+        inodes.written_directly(a);
+        assert!(inodes.is_shared(a) && !inodes.is_shared(b));
+    }
 }
