@@ -123,14 +123,15 @@ fn read(world: &World, actor: &Actor, name: &str, way: Way, progress: &Progress)
     // from the beginning on, so no state of the file has any; a local disk shows none, and a program that copies or parses
     // the file could not tell them from content.
     //
-    // Where another process cuts the file in a Physical Store's directory, no mount hears of that before it reads less than
-    // it takes the file to have. The kernel then takes the end from what it read, unless another program has asked for the
-    // file's attributes at the same moment: then it shows zeros up to the old end, and a mount can't keep it from that.
+    // Unless another process makes the file shorter, which the kernel can't be told: it hears of a size only when it asks.
+    // It reads less than it takes the file to have, and takes the end from that, unless another program has asked for the
+    // file's attributes at the same moment: then it shows zeros up to the old end. On one mount the kernel cuts the file
+    // itself, and there are none.
     let is_blank = |at: usize| found[at * 8..].iter().take(8).all(|byte| *byte == 0);
     for (at, word) in std::iter::once(first).chain(words).enumerate() {
         match word {
             Some(word) => in_time(word, &least, &most)?,
-            None if world.is_cut_in_place && is_blank(at) => {}
+            None if world.is_cut_elsewhere && is_blank(at) => {}
             None => return Err(format!("foreign bytes: {}", runs(&found))),
         }
     }
