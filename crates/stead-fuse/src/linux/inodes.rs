@@ -61,7 +61,7 @@ struct Inode {
     cached: Option<VersionTag>,
     /// What it may have of that.
     pages: Arc<PageCache>,
-    /// When it was last found to have been changed elsewhere.
+    /// When it was last found to have been changed elsewhere, or was written past the kernel's pages.
     elsewhere: Option<Instant>,
     /// What a directory was when the kernel was last told all its names, and when that was.
     listed: Option<(Listed, Instant)>,
@@ -315,7 +315,14 @@ impl Inodes {
         }
     }
 
-    /// Whether a file was changed elsewhere a moment ago.
+    /// A file is written past the kernel's pages.
+    pub(crate) fn written_directly(&self, ino: u64) {
+        if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
+            inode.elsewhere = Some(Instant::now());
+        }
+    }
+
+    /// Whether a file was changed elsewhere, or past the kernel's pages, a moment ago.
     pub(crate) fn is_shared(&self, ino: u64) -> bool {
         let table = self.0.lock();
         let since = table.inodes.get(&ino).and_then(|inode| inode.elsewhere);
@@ -731,5 +738,16 @@ mod tests {
         assert!(!inodes.is_outdated(a, VersionTag(3)));
         inodes.followed(a, Some(VersionTag(7)), VersionTag(8));
         assert!(inodes.is_outdated(a, VersionTag(8)), "the kernel never had what was changed");
+    }
+
+    #[test]
+    fn a_file_that_is_written_past_the_pages_is_read_past_them_for_a_while() {
+        let inodes = top();
+        let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        let b = inodes.found(ROOT, &name("b"), &node("/b", 11), true);
+        inodes.opens(a, VersionTag(1));
+        assert!(!inodes.is_shared(a));
+        inodes.written_directly(a);
+        assert!(inodes.is_shared(a) && !inodes.is_shared(b));
     }
 }

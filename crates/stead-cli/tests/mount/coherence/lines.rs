@@ -108,7 +108,7 @@ fn read(
         while !done.is() {
             let before = progress.acknowledged();
             let content = actor.read(name);
-            note(tally, check(&content, &before));
+            note(tally, (actor, reader), check(&content, &before));
         }
         return;
     };
@@ -133,15 +133,15 @@ fn read(
                 tally.lock().unwrap().mixed += 1;
             }
         }
-        note(tally, result);
+        note(tally, (actor, reader), result);
     }
 }
 
-fn note(tally: &Mutex<Tally>, result: Result<(), Wrong>) {
+fn note(tally: &Mutex<Tally>, (actor, reader): (&Actor, Reader), result: Result<(), Wrong>) {
     let mut tally = tally.lock().unwrap();
     tally.reads += 1;
     if let Err(wrong) = result {
-        tally.wrong.get_or_insert(wrong.to_string());
+        tally.wrong.get_or_insert(format!("{actor}, {reader:?}: {wrong}"));
     }
 }
 

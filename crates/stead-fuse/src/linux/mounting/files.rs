@@ -73,11 +73,16 @@ impl Mounting {
         // The kernel cuts what it has in pages where those end. What goes past them comes in one piece, so that another's
         // line can't get into the middle of it.
         let comes_in_one_piece = writes && appends;
-        // It cuts what it reads where it takes the end to be, and forgets what it was told of that while anything changes.
+        // It cuts what it reads where it takes the end to be, and forgets what it was told of that while anything changes. And
+        // a program that waits for a page takes that page, also one that was dropped when the file grew past the pages, and
+        // shows zeros up to the new end.
         let ends_elsewhere = !writes && (stale.is_some() || self.inodes.is_shared(ino.0));
         let is_mappable =
             flags.acc_mode() == OpenAccMode::O_WRONLY || self.maps_directly.load(Ordering::Relaxed);
         let is_direct = is_blind || is_mappable && (comes_in_one_piece || ends_elsewhere);
+        if is_direct && writes {
+            self.inodes.written_directly(ino.0);
+        }
         // The kernel drops nothing by itself: what it drops while a program writes has to be known here.
         let mut reply = FopenFlags::FOPEN_KEEP_CACHE;
         reply.set(FopenFlags::FOPEN_DIRECT_IO, is_direct);
@@ -128,6 +133,9 @@ impl Mounting {
         // it had heard of it has to go.
         let stale = open.file.forget_cut_off();
         let until = open.is_direct.then(|| open.pages.directly());
+        if until.is_some() {
+            self.inodes.written_directly(open.ino);
+        }
         let written = if open.appends {
             open.file.append(data).map(|at| (at, data.len()))
         } else {
