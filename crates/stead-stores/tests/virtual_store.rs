@@ -276,6 +276,7 @@ fn a_draft_is_protected_while_it_lasts_and_not_after() {
     assert!(pins() >= 8);
     drop(dropped);
     one(&store, writing("f", Content::Sealed(used.seal().unwrap()), Keep::History));
+    drop(used);
     // The next change takes the pins of both away.
     write(&store, "g", "");
     assert_eq!(pins(), 0);

@@ -225,6 +225,7 @@ fn no_public_call_is_left_out_of_that_test() {
         "operation",
         "agreed",
         "watched",
+        "watch",
         "as_one",
         "tell_files",
     ];
