@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
@@ -26,6 +26,8 @@ pub(crate) struct File {
     /// What the kernel may have of its content.
     pub(crate) pages: Arc<PageCache>,
     pub(crate) users: Users,
+    /// Whether something was written through it that it has not made a change of.
+    pub(crate) is_unfinished: AtomicBool,
 }
 
 /// The threads that have opened a file or written to it.

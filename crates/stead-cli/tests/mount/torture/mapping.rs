@@ -18,6 +18,18 @@ pub(crate) fn read_first(file: &File, length: usize) -> Vec<u8> {
     mapping.to_vec()
 }
 
+/// A file that is closed, and stays mapped until the value is dropped.
+pub(crate) fn kept(file: File) -> impl Drop {
+    struct Kept(memmap2::Mmap);
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            assert!(!self.0.is_empty());
+        }
+    }
+    // SAFETY: nothing is read through it.
+    Kept(unsafe { memmap2::Mmap::map(&file).unwrap() })
+}
+
 /// Writes into a file through memory, which others may do as well, and has it written back.
 pub(crate) fn write(file: &File, offset: usize, bytes: &[u8]) {
     // SAFETY: nobody cuts the file, and of what is mapped no reference is kept but to the bytes that this caller alone

@@ -1,7 +1,7 @@
 //! Open files: what is read, written and put down.
 
 use std::ffi::OsStr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fuser::{Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, Request, WriteFlags};
 use stead_core::store::{Expect, Lasts, VersionTag};
@@ -89,7 +89,8 @@ impl Mounting {
         // There is nothing to put down when it is closed, so the kernel need not wait for that.
         reply.set(FopenFlags::FOPEN_NOFLUSH, !writes);
         let (users, pages) = (Users::new(request.pid()), self.inodes.pages(ino.0).unwrap_or_default());
-        let file = File { ino: ino.0, file, writes, appends, is_direct, pages, users };
+        let is_unfinished = AtomicBool::new(false);
+        let file = File { ino: ino.0, file, writes, appends, is_direct, pages, users, is_unfinished };
         let handle = FileHandle(self.handles.add_file(file));
         Opened { handle, flags: reply, stale: stale.map(|now| (ino, now)).into_iter().collect() }
     }
@@ -123,6 +124,7 @@ impl Mounting {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
         let _changing = self.changing();
         open.users.add(request.pid());
+        open.is_unfinished.store(true, Ordering::SeqCst);
         let ino = INodeNo(open.ino);
         if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             // From memory, by any file that is open: it goes where it came from.
@@ -178,6 +180,13 @@ impl Mounting {
         Ok(changed)
     }
 
+    /// Makes what was written a change because the program that wrote through this file says that it has finished.
+    fn finish(&self, open: &File, lasts: Lasts) -> Answer<bool> {
+        open.is_unfinished.store(false, Ordering::SeqCst);
+        let put = self.put(open.ino, &open.file, lasts);
+        put.inspect_err(|_| open.is_unfinished.store(true, Ordering::SeqCst))
+    }
+
     /// What the kernel has to drop of a file after a change.
     fn stale(&self, ino: u64, file: &OpenFile) -> Vec<(INodeNo, VersionTag)> {
         let now = Some(file.tag()).filter(|now| self.inodes.is_outdated(ino, *now));
@@ -187,8 +196,10 @@ impl Mounting {
     /// Nobody has it open any more. Says what the kernel has to drop.
     pub(crate) fn release(&self, handle: FileHandle) -> Vec<(INodeNo, VersionTag)> {
         let Some(open) = self.handles.remove_file(handle.0) else { return Vec::new() };
-        // Who reads does not decide when another's work is done.
-        if open.writes || !self.handles.files_of(open.ino).iter().any(|other| other.writes) {
+        // The kernel releases a file some time after its last close. What another program has written by then is not
+        // finished: it becomes a change when that program closes the file.
+        let is_unfinished = open.is_unfinished.load(Ordering::SeqCst);
+        if is_unfinished || !self.handles.files_of(open.ino).iter().any(|other| other.writes) {
             // What a mapping wrote after the last close comes to its change here.
             if let Ok(true) = self.put(open.ino, &open.file, Lasts::Soon) {
                 return self.stale(open.ino, &open.file);
@@ -208,14 +219,14 @@ impl Mounting {
         if open.file.size() == 0 {
             return Ok(Vec::new());
         }
-        self.put(open.ino, &open.file, Lasts::Soon)?;
+        self.finish(&open, Lasts::Soon)?;
         Ok(self.stale(open.ino, &open.file))
     }
 
     /// What was written is on the disk, and so is all that was done before. Says what the kernel has to drop.
     pub(crate) fn fsync(&self, handle: FileHandle) -> Answer<Vec<(INodeNo, VersionTag)>> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
-        if !self.put(open.ino, &open.file, Lasts::Now)? {
+        if !self.finish(&open, Lasts::Now)? {
             open.file.settle().map_err(|error| errno(&error))?;
         }
         Ok(self.stale(open.ino, &open.file))
