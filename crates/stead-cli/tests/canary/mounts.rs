@@ -4,18 +4,24 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::world::{Asked, NAME, PATHS, World, check, named};
 
-struct Mounted(Child);
+/// A mounted stead, until the value is dropped.
+pub(crate) struct Mounted(Child);
 
 impl Mounted {
     fn new(world: &World, more: &[&str]) -> Self {
         let args = [&["mount", world.elsewhere.path().to_str().unwrap()], more].concat();
-        let mut child = world.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+        Mounted::start(world.command(&args))
+    }
+
+    /// Starts `stead mount`, and waits until it says that the stead is mounted.
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("Mounted at "), "{line:?}");

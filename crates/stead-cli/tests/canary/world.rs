@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use stead::store::Parents;
@@ -210,18 +210,23 @@ impl World {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
-        command.args(args).current_dir(self.directory.path()).stdin(Stdio::null());
-        for variable in ["STEAD_CONFIG", "STEAD_TOKEN", "XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
-            command.env_remove(variable);
-        }
-        command.env("STEAD_AGENT", "coder").env("HOME", self.path("no-home"));
-        command
+        command(self.directory.path(), args)
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
+}
+
+/// `stead`, as the agent `coder` in a directory, with nothing of the user's own settings.
+pub(crate) fn command(directory: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
+    command.args(args).current_dir(directory).stdin(Stdio::null());
+    for variable in ["STEAD_CONFIG", "STEAD_TOKEN", "XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
+        command.env_remove(variable);
+    }
+    command.env("STEAD_AGENT", "coder").env("HOME", directory.join("no-home"));
+    command
 }
 
 fn secret() -> Vec<u8> {

@@ -45,6 +45,17 @@ fn outcomes(place: &Place, call: &str) -> Vec<String> {
     outcomes.filter(|outcome| outcome != "begun").collect()
 }
 
+/// What a command says until it has seen the signal.
+fn until_it_stops(errors: &mut impl Read) -> String {
+    let mut said = String::new();
+    while !said.contains("half done") {
+        let mut byte = [0];
+        errors.read_exact(&mut byte).unwrap();
+        said.push(char::from(byte[0]));
+    }
+    said
+}
+
 #[test]
 fn an_import_that_is_interrupted_ends_between_two_changes_and_goes_on_later() {
     let place = place();
@@ -62,14 +73,8 @@ fn an_import_that_is_interrupted_ends_between_two_changes_and_goes_on_later() {
     input.write_all(first).unwrap();
     while !place.stead(["stat", "/notes/in/0000"]).status.success() {}
     interrupt(&child);
-    // It has seen the signal when it says so.
-    let mut said = String::new();
     let mut errors = child.stderr.take().unwrap();
-    while !said.contains("half done") {
-        let mut byte = [0];
-        errors.read_exact(&mut byte).unwrap();
-        said.push(char::from(byte[0]));
-    }
+    let mut said = until_it_stops(&mut errors);
     // Where it has ended by now, nobody reads the rest.
     let _ = input.write_all(rest);
     drop(input);
@@ -99,13 +104,8 @@ fn an_export_that_is_interrupted_leaves_whole_files_alone() {
     let mut output = child.stdout.take().unwrap();
     output.read_exact(&mut [0; 1_000]).unwrap();
     interrupt(&child);
-    let mut said = String::new();
     let mut errors = child.stderr.take().unwrap();
-    while !said.contains("half done") {
-        let mut byte = [0];
-        errors.read_exact(&mut byte).unwrap();
-        said.push(char::from(byte[0]));
-    }
+    let mut said = until_it_stops(&mut errors);
     output.read_to_end(&mut Vec::new()).unwrap();
     errors.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(75), "{said}");

@@ -177,8 +177,8 @@ pub trait Store: Debug + Send + Sync {
 
     /// Makes sure that what is there now can be looked at later, as of the version that a snapshot is about to name.
     ///
-    /// Where every version can be looked at, there is nothing to do, and nothing is returned. `progress` is told how many
-    /// names have been looked at, also now and then within a large file; its error ends the capture.
+    /// Where every version can be looked at, there is nothing to do, and nothing is returned. `progress` gets the number
+    /// of names that were looked at so far, also now and then within a large file; its error ends the capture.
     fn take_in(
         &self,
         _extents: &Extents,

@@ -644,14 +644,16 @@ mod tests {
         assert_eq!(inodes.forget(second, 2), Some((0, NodeId(10))));
     }
 
+    /// A file with one node for all, made at some time.
+    fn made(path: &str, at: i64) -> Looked {
+        let looked = node(path, 10);
+        let attr = Attr { kind: Kind::File, created: Some(Timestamp(at)), ..looked.attr };
+        Looked { attr, ..looked }
+    }
+
     #[test]
     fn what_has_the_node_of_something_that_the_host_removed_is_another() {
         let inodes = top();
-        let made = |path: &str, at: i64| {
-            let looked = node(path, 10);
-            let attr = Attr { kind: Kind::File, created: Some(Timestamp(at)), ..looked.attr };
-            Looked { attr, ..looked }
-        };
         let first = inodes.found(ROOT, &name("f"), &made("/f", 1), true);
         assert_eq!(inodes.found(ROOT, &name("f"), &made("/f", 1), true), first);
         let second = inodes.found(ROOT, &name("new"), &made("/new", 2), true);
@@ -663,11 +665,6 @@ mod tests {
     #[test]
     fn a_number_that_the_kernel_still_has_is_given_to_nothing_else() {
         let inodes = top();
-        let made = |path: &str, at: i64| {
-            let looked = node(path, 10);
-            let attr = Attr { kind: Kind::File, created: Some(Timestamp(at)), ..looked.attr };
-            Looked { attr, ..looked }
-        };
         let first = inodes.found(ROOT, &name("f"), &made("/f", 1), true);
         assert!(!inodes.opens(first, VersionTag(1)));
         let second = inodes.found(ROOT, &name("f"), &made("/f", 2), true);

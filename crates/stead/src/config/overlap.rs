@@ -2,8 +2,8 @@
 //!
 //! The router decides by logical paths alone. Two Workspaces at different logical paths may still have the same host
 //! directory behind them, or one directory inside the other, by its path, through a symlink or through a bind mount. Then
-//! the Access Scope of the one does not hold for files that are reached through the other. A nested Workspace is no such
-//! case: it takes the place of what the outer one has at its path.
+//! the Access Scope of the one does not hold for files that are reached through the other. A nested Workspace is not
+//! such a case: it takes the place of what the outer one has at its path.
 
 use std::collections::BTreeMap;
 

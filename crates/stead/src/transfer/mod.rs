@@ -94,7 +94,7 @@ impl<'w> Tally<'w> {
         Tally { totals: Totals::default(), watch, waiting: vfs.watch().cloned() }
     }
 
-    /// Fails if whoever waits for the transfer wants it to stop.
+    /// Fails if the caller that waits for the transfer wants it to stop.
     fn go_on(&self) -> Result<()> {
         let stop = self.waiting.as_ref().and_then(|waiting| waiting.stop());
         stop.map_or(Ok(()), |stop| Err(stead_core::Error::Stopped(stop).into()))

@@ -1,17 +1,15 @@
 //! The twins, asked through a mount.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
-
-use rustix::process::{Pid, Signal, kill_process};
 
 use super::At;
 use super::Needs::{self, Nothing, Room};
 use super::world::{STORES, TWINS, There, Transcript, Twin};
 use crate::is_long;
+use crate::mounts::Mounted;
 
 type Done = std::io::Result<()>;
 
@@ -35,26 +33,6 @@ fn appended(at: &Path) -> std::io::Result<File> {
     OpenOptions::new().append(true).create(true).open(at)
 }
 
-struct Mounted(Child);
-
-impl Mounted {
-    fn new(twin: &Twin) -> Self {
-        let mut command = twin.command(&["mount", twin.elsewhere.path().to_str().unwrap()]);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.starts_with("Mounted at "), "{line:?}");
-        Mounted(child)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
 fn told(there: There, twins: (There, There)) -> Transcript {
     let makes_directory = |name: &str| name.starts_with("make");
     let acts: Vec<_> = ACTS
@@ -66,7 +44,7 @@ fn told(there: There, twins: (There, There)) -> Transcript {
         .collect();
     let names: Vec<String> = (0..acts.len()).map(|number| format!("n{number}")).collect();
     let mut twin = Twin::new(there, &names);
-    let mounted = Mounted::new(&twin);
+    let mounted = Mounted::start(twin.command(&["mount", twin.elsewhere.path().to_str().unwrap()]));
     let top = twin.elsewhere.path().to_owned();
     let mut transcript = Transcript::default();
     for ((name, act, _), at) in acts.iter().zip(&names) {

@@ -47,7 +47,7 @@ fn look(stead: &Stead, transcript: &mut Transcript, asked: &str, operations: &[V
         for path in [store, &new] {
             call(stead, transcript, asked, "get_file_info", json!({ "path": path }));
         }
-        // A program that calls the library is told more than a model.
+        // The library gives a program more facts than a tool gives a model.
         let made = stead.vfs().write(&*new, "2").unwrap();
         transcript.note(asked, &format!("{store} {:?} {:?}", made.version, made.tag));
     }
@@ -83,7 +83,7 @@ fn look_at_all(stead: &Stead, transcript: &mut Transcript) {
     transcript.note("walk", &format!("{walk:?}"));
 }
 
-/// All that an agent is told in a world.
+/// All answers that an agent gets in a world.
 fn told(there: There, twins: (There, There)) -> Transcript {
     let all = acts();
     let places = [At::Name, At::Below];

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use stead::store::Parents;
@@ -83,7 +83,7 @@ pub(crate) struct Twin {
     directory: tempfile::TempDir,
     /// A directory of the host that no Workspace shows.
     pub(crate) elsewhere: tempfile::TempDir,
-    /// What the agent was told there.
+    /// The answers that the agent got there.
     pub(crate) transcript: Transcript,
 }
 
@@ -136,13 +136,7 @@ impl Twin {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
-        command.args(args).current_dir(self.directory.path()).stdin(Stdio::null());
-        for variable in ["STEAD_CONFIG", "STEAD_TOKEN", "XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
-            command.env_remove(variable);
-        }
-        command.env("STEAD_AGENT", "coder").env("HOME", self.path("no-home"));
-        command
+        crate::world::command(self.directory.path(), args)
     }
 
     /// Notes what the log and the audit tell of the agent.
@@ -205,7 +199,7 @@ fn without(answer: &str, place: &Path) -> String {
     answer.replace(place.to_str().unwrap(), "PLACE")
 }
 
-/// All that an agent was told, without what differs from one run to the next.
+/// All answers that an agent got, without what differs from one run to the next.
 #[derive(Default)]
 pub(crate) struct Transcript {
     lines: Vec<String>,

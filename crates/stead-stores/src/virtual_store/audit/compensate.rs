@@ -32,7 +32,7 @@ pub(in super::super) fn compensating(conn: &Connection, version: i64) -> Result<
             Ok((row.get(0)?, row.get::<_, String>(1)?))
         })
         .optional()?;
-    // A text that is no record is told by a check of the audit.
+    // A text that isn't a valid record is reported by `stead audit verify`.
     let entry = found.and_then(|(id, body)| AuditEntry::parse(id, &body).ok());
     Ok(entry.and_then(|entry| Some(Facts::of(&taken_back(entry)?))))
 }
