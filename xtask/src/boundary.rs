@@ -18,13 +18,13 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::host::{capture, cargo, program, root};
-use source_rules::Rule;
+use source_rules::SourceRule;
 use tree::Dependency;
 
 /// The crates that must not be able to execute anything.
-const FILE_SIDE: [&str; 2] = ["stead-core", "stead-stores"];
+const NON_EXECUTING_CRATES: [&str; 2] = ["stead-core", "stead-stores"];
 /// The crate that knows no machine.
-const DOMAIN: &str = "stead-core";
+const DOMAIN_CRATE: &str = "stead-core";
 
 /// What cargo knows of the workspace's own packages.
 pub(crate) fn metadata() -> Result<Value> {
@@ -55,13 +55,13 @@ pub(crate) fn sources() -> Result {
 
 /// The rules for a file, by where it lies. Tests and examples of the file side may start processes: they have to kill
 /// some.
-fn rules_for(name: &str) -> Vec<Rule> {
+fn rules_for(name: &str) -> Vec<SourceRule> {
     let lies_in = |package: &str, folder: &str| name.starts_with(&format!("crates/{package}/{folder}/"));
     let mut rules = source_rules::EVERYWHERE.to_vec();
-    if FILE_SIDE.iter().any(|package| lies_in(package, "src")) {
+    if NON_EXECUTING_CRATES.iter().any(|package| lies_in(package, "src")) {
         rules.extend(source_rules::CANNOT_EXECUTE);
     }
-    if lies_in(DOMAIN, "src") && !lies_in(DOMAIN, "src/testkit") {
+    if lies_in(DOMAIN_CRATE, "src") && !lies_in(DOMAIN_CRATE, "src/testkit") {
         rules.extend(source_rules::KNOWS_NO_MACHINE);
     }
     rules
@@ -70,10 +70,10 @@ fn rules_for(name: &str) -> Vec<Rule> {
 /// Nothing in the file side's dependencies offers to start a process, and nothing in the domain's is a machine.
 pub(crate) fn dependencies() -> Result {
     let mut problems = Vec::new();
-    for package in FILE_SIDE {
+    for package in NON_EXECUTING_CRATES {
         let dependencies = dependencies_of(package)?;
         let mut rules = tree::CANNOT_EXECUTE.to_vec();
-        if package == DOMAIN {
+        if package == DOMAIN_CRATE {
             rules.extend(tree::KNOWS_NO_MACHINE);
         }
         let found = tree::violations(&dependencies, &rules);
@@ -86,15 +86,15 @@ pub(crate) fn dependencies() -> Result {
 pub(crate) fn compiled() -> Result {
     let mut build = cargo();
     build.args(["build", "--lib", "--message-format", "json"]);
-    build.args(FILE_SIDE.iter().flat_map(|package| ["--package", package]));
+    build.args(NON_EXECUTING_CRATES.iter().flat_map(|package| ["--package", package]));
     let messages = capture(&mut build)?;
     let mut wanted = BTreeSet::new();
-    for package in FILE_SIDE {
+    for package in NON_EXECUTING_CRATES {
         wanted.extend(dependencies_of(package)?.into_iter().map(|dependency| dependency.name));
     }
     let mut problems = Vec::new();
     let libraries = symbols::libraries(&messages, &wanted);
-    for own in FILE_SIDE {
+    for own in NON_EXECUTING_CRATES {
         // A look at nothing finds nothing: that must not pass for a clean result.
         if !libraries.iter().any(|(package, _)| package == own) {
             problems.push(format!("{own} was not built"));

@@ -2,12 +2,12 @@
 
 use crate::Result;
 use crate::host::{capture, cargo};
-use crate::steps::Steps;
+use crate::steps::StepRunner;
 
 /// A step: its name, and what it does.
-type Step = (&'static str, fn() -> Result);
+type CheckStep = (&'static str, fn() -> Result);
 
-const STEPS: [Step; 8] = [
+const STEPS: [CheckStep; 8] = [
     ("format", || format(&["fmt", "--all", "--check"])),
     ("format of the benchmarks", || format(&["fmt", "--manifest-path", "bench/Cargo.toml", "--check"])),
     ("lints", lints),
@@ -20,7 +20,7 @@ const STEPS: [Step; 8] = [
 
 /// Runs every step.
 pub(crate) fn run() -> Result {
-    let mut steps = Steps::default();
+    let mut steps = StepRunner::default();
     for (name, step) in STEPS {
         steps.step(name, step)?;
     }

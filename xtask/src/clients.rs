@@ -6,24 +6,24 @@ use std::process::Command;
 
 use crate::Result;
 use crate::host::{self, capture, cargo};
-use crate::hosts::{self, Page};
-use crate::peers::{Peers, sources};
-use crate::served::{Served, Setting};
-use crate::steps::Steps;
-use crate::test::Length;
+use crate::hosts::{self, HostsPage};
+use crate::peers::{TestClients, sources};
+use crate::served::{RunningServer, ServerSetup};
+use crate::steps::StepRunner;
+use crate::test::RunLength;
 
 /// The revisions of the protocol that the suite has requirements for, and how many scenarios each requires.
 const REVISIONS: [(&str, usize); 2] = [("2025-11-25", 30), ("2026-07-28", 37)];
 
 /// Runs all of them.
-pub(crate) fn run(length: Length, page: Page) -> Result {
-    let peers = Peers::provide()?;
+pub(crate) fn run(length: RunLength, page: HostsPage) -> Result {
+    let peers = TestClients::provide()?;
     let fixtures = peers.keep(&build(&["--features", "conformance"])?, "stead-conformance")?;
     let real = build(&[])?;
-    let mut steps = Steps::default();
+    let mut steps = StepRunner::default();
 
     for (revision, _) in REVISIONS {
-        let setting = Setting::new(real.clone(), peers.place(&format!("suite-{revision}"))?)?;
+        let setting = ServerSetup::new(real.clone(), peers.place(&format!("suite-{revision}"))?)?;
         let baseline = sources().join("conformance.yaml");
         steps.step(&format!("conformance {revision}"), || {
             let served = setting.serve()?;
@@ -32,7 +32,7 @@ pub(crate) fn run(length: Length, page: Page) -> Result {
         })?;
     }
     for (revision, required) in REVISIONS {
-        let setting = Setting::new(fixtures.clone(), peers.place(&format!("fixtures-{revision}"))?)?;
+        let setting = ServerSetup::new(fixtures.clone(), peers.place(&format!("fixtures-{revision}"))?)?;
         steps.step(&format!("conformance {revision}, fixtures"), || {
             let served = setting.serve()?;
             let passed = passed(&capture(&mut suite(&peers, &served, revision))?);
@@ -41,7 +41,7 @@ pub(crate) fn run(length: Length, page: Page) -> Result {
         })?;
     }
 
-    let setting = Setting::new(real.clone(), peers.place("clients")?)?;
+    let setting = ServerSetup::new(real.clone(), peers.place("clients")?)?;
     let token = setting.token(&["--structured"])?;
     let served = setting.serve()?;
     let told = |mut script: Command| {
@@ -72,14 +72,14 @@ fn build(options: &[&str]) -> Result<PathBuf> {
 }
 
 /// What a revision of the protocol requires of a server.
-fn suite(peers: &Peers, served: &Served, revision: &str) -> Command {
+fn suite(peers: &TestClients, served: &RunningServer, revision: &str) -> Command {
     let mut suite = peers.node("@modelcontextprotocol/conformance/dist/index.js");
     suite.args(["server", "--url", served.url(), "--requirements", revision]);
     suite
 }
 
 /// A list of the tools whose schemas are held to what models' APIs take.
-fn inspector(peers: &Peers) -> Command {
+fn inspector(peers: &TestClients) -> Command {
     let mut inspector = peers.node(".bin/mcp-inspector");
     inspector.args(["--cli", "--method", "tools/list", "--strict"]);
     inspector

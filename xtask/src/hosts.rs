@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 
 use crate::Result;
 use crate::host::{capture, root};
-use crate::peers::{Peers, sources};
+use crate::peers::{TestClients, sources};
 use crate::sections;
-use crate::served::Setting;
-use crate::steps::Steps;
-use crate::test::Length;
+use crate::served::ServerSetup;
+use crate::steps::StepRunner;
+use crate::test::RunLength;
 
 /// The hosts of every run, over stdio, and the virtual environment of the one that is written in Python.
-const USUAL: [&str; 3] = ["claude-code", "codex", "langchain-python"];
-const USUAL_PYTHON: [&str; 1] = ["langchain"];
+const SHORT_RUN_HOSTS: [&str; 3] = ["claude-code", "codex", "langchain-python"];
+const SHORT_RUN_VENVS: [&str; 1] = ["langchain"];
 
 /// Those of a long run, beside the usual ones; all of them over stdio and HTTP.
-const OTHERS: [&str; 11] = [
+const LONG_RUN_HOSTS: [&str; 11] = [
     "codex-scripts",
     "gemini-cli",
     "opencode",
@@ -31,11 +31,11 @@ const OTHERS: [&str; 11] = [
     "mastra",
     "google-adk",
 ];
-const OTHERS_PYTHON: [&str; 3] = ["openai-agents", "pydantic-ai", "google-adk"];
+const LONG_RUN_VENVS: [&str; 3] = ["openai-agents", "pydantic-ai", "google-adk"];
 
 /// What becomes of `docs/hosts.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Page {
+pub(crate) enum HostsPage {
     /// It stays as it is.
     Left,
     /// It gets the table of this run.
@@ -50,11 +50,19 @@ enum Transport {
 }
 
 /// Has a conversation with each host.
-pub(crate) fn run(peers: &Peers, binary: &Path, length: Length, page: Page, steps: &mut Steps) -> Result {
+pub(crate) fn run(
+    peers: &TestClients,
+    binary: &Path,
+    length: RunLength,
+    page: HostsPage,
+    steps: &mut StepRunner,
+) -> Result {
     steps.step("Hosts, fetched", || fetch(peers, length))?;
     let (hosts, transports): (Vec<&str>, &[Transport]) = match length {
-        Length::Short => (USUAL.to_vec(), &[Transport::Stdio]),
-        Length::Long => ([&USUAL[..], &OTHERS].concat(), &[Transport::Stdio, Transport::Http]),
+        RunLength::Short => (SHORT_RUN_HOSTS.to_vec(), &[Transport::Stdio]),
+        RunLength::Long => {
+            ([&SHORT_RUN_HOSTS[..], &LONG_RUN_HOSTS].concat(), &[Transport::Stdio, Transport::Http])
+        }
     };
     let mut places = Vec::new();
     for host in hosts {
@@ -71,12 +79,12 @@ pub(crate) fn run(peers: &Peers, binary: &Path, length: Length, page: Page, step
         }
     }
     match page {
-        Page::Left => Ok(()),
-        Page::Written => steps.step("docs/hosts.md", || write(peers, &places)),
+        HostsPage::Left => Ok(()),
+        HostsPage::Written => steps.step("docs/hosts.md", || write(peers, &places)),
     }
 }
 
-fn fetch(peers: &Peers, length: Length) -> Result {
+fn fetch(peers: &TestClients, length: RunLength) -> Result {
     let pinned = sources().join("hosts");
     let python = |environments: &[&str]| -> Result {
         environments
@@ -84,19 +92,19 @@ fn fetch(peers: &Peers, length: Length) -> Result {
             .try_for_each(|name| peers.fetch_python(name, &pinned.join(format!("python/{name}.txt"))))
     };
     peers.fetch_node("hosts", &pinned)?;
-    python(&USUAL_PYTHON)?;
+    python(&SHORT_RUN_VENVS)?;
     match length {
-        Length::Short => Ok(()),
-        Length::Long => {
+        RunLength::Short => Ok(()),
+        RunLength::Long => {
             peers.fetch_node("hosts-long", &pinned.join("long"))?;
-            python(&OTHERS_PYTHON)
+            python(&LONG_RUN_VENVS)
         }
     }
 }
 
 /// Starts one host, and fails if its model does not receive what it should.
 fn converse(
-    peers: &Peers,
+    peers: &TestClients,
     binary: &Path,
     host: &str,
     transport: Transport,
@@ -104,7 +112,7 @@ fn converse(
     place: &Path,
 ) -> Result {
     let example = sources().join("hosts/place");
-    let setting = Setting::like(&example, binary.to_owned(), place.join("stead"))?;
+    let setting = ServerSetup::like(&example, binary.to_owned(), place.join("stead"))?;
     let mut script = peers.python_script("hosts/drive.py");
     script.args([host, name]).arg(place).env("PEERS", peers.folder());
     script.env("STEAD_BIN", setting.binary()).env("STEAD_CONFIG", setting.config());
@@ -117,7 +125,7 @@ fn converse(
 }
 
 /// Puts the table of what was received into the page.
-fn write(peers: &Peers, places: &[PathBuf]) -> Result {
+fn write(peers: &TestClients, places: &[PathBuf]) -> Result {
     let table = capture(peers.python_script("hosts/table.py").args(places))?;
     let page = root().join("docs/hosts.md");
     let fresh = format!("<!-- begin hosts -->\n{table}<!-- end hosts -->");

@@ -51,14 +51,14 @@ fn dispatch(arguments: &[String]) -> Result {
     let arguments = arguments.iter().map(String::as_str).collect::<Vec<_>>();
     match &*arguments {
         ["check"] => check::run(),
-        ["test"] => test::run(test::Length::Short),
-        ["test", "--long"] => test::run(test::Length::Long),
+        ["test"] => test::run(test::RunLength::Short),
+        ["test", "--long"] => test::run(test::RunLength::Long),
         ["second-user"] => second_user::run(),
-        ["clients"] => clients::run(test::Length::Short, hosts::Page::Left),
-        ["clients", "--long"] => clients::run(test::Length::Long, hosts::Page::Left),
-        ["clients", "--long", "--write"] => clients::run(test::Length::Long, hosts::Page::Written),
-        ["torture"] => torture::run(test::Length::Short),
-        ["torture", "--long"] => torture::run(test::Length::Long),
+        ["clients"] => clients::run(test::RunLength::Short, hosts::HostsPage::Left),
+        ["clients", "--long"] => clients::run(test::RunLength::Long, hosts::HostsPage::Left),
+        ["clients", "--long", "--write"] => clients::run(test::RunLength::Long, hosts::HostsPage::Written),
+        ["torture"] => torture::run(test::RunLength::Short),
+        ["torture", "--long"] => torture::run(test::RunLength::Long),
         ["bench", options @ ..] => bench::run(options),
         ["tokens", options @ ..] => tokens::run(options),
         [] | ["help" | "--help" | "-h"] => {

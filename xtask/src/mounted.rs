@@ -8,19 +8,19 @@ use std::process::{Child, Command, Stdio};
 
 use crate::Result;
 use crate::host::{self, capture, program};
-use crate::second_user::User;
+use crate::second_user::SecondUser;
 
 /// A binary, a directory with a configuration to use it in, and who uses it.
 #[derive(Debug)]
-pub(crate) struct Setting<'u> {
+pub(crate) struct MountSetup<'u> {
     binary: PathBuf,
     place: PathBuf,
-    user: Option<&'u User>,
+    user: Option<&'u SecondUser>,
 }
 
-impl<'u> Setting<'u> {
+impl<'u> MountSetup<'u> {
     /// Puts the configuration of these tests into a place. Whoever runs this uses it, unless it is another user.
-    pub(crate) fn new(binary: &Path, place: PathBuf, user: Option<&'u User>) -> Result<Self> {
+    pub(crate) fn new(binary: &Path, place: PathBuf, user: Option<&'u SecondUser>) -> Result<Self> {
         for directory in ["project", "mnt"] {
             fs::create_dir(place.join(directory))?;
         }
@@ -30,7 +30,7 @@ impl<'u> Setting<'u> {
                 user.give(&place.join(name))?;
             }
         }
-        Ok(Setting { binary: binary.to_owned(), place, user })
+        Ok(MountSetup { binary: binary.to_owned(), place, user })
     }
 
     /// A program, to be started by who uses it.
@@ -69,15 +69,15 @@ impl<'u> Setting<'u> {
 
 /// A stead that is mounted; it is unmounted when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Mounted<'s> {
-    setting: &'s Setting<'s>,
+pub(crate) struct MountedStead<'s> {
+    setting: &'s MountSetup<'s>,
     child: Child,
     at: PathBuf,
 }
 
-impl<'s> Mounted<'s> {
+impl<'s> MountedStead<'s> {
     /// Mounts it: for all users of the host, if root does.
-    pub(crate) fn new(setting: &'s Setting<'s>) -> Result<Self> {
+    pub(crate) fn new(setting: &'s MountSetup<'s>) -> Result<Self> {
         let mut command = setting.stead();
         let said = setting.place.join("said.txt");
         command.args(["mount", "mnt"]);
@@ -90,7 +90,7 @@ impl<'s> Mounted<'s> {
         if line.is_empty() {
             return Err(format!("it can't be mounted: {}", fs::read_to_string(said)?).into());
         }
-        Ok(Mounted { setting, child, at: setting.place.join("mnt") })
+        Ok(MountedStead { setting, child, at: setting.place.join("mnt") })
     }
 
     /// A Workspace on the mount.
@@ -113,7 +113,7 @@ impl<'s> Mounted<'s> {
     }
 }
 
-impl Drop for Mounted<'_> {
+impl Drop for MountedStead<'_> {
     fn drop(&mut self) {
         // If it has ended by itself there is nothing left to end. Its keeper clears the mount away.
         let _ = self.child.kill();

@@ -4,29 +4,34 @@ use crate::Result;
 use crate::host;
 
 /// A program that comes in a Debian package.
-pub(crate) struct Need {
+pub(crate) struct RequiredProgram {
     package: &'static str,
     probe: &'static [&'static str],
 }
 
 /// Opens databases as a person would, for tests of the storage format.
-pub(crate) const SQLITE: Need = Need { package: "sqlite3", probe: &["sqlite3", "--version"] };
+pub(crate) const SQLITE: RequiredProgram =
+    RequiredProgram { package: "sqlite3", probe: &["sqlite3", "--version"] };
 /// Lets somebody who is not root mount a stead.
-pub(crate) const FUSE: Need = Need { package: "fuse3", probe: &["fusermount3", "--version"] };
+pub(crate) const FUSE: RequiredProgram =
+    RequiredProgram { package: "fuse3", probe: &["fusermount3", "--version"] };
 /// One of the programs that have to work on a mount.
-pub(crate) const RSYNC: Need = Need { package: "rsync", probe: &["rsync", "--version"] };
+pub(crate) const RSYNC: RequiredProgram =
+    RequiredProgram { package: "rsync", probe: &["rsync", "--version"] };
 /// Records what a program does to its disk, for the tests that cut the power.
-pub(crate) const STRACE: Need = Need { package: "strace", probe: &["strace", "--version"] };
+pub(crate) const STRACE: RequiredProgram =
+    RequiredProgram { package: "strace", probe: &["strace", "--version"] };
 /// What searching is compared with.
-pub(crate) const RIPGREP: Need = Need { package: "ripgrep", probe: &["rg", "--version"] };
+pub(crate) const RIPGREP: RequiredProgram =
+    RequiredProgram { package: "ripgrep", probe: &["rg", "--version"] };
 /// Fetches the clients that are written in JavaScript.
-pub(crate) const NPM: Need = Need { package: "npm", probe: &["npm", "--version"] };
+pub(crate) const NPM: RequiredProgram = RequiredProgram { package: "npm", probe: &["npm", "--version"] };
 /// Gives the clients that are written in Python a place of their own.
-pub(crate) const VENV: Need =
-    Need { package: "python3-venv", probe: &["python3", "-c", "import ensurepip, venv"] };
+pub(crate) const VENV: RequiredProgram =
+    RequiredProgram { package: "python3-venv", probe: &["python3", "-c", "import ensurepip, venv"] };
 
 /// Installs what is missing, and touches nothing where nothing is.
-pub(crate) fn provide(needs: &[Need]) -> Result {
+pub(crate) fn provide(needs: &[RequiredProgram]) -> Result {
     let packages = missing(needs, host::succeeds);
     if packages.is_empty() {
         return Ok(());
@@ -53,7 +58,7 @@ fn by_root(packages: &[&str]) -> String {
     )
 }
 
-fn missing(needs: &[Need], present: impl Fn(&[&str]) -> bool) -> Vec<&'static str> {
+fn missing(needs: &[RequiredProgram], present: impl Fn(&[&str]) -> bool) -> Vec<&'static str> {
     needs.iter().filter(|need| !present(need.probe)).map(|need| need.package).collect()
 }
 

@@ -16,14 +16,14 @@ pub(crate) fn sources() -> PathBuf {
 
 /// Clients that are there.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub(crate) struct TestClients {
     folder: PathBuf,
 }
 
-impl Peers {
+impl TestClients {
     /// Fetches what is missing.
     pub(crate) fn provide() -> Result<Self> {
-        let peers = Peers::none()?;
+        let peers = TestClients::none()?;
         peers.fetch_node("", &sources())?;
         peers.fetch_python("python", &sources().join("python/requirements.txt"))?;
         Ok(peers)
@@ -31,7 +31,7 @@ impl Peers {
 
     /// Fetches nothing: for whoever has their own to fetch.
     pub(crate) fn none() -> Result<Self> {
-        let peers = Peers { folder: host::target().join("peers") };
+        let peers = TestClients { folder: host::target().join("peers") };
         fs::create_dir_all(&peers.folder)?;
         Ok(peers)
     }

@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::host::{self, capture, cargo, program};
-use crate::steps::Steps;
+use crate::steps::StepRunner;
 
 /// nobody and nogroup, which every Debian has.
 const NOBODY: u32 = 65_534;
 
 /// The tests that run again: the package, the target, and a part of their names.
-const AGAIN: [(&str, &str, &str); 6] = [
+const RERUN_TESTS: [(&str, &str, &str); 6] = [
     ("stead-stores", "physical", ""),
     ("stead-stores", "history", ""),
     ("stead-stores", "suite", "on_disk"),
@@ -31,12 +31,12 @@ const NEEDS_CARGO: &str = "programs::a_crate_is_built_once";
 
 /// Runs them.
 pub(crate) fn run() -> Result {
-    let user = User::nobody()?;
+    let user = SecondUser::nobody()?;
     // The same selection as before: another one might build packages with other features.
     let built = capture(cargo().args(["test", "--workspace", "--no-run", "--message-format", "json"]))?;
     let programs = programs(&built);
-    let mut steps = Steps::default();
-    for (package, target, part) in AGAIN {
+    let mut steps = StepRunner::default();
+    for (package, target, part) in RERUN_TESTS {
         let found =
             programs.iter().find(|program| (&*program.package, &*program.target) == (package, target));
         let found = found.ok_or_else(|| format!("{package} has no test {target}"))?;
@@ -72,16 +72,16 @@ fn programs(messages: &str) -> Vec<TestProgram> {
 
 /// Another user, with a home of its own for as long as this is there.
 #[derive(Debug)]
-pub(crate) struct User {
+pub(crate) struct SecondUser {
     home: PathBuf,
 }
 
-impl User {
+impl SecondUser {
     /// The user nobody, who can mount a stead on this host. Only root can ask for it.
     pub(crate) fn nobody() -> Result<Self> {
         let home = std::env::temp_dir().join(format!("stead-second-user-{}", std::process::id()));
         fs::create_dir(&home)?;
-        let user = User { home };
+        let user = SecondUser { home };
         user.give(&user.home)?;
         fs::set_permissions(&user.home, Permissions::from_mode(0o700))?;
         // The device is everybody's on a usual host; a container may have made it root's.
@@ -136,7 +136,7 @@ impl User {
     }
 }
 
-impl Drop for User {
+impl Drop for SecondUser {
     fn drop(&mut self) {
         // What can't be removed is a few empty directories in the temporary directory.
         let _ = fs::remove_dir_all(&self.home);

@@ -13,21 +13,21 @@ use crate::peers::sources;
 
 /// A binary, and a directory with a configuration to use it in.
 #[derive(Debug, Clone)]
-pub(crate) struct Setting {
+pub(crate) struct ServerSetup {
     binary: PathBuf,
     place: PathBuf,
 }
 
-impl Setting {
+impl ServerSetup {
     /// Puts the configuration of these tests, and the files that it is about, into a place.
     pub(crate) fn new(binary: PathBuf, place: PathBuf) -> Result<Self> {
-        Setting::like(&sources().join("place"), binary, place)
+        ServerSetup::like(&sources().join("place"), binary, place)
     }
 
     /// Puts another configuration, and the files that it is about, into a place.
     pub(crate) fn like(example: &Path, binary: PathBuf, place: PathBuf) -> Result<Self> {
         copy(example, &place)?;
-        Ok(Setting { binary, place })
+        Ok(ServerSetup { binary, place })
     }
 
     /// The configuration.
@@ -48,13 +48,13 @@ impl Setting {
     }
 
     /// Serves it.
-    pub(crate) fn serve(&self) -> Result<Served> {
+    pub(crate) fn serve(&self) -> Result<RunningServer> {
         let mut command = self.stead();
         command.args(["serve", "--agent", "coder", "--listen", "127.0.0.1:0", "--json"]);
         let said = self.place.join("said.txt");
         let mut child = command.stdout(Stdio::piped()).stderr(fs::File::create(&said)?).spawn()?;
         let mut out = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        let mut served = Served { child, url: String::new() };
+        let mut served = RunningServer { child, url: String::new() };
         let mut line = String::new();
         out.read_line(&mut line)?;
         if line.is_empty() {
@@ -76,19 +76,19 @@ impl Setting {
 
 /// A server that runs; it ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct RunningServer {
     child: Child,
     url: String,
 }
 
-impl Served {
+impl RunningServer {
     /// Where MCP is.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 }
 
-impl Drop for Served {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         // If it has ended by itself there is nothing left to end.
         let _ = self.child.kill();

@@ -7,12 +7,12 @@ use crate::host::{capture, cargo, program};
 use crate::needs::{self, NPM};
 
 /// A crate, and the version that is compared.
-const RUST: (&str, &str) = ("rust-mcp-filesystem", "0.4.5");
+const RUST_SERVER: (&str, &str) = ("rust-mcp-filesystem", "0.4.5");
 /// A package of npm, and the version that is compared.
-const NODE: (&str, &str) = ("@modelcontextprotocol/server-filesystem", "2026.8.31");
+const NODE_SERVER: (&str, &str) = ("@modelcontextprotocol/server-filesystem", "2026.8.31");
 
 /// The programs of the other servers.
-pub(crate) struct Peers {
+pub(crate) struct ComparedServers {
     /// A program.
     pub(crate) rust: PathBuf,
     /// A script for `node`.
@@ -20,13 +20,16 @@ pub(crate) struct Peers {
 }
 
 /// Installs those that are missing.
-pub(crate) fn provide(target: &Path) -> Result<Peers> {
-    let crate_root = place(target, RUST);
-    let peers = Peers { rust: crate_root.join("bin").join(RUST.0), node: provide_node(target)? };
+pub(crate) fn provide(target: &Path) -> Result<ComparedServers> {
+    let crate_root = place(target, RUST_SERVER);
+    let peers =
+        ComparedServers { rust: crate_root.join("bin").join(RUST_SERVER.0), node: provide_node(target)? };
     if !peers.rust.is_file() {
-        eprintln!("installing {} {}", RUST.0, RUST.1);
+        eprintln!("installing {} {}", RUST_SERVER.0, RUST_SERVER.1);
         let mut install = cargo();
-        install.args(["install", RUST.0, "--version", RUST.1, "--locked", "--root"]).arg(crate_root);
+        install
+            .args(["install", RUST_SERVER.0, "--version", RUST_SERVER.1, "--locked", "--root"])
+            .arg(crate_root);
         capture(install.arg("--target-dir").arg(target.join("peers/build")))?;
     }
     Ok(peers)
@@ -35,13 +38,13 @@ pub(crate) fn provide(target: &Path) -> Result<Peers> {
 /// Installs the one of npm, if it is missing, and says where its script for `node` is.
 pub(crate) fn provide_node(target: &Path) -> Result<PathBuf> {
     needs::provide(&[NPM])?;
-    let package_root = place(target, NODE);
-    let script = package_root.join("node_modules").join(NODE.0).join("dist/index.js");
+    let package_root = place(target, NODE_SERVER);
+    let script = package_root.join("node_modules").join(NODE_SERVER.0).join("dist/index.js");
     if !script.is_file() {
-        eprintln!("installing {} {}", NODE.0, NODE.1);
+        eprintln!("installing {} {}", NODE_SERVER.0, NODE_SERVER.1);
         let mut install = program("npm");
         install.args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(package_root);
-        capture(install.arg(format!("{}@{}", NODE.0, NODE.1)))?;
+        capture(install.arg(format!("{}@{}", NODE_SERVER.0, NODE_SERVER.1)))?;
     }
     Ok(script)
 }

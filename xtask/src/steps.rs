@@ -7,11 +7,11 @@ use crate::Result;
 
 /// What came of the steps so far.
 #[derive(Debug, Default)]
-pub(crate) struct Steps {
+pub(crate) struct StepRunner {
     failed: Vec<String>,
 }
 
-impl Steps {
+impl StepRunner {
     /// Takes a step.
     pub(crate) fn step(&mut self, name: &str, act: impl FnOnce() -> Result) -> Result {
         print!("{name:34} ");
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn steps_go_on_after_a_failure_and_remember_it() {
-        let mut steps = Steps::default();
+        let mut steps = StepRunner::default();
         let mut taken = 0;
         steps.step("first", || Err("broken".into())).unwrap();
         steps
@@ -54,6 +54,6 @@ mod tests {
             .unwrap();
         assert_eq!(taken, 1);
         assert_eq!(steps.end().unwrap_err().to_string(), "failed: first");
-        assert!(Steps::default().end().is_ok());
+        assert!(StepRunner::default().end().is_ok());
     }
 }

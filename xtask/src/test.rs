@@ -17,7 +17,7 @@ const EXAMPLES: [(&str, &str); 3] = [("stead", "first"), ("stead", "bad_day"), (
 
 /// How often loops repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Length {
+pub(crate) enum RunLength {
     /// As often as CI can wait for.
     Short,
     /// As often as it takes to trust the result: `STEAD_TEST_LONG=1`.
@@ -25,14 +25,14 @@ pub(crate) enum Length {
 }
 
 /// Runs everything, also after a failure, so that one run tells of all of them.
-pub(crate) fn run(length: Length) -> Result {
+pub(crate) fn run(length: RunLength) -> Result {
     needs::provide(&[needs::SQLITE, needs::FUSE, needs::RSYNC, needs::STRACE, needs::NPM])?;
     let test = |arguments: &[&str]| {
         let mut command = cargo();
         command.arg("test").args(arguments);
         match length {
-            Length::Short => command.env_remove("STEAD_TEST_LONG"),
-            Length::Long => command.env("STEAD_TEST_LONG", "1"),
+            RunLength::Short => command.env_remove("STEAD_TEST_LONG"),
+            RunLength::Long => command.env("STEAD_TEST_LONG", "1"),
         };
         show(&mut command)
     };
@@ -52,7 +52,7 @@ pub(crate) fn run(length: Length) -> Result {
         outcomes.push(test(&["--release", "--package", package, "--test", target]));
     }
     println!("The server against others' clients:");
-    outcomes.push(clients::run(length, hosts::Page::Left));
+    outcomes.push(clients::run(length, hosts::HostsPage::Left));
     println!("A mount under programs that are made to break it:");
     outcomes.push(torture::run(length));
     outcomes.into_iter().collect()

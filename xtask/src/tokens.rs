@@ -14,7 +14,7 @@ use tiktoken_rs::CoreBPE;
 
 use crate::Result;
 use crate::host::{self, capture, cargo, program, root};
-use crate::peers::Peers;
+use crate::peers::TestClients;
 use crate::{sections, servers};
 
 /// Runs the command: `[--before BINARY] [--write]`.
@@ -27,15 +27,20 @@ pub(crate) fn run(options: &[&str]) -> Result {
         _ => return Err("cargo xtask tokens [--before BINARY] [--write]".into()),
     };
     capture(cargo().args(["build", "--package", "stead-cli"]))?;
-    let place = Peers::none()?.place("tokens")?;
+    let place = TestClients::none()?.place("tokens")?;
     let mut columns = Vec::new();
     if let Some(binary) = before {
-        columns.push(measured("stead before", Server::Stead, Path::new(binary), &place.join("before"))?);
+        columns.push(measured(
+            "stead before",
+            ComparedServer::Stead,
+            Path::new(binary),
+            &place.join("before"),
+        )?);
     }
     let built = host::target().join("debug/stead");
-    columns.push(measured("stead", Server::Stead, &built, &place.join("now"))?);
+    columns.push(measured("stead", ComparedServer::Stead, &built, &place.join("now"))?);
     let node = servers::provide_node(&host::target())?;
-    columns.push(measured("server-filesystem", Server::Node, &node, &place.join("node"))?);
+    columns.push(measured("server-filesystem", ComparedServer::Node, &node, &place.join("node"))?);
     let table = table(&columns);
     println!("{table}");
     if write {
@@ -47,7 +52,7 @@ pub(crate) fn run(options: &[&str]) -> Result {
 
 /// Who answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Server {
+enum ComparedServer {
     /// A binary of ours.
     Stead,
     /// A script for Node: npm `@modelcontextprotocol/server-filesystem`.
@@ -56,27 +61,27 @@ enum Server {
 
 /// How many tokens something has: as text, and as structured content.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tokens {
+struct TokenCount {
     text: usize,
     structured: usize,
 }
 
 /// What one server's answers cost; `None` for what it can't do.
-struct Column {
+struct CostColumn {
     label: &'static str,
-    rows: Vec<(&'static str, Option<Tokens>)>,
+    rows: Vec<(&'static str, Option<TokenCount>)>,
 }
 
-fn measured(label: &'static str, server: Server, binary: &Path, place: &Path) -> Result<Column> {
+fn measured(label: &'static str, server: ComparedServer, binary: &Path, place: &Path) -> Result<CostColumn> {
     let files = place.join("project");
     prepare(&files)?;
-    let mut client = Client::start(server, binary, place, &files)?;
-    let count = Counter::new()?;
+    let mut client = StdioClient::start(server, binary, place, &files)?;
+    let count = TokenCounter::new()?;
     let begun = client.request("initialize", &introduction())?;
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
     let tools = client.request("tools/list", &json!({}))?["tools"].to_string();
     let map = begun["instructions"].as_str().unwrap_or_default().to_owned();
-    let text = |text: &str| Some(Tokens { text: count.tokens(text), structured: 0 });
+    let text = |text: &str| Some(TokenCount { text: count.tokens(text), structured: 0 });
     let mut rows = vec![("tools, as listed", text(&tools)), ("instructions: the map", text(&map))];
     for (what, call) in calls(server, &files) {
         let tokens = match call {
@@ -88,7 +93,7 @@ fn measured(label: &'static str, server: Server, binary: &Path, place: &Path) ->
         };
         rows.push((what, tokens));
     }
-    Ok(Column { label, rows })
+    Ok(CostColumn { label, rows })
 }
 
 /// The same files for everyone: a small project.
@@ -110,19 +115,19 @@ fn prepare(files: &Path) -> Result {
 }
 
 /// Ten typical calls, as each server has them.
-fn calls(server: Server, files: &Path) -> Vec<(&'static str, Option<(&'static str, Value)>)> {
+fn calls(server: ComparedServer, files: &Path) -> Vec<(&'static str, Option<(&'static str, Value)>)> {
     let path = |below: &str| match server {
-        Server::Stead => format!("/project/{below}"),
-        Server::Node => files.join(below).to_string_lossy().into_owned(),
+        ComparedServer::Stead => format!("/project/{below}"),
+        ComparedServer::Node => files.join(below).to_string_lossy().into_owned(),
     };
-    let is_ours = server == Server::Stead;
+    let is_ours = server == ComparedServer::Stead;
     let either = |ours: &'static str, other: &'static str| if is_ours { ours } else { other };
     let read = either("read_file", "read_text_file");
     let edit = match server {
-        Server::Stead => {
+        ComparedServer::Stead => {
             json!({ "path": path("readme.md"), "old_string": "forty", "new_string": "many" })
         }
-        Server::Node => {
+        ComparedServer::Node => {
             json!({ "path": path("readme.md"), "edits": [{ "oldText": "forty", "newText": "many" }] })
         }
     };
@@ -152,44 +157,44 @@ fn calls(server: Server, files: &Path) -> Vec<(&'static str, Option<(&'static st
 }
 
 /// Counts tokens of o200k.
-struct Counter(CoreBPE);
+struct TokenCounter(CoreBPE);
 
-impl Counter {
+impl TokenCounter {
     fn new() -> Result<Self> {
-        Ok(Counter(tiktoken_rs::o200k_base()?))
+        Ok(TokenCounter(tiktoken_rs::o200k_base()?))
     }
 
     fn tokens(&self, text: &str) -> usize {
         self.0.encode_ordinary(text).len()
     }
 
-    fn answer(&self, result: &Value) -> Tokens {
+    fn answer(&self, result: &Value) -> TokenCount {
         let blocks = result["content"].as_array().into_iter().flatten();
         let text = blocks.filter_map(|block| block["text"].as_str()).map(|text| self.tokens(text)).sum();
         let structured = result.get("structuredContent").map_or(0, |facts| self.tokens(&facts.to_string()));
-        Tokens { text, structured }
+        TokenCount { text, structured }
     }
 }
 
 /// A client over standard input and output.
-struct Client {
+struct StdioClient {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     next: u64,
 }
 
-impl Client {
-    fn start(server: Server, binary: &Path, place: &Path, files: &Path) -> Result<Self> {
+impl StdioClient {
+    fn start(server: ComparedServer, binary: &Path, place: &Path, files: &Path) -> Result<Self> {
         let mut command: Command = match server {
-            Server::Stead => {
+            ComparedServer::Stead => {
                 let config = place.join("stead.toml");
                 fs::write(&config, CONFIG)?;
                 let mut command = program(PathBuf::from(binary));
                 command.args(["mcp", "--agent", "coder", "--config"]).arg(config);
                 command
             }
-            Server::Node => {
+            ComparedServer::Node => {
                 let mut command = program("node");
                 command.arg(binary).arg(files);
                 command
@@ -201,7 +206,7 @@ impl Client {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let input = child.stdin.take().expect("stdin is piped");
         let output = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        Ok(Client { child, input, output, next: 1 })
+        Ok(StdioClient { child, input, output, next: 1 })
     }
 
     fn send(&mut self, message: &Value) -> Result {
@@ -225,7 +230,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for StdioClient {
     fn drop(&mut self) {
         // If it has ended by itself there is nothing left to end.
         let _ = self.child.kill();
@@ -251,7 +256,7 @@ fn introduction() -> Value {
     })
 }
 
-fn table(columns: &[Column]) -> String {
+fn table(columns: &[CostColumn]) -> String {
     let labels: Vec<_> = columns.iter().map(|column| column.label).collect();
     let mut text = String::from("<!-- begin tokens -->\n");
     let _ = writeln!(text, "| tokens (o200k) | {} |", labels.join(" | "));
@@ -264,11 +269,11 @@ fn table(columns: &[Column]) -> String {
     text
 }
 
-fn cell(tokens: Option<Tokens>) -> String {
+fn cell(tokens: Option<TokenCount>) -> String {
     match tokens {
         None => "—".to_owned(),
-        Some(Tokens { text, structured: 0 }) => text.to_string(),
-        Some(Tokens { text, structured }) => format!("{text} + {structured}"),
+        Some(TokenCount { text, structured: 0 }) => text.to_string(),
+        Some(TokenCount { text, structured }) => format!("{text} + {structured}"),
     }
 }
 
@@ -278,10 +283,10 @@ mod tests {
 
     #[test]
     fn text_and_structured_content_are_counted_apart() {
-        let count = Counter::new().unwrap();
+        let count = TokenCounter::new().unwrap();
         let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
         let answer = json!({ "content": [{ "type": "text", "text": "hello world" }, image] });
-        let Tokens { text, structured } = count.answer(&answer);
+        let TokenCount { text, structured } = count.answer(&answer);
         assert_eq!((text, structured), (2, 0));
         let answer = json!({ "content": [], "structuredContent": { "a": 1 } });
         assert!(count.answer(&answer).structured > 2);

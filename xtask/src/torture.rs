@@ -11,42 +11,42 @@ use std::path::PathBuf;
 
 use crate::Result;
 use crate::host::{self, capture, cargo, program};
-use crate::mounted::{Mounted, Setting};
+use crate::mounted::{MountSetup, MountedStead};
 use crate::needs;
-use crate::peers::{self, Peers};
-use crate::second_user::User;
-use crate::steps::Steps;
-use crate::test::Length;
+use crate::peers::{self, TestClients};
+use crate::second_user::SecondUser;
+use crate::steps::StepRunner;
+use crate::test::RunLength;
 
 /// The Workspaces that all of them run on.
-const WORKSPACES: [&str; 2] = ["virtual", "physical"];
+const TESTED_WORKSPACES: [&str; 2] = ["virtual", "physical"];
 /// What fsx is told to do.
-const MANNERS: [(&str, &str); 2] = [("fsx", "fsx.toml"), ("fsx without mmap", "fsx-without-mmap.toml")];
+const FSX_VARIANTS: [(&str, &str); 2] = [("fsx", "fsx.toml"), ("fsx without mmap", "fsx-without-mmap.toml")];
 /// How many operations of fsx another user does.
-const AS_ANOTHER: &str = "20000";
+const SECOND_USER_OPERATIONS: &str = "20000";
 /// What pjdfstest has to say at its end.
-const VERDICT: &str = "0 failed, 14 skipped, 259 passed, 125 expected failures, 398 total";
+const EXPECTED_SUMMARY: &str = "0 failed, 14 skipped, 259 passed, 125 expected failures, 398 total";
 
 /// Runs all of them.
-pub(crate) fn run(length: Length) -> Result {
+pub(crate) fn run(length: RunLength) -> Result {
     needs::provide(&[needs::FUSE])?;
-    let programs = Programs::provide()?;
+    let programs = TorturePrograms::provide()?;
     let (profile, folder) = match length {
         // As the other tests have built it: a build of its own would take longer than all of this.
-        Length::Short => ("dev", "debug"),
+        RunLength::Short => ("dev", "debug"),
         // All of this takes hours.
-        Length::Long => ("release", "release"),
+        RunLength::Long => ("release", "release"),
     };
     capture(cargo().args(["build", "--package", "stead-cli", "--profile", profile]))?;
     let binary = host::target().join(folder).join("stead");
-    let mut steps = Steps::default();
-    for workspace in WORKSPACES {
-        for (name, config) in MANNERS {
-            let setting = Setting::new(&binary, programs.peers.place("fsx")?, None)?;
+    let mut steps = StepRunner::default();
+    for workspace in TESTED_WORKSPACES {
+        for (name, config) in FSX_VARIANTS {
+            let setting = MountSetup::new(&binary, programs.peers.place("fsx")?, None)?;
             let name = format!("{name}, {workspace}");
             let operations = match length {
-                Length::Short => "100000",
-                Length::Long => "10000000",
+                RunLength::Short => "100000",
+                RunLength::Long => "10000000",
             };
             steps.step(&name, || programs.fsx(&setting, workspace, config, operations))?;
         }
@@ -54,7 +54,7 @@ pub(crate) fn run(length: Length) -> Result {
             // A socket's path has at most 107 bytes, and the suite adds some 70 of its own.
             let place = std::env::temp_dir().join(format!("pjd-{}", std::process::id()));
             fs::create_dir(&place)?;
-            let setting = Setting::new(&binary, place.clone(), None)?;
+            let setting = MountSetup::new(&binary, place.clone(), None)?;
             steps.step(&format!("pjdfstest, {workspace}"), || programs.pjdfstest(&setting, workspace))?;
             fs::remove_dir_all(&place)?;
         } else {
@@ -62,12 +62,12 @@ pub(crate) fn run(length: Length) -> Result {
         }
     }
     if host::is_root() {
-        let user = User::nobody()?;
-        for workspace in WORKSPACES {
-            let setting = Setting::new(&binary, programs.peers.place("fsx")?, Some(&user))?;
-            let (name, config) = MANNERS[0];
+        let user = SecondUser::nobody()?;
+        for workspace in TESTED_WORKSPACES {
+            let setting = MountSetup::new(&binary, programs.peers.place("fsx")?, Some(&user))?;
+            let (name, config) = FSX_VARIANTS[0];
             let name = format!("{name}, {workspace}, another user");
-            steps.step(&name, || programs.fsx(&setting, workspace, config, AS_ANOTHER))?;
+            steps.step(&name, || programs.fsx(&setting, workspace, config, SECOND_USER_OPERATIONS))?;
         }
     }
     steps.end()
@@ -78,16 +78,16 @@ fn sources() -> PathBuf {
 }
 
 /// The programs, in the versions that are written down.
-struct Programs {
-    peers: Peers,
+struct TorturePrograms {
+    peers: TestClients,
     place: PathBuf,
 }
 
-impl Programs {
+impl TorturePrograms {
     /// Builds what is missing.
     fn provide() -> Result<Self> {
-        let peers = Peers::none()?;
-        let programs = Programs { place: peers.folder().join("cargo"), peers };
+        let peers = TestClients::none()?;
+        let programs = TorturePrograms { place: peers.folder().join("cargo"), peers };
         let pinned = sources().join("programs.txt");
         peers::once(&programs.place.join("programs.txt"), &pinned, || {
             for line in fs::read_to_string(&pinned)?.lines() {
@@ -102,8 +102,8 @@ impl Programs {
         Ok(programs)
     }
 
-    fn fsx(&self, setting: &Setting<'_>, workspace: &str, config: &str, operations: &str) -> Result {
-        let mounted = Mounted::new(setting)?;
+    fn fsx(&self, setting: &MountSetup<'_>, workspace: &str, config: &str, operations: &str) -> Result {
+        let mounted = MountedStead::new(setting)?;
         let mut fsx = setting.program(self.place.join("bin/fsx"));
         fsx.args(["-S", "1", "-N", operations, "-P"]).arg(setting.place());
         fsx.arg("-f").arg(sources().join(config)).arg(mounted.path(workspace).join("file"));
@@ -113,8 +113,8 @@ impl Programs {
     }
 
     /// Only root can be somebody else for a test.
-    fn pjdfstest(&self, setting: &Setting<'_>, workspace: &str) -> Result {
-        let mounted = Mounted::new(setting)?;
+    fn pjdfstest(&self, setting: &MountSetup<'_>, workspace: &str) -> Result {
+        let mounted = MountedStead::new(setting)?;
         let second = setting.place().join("second");
         fs::create_dir(&second)?;
         let mut tests = program(self.place.join("bin/pjdfstest"));
@@ -123,8 +123,8 @@ impl Programs {
         // A suite that ran nothing found nothing: that must not pass for a clean result.
         let said = capture(tests.env("NO_COLOR", "1").env("RUST_BACKTRACE", "0"))?;
         let summary = said.lines().last().unwrap_or_default();
-        if !summary.ends_with(VERDICT) {
-            return Err(format!("{summary}; it should be: {VERDICT}").into());
+        if !summary.ends_with(EXPECTED_SUMMARY) {
+            return Err(format!("{summary}; it should be: {EXPECTED_SUMMARY}").into());
         }
         mounted.end()?;
         setting.verify()

@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use stead::config::ConfigError;
-use stead::{DoorError, ErrorKind, StoreError};
+use stead::{ErrorKind, StoreError, VfsError};
 
 /// The exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,13 +14,13 @@ impl Exit {
     /// It is done.
     pub(crate) const OK: Exit = Exit(0);
     /// The answer is no.
-    pub(crate) const NO: Exit = Exit(1);
+    pub(crate) const NEGATIVE: Exit = Exit(1);
     /// The call or the configuration is wrong.
     pub(crate) const USAGE: Exit = Exit(2);
     /// Something is broken.
     pub(crate) const INTERNAL: Exit = Exit(70);
     /// It may work later.
-    pub(crate) const LATER: Exit = Exit(75);
+    pub(crate) const TEMPORARY: Exit = Exit(75);
 
     /// As another process of ours ended; one that was killed has not said why.
     pub(crate) fn of(code: Option<i32>) -> Exit {
@@ -43,9 +43,9 @@ impl From<ErrorKind> for Exit {
             | ErrorKind::Conflict
             | ErrorKind::TooLarge
             | ErrorKind::Quota
-            | ErrorKind::Expired => Exit::NO,
+            | ErrorKind::Expired => Exit::NEGATIVE,
             ErrorKind::Invalid | ErrorKind::Unsupported => Exit::USAGE,
-            ErrorKind::Unavailable => Exit::LATER,
+            ErrorKind::Unavailable => Exit::TEMPORARY,
             ErrorKind::Corrupt => Exit::INTERNAL,
         }
     }
@@ -53,7 +53,7 @@ impl From<ErrorKind> for Exit {
 
 /// Why a command went no further.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CommandError {
     /// The library said so.
     Stead(stead::Error),
     /// The command itself did.
@@ -63,12 +63,12 @@ pub(crate) enum Failure {
 }
 
 /// How a command went.
-pub(crate) type Ended = Result<Exit, Failure>;
+pub(crate) type CommandResult = Result<Exit, CommandError>;
 
-impl Failure {
+impl CommandError {
     /// The call makes no sense.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Failure::Said(ErrorKind::Invalid, message.into())
+        CommandError::Said(ErrorKind::Invalid, message.into())
     }
 
     /// What the host said of something that the user named, or of the output.
@@ -78,8 +78,8 @@ impl Failure {
 
     /// Why the output can't be written. That is nobody's quota, also where the disk is full that it goes to.
     pub(crate) fn output(cause: io::Error) -> Self {
-        match Failure::host("the output can't be written", cause) {
-            Failure::Stead(error) => Failure::Said(ErrorKind::Unavailable, error.to_string()),
+        match CommandError::host("the output can't be written", cause) {
+            CommandError::Stead(error) => CommandError::Said(ErrorKind::Unavailable, error.to_string()),
             other => other,
         }
     }
@@ -87,9 +87,9 @@ impl Failure {
     /// The kind, unless there is no one to tell.
     pub(crate) fn kind(&self) -> Option<ErrorKind> {
         match self {
-            Failure::Stead(error) => Some(error.kind()),
-            Failure::Said(kind, _) => Some(*kind),
-            Failure::ReaderGone => None,
+            CommandError::Stead(error) => Some(error.kind()),
+            CommandError::Said(kind, _) => Some(*kind),
+            CommandError::ReaderGone => None,
         }
     }
 
@@ -98,7 +98,7 @@ impl Failure {
     /// What depends on what is stored is an answer; what is wrong whatever is stored is wrong usage.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Failure::Stead(stead::Error::Door(error)) if is_answer(error) => Exit::NO,
+            CommandError::Stead(stead::Error::Door(error)) if is_answer(error) => Exit::NEGATIVE,
             _ => self.kind().map_or(Exit::OK, Exit::from),
         }
     }
@@ -106,23 +106,23 @@ impl Failure {
     /// What is said about it.
     pub(crate) fn message(&self) -> String {
         match self {
-            Failure::Stead(error) => error.to_string(),
-            Failure::Said(_, message) => message.clone(),
-            Failure::ReaderGone => String::new(),
+            CommandError::Stead(error) => error.to_string(),
+            CommandError::Said(_, message) => message.clone(),
+            CommandError::ReaderGone => String::new(),
         }
     }
 
     /// Whether the message says by itself where it comes from: `stead.toml:3:1: …`.
     pub(crate) fn names_its_place(&self) -> bool {
-        matches!(self, Failure::Stead(stead::Error::Config(ConfigError::Wrong(_))))
+        matches!(self, CommandError::Stead(stead::Error::Config(ConfigError::Wrong(_))))
     }
 }
 
 /// Whether a call that makes sense got no for an answer, although its kind alone would not tell.
-fn is_answer(error: &DoorError) -> bool {
+fn is_answer(error: &VfsError) -> bool {
     match error {
-        DoorError::TooManyLinks { .. } | DoorError::PastTheEnd { .. } | DoorError::Binary { .. } => true,
-        DoorError::Store { cause, .. } => matches!(
+        VfsError::TooManyLinks { .. } | VfsError::PastTheEnd { .. } | VfsError::Binary { .. } => true,
+        VfsError::Store { cause, .. } => matches!(
             cause,
             StoreError::NoMatch
                 | StoreError::Ambiguous(_)
@@ -134,27 +134,27 @@ fn is_answer(error: &DoorError) -> bool {
     }
 }
 
-impl From<stead::Error> for Failure {
+impl From<stead::Error> for CommandError {
     fn from(error: stead::Error) -> Self {
         match error {
             // Whoever read from the pipe has gone.
             stead::Error::Host { cause, .. } if cause.kind() == io::ErrorKind::BrokenPipe => {
-                Failure::ReaderGone
+                CommandError::ReaderGone
             }
-            error => Failure::Stead(error),
+            error => CommandError::Stead(error),
         }
     }
 }
 
-impl From<DoorError> for Failure {
-    fn from(error: DoorError) -> Self {
-        Failure::Stead(error.into())
+impl From<VfsError> for CommandError {
+    fn from(error: VfsError) -> Self {
+        CommandError::Stead(error.into())
     }
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for CommandError {
     fn from(error: ConfigError) -> Self {
-        Failure::Stead(error.into())
+        CommandError::Stead(error.into())
     }
 }
 
@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn what_the_user_may_repeat_is_told_from_what_is_broken() {
-        assert_eq!(Exit::from(ErrorKind::Denied), Exit::NO);
+        assert_eq!(Exit::from(ErrorKind::Denied), Exit::NEGATIVE);
         assert_eq!(Exit::from(ErrorKind::Unsupported), Exit::USAGE);
-        assert_eq!(Exit::from(ErrorKind::Unavailable), Exit::LATER);
+        assert_eq!(Exit::from(ErrorKind::Unavailable), Exit::TEMPORARY);
         assert_eq!(Exit::from(ErrorKind::Corrupt), Exit::INTERNAL);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use stead::store::Special;
-use stead::{Kind, Timestamp, name};
+use stead::store::SpecialKind;
+use stead::{NodeKind, Timestamp, name};
 
 /// A size in a few characters: `12 B`, `3.4 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
@@ -41,14 +41,14 @@ pub(crate) fn duration(micros: u64) -> String {
 }
 
 /// Kind and mode, as `ls -l` has them: `drwxr-xr-x`.
-pub(crate) fn mode(kind: Kind, mode: u32) -> String {
+pub(crate) fn mode(kind: NodeKind, mode: u32) -> String {
     let letter = match kind {
-        Kind::File => '-',
-        Kind::Directory => 'd',
-        Kind::Symlink => 'l',
-        Kind::Special(Special::Fifo) => 'p',
-        Kind::Special(Special::Socket) => 's',
-        Kind::Special(Special::Device) => 'c',
+        NodeKind::File => '-',
+        NodeKind::Directory => 'd',
+        NodeKind::Symlink => 'l',
+        NodeKind::Special(SpecialKind::Fifo) => 'p',
+        NodeKind::Special(SpecialKind::Socket) => 's',
+        NodeKind::Special(SpecialKind::Device) => 'c',
     };
     let bits = (0..9).rev().map(|bit| {
         let name = ['x', 'w', 'r'][bit as usize % 3];
@@ -58,14 +58,14 @@ pub(crate) fn mode(kind: Kind, mode: u32) -> String {
 }
 
 /// What follows a name, to tell what has it, as `ls -F` does: `/`, `@`.
-pub(crate) fn mark(kind: Kind) -> &'static str {
+pub(crate) fn mark(kind: NodeKind) -> &'static str {
     match kind {
-        Kind::File => "",
-        Kind::Directory => "/",
-        Kind::Symlink => "@",
-        Kind::Special(Special::Fifo) => "|",
-        Kind::Special(Special::Socket) => "=",
-        Kind::Special(Special::Device) => "",
+        NodeKind::File => "",
+        NodeKind::Directory => "/",
+        NodeKind::Symlink => "@",
+        NodeKind::Special(SpecialKind::Fifo) => "|",
+        NodeKind::Special(SpecialKind::Socket) => "=",
+        NodeKind::Special(SpecialKind::Device) => "",
     }
 }
 
@@ -122,10 +122,13 @@ mod tests {
 
     #[test]
     fn modes_and_times_look_as_in_ls() {
-        assert_eq!(mode(Kind::Directory, 0o755), "drwxr-xr-x");
-        assert_eq!(mode(Kind::File, 0o604), "-rw----r--");
-        let special = |of| mode(Kind::Special(of), 0o644).remove(0);
-        assert_eq!([Special::Fifo, Special::Socket, Special::Device].map(special), ['p', 's', 'c']);
+        assert_eq!(mode(NodeKind::Directory, 0o755), "drwxr-xr-x");
+        assert_eq!(mode(NodeKind::File, 0o604), "-rw----r--");
+        let special = |of| mode(NodeKind::Special(of), 0o644).remove(0);
+        assert_eq!(
+            [SpecialKind::Fifo, SpecialKind::Socket, SpecialKind::Device].map(special),
+            ['p', 's', 'c']
+        );
         assert_eq!(time(Some(Timestamp(951_826_154_987_654_321))), "2000-02-29 12:09");
         assert_eq!(time(None), "-");
     }

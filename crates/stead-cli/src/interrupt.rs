@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use stead::watch::{Stop, Watch};
+use stead::watch::{CallMonitor, StopReason};
 use stead::{ErrorKind, Stead};
-use stead_server::EndSignals;
+use stead_server::ShutdownSignals;
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 /// How a process ends at the second Ctrl-C, as shells tell it.
 const AT_ONCE: i32 = 130;
@@ -21,13 +21,13 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Waits for the signals that ask a process to end, from now on until the process ends.
-    pub(crate) fn listen() -> Result<Self, Failure> {
+    pub(crate) fn listen() -> Result<Self, CommandError> {
         let interrupt = Interrupt::default();
         let asked = Arc::clone(&interrupt.0);
         let begin = || -> io::Result<()> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let entered = runtime.enter();
-            let mut signals = EndSignals::new()?;
+            let mut signals = ShutdownSignals::new()?;
             drop(entered);
             thread::Builder::new().name("signals".into()).spawn(move || {
                 runtime.block_on(async {
@@ -40,7 +40,7 @@ impl Interrupt {
             })?;
             Ok(())
         };
-        begin().map_err(|error| Failure::host("signals can't be waited for", error))?;
+        begin().map_err(|error| CommandError::host("signals can't be waited for", error))?;
         Ok(interrupt)
     }
 
@@ -50,18 +50,18 @@ impl Interrupt {
     }
 
     /// What made the command fail: the interruption, where there was one.
-    pub(crate) fn or(&self, failure: impl Into<Failure>, what_is_left: &str) -> Failure {
+    pub(crate) fn or(&self, failure: impl Into<CommandError>, what_is_left: &str) -> CommandError {
         match self.stop() {
-            Some(_) => Failure::Said(ErrorKind::Unavailable, format!("interrupted; {what_is_left}")),
+            Some(_) => CommandError::Said(ErrorKind::Unavailable, format!("interrupted; {what_is_left}")),
             None => failure.into(),
         }
     }
 }
 
-impl Watch for Interrupt {
+impl CallMonitor for Interrupt {
     fn progress(&self, _: u64, _: Option<u64>) {}
 
-    fn stop(&self) -> Option<Stop> {
-        self.0.load(Ordering::Relaxed).then_some(Stop::Cancelled)
+    fn stop(&self) -> Option<StopReason> {
+        self.0.load(Ordering::Relaxed).then_some(StopReason::Cancelled)
     }
 }

@@ -5,8 +5,8 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Value, json};
 use stead::history::diff::ContentDiff;
 use stead::vfs::{
-    Blamed, Copied, Difference, DirEntry, LogChange, LogEntry, PathChange, PathConflict, Stat, Undone,
-    Unreadable, Walked, Written,
+    BlameLine, CopyResult, Difference, DirEntry, LogChange, LogEntry, PathChange, PathConflict, PathEntry,
+    RevertResult, Stat, Unreadable, WriteResult,
 };
 use stead::{Fork, Operation, Snapshot, Timestamp, VersionTag};
 
@@ -42,7 +42,7 @@ pub(crate) fn entry(entry: &DirEntry) -> Value {
 }
 
 /// Something below a directory.
-pub(crate) fn walked(walked: &Walked) -> Value {
+pub(crate) fn walked(walked: &PathEntry) -> Value {
     json!({
         "path": walked.path,
         "kind": walked.kind.word(),
@@ -69,7 +69,7 @@ pub(crate) fn stat(stat: &Stat) -> Value {
 }
 
 /// What a write did.
-pub(crate) fn written(written: &Written) -> Value {
+pub(crate) fn written(written: &WriteResult) -> Value {
     json!({
         "path": written.path.to_string(),
         "created": written.created,
@@ -80,7 +80,7 @@ pub(crate) fn written(written: &Written) -> Value {
 }
 
 /// What a copy or a move did.
-pub(crate) fn copied(copied: &Copied) -> Value {
+pub(crate) fn copied(copied: &CopyResult) -> Value {
     json!({
         "from": copied.from.to_string(),
         "to": copied.to.to_string(),
@@ -177,7 +177,7 @@ pub(crate) fn snapshot(snapshot: &Snapshot) -> Value {
 }
 
 /// What was taken back, or would be.
-pub(crate) fn undone(undone: &Undone, dry_run: bool) -> Value {
+pub(crate) fn undone(undone: &RevertResult, dry_run: bool) -> Value {
     let change = |change: &PathChange| {
         json!({
             "path": change.path.to_string(),
@@ -200,7 +200,7 @@ pub(crate) fn undone(undone: &Undone, dry_run: bool) -> Value {
 }
 
 /// A line, and who wrote it.
-pub(crate) fn blamed(number: usize, line: &Blamed) -> Value {
+pub(crate) fn blamed(number: usize, line: &BlameLine) -> Value {
     json!({
         "line": number,
         "text": String::from_utf8_lossy(&line.line),

@@ -34,15 +34,15 @@ struct Cli {
 /// arguments take longer to put together than these to be read.
 #[derive(Debug, Parser)]
 #[command(name = "stead")]
-struct Hosted {
+struct McpCli {
     #[command(flatten)]
     globals: Globals,
     #[command(subcommand)]
-    command: HostedCommand,
+    command: McpCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum HostedCommand {
+enum McpCommand {
     Mcp(commands::mcp::Args),
 }
 
@@ -64,8 +64,8 @@ fn main() -> ExitCode {
 
 /// Reads the arguments.
 fn parse() -> Result<Cli, clap::Error> {
-    match Hosted::try_parse() {
-        Ok(Hosted { globals, command: HostedCommand::Mcp(args) }) => {
+    match McpCli::try_parse() {
+        Ok(McpCli { globals, command: McpCommand::Mcp(args) }) => {
             Ok(Cli { globals, command: Command::Mcp(args) })
         }
         Err(_) => Cli::try_parse(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use stead::transfer::{LeftOut, Totals, Watch};
+use stead::transfer::{OmittedEntry, TransferObserver, TransferTotals};
 
 use crate::human;
 use crate::session::Session;
@@ -32,15 +32,15 @@ impl Progress {
     }
 }
 
-impl Watch for Progress {
-    fn moved(&mut self, totals: &Totals) {
+impl TransferObserver for Progress {
+    fn moved(&mut self, totals: &TransferTotals) {
         self.show(|| {
             format!("{}, {}", human::count(totals.files, "file", "files"), human::size(totals.bytes))
         });
     }
 
-    fn left_out(&mut self, left_out: &LeftOut) {
-        let LeftOut { path, reason } = left_out;
+    fn left_out(&mut self, left_out: &OmittedEntry) {
+        let OmittedEntry { path, reason } = left_out;
         // A sentence of the door names the path by itself.
         let named = reason.starts_with(&format!("`{path}`"));
         self.bar.suspend(|| match named {

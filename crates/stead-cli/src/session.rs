@@ -11,7 +11,7 @@ use stead::name::escaped;
 use stead::vfs::Unreadable;
 use stead::{Config, Identity, Stead, Stores, Vfs};
 
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::{human, json};
 
 /// Options that every command takes.
@@ -30,20 +30,20 @@ pub(crate) struct Globals {
 
 /// When to look.
 #[derive(Debug, clap::Args)]
-pub(crate) struct At {
+pub(crate) struct AsOfArg {
     /// As it was then: a version's number, a snapshot's label or #number, a time, or how long ago (2h)
     #[arg(long, value_name = "MOMENT")]
     at: Option<String>,
 }
 
-impl At {
+impl AsOfArg {
     /// Whether a moment is named.
     pub(crate) fn is_some(&self) -> bool {
         self.at.is_some()
     }
 
     /// The stead as it was, or as it is.
-    pub(crate) fn look(&self, stead: Stead, path: &str) -> Result<Stead, Failure> {
+    pub(crate) fn look(&self, stead: Stead, path: &str) -> Result<Stead, CommandError> {
         match &self.at {
             Some(moment) => Ok(stead.looking_back(path, moment)?),
             None => Ok(stead),
@@ -83,24 +83,24 @@ impl Session {
     }
 
     /// The configuration file that is named, or found.
-    pub(crate) fn config_file(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn config_file(&self) -> Result<PathBuf, CommandError> {
         Ok(Config::find(self.globals.config.as_deref())?)
     }
 
     /// The configuration.
-    pub(crate) fn config(&self) -> Result<Config, Failure> {
+    pub(crate) fn config(&self) -> Result<Config, CommandError> {
         Ok(Config::load(&self.config_file()?)?)
     }
 
     /// The stead of the agent that is acted as.
-    pub(crate) fn stead(&self) -> Result<Stead, Failure> {
+    pub(crate) fn stead(&self) -> Result<Stead, CommandError> {
         let config = self.config()?;
         // Whoever runs the command is the person that would be asked.
         Ok(Stead::open(&config, self.agent(&config)?)?.agreed())
     }
 
     /// The same, where what is protected from agents may be changed: a person has asked for it.
-    pub(crate) fn stead_without_protection(&self) -> Result<Stead, Failure> {
+    pub(crate) fn stead_without_protection(&self) -> Result<Stead, CommandError> {
         let mut config = self.config()?;
         let agent = self.agent(&config)?.to_owned();
         if let Some(known) = config.agents.remove(&agent) {
@@ -110,7 +110,7 @@ impl Session {
     }
 
     /// The stead that an agent's own calls go to: nobody is there to agree to anything.
-    pub(crate) fn stead_of_agent(&self, thread: Option<&str>) -> Result<Stead, Failure> {
+    pub(crate) fn stead_of_agent(&self, thread: Option<&str>) -> Result<Stead, CommandError> {
         let config = self.config()?;
         let identity = Identity::agent(self.agent(&config)?);
         let identity = match thread {
@@ -123,7 +123,7 @@ impl Session {
     }
 
     /// The agent that is acted as: the one that is named, or the only one.
-    pub(crate) fn agent<'a>(&'a self, config: &'a Config) -> Result<&'a str, Failure> {
+    pub(crate) fn agent<'a>(&'a self, config: &'a Config) -> Result<&'a str, CommandError> {
         match &self.globals.agent {
             Some(agent) => Ok(agent),
             None => Ok(only_agent(config)?),
@@ -136,14 +136,14 @@ impl Session {
     }
 
     /// The token that was handed over in the environment, if one was.
-    pub(crate) fn credential(&self) -> Result<Option<&str>, Failure> {
+    pub(crate) fn credential(&self) -> Result<Option<&str>, CommandError> {
         let Some(token) = &self.credential else { return Ok(None) };
-        let text = token.to_str().ok_or_else(|| Failure::invalid("STEAD_TOKEN holds no token"))?;
+        let text = token.to_str().ok_or_else(|| CommandError::invalid("STEAD_TOKEN holds no token"))?;
         Ok(Some(text))
     }
 
     /// Its door, for one operation of this command.
-    pub(crate) fn vfs(&self, command: &'static str) -> Result<Vfs, Failure> {
+    pub(crate) fn vfs(&self, command: &'static str) -> Result<Vfs, CommandError> {
         Ok(self.stead()?.vfs().operation(command))
     }
 
@@ -152,10 +152,10 @@ impl Session {
         &mut self,
         command: &'static str,
         stead: &Stead,
-        (at, path): (&At, &str),
-        act: impl FnOnce(&mut Session, &Stead) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        stead.as_one(command, path, Failure::kind, |stead| {
+        (at, path): (&AsOfArg, &str),
+        act: impl FnOnce(&mut Session, &Stead) -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
+        stead.as_one(command, path, CommandError::kind, |stead| {
             let stead = at.look(stead.clone(), path)?;
             act(self, &stead)
         })
@@ -167,12 +167,12 @@ impl Session {
     }
 
     /// Prints a line of data.
-    pub(crate) fn line(&mut self, line: impl std::fmt::Display) -> Result<(), Failure> {
+    pub(crate) fn line(&mut self, line: impl std::fmt::Display) -> Result<(), CommandError> {
         self.wrote(|out| writeln!(out, "{line}"))
     }
 
     /// Prints a document.
-    pub(crate) fn json(&mut self, value: &Value) -> Result<(), Failure> {
+    pub(crate) fn json(&mut self, value: &Value) -> Result<(), CommandError> {
         self.line(value)
     }
 
@@ -180,8 +180,8 @@ impl Session {
     pub(crate) fn wrote(
         &mut self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
-    ) -> Result<(), Failure> {
-        write(&mut self.stdout).map_err(Failure::output)
+    ) -> Result<(), CommandError> {
+        write(&mut self.stdout).map_err(CommandError::output)
     }
 
     /// Says something to the person.
@@ -214,7 +214,7 @@ impl Session {
     }
 
     /// Says why something did not happen, and returns how that ends.
-    pub(crate) fn report(&mut self, failure: &Failure) -> Exit {
+    pub(crate) fn report(&mut self, failure: &CommandError) -> Exit {
         let Some(kind) = failure.kind() else { return Exit::OK };
         let message = failure.message();
         if self.globals.json {
@@ -232,13 +232,13 @@ impl Session {
     pub(crate) fn each<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
-        mut act: impl FnMut(&mut Session, T) -> Result<(), Failure>,
-    ) -> Ended {
+        mut act: impl FnMut(&mut Session, T) -> Result<(), CommandError>,
+    ) -> CommandResult {
         let mut exit = Exit::OK;
         for item in items {
             match act(self, item) {
                 Ok(()) => {}
-                Err(Failure::ReaderGone) => return Err(Failure::ReaderGone),
+                Err(CommandError::ReaderGone) => return Err(CommandError::ReaderGone),
                 Err(failure) => exit = exit.max(self.report(&failure)),
             }
         }
@@ -246,7 +246,7 @@ impl Session {
     }
 
     /// Brings out what was printed so far, for someone who waits for it.
-    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+    pub(crate) fn flush(&mut self) -> Result<(), CommandError> {
         self.wrote(Write::flush)
     }
 
@@ -257,7 +257,7 @@ impl Session {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::OK,
             Err(error) => {
                 eprintln!("stead: the output can't be written: {}", error.kind());
-                Exit::LATER
+                Exit::TEMPORARY
             }
         }
     }
@@ -277,15 +277,15 @@ pub(crate) enum Colour {
     Cyan = 36,
 }
 
-fn only_agent(config: &Config) -> Result<&String, Failure> {
+fn only_agent(config: &Config) -> Result<&String, CommandError> {
     let mut names = config.agents.keys();
     match (names.next(), names.next()) {
         (Some(only), None) => Ok(only),
-        (None, _) => Err(Failure::invalid("the configuration has no agent; add [agents.NAME] to it")),
+        (None, _) => Err(CommandError::invalid("the configuration has no agent; add [agents.NAME] to it")),
         _ => {
             let names: Vec<_> =
                 config.agents.keys().map(|name| format!("`{}`", escaped(name.as_bytes()))).collect();
-            Err(Failure::invalid(format!("which agent? say --agent with one of {}", names.join(", "))))
+            Err(CommandError::invalid(format!("which agent? say --agent with one of {}", names.join(", "))))
         }
     }
 }

@@ -9,7 +9,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 /// Ends what was begun: what is not sent yet is.
 pub(crate) struct Telemetry {
@@ -19,10 +19,10 @@ pub(crate) struct Telemetry {
 
 impl Telemetry {
     /// Begins, if someone wants to hear of it.
-    pub(crate) fn begin() -> Result<Self, Failure> {
+    pub(crate) fn begin() -> Result<Self, CommandError> {
         let lines = match std::env::var("STEAD_LOG") {
             Ok(filter) => {
-                let wrong = |error| Failure::invalid(format!("STEAD_LOG can't be read: {error}"));
+                let wrong = |error| CommandError::invalid(format!("STEAD_LOG can't be read: {error}"));
                 let filter = EnvFilter::try_new(filter).map_err(wrong)?;
                 // The library shows requests as they are: paths, arguments, content. However much is asked for, these
                 // are the audit's.
@@ -74,16 +74,16 @@ mod otel {
     use tracing_subscriber::filter::{Filtered, Targets};
     use tracing_subscriber::registry::LookupSpan;
 
-    use crate::failure::Failure;
+    use crate::failure::CommandError;
 
     /// What sends traces, where a collector is named.
-    pub(super) fn provider() -> Result<Option<SdkTracerProvider>, Failure> {
+    pub(super) fn provider() -> Result<Option<SdkTracerProvider>, CommandError> {
         if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_none() {
             return Ok(None);
         }
         let exporter = SpanExporter::builder().with_http().build();
         let exporter =
-            exporter.map_err(|error| Failure::invalid(format!("traces can't be sent: {error}")))?;
+            exporter.map_err(|error| CommandError::invalid(format!("traces can't be sent: {error}")))?;
         let resource = Resource::builder().with_service_name("stead").build();
         Ok(Some(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build()))
     }

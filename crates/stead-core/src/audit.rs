@@ -12,7 +12,7 @@ use crate::error::ErrorKind;
 use crate::identity::{Identity, OperationId};
 use crate::path::VfsPath;
 use crate::scope::AccessScope;
-use crate::store::{StoreResult, Version};
+use crate::store::{RevisionNumber, StoreResult};
 
 /// One line of the audit.
 ///
@@ -46,7 +46,7 @@ pub struct AuditRecord {
     /// The operation that it belongs to, where it changed something or a tool has begun one.
     pub operation: Option<OperationId>,
     /// The version that a change made.
-    pub version: Option<Version>,
+    pub version: Option<RevisionNumber>,
 }
 
 /// How an operation went.
@@ -95,7 +95,7 @@ impl AuditOutcome {
 
 /// Names a log, so that a Store can say whether it writes into the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct LogId(pub u64);
+pub struct AuditLogId(pub u64);
 
 /// Where records go.
 ///
@@ -103,7 +103,7 @@ pub struct LogId(pub u64);
 /// others come through here. What can't be written down is not done: a failure here is the failure of the call.
 pub trait AuditLog: Debug + Send + Sync {
     /// Which log it is.
-    fn id(&self) -> LogId;
+    fn id(&self) -> AuditLogId;
 
     /// Writes down what changed nothing, or how a change went that was announced. When it returns, the record survives
     /// the end of the process. What has begun may be left out again once its end is told.

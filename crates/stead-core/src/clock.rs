@@ -78,14 +78,14 @@ impl std::fmt::Display for Timestamp {
 /// The text is no moment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no time; write it as 2026-11-15T08:30:00Z, or the day alone, which begins at midnight UTC")]
-pub struct NotATime(String);
+pub struct InvalidTimestamp(String);
 
 impl FromStr for Timestamp {
-    type Err = NotATime;
+    type Err = InvalidTimestamp;
 
     /// Reads RFC 3339, with any offset, or a day alone.
-    fn from_str(text: &str) -> Result<Self, NotATime> {
-        moment(text).ok_or_else(|| NotATime(crate::name::escaped(text.as_bytes()).to_string()))
+    fn from_str(text: &str) -> Result<Self, InvalidTimestamp> {
+        moment(text).ok_or_else(|| InvalidTimestamp(crate::name::escaped(text.as_bytes()).to_string()))
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use memchr::memmem;
 
-use crate::store::{QuotaLimits, QuotaOn, StoreError};
+use crate::store::{QuotaLimits, QuotaResource, StoreError};
 
 /// The largest file that comes of an edit, or is edited: it is held in memory before and after.
-pub const LARGEST_EDIT: u64 = 256 << 20;
+pub const MAX_EDIT_SIZE: u64 = 256 << 20;
 
 /// A text to be replaced, and by what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Edit {
         if old == new {
             return Err(EditError::Unchanged);
         }
-        Ok(Edit { old: old.into(), new: new.into(), occurrences, most: LARGEST_EDIT, quota: None })
+        Ok(Edit { old: old.into(), new: new.into(), occurrences, most: MAX_EDIT_SIZE, quota: None })
     }
 
     /// The same, refused where its result would be larger. It is never larger than [`LARGEST_EDIT`].
@@ -79,7 +79,7 @@ impl Edit {
             Occurrences::All => size / old,
         };
         let largest = size.saturating_add(times.saturating_mul(new.saturating_sub(old)));
-        let before = size.min(LARGEST_EDIT);
+        let before = size.min(MAX_EDIT_SIZE);
         before.saturating_add(largest.min(self.most))
     }
 
@@ -121,7 +121,12 @@ impl Edit {
     /// Judges the size of the result. A file that is over a quota already may shrink.
     fn judge(&self, before: u64, size: u64) -> Result<(), StoreError> {
         if let Some(allowed) = self.quota.filter(|allowed| size > before && size > *allowed) {
-            return Err(StoreError::OverQuota { on: QuotaOn::FileBytes, used: 0, wanted: size, allowed });
+            return Err(StoreError::OverQuota {
+                on: QuotaResource::FileBytes,
+                used: 0,
+                wanted: size,
+                allowed,
+            });
         }
         if size > self.most {
             return Err(StoreError::TooLarge { size, limit: self.most });
@@ -164,7 +169,7 @@ mod tests {
         // A tebibyte: no machine that runs this has it.
         let refused = edit(1 << 20).apply(&many);
         assert!(
-            matches!(refused, Err(StoreError::TooLarge { size: 0x100_0000_0000, limit: LARGEST_EDIT })),
+            matches!(refused, Err(StoreError::TooLarge { size: 0x100_0000_0000, limit: MAX_EDIT_SIZE })),
             "{:?}",
             refused.map(|_| ())
         );
@@ -200,8 +205,8 @@ mod tests {
         assert_eq!(memory("abcd", Occurrences::All, 100), 100 + 200);
         assert_eq!(memory("", Occurrences::All, 100), 100 + 100, "it may occur less often than it could");
         let huge = Edit::new("a", "b".repeat(1 << 20), Occurrences::All).unwrap();
-        assert_eq!(huge.memory(1 << 30), LARGEST_EDIT + LARGEST_EDIT, "no larger one is made");
-        assert_eq!(huge.at_most(5).memory(1 << 30), LARGEST_EDIT + 5);
+        assert_eq!(huge.memory(1 << 30), MAX_EDIT_SIZE + MAX_EDIT_SIZE, "no larger one is made");
+        assert_eq!(huge.at_most(5).memory(1 << 30), MAX_EDIT_SIZE + 5);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use crate::glob::GlobError;
 use crate::path::{PathError, VfsPath};
 use crate::scope::{Access, AccessScope};
 use crate::search::PatternError;
-use crate::store::{QuotaOn, StoreError};
-use crate::watch::Stop;
+use crate::store::{QuotaResource, StoreError};
+use crate::watch::StopReason;
 use crate::workspace::Barrier;
 
 /// The result of an operation at the door.
@@ -249,7 +249,7 @@ pub enum Error {
     Unrecorded(#[source] StoreError),
     /// It was asked to stop, and did before anything had happened.
     #[error("{0}")]
-    Stopped(Stop),
+    Stopped(StopReason),
     /// An undo or a restore of several Stores was made in some of them before another one failed.
     #[error("it is done in `{done}`, but not in `{left}`: {cause}. Do the same again for the rest")]
     Partly {
@@ -267,7 +267,7 @@ pub enum Error {
         /// The path, as the caller knows it.
         path: VfsPath,
         /// Whether the caller may look at what is there.
-        sight: Sight,
+        sight: Visibility,
         /// What the Store said.
         #[source]
         cause: StoreError,
@@ -305,7 +305,7 @@ impl Error {
             Error::Unrecorded(StoreError::NoSpace) => ErrorKind::Quota,
             Error::Unrecorded(_) | Error::Stopped(_) => ErrorKind::Unavailable,
             Error::Partly { cause, .. } => cause.kind(),
-            Error::Store { sight: Sight::Blind, cause, .. } if tells_what_is_there(cause) => {
+            Error::Store { sight: Visibility::Blind, cause, .. } if tells_what_is_there(cause) => {
                 ErrorKind::Denied
             }
             Error::Store { cause, .. } => cause.kind(),
@@ -315,7 +315,7 @@ impl Error {
     /// Whether it would tell a caller who may not look what is there, if it were told.
     pub(crate) fn tells_what_is_there(&self) -> bool {
         match self {
-            Error::Store { sight: Sight::Blind, cause, .. } => {
+            Error::Store { sight: Visibility::Blind, cause, .. } => {
                 tells_what_is_there(cause)
                     || matches!(
                         cause,
@@ -340,17 +340,17 @@ impl Error {
 
 /// Whether the caller may look at what it changes: advice to read something is none in a WRITE_ONLY Workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sight {
+pub enum Visibility {
     /// It may.
     Sees,
     /// It may not.
     Blind,
 }
 
-impl Sight {
+impl Visibility {
     /// What a scope allows.
     pub fn of(scope: AccessScope) -> Self {
-        if scope.allows(Access::Read) { Sight::Sees } else { Sight::Blind }
+        if scope.allows(Access::Read) { Visibility::Sees } else { Visibility::Blind }
     }
 }
 
@@ -388,10 +388,10 @@ fn listed(workspaces: &[VfsPath]) -> String {
 }
 
 /// A Store's answer as a sentence about a path, with what to do next where there is something to do.
-fn about(path: &VfsPath, sight: Sight, cause: &StoreError) -> String {
+fn about(path: &VfsPath, sight: Visibility, cause: &StoreError) -> String {
     match sight {
-        Sight::Sees => seen(path, cause),
-        Sight::Blind => unseen(path, cause),
+        Visibility::Sees => seen(path, cause),
+        Visibility::Blind => unseen(path, cause),
     }
 }
 
@@ -421,7 +421,7 @@ fn unseen(path: &VfsPath, cause: &StoreError) -> String {
             "`{path}` holds the text to be replaced more than once; give more of the text around it, or replace all"
         ),
         StoreError::TooLarge { limit, .. }
-        | StoreError::OverQuota { on: QuotaOn::FileBytes, allowed: limit, .. } => {
+        | StoreError::OverQuota { on: QuotaResource::FileBytes, allowed: limit, .. } => {
             format!("`{path}` would be too large; at most {limit} bytes are allowed")
         }
         StoreError::OverQuota { on, allowed, .. } => {

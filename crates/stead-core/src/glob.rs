@@ -16,12 +16,12 @@ pub struct PathGlobs {
     /// What the name of everything that matches ends with. Most names are told apart by that alone.
     ending: Vec<u8>,
     base: String,
-    case: Case,
+    case: CaseMatching,
 }
 
 /// Whether names that differ in case match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Case {
+enum CaseMatching {
     /// They don't.
     Told,
     /// They do, and so does whatever a file system that does not tell case apart takes for the same name.
@@ -51,7 +51,7 @@ impl PathGlobs {
         patterns: impl IntoIterator<Item = P>,
         anchor: Anchor,
     ) -> Result<Self, GlobError> {
-        PathGlobs::with_case(patterns, anchor, Case::Told)
+        PathGlobs::with_case(patterns, anchor, CaseMatching::Told)
     }
 
     /// The same for names that are to be kept from someone: they match whatever some file system takes for the same name,
@@ -60,13 +60,13 @@ impl PathGlobs {
         patterns: impl IntoIterator<Item = P>,
         anchor: Anchor,
     ) -> Result<Self, GlobError> {
-        PathGlobs::with_case(patterns, anchor, Case::Folded)
+        PathGlobs::with_case(patterns, anchor, CaseMatching::Folded)
     }
 
     fn with_case<P: AsRef<str>>(
         patterns: impl IntoIterator<Item = P>,
         anchor: Anchor,
-        case: Case,
+        case: CaseMatching,
     ) -> Result<Self, GlobError> {
         let mut set = GlobSetBuilder::new();
         let mut leading = GlobSetBuilder::new();
@@ -107,8 +107,8 @@ impl PathGlobs {
         };
         let (set, leading) = (build(set)?, build(leading)?);
         let ending = match case {
-            Case::Told => common_ending(kept.iter().map(|pattern| ending(pattern).as_bytes())),
-            Case::Folded => Vec::new(),
+            CaseMatching::Told => common_ending(kept.iter().map(|pattern| ending(pattern).as_bytes())),
+            CaseMatching::Folded => Vec::new(),
         };
         Ok(PathGlobs { patterns: kept, set, leading, ending, base: String::new(), case })
     }
@@ -121,7 +121,7 @@ impl PathGlobs {
             leading: GlobSet::empty(),
             ending: Vec::new(),
             base: String::new(),
-            case: Case::Told,
+            case: CaseMatching::Told,
         }
     }
 
@@ -171,7 +171,9 @@ impl PathGlobs {
 
     fn is_in(&self, set: &GlobSet, path: &str) -> bool {
         set.is_match(path)
-            || (self.case == Case::Folded && !path.is_ascii() && set.is_match(crate::name::folded(path)))
+            || (self.case == CaseMatching::Folded
+                && !path.is_ascii()
+                && set.is_match(crate::name::folded(path)))
     }
 
     /// Whether a pattern matches this path, or a directory on the way to it.
@@ -206,9 +208,9 @@ fn common_ending<'a>(mut endings: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     common.to_vec()
 }
 
-fn compile(text: &str, pattern: &str, case: Case) -> Result<Glob, GlobError> {
+fn compile(text: &str, pattern: &str, case: CaseMatching) -> Result<Glob, GlobError> {
     let mut glob = GlobBuilder::new(text);
-    glob.literal_separator(true).backslash_escape(true).case_insensitive(case == Case::Folded);
+    glob.literal_separator(true).backslash_escape(true).case_insensitive(case == CaseMatching::Folded);
     let glob = glob.build();
     glob.map_err(|error| GlobError {
         pattern: crate::name::harmless(pattern).to_string(),

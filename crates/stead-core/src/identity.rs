@@ -40,21 +40,21 @@ impl Identity {
 }
 
 /// The longest name of a thread, in bytes.
-const LONGEST_THREAD: usize = 128;
+const MAX_THREAD_NAME: usize = 128;
 
 /// The text can't name a thread.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "that can't name a thread; use 1 to {LONGEST_THREAD} bytes without `/`, `\\` and characters that can't be seen, and \
+    "that can't name a thread; use 1 to {MAX_THREAD_NAME} bytes without `/`, `\\` and characters that can't be seen, and \
      neither `.` nor `..`"
 )]
-pub struct NotAThread;
+pub struct InvalidThreadName;
 
 /// A text as the name of a thread: something that can be the name of a directory, and be shown as it is.
-pub fn thread_name(text: &str) -> Result<String, NotAThread> {
-    let plain = !text.is_empty() && text.len() <= LONGEST_THREAD && !matches!(text, "." | "..");
+pub fn thread_name(text: &str) -> Result<String, InvalidThreadName> {
+    let plain = !text.is_empty() && text.len() <= MAX_THREAD_NAME && !matches!(text, "." | "..");
     let seen = !text.contains(['/', '\\']) && harmless(text).to_string() == text;
-    if plain && seen { Ok(text.to_owned()) } else { Err(NotAThread) }
+    if plain && seen { Ok(text.to_owned()) } else { Err(InvalidThreadName) }
 }
 
 /// Names one operation, everywhere and for good. Later ones sort after earlier ones.
@@ -87,13 +87,13 @@ impl OperationId {
 /// The text names no operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is no operation's id; it looks like 019a8c3e-5f00-7c01-8000-0123456789ab")]
-pub struct NotAnOperation;
+pub struct InvalidOperationId;
 
 impl FromStr for OperationId {
-    type Err = NotAnOperation;
+    type Err = InvalidOperationId;
 
-    fn from_str(text: &str) -> Result<Self, NotAnOperation> {
-        Uuid::try_parse(text).map(OperationId).map_err(|_| NotAnOperation)
+    fn from_str(text: &str) -> Result<Self, InvalidOperationId> {
+        Uuid::try_parse(text).map(OperationId).map_err(|_| InvalidOperationId)
     }
 }
 
@@ -128,6 +128,6 @@ mod tests {
         assert_ne!(OperationId::fresh(now), OperationId::fresh(now));
         assert_eq!(OperationId::from_bytes(*ids[3].as_bytes()), ids[3]);
         assert_eq!(ids[3].to_string().parse(), Ok(ids[3]));
-        assert_eq!("now".parse::<OperationId>(), Err(NotAnOperation));
+        assert_eq!("now".parse::<OperationId>(), Err(InvalidOperationId));
     }
 }

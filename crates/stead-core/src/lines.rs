@@ -21,18 +21,18 @@ impl Default for LineRange {
 
 /// Some lines of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lines {
+pub(crate) struct TextLines {
     /// The lines, with their endings as they are in the file.
     pub(crate) bytes: Vec<u8>,
     /// How many lines these are; the last may be cut.
     pub(crate) count: u64,
     /// What comes after them.
-    pub(crate) rest: Rest,
+    pub(crate) rest: Continuation,
 }
 
 /// What comes after some lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rest {
+pub enum Continuation {
     /// Nothing: the text ends here, and this is how many lines it has.
     End {
         /// Lines of the whole text.
@@ -51,17 +51,25 @@ pub enum Rest {
 }
 
 /// Reads `range` of an open text.
-pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreResult<Lines> {
-    let mut scan = Scan { content, buffer: vec![0; 64 << 10], start: 0, at: 0, end: 0 };
+pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreResult<TextLines> {
+    let mut scan = LineScanner { content, buffer: vec![0; 64 << 10], start: 0, at: 0, end: 0 };
     let mut line = 1;
     while line < range.offset {
         match scan.skip_line()? {
-            Skipped::Line => line += 1,
-            Skipped::Last => {
-                return Ok(Lines { bytes: Vec::new(), count: 0, rest: Rest::End { lines: line } });
+            SkipResult::Line => line += 1,
+            SkipResult::Last => {
+                return Ok(TextLines {
+                    bytes: Vec::new(),
+                    count: 0,
+                    rest: Continuation::End { lines: line },
+                });
             }
-            Skipped::Nothing => {
-                return Ok(Lines { bytes: Vec::new(), count: 0, rest: Rest::End { lines: line - 1 } });
+            SkipResult::Nothing => {
+                return Ok(TextLines {
+                    bytes: Vec::new(),
+                    count: 0,
+                    rest: Continuation::End { lines: line - 1 },
+                });
             }
         }
     }
@@ -71,26 +79,26 @@ pub(crate) fn read_lines(content: &dyn OpenContent, range: LineRange) -> StoreRe
         let before = bytes.len();
         let ended = scan.take_line(&mut bytes, range.max_bytes)?;
         if bytes.len() == before && scan.is_done()? {
-            return Ok(Lines { bytes, count, rest: Rest::End { lines: line - 1 } });
+            return Ok(TextLines { bytes, count, rest: Continuation::End { lines: line - 1 } });
         }
         if !ended && !scan.is_done()? {
             // The line does not fit. Whole lines come first; a line that alone is too long is cut between characters.
             if before > 0 {
                 bytes.truncate(before);
-                return Ok(Lines { bytes, count, rest: Rest::More { next: line } });
+                return Ok(TextLines { bytes, count, rest: Continuation::More { next: line } });
             }
             let cut = whole_characters(&bytes);
             let at = scan.position() - (bytes.len() - cut) as u64;
             bytes.truncate(cut);
-            return Ok(Lines { bytes, count: 1, rest: Rest::Cut { at } });
+            return Ok(TextLines { bytes, count: 1, rest: Continuation::Cut { at } });
         }
         count += 1;
         line += 1;
     }
     if scan.is_done()? {
-        return Ok(Lines { bytes, count, rest: Rest::End { lines: line - 1 } });
+        return Ok(TextLines { bytes, count, rest: Continuation::End { lines: line - 1 } });
     }
-    Ok(Lines { bytes, count, rest: Rest::More { next: line } })
+    Ok(TextLines { bytes, count, rest: Continuation::More { next: line } })
 }
 
 /// The length of `bytes` without a character that was cut off at their end.
@@ -108,7 +116,7 @@ fn whole_characters(bytes: &[u8]) -> usize {
     if start + needed > bytes.len() { start } else { bytes.len() }
 }
 
-enum Skipped {
+enum SkipResult {
     /// A whole line.
     Line,
     /// A last line without an ending.
@@ -118,7 +126,7 @@ enum Skipped {
 }
 
 /// A buffer that moves over the content.
-struct Scan<'a> {
+struct LineScanner<'a> {
     content: &'a dyn OpenContent,
     buffer: Vec<u8>,
     /// Where in the file the buffer starts.
@@ -127,7 +135,7 @@ struct Scan<'a> {
     end: usize,
 }
 
-impl Scan<'_> {
+impl LineScanner<'_> {
     fn position(&self) -> u64 {
         self.start + self.at as u64
     }
@@ -145,19 +153,19 @@ impl Scan<'_> {
         Ok(!self.fill()?)
     }
 
-    fn skip_line(&mut self) -> StoreResult<Skipped> {
+    fn skip_line(&mut self) -> StoreResult<SkipResult> {
         let mut any = false;
         while self.fill()? {
             any = true;
             match memchr::memchr(b'\n', &self.buffer[self.at..self.end]) {
                 Some(found) => {
                     self.at += found + 1;
-                    return Ok(Skipped::Line);
+                    return Ok(SkipResult::Line);
                 }
                 None => self.at = self.end,
             }
         }
-        Ok(if any { Skipped::Last } else { Skipped::Nothing })
+        Ok(if any { SkipResult::Last } else { SkipResult::Nothing })
     }
 
     /// Takes the rest of a line, ending included, while `into` has room; says whether the line's end was reached.
@@ -181,7 +189,7 @@ impl Scan<'_> {
 mod tests {
     use super::*;
     use crate::clock::Timestamp;
-    use crate::store::{Attr, Kind, NodeId, VersionTag};
+    use crate::store::{Attr, NodeId, NodeKind, VersionTag};
 
     struct Text(Vec<u8>);
 
@@ -192,7 +200,7 @@ mod tests {
             let size = self.0.len() as u64;
             Attr {
                 node,
-                kind: Kind::File,
+                kind: NodeKind::File,
                 size,
                 mode: 0o644,
                 created: None,
@@ -209,41 +217,47 @@ mod tests {
         }
     }
 
-    fn read(text: &str, offset: u64, limit: u64, max_bytes: usize) -> (String, u64, Rest) {
+    fn read(text: &str, offset: u64, limit: u64, max_bytes: usize) -> (String, u64, Continuation) {
         let lines = read_lines(&Text(text.into()), LineRange { offset, limit, max_bytes }).unwrap();
         (String::from_utf8(lines.bytes).unwrap(), lines.count, lines.rest)
     }
 
     #[test]
     fn some_lines_of_a_text() {
-        assert_eq!(read("a\nb\nc\n", 2, 1, 99), ("b\n".into(), 1, Rest::More { next: 3 }));
-        assert_eq!(read("a\nb\nc\n", 2, 9, 99), ("b\nc\n".into(), 2, Rest::End { lines: 3 }));
-        assert_eq!(read("a\nb\nc", 3, 1, 99), ("c".into(), 1, Rest::End { lines: 3 }));
-        assert_eq!(read("", 1, 9, 99), (String::new(), 0, Rest::End { lines: 0 }));
-        assert_eq!(read("a\nb", 7, 9, 99), (String::new(), 0, Rest::End { lines: 2 }));
-        assert_eq!(read("a\nb\n", 7, 9, 99), (String::new(), 0, Rest::End { lines: 2 }));
+        assert_eq!(read("a\nb\nc\n", 2, 1, 99), ("b\n".into(), 1, Continuation::More { next: 3 }));
+        assert_eq!(read("a\nb\nc\n", 2, 9, 99), ("b\nc\n".into(), 2, Continuation::End { lines: 3 }));
+        assert_eq!(read("a\nb\nc", 3, 1, 99), ("c".into(), 1, Continuation::End { lines: 3 }));
+        assert_eq!(read("", 1, 9, 99), (String::new(), 0, Continuation::End { lines: 0 }));
+        assert_eq!(read("a\nb", 7, 9, 99), (String::new(), 0, Continuation::End { lines: 2 }));
+        assert_eq!(read("a\nb\n", 7, 9, 99), (String::new(), 0, Continuation::End { lines: 2 }));
     }
 
     #[test]
     fn whole_lines_up_to_the_byte_limit() {
-        assert_eq!(read("aaa\nbbb\nccc\n", 1, 9, 9), ("aaa\nbbb\n".into(), 2, Rest::More { next: 3 }));
-        assert_eq!(read("aaa\nbbb\n", 1, 9, 8), ("aaa\nbbb\n".into(), 2, Rest::End { lines: 2 }));
+        assert_eq!(
+            read("aaa\nbbb\nccc\n", 1, 9, 9),
+            ("aaa\nbbb\n".into(), 2, Continuation::More { next: 3 })
+        );
+        assert_eq!(read("aaa\nbbb\n", 1, 9, 8), ("aaa\nbbb\n".into(), 2, Continuation::End { lines: 2 }));
         // The limit is the end of a line, and not of the text.
-        assert_eq!(read("aaa\nbbb\nccc\n", 1, 9, 8), ("aaa\nbbb\n".into(), 2, Rest::More { next: 3 }));
+        assert_eq!(
+            read("aaa\nbbb\nccc\n", 1, 9, 8),
+            ("aaa\nbbb\n".into(), 2, Continuation::More { next: 3 })
+        );
     }
 
     #[test]
     fn a_line_that_is_too_long_is_cut_between_characters() {
-        assert_eq!(read("aaaaaaaa\n", 1, 9, 4), ("aaaa".into(), 1, Rest::Cut { at: 4 }));
-        assert_eq!(read("\u{e9}\u{e9}\u{e9}\n", 1, 9, 3), ("\u{e9}".into(), 1, Rest::Cut { at: 2 }));
-        assert_eq!(read("\u{1f600}\u{1f600}", 1, 9, 7), ("\u{1f600}".into(), 1, Rest::Cut { at: 4 }));
+        assert_eq!(read("aaaaaaaa\n", 1, 9, 4), ("aaaa".into(), 1, Continuation::Cut { at: 4 }));
+        assert_eq!(read("\u{e9}\u{e9}\u{e9}\n", 1, 9, 3), ("\u{e9}".into(), 1, Continuation::Cut { at: 2 }));
+        assert_eq!(read("\u{1f600}\u{1f600}", 1, 9, 7), ("\u{1f600}".into(), 1, Continuation::Cut { at: 4 }));
     }
 
     #[test]
     fn lines_longer_than_the_buffer_are_skipped_and_taken() {
         let long = "x".repeat(200_000);
         let text = format!("{long}\nshort\n{long}\n");
-        assert_eq!(read(&text, 2, 1, 99), ("short\n".into(), 1, Rest::More { next: 3 }));
-        assert_eq!(read(&text, 3, 1, 1 << 20), (format!("{long}\n"), 1, Rest::End { lines: 3 }));
+        assert_eq!(read(&text, 2, 1, 99), ("short\n".into(), 1, Continuation::More { next: 3 }));
+        assert_eq!(read(&text, 3, 1, 1 << 20), (format!("{long}\n"), 1, Continuation::End { lines: 3 }));
     }
 }

@@ -9,19 +9,19 @@ use crate::name::harmless;
 use crate::path::VfsPath;
 use crate::tools::Toolbox;
 use crate::vfs::Vfs;
-use crate::workspace::{Ask, Workspace};
+use crate::workspace::{ApprovalPolicy, Workspace};
 
 /// The longest map, in bytes.
-pub const MAX_MAP: usize = 8 << 10;
+pub const MAX_MAP_BYTES: usize = 8 << 10;
 /// How many bytes at the beginning hold the prefixes and scopes: some hosts cut off what comes after 2,000 characters.
-const ESSENTIALS: usize = 1_500;
+const ESSENTIAL_BYTES: usize = 1_500;
 /// The longest description of one Workspace that is told, in characters.
 const MAX_DESCRIPTION: usize = 300;
 /// What is kept free for the line that counts what does not fit.
-const RESERVE: usize = 64;
+const REMAINDER_LINE_BYTES: usize = 64;
 /// How many Workspaces are named in a sentence, and how long that may become.
-const NAMED: usize = 12;
-const MAX_SENTENCE: usize = 800;
+const MAX_NAMED_WORKSPACES: usize = 12;
+const MAX_SENTENCE_BYTES: usize = 800;
 
 /// The map of these tools' Workspaces.
 pub fn map(tools: &Toolbox) -> String {
@@ -41,7 +41,7 @@ pub fn map(tools: &Toolbox) -> String {
         Some(about) => format!("{line}. {about}"),
         None => line.clone(),
     };
-    let room = ESSENTIALS - RESERVE;
+    let room = ESSENTIAL_BYTES - REMAINDER_LINE_BYTES;
     let together: usize = lines.iter().map(|parts| whole(parts).len() + 1).sum();
     if text.len() + together <= room {
         push(&mut text, room, lines.iter().map(whole));
@@ -55,7 +55,7 @@ pub fn map(tools: &Toolbox) -> String {
         .collect();
     if !about.is_empty() {
         text.push_str("\nWhat they are for:\n\n");
-        push(&mut text, MAX_MAP - RESERVE, about.into_iter());
+        push(&mut text, MAX_MAP_BYTES - REMAINDER_LINE_BYTES, about.into_iter());
     }
     text
 }
@@ -78,10 +78,10 @@ pub(crate) fn in_a_sentence(vfs: &Vfs) -> String {
     let workspaces: Vec<_> = vfs.workspaces().collect();
     let mut named = Vec::new();
     let mut length = 0;
-    for workspace in workspaces.iter().take(NAMED) {
+    for workspace in workspaces.iter().take(MAX_NAMED_WORKSPACES) {
         let name = format!("{} {}", workspace.prefix(), workspace.scope().letters());
         length += name.len() + 2;
-        if length > MAX_SENTENCE {
+        if length > MAX_SENTENCE_BYTES {
             break;
         }
         named.push(name);
@@ -108,9 +108,9 @@ fn line(workspace: &Workspace, around: Option<&VfsPath>) -> String {
         let _ = write!(line, ", overrides {around}");
     }
     line.push_str(match workspace.ask() {
-        Ask::Never => "",
-        Ask::Changes => ", a person is asked before changes",
-        Ask::Everything => ", a person is asked first",
+        ApprovalPolicy::Never => "",
+        ApprovalPolicy::Changes => ", a person is asked before changes",
+        ApprovalPolicy::Everything => ", a person is asked first",
     });
     line
 }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::identity::Identity;
     use crate::scope::AccessScope;
-    use crate::testkit::Untouchable;
+    use crate::testkit::PanickingStore;
     use crate::workspace::Mount;
 
     fn tools(workspaces: Vec<Workspace>) -> Toolbox {
@@ -140,14 +140,14 @@ mod tests {
     }
 
     fn workspace(prefix: &str, scope: AccessScope) -> Workspace {
-        Workspace::new(VfsPath::parse(prefix).unwrap(), scope, Mount::new(Arc::new(Untouchable)))
+        Workspace::new(VfsPath::parse(prefix).unwrap(), scope, Mount::new(Arc::new(PanickingStore)))
     }
 
     #[test]
     fn each_workspace_is_told_with_its_scope_and_its_purpose() {
         let map = map(&tools(vec![
             workspace("/home", AccessScope::ReadOnly).with_description("the house\nrules"),
-            workspace("/home/src", AccessScope::ReadWrite).with_ask(Ask::Changes),
+            workspace("/home/src", AccessScope::ReadWrite).with_ask(ApprovalPolicy::Changes),
             workspace("/out", AccessScope::WriteOnly),
         ]));
         assert_eq!(
@@ -174,7 +174,7 @@ mod tests {
             workspace(&format!("/w{n:04}"), AccessScope::ReadOnly).with_description("x".repeat(1_000))
         });
         let map = map(&tools(many.collect()));
-        assert!(map.len() <= MAX_MAP, "{}", map.len());
+        assert!(map.len() <= MAX_MAP_BYTES, "{}", map.len());
         let told = map.lines().filter(|line| line.contains(": READ_ONLY (RO)")).count();
         assert!(map.contains(&format!("- and {} more; list /", 1_000 - told)), "{map}");
         let about = map.lines().filter(|line| line.ends_with("xxx")).count();

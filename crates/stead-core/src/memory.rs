@@ -11,29 +11,29 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::store::{StoreError, StoreResult};
-use crate::watch::Stop;
+use crate::watch::StopReason;
 
 /// Memory for whole contents in this process: as much as the largest edit needs, which has the file before and after it.
-pub(crate) static WHOLE_CONTENTS: Budget =
-    Budget::new(2 * crate::edit::LARGEST_EDIT, Duration::from_secs(30));
+pub(crate) static CONTENT_MEMORY: MemoryBudget =
+    MemoryBudget::new(2 * crate::edit::MAX_EDIT_SIZE, Duration::from_secs(30));
 
 /// What takes no more than this is not counted: as many as there are callers take little.
-const SMALL: u64 = 1 << 20;
+const UNCOUNTED_BYTES: u64 = 1 << 20;
 /// How often one that waits looks whether it still has to.
-const PACE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Memory that callers share.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryBudget {
     bytes: u64,
     /// How long a caller waits.
     patience: Duration,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct BudgetState {
     reserved: u64,
     next: u64,
     /// Those that wait, in the order in which they came.
@@ -42,23 +42,27 @@ struct State {
 
 /// A part of a [`Budget`], given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Reserved<'a> {
-    of: &'a Budget,
+pub(crate) struct MemoryReservation<'a> {
+    of: &'a MemoryBudget,
     bytes: u64,
 }
 
-impl Budget {
+impl MemoryBudget {
     pub(crate) const fn new(bytes: u64, patience: Duration) -> Self {
-        let state = State { reserved: 0, next: 0, waiting: VecDeque::new() };
-        Budget { bytes, patience, state: Mutex::new(state), changed: Condvar::new() }
+        let state = BudgetState { reserved: 0, next: 0, waiting: VecDeque::new() };
+        MemoryBudget { bytes, patience, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Reserves memory, having waited for it. `stop` is asked again and again whether the caller still wants it.
     ///
     /// One that wants more than there is gets all of it.
-    pub(crate) fn reserve(&self, bytes: u64, stop: impl Fn() -> Option<Stop>) -> StoreResult<Reserved<'_>> {
-        if bytes <= SMALL {
-            return Ok(Reserved { of: self, bytes: 0 });
+    pub(crate) fn reserve(
+        &self,
+        bytes: u64,
+        stop: impl Fn() -> Option<StopReason>,
+    ) -> StoreResult<MemoryReservation<'_>> {
+        if bytes <= UNCOUNTED_BYTES {
+            return Ok(MemoryReservation { of: self, bytes: 0 });
         }
         let bytes = bytes.min(self.bytes);
         let until = Instant::now() + self.patience;
@@ -73,17 +77,17 @@ impl Budget {
                 self.changed.notify_all();
                 return Err(error);
             }
-            self.changed.wait_for(&mut state, PACE);
+            self.changed.wait_for(&mut state, POLL_INTERVAL);
         }
         state.waiting.pop_front();
         state.reserved += bytes;
         // There may be enough left for the next one.
         self.changed.notify_all();
-        Ok(Reserved { of: self, bytes })
+        Ok(MemoryReservation { of: self, bytes })
     }
 }
 
-impl Drop for Reserved<'_> {
+impl Drop for MemoryReservation<'_> {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.of.state.lock().reserved -= self.bytes;
@@ -92,7 +96,7 @@ impl Drop for Reserved<'_> {
     }
 }
 
-fn stopped(stop: Stop) -> StoreError {
+fn stopped(stop: StopReason) -> StoreError {
     StoreError::Stopped(stop)
 }
 
@@ -110,13 +114,13 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn goes_on() -> Option<Stop> {
+    fn goes_on() -> Option<StopReason> {
         None
     }
 
     #[test]
     fn no_more_than_there_is_is_ever_reserved() {
-        let budget = Budget::new(10 * MIB, Duration::from_secs(60));
+        let budget = MemoryBudget::new(10 * MIB, Duration::from_secs(60));
         let (now, most) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for n in 0..16 {
@@ -138,17 +142,17 @@ mod tests {
 
     #[test]
     fn one_that_wants_more_than_there_is_gets_all_of_it() {
-        let budget = Budget::new(10 * MIB, Duration::ZERO);
+        let budget = MemoryBudget::new(10 * MIB, Duration::ZERO);
         let all = budget.reserve(100 * MIB, goes_on).unwrap();
         assert!(budget.reserve(2 * MIB, goes_on).is_err());
-        assert!(budget.reserve(SMALL, goes_on).is_ok(), "what is small is not counted");
+        assert!(budget.reserve(UNCOUNTED_BYTES, goes_on).is_ok(), "what is small is not counted");
         drop(all);
         assert!(budget.reserve(2 * MIB, goes_on).is_ok());
     }
 
     #[test]
     fn one_that_has_waited_too_long_is_told_so() {
-        let budget = Budget::new(4 * MIB, Duration::from_millis(1));
+        let budget = MemoryBudget::new(4 * MIB, Duration::from_millis(1));
         let _all = budget.reserve(4 * MIB, goes_on).unwrap();
         let refused = budget.reserve(2 * MIB, goes_on).unwrap_err();
         assert_eq!(refused.kind(), crate::ErrorKind::Unavailable);
@@ -158,12 +162,12 @@ mod tests {
 
     #[test]
     fn one_that_is_cancelled_waits_no_longer_and_is_in_nobodys_way() {
-        let budget = Budget::new(4 * MIB, Duration::from_secs(600));
+        let budget = MemoryBudget::new(4 * MIB, Duration::from_secs(600));
         let held = budget.reserve(3 * MIB, goes_on).unwrap();
         let (cancelled, got) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let large = scope.spawn(|| {
-                let stop = || cancelled.load(Ordering::SeqCst).then_some(Stop::Cancelled);
+                let stop = || cancelled.load(Ordering::SeqCst).then_some(StopReason::Cancelled);
                 budget.reserve(4 * MIB, stop).map(drop)
             });
             while budget.state.lock().waiting.is_empty() {

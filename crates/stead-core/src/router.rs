@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
     use crate::scope::AccessScope;
-    use crate::testkit::Untouchable;
+    use crate::testkit::PanickingStore;
     use crate::workspace::Mount;
 
     fn router(prefixes: &[&str]) -> Router {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn workspace(prefix: &str) -> Workspace {
-        let mount = Mount::new(Arc::new(Untouchable));
+        let mount = Mount::new(Arc::new(PanickingStore));
         Workspace::new(VfsPath::parse(prefix).unwrap(), AccessScope::ReadOnly, mount)
     }
 

@@ -19,19 +19,19 @@ use parking_lot::Mutex;
 use crate::glob::PathGlobs;
 use crate::name::harmless;
 use crate::store::{Attr, StoreError, StorePath};
-use crate::watch::Watch;
+use crate::watch::CallMonitor;
 
 /// The longest line of a hit that is handed out; the rest is cut.
 pub const MAX_HIT_LINE: usize = 2_000;
 /// The longest line that is searched in one piece, where a content comes in pieces. With what the searcher keeps beside
 /// it, it has to fit into the searcher's memory.
-const LONGEST_LINE: usize = 4 << 20;
+const MAX_SEARCHED_LINE: usize = 4 << 20;
 /// How many lines of one file are handed out at the most.
 const MAX_LINES_PER_FILE: usize = 10_000;
 
 /// Which entries a walk visits.
 #[derive(Debug, Clone)]
-pub struct Walk {
+pub struct WalkOptions {
     /// How deep: 1 for the directory's own entries.
     pub depth: usize,
     /// Subtrees that are left out, named below the place where the walk begins.
@@ -41,20 +41,20 @@ pub struct Walk {
     /// When to give up with [`crate::StoreError::Unavailable`].
     pub deadline: Option<Instant>,
     /// Where the Store notes what it had to pass by.
-    pub unread: Unread,
+    pub unread: UnreadablePaths,
     /// Whether the Store also notes what it shows to nobody, such as another stead's state: for a copy, which would lack
     /// it. Its own state is not missed.
     pub whole: bool,
 }
 
-impl Default for Walk {
+impl Default for WalkOptions {
     fn default() -> Self {
-        let unread = Unread::default();
-        Walk { depth: usize::MAX, skip: Vec::new(), only: None, deadline: None, unread, whole: false }
+        let unread = UnreadablePaths::default();
+        WalkOptions { depth: usize::MAX, skip: Vec::new(), only: None, deadline: None, unread, whole: false }
     }
 }
 
-impl Walk {
+impl WalkOptions {
     /// Whether the subtree at `path` is left out.
     pub fn skips(&self, path: &StorePath) -> bool {
         self.skip.contains(path)
@@ -76,16 +76,16 @@ impl Walk {
 /// One directory that the host keeps to itself does not end a search of all others, and whoever asked can tell what is
 /// missing from the answer. What vanished meanwhile is not noted: it is not there. Clones are the same list.
 #[derive(Debug, Clone, Default)]
-pub struct Unread(Arc<Mutex<Vec<(StorePath, StoreError)>>>);
+pub struct UnreadablePaths(Arc<Mutex<Vec<(StorePath, StoreError)>>>);
 
-impl Unread {
+impl UnreadablePaths {
     /// How many are remembered.
-    pub const MOST: usize = 1_000;
+    pub const MAX: usize = 1_000;
 
     /// Notes that the Store can't look into what lies at `path`, below the place where the walk or the search began.
     pub fn note(&self, path: StorePath, cause: StoreError) {
         let mut noted = self.0.lock();
-        if noted.len() < Unread::MOST {
+        if noted.len() < UnreadablePaths::MAX {
             noted.push((path, cause));
         }
     }
@@ -98,7 +98,7 @@ impl Unread {
 
 /// How letters are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Case {
+pub enum CaseSensitivity {
     /// As they are.
     #[default]
     Sensitive,
@@ -110,7 +110,7 @@ pub enum Case {
 
 /// How the pattern is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Syntax {
+pub enum PatternSyntax {
     /// As a regular expression.
     #[default]
     Regex,
@@ -120,7 +120,7 @@ pub enum Syntax {
 
 /// What is wanted of each file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Output {
+pub enum GrepOutput {
     /// That it matches.
     Files,
     /// The lines that match.
@@ -136,9 +136,9 @@ pub struct GrepQuery {
     /// The pattern.
     pub pattern: String,
     /// How it is read.
-    pub syntax: Syntax,
+    pub syntax: PatternSyntax,
     /// How letters are compared.
-    pub case: Case,
+    pub case: CaseSensitivity,
     /// Lines shown before each hit.
     pub before: usize,
     /// Lines shown after each hit.
@@ -150,7 +150,7 @@ pub struct GrepQuery {
     /// How many hits (lines, or files) at the most.
     pub max_results: usize,
     /// What is wanted of each file.
-    pub output: Output,
+    pub output: GrepOutput,
     /// How long it may take.
     pub time_limit: Duration,
 }
@@ -160,14 +160,14 @@ impl GrepQuery {
     pub fn new(pattern: impl Into<String>) -> Self {
         GrepQuery {
             pattern: pattern.into(),
-            syntax: Syntax::Regex,
-            case: Case::Sensitive,
+            syntax: PatternSyntax::Regex,
+            case: CaseSensitivity::Sensitive,
             before: 0,
             after: 0,
             include: Vec::new(),
             exclude: Vec::new(),
             max_results: 1_000,
-            output: Output::Lines,
+            output: GrepOutput::Lines,
             time_limit: Duration::from_secs(10),
         }
     }
@@ -199,12 +199,12 @@ pub struct Grep {
     /// When to stop.
     pub deadline: Instant,
     /// Who waits for it, and may want it to stop earlier.
-    pub watch: Option<Arc<dyn Watch>>,
+    pub watch: Option<Arc<dyn CallMonitor>>,
     /// Where the Store notes what it had to pass by.
-    pub unread: Unread,
+    pub unread: UnreadablePaths,
     before: usize,
     after: usize,
-    output: Output,
+    output: GrepOutput,
     lines_per_file: usize,
 }
 
@@ -216,9 +216,9 @@ impl Grep {
         exclude: PathGlobs,
     ) -> Result<Self, PatternError> {
         let matcher = RegexMatcherBuilder::new()
-            .fixed_strings(query.syntax == Syntax::Literal)
-            .case_insensitive(query.case == Case::Insensitive)
-            .case_smart(query.case == Case::Smart)
+            .fixed_strings(query.syntax == PatternSyntax::Literal)
+            .case_insensitive(query.case == CaseSensitivity::Insensitive)
+            .case_smart(query.case == CaseSensitivity::Smart)
             .multi_line(true)
             .line_terminator(Some(b'\n'))
             .ban_byte(Some(b'\0'))
@@ -235,7 +235,7 @@ impl Grep {
             skip: Vec::new(),
             deadline: Instant::now() + query.time_limit,
             watch: None,
-            unread: Unread::default(),
+            unread: UnreadablePaths::default(),
             before: query.before,
             after: query.after,
             output: query.output,
@@ -258,7 +258,7 @@ impl Grep {
     /// A searcher for one thread.
     pub fn searcher(&self) -> GrepSearcher<'_> {
         let searcher = SearcherBuilder::new()
-            .line_number(self.output == Output::Lines)
+            .line_number(self.output == GrepOutput::Lines)
             .before_context(self.before)
             .after_context(self.after)
             .binary_detection(BinaryDetection::quit(0))
@@ -282,8 +282,8 @@ impl GrepSearcher<'_> {
         if self.grep.matcher.shortest_match(content).ok()?.is_none() || memchr::memchr(0, content).is_some() {
             return None;
         }
-        let (hits, cuts) = (Hits::default(), Cuts::default());
-        let mut collector = Collector { grep: self.grep, hits, binary: false, cuts };
+        let (hits, cuts) = (Hits::default(), CutOffsets::default());
+        let mut collector = HitCollector { grep: self.grep, hits, binary: false, cuts };
         self.searcher.search_slice(&self.grep.matcher, content, &mut collector).ok()?;
         collector.finish()
     }
@@ -291,9 +291,10 @@ impl GrepSearcher<'_> {
     /// Searches a content that comes in pieces. A line that is too long for memory is searched piece by piece, so that
     /// neither it nor what follows is passed over.
     pub fn search_reader(&mut self, content: impl Read) -> Option<Hits> {
-        let cuts = Cuts::default();
-        let content = Cutting { grep: self.grep, content, in_line: 0, passed: 0, cuts: Rc::clone(&cuts) };
-        let mut collector = Collector { grep: self.grep, hits: Hits::default(), binary: false, cuts };
+        let cuts = CutOffsets::default();
+        let content =
+            LongLineSplitter { grep: self.grep, content, in_line: 0, passed: 0, cuts: Rc::clone(&cuts) };
+        let mut collector = HitCollector { grep: self.grep, hits: Hits::default(), binary: false, cuts };
         // What was found before a failure still counts: a file that vanishes halfway is no error of the search.
         let _ = self.searcher.search_reader(&self.grep.matcher, content, &mut collector);
         collector.finish()
@@ -341,29 +342,29 @@ pub enum LineRole {
 }
 
 /// Where long lines were cut, in bytes of what the searcher has read.
-type Cuts = Rc<RefCell<Vec<u64>>>;
+type CutOffsets = Rc<RefCell<Vec<u64>>>;
 
 /// A content in which no line is longer than [`LONGEST_LINE`], and which ends when time is up.
-struct Cutting<'a, R> {
+struct LongLineSplitter<'a, R> {
     grep: &'a Grep,
     content: R,
     in_line: usize,
     passed: u64,
-    cuts: Cuts,
+    cuts: CutOffsets,
 }
 
-impl<R: Read> Read for Cutting<'_, R> {
+impl<R: Read> Read for LongLineSplitter<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if buffer.is_empty() || self.grep.is_late() {
             return Ok(0);
         }
-        if self.in_line == LONGEST_LINE {
+        if self.in_line == MAX_SEARCHED_LINE {
             self.cuts.borrow_mut().push(self.passed);
             (buffer[0], self.in_line) = (b'\n', 0);
             self.passed += 1;
             return Ok(1);
         }
-        let room = buffer.len().min(LONGEST_LINE - self.in_line);
+        let room = buffer.len().min(MAX_SEARCHED_LINE - self.in_line);
         let count = self.content.read(&mut buffer[..room])?;
         self.in_line = match memchr::memrchr(b'\n', &buffer[..count]) {
             Some(end) => count - end - 1,
@@ -374,14 +375,14 @@ impl<R: Read> Read for Cutting<'_, R> {
     }
 }
 
-struct Collector<'a> {
+struct HitCollector<'a> {
     grep: &'a Grep,
     hits: Hits,
     binary: bool,
-    cuts: Cuts,
+    cuts: CutOffsets,
 }
 
-impl Collector<'_> {
+impl HitCollector<'_> {
     /// The number of a line in the file: where one was cut, the searcher has counted more.
     fn number(&self, counted: Option<u64>, at: u64) -> Option<u64> {
         let cuts = self.cuts.borrow().iter().filter(|cut| **cut < at).count();
@@ -389,7 +390,7 @@ impl Collector<'_> {
     }
 
     fn push(&mut self, number: Option<u64>, bytes: &[u8], role: LineRole) {
-        if self.grep.output == Output::Lines {
+        if self.grep.output == GrepOutput::Lines {
             let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             let text = String::from_utf8_lossy(&line[..line.len().min(MAX_HIT_LINE)]).into_owned();
@@ -402,7 +403,7 @@ impl Collector<'_> {
     }
 }
 
-impl Sink for Collector<'_> {
+impl Sink for HitCollector<'_> {
     type Error = std::io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {
@@ -410,9 +411,9 @@ impl Sink for Collector<'_> {
         let number = self.number(found.line_number(), found.absolute_byte_offset());
         self.push(number, found.bytes(), LineRole::Match);
         Ok(match self.grep.output {
-            Output::Files => false,
-            Output::Lines => self.hits.count < self.grep.lines_per_file,
-            Output::Counts => true,
+            GrepOutput::Files => false,
+            GrepOutput::Lines => self.hits.count < self.grep.lines_per_file,
+            GrepOutput::Counts => true,
         })
     }
 
@@ -459,7 +460,7 @@ mod tests {
     #[test]
     fn a_reader_and_a_slice_give_the_same() {
         let text = "x needle\nneedle\nno\n".repeat(50_000);
-        let grep = grep(|query| query.output = Output::Counts);
+        let grep = grep(|query| query.output = GrepOutput::Counts);
         let whole = grep.searcher().search(text.as_bytes()).unwrap();
         assert_eq!(whole.count, 100_000);
         assert_eq!(grep.searcher().search_reader(text.as_bytes()).unwrap(), whole);
@@ -476,10 +477,10 @@ mod tests {
 
     #[test]
     fn literals_and_case() {
-        let literal = grep(|query| (query.pattern, query.syntax) = ("a.b".into(), Syntax::Literal));
+        let literal = grep(|query| (query.pattern, query.syntax) = ("a.b".into(), PatternSyntax::Literal));
         assert_eq!(literal.searcher().search(b"axb"), None);
         assert!(literal.searcher().search(b"a.b").is_some());
-        let smart = grep(|query| query.case = Case::Smart);
+        let smart = grep(|query| query.case = CaseSensitivity::Smart);
         assert!(smart.searcher().search(b"NEEDLE").is_some());
         assert_eq!(grep(|_| ()).searcher().search(b"NEEDLE"), None);
     }

@@ -8,33 +8,33 @@ use crate::store::{StoreError, StoreResult};
 /// One who waits for a call.
 ///
 /// Both methods are called often, from the thread that makes the call, and have to return at once.
-pub trait Watch: fmt::Debug + Send + Sync {
+pub trait CallMonitor: fmt::Debug + Send + Sync {
     /// So much is done, of so much where that is known.
     fn progress(&self, done: u64, total: Option<u64>);
 
     /// Whether the call is to stop. It does so where nothing of it has happened yet.
-    fn stop(&self) -> Option<Stop>;
+    fn stop(&self) -> Option<StopReason>;
 }
 
 /// Fails if someone waits for the call and wants it to stop.
-pub fn check_wanted(watch: Option<&Arc<dyn Watch>>) -> StoreResult<()> {
+pub fn check_wanted(watch: Option<&Arc<dyn CallMonitor>>) -> StoreResult<()> {
     watch.and_then(|watch| watch.stop()).map_or(Ok(()), |stop| Err(StoreError::Stopped(stop)))
 }
 
 /// Why a call stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     /// Nobody wants its result any more.
     Cancelled,
     /// It takes longer than it may.
     TooLong,
 }
 
-impl fmt::Display for Stop {
+impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Stop::Cancelled => "the call was cancelled, and nothing has changed",
-            Stop::TooLong => {
+            StopReason::Cancelled => "the call was cancelled, and nothing has changed",
+            StopReason::TooLong => {
                 "the call took too long and was stopped; nothing has changed: ask for less at once"
             }
         })

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use crate::glob::{Anchor, GlobError, PathGlobs};
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
-use crate::store::{Place, QuotaLimits, Store, StorePath};
+use crate::store::{NodePath, QuotaLimits, Store, StorePath};
 
 /// What agents may not change by default, even where the scope is READ_WRITE: a planted hook would run outside every
 /// boundary when a person next uses git there.
@@ -25,7 +25,7 @@ pub const DEFAULT_PROTECT: [&str; 10] = [
 ];
 
 /// The same, compiled when it is first needed: that takes longer than all the rest of opening a stead.
-static DEFAULT: LazyLock<Arc<PathGlobs>> = LazyLock::new(|| {
+static DEFAULT_PROTECT_GLOBS: LazyLock<Arc<PathGlobs>> = LazyLock::new(|| {
     let globs = PathGlobs::guarding(DEFAULT_PROTECT, Anchor::AnyDirectory);
     Arc::new(globs.expect("the default globs are globs"))
 });
@@ -59,8 +59,8 @@ impl Mount {
     }
 
     /// The place in the Store for a path below the Workspace's prefix.
-    pub fn place(&self, below: &str) -> Place {
-        Place::path(self.path.child(below.as_bytes()))
+    pub fn place(&self, below: &str) -> NodePath {
+        NodePath::path(self.path.child(below.as_bytes()))
     }
 }
 
@@ -99,7 +99,7 @@ pub struct Workspace {
     protect: Option<Arc<PathGlobs>>,
     scratch: Arc<PathGlobs>,
     quota: QuotaLimits,
-    ask: Ask,
+    ask: ApprovalPolicy,
     barrier: Option<Barrier>,
 }
 
@@ -114,7 +114,7 @@ pub enum Barrier {
 
 /// Whether a person is asked before something is done in a Workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Ask {
+pub enum ApprovalPolicy {
     /// No.
     #[default]
     Never,
@@ -124,28 +124,30 @@ pub enum Ask {
     Everything,
 }
 
-impl Ask {
+impl ApprovalPolicy {
     /// Whether a person is asked before such an access.
     pub fn covers(self, access: Access) -> bool {
         match self {
-            Ask::Never => false,
-            Ask::Changes => matches!(access, Access::Write | Access::Take | Access::Restore),
-            Ask::Everything => true,
+            ApprovalPolicy::Never => false,
+            ApprovalPolicy::Changes => matches!(access, Access::Write | Access::Take | Access::Restore),
+            ApprovalPolicy::Everything => true,
         }
     }
 
     /// The word for it: `never`, `changes`, `everything`.
     pub fn word(self) -> &'static str {
         match self {
-            Ask::Never => "never",
-            Ask::Changes => "changes",
-            Ask::Everything => "everything",
+            ApprovalPolicy::Never => "never",
+            ApprovalPolicy::Changes => "changes",
+            ApprovalPolicy::Everything => "everything",
         }
     }
 
     /// What a word stands for.
     pub fn of_word(word: &str) -> Option<Self> {
-        [Ask::Never, Ask::Changes, Ask::Everything].into_iter().find(|ask| ask.word() == word)
+        [ApprovalPolicy::Never, ApprovalPolicy::Changes, ApprovalPolicy::Everything]
+            .into_iter()
+            .find(|ask| ask.word() == word)
     }
 }
 
@@ -161,18 +163,18 @@ impl Workspace {
             protect: None,
             scratch,
             quota: QuotaLimits::default(),
-            ask: Ask::Never,
+            ask: ApprovalPolicy::Never,
             barrier: None,
         }
     }
 
     /// Has a person asked first.
-    pub fn with_ask(self, ask: Ask) -> Self {
+    pub fn with_ask(self, ask: ApprovalPolicy) -> Self {
         Workspace { ask, ..self }
     }
 
     /// Whether a person is asked first.
-    pub fn ask(&self) -> Ask {
+    pub fn ask(&self) -> ApprovalPolicy {
         self.ask
     }
 
@@ -238,7 +240,7 @@ impl Workspace {
 
     /// What agents may not change.
     pub fn protect(&self) -> &Arc<PathGlobs> {
-        self.protect.as_ref().unwrap_or_else(|| &DEFAULT)
+        self.protect.as_ref().unwrap_or_else(|| &DEFAULT_PROTECT_GLOBS)
     }
 
     /// How much may lie in it.

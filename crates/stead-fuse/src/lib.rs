@@ -12,13 +12,13 @@ mod unsupported;
 use std::path::PathBuf;
 
 #[cfg(target_os = "linux")]
-pub use linux::{Mount, Watched, clear_stale};
+pub use linux::{FuseMount, OrphanedMount, clear_stale};
 #[cfg(not(target_os = "linux"))]
 pub use unsupported::{Mount, Watched, clear_stale};
 
 /// How a stead is mounted.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct MountOptions {
     /// Nothing can be changed through it: it shows a time that has passed, so it never changes either.
     pub past: bool,
     /// Other users of the host may use it, too, as far as the permission bits say.

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use stead_core::Vfs;
 
-use crate::{MountError, Options};
+use crate::{MountError, MountOptions};
 
 /// What can't be had here.
 #[derive(Debug)]
-pub struct Mount(std::convert::Infallible);
+pub struct FuseMount(std::convert::Infallible);
 
-impl Mount {
+impl FuseMount {
     /// Says that it can't be done.
-    pub fn new(_: &Vfs, _: &Path, _: Options) -> Result<Self, MountError> {
+    pub fn new(_: &Vfs, _: &Path, _: MountOptions) -> Result<Self, MountError> {
         Err(MountError::Unsupported("it needs Linux with FUSE".into()))
     }
 
@@ -44,9 +44,9 @@ pub fn clear_stale(_: &Path) -> Result<(), MountError> {
 
 /// What can't be had here.
 #[derive(Debug)]
-pub struct Watched(std::convert::Infallible);
+pub struct OrphanedMount(std::convert::Infallible);
 
-impl Watched {
+impl OrphanedMount {
     /// Nothing is mounted.
     pub fn new(_: &str) -> Option<Self> {
         None

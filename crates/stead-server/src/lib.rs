@@ -19,9 +19,9 @@ mod turns;
 mod watching;
 
 pub use http::{HttpOptions, PublicUrl, serve};
-pub use limits::Limits;
+pub use limits::ServerLimits;
 pub use run::{run_http, run_stdio};
-pub use served::Served;
-pub use signals::EndSignals;
+pub use served::LiveStead;
+pub use signals::ShutdownSignals;
 pub use stdio::{connection, stdio};
-pub use steads::Steads;
+pub use steads::SteadRegistry;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 /// The longest message that is read, in bytes. What is longer is refused before memory is taken for it.
-pub(crate) const LONGEST_MESSAGE: usize = 16 << 20;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// How much of the server one identity may have, and all of them together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ServerLimits {
     /// How many calls of all identities together run at a time. Each holds a thread, so a runtime of one's own needs more
     /// threads for blocking work than this. Half of it is for identities that have no call running.
     pub running: usize,
@@ -25,9 +25,9 @@ pub struct Limits {
     pub sessions: usize,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
-        Limits {
+        ServerLimits {
             running: 128,
             at_once: 8,
             waiting: 256,

@@ -8,54 +8,54 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use stead_core::tools::Question;
+use stead_core::tools::ApprovalQuestion;
 
-use crate::served::Among;
+use crate::served::CountGuard;
 
 /// How many questions one identity may have open: as many as a person might look at.
-const MOST: usize = 32;
+const MAX_PENDING: usize = 32;
 
 /// The open questions of one identity.
 #[derive(Debug, Default)]
-pub(crate) struct Questions {
+pub(crate) struct PendingApprovals {
     /// Those that a call waits for.
     waited_for: AtomicUsize,
     /// Those that a client takes with it.
-    taken_along: Mutex<VecDeque<Open>>,
+    taken_along: Mutex<VecDeque<PendingApproval>>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct PendingApproval {
     name: String,
     /// The call that it is about: its tool and its arguments.
     call: blake3::Hash,
-    question: Question,
+    question: ApprovalQuestion,
     until: Instant,
 }
 
-impl Questions {
+impl PendingApprovals {
     /// A place among those that a call waits for, while there is one.
-    pub(crate) fn wait(&self) -> Option<Among<'_>> {
-        Among::of(&self.waited_for, MOST)
+    pub(crate) fn wait(&self) -> Option<CountGuard<'_>> {
+        CountGuard::of(&self.waited_for, MAX_PENDING)
     }
 
     /// Keeps a question about a call, and names it. Nobody can make up a name.
-    pub(crate) fn keep(&self, question: Question, call: blake3::Hash, time: Duration) -> String {
+    pub(crate) fn keep(&self, question: ApprovalQuestion, call: blake3::Hash, time: Duration) -> String {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret).expect("the host has randomness");
         let name = format!("agree-{:032x}", u128::from_ne_bytes(secret));
         let mut open = self.taken_along.lock();
         let now = Instant::now();
         open.retain(|one| one.until > now);
-        while open.len() >= MOST {
+        while open.len() >= MAX_PENDING {
             open.pop_front();
         }
-        open.push_back(Open { name: name.clone(), call, question, until: now + time });
+        open.push_back(PendingApproval { name: name.clone(), call, question, until: now + time });
         name
     }
 
     /// The question of that name, if it is about this call. It is open no more.
-    pub(crate) fn take(&self, name: &str, call: blake3::Hash) -> Option<Question> {
+    pub(crate) fn take(&self, name: &str, call: blake3::Hash) -> Option<ApprovalQuestion> {
         let mut open = self.taken_along.lock();
         let now = Instant::now();
         let at = open.iter().position(|one| one.name == name && one.call == call && one.until > now)?;

@@ -10,23 +10,23 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{HttpOptions, serve};
-use crate::signals::EndSignals;
+use crate::signals::ShutdownSignals;
 use crate::stdio;
-use crate::steads::Steads;
+use crate::steads::SteadRegistry;
 
 /// How many threads there are beside those that make calls and those that answer: for opening steads, for reading the
 /// configuration again, for writing down what was used.
-const SPARE: usize = 12;
+const SPARE_THREADS: usize = 12;
 /// How long calls that are under way when everything is over may take to end.
-const LAST: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves one identity over standard input and output, until the client closes its end or the process is asked to end.
-pub fn run_stdio(steads: &Arc<Steads>, identity: &Identity) -> stead::Result<()> {
+pub fn run_stdio(steads: &Arc<SteadRegistry>, identity: &Identity) -> stead::Result<()> {
     let served = steads.get(identity)?;
     let runtime = runtime(served.limits().at_once).map_err(no_runtime)?;
     let steads = Arc::clone(steads);
     let ended = runtime.block_on(async move {
-        let mut signals = EndSignals::new()?;
+        let mut signals = ShutdownSignals::new()?;
         let current = tokio::spawn(crate::watching::keep_current(steads));
         let ended = tokio::select! {
             ended = stdio::stdio(served) => ended,
@@ -37,7 +37,7 @@ pub fn run_stdio(steads: &Arc<Steads>, identity: &Identity) -> stead::Result<()>
     });
     // What still runs has nobody to answer to. Everybody else lets go of the Stores, and whoever is last to do so brings
     // what they owe the disk there; a process that ends earlier leaves that to the next one.
-    runtime.shutdown_timeout(LAST);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     ended
         .map_err(|cause| stead::Error::Host { what: "standard input and output can't be used".into(), cause })
 }
@@ -45,7 +45,7 @@ pub fn run_stdio(steads: &Arc<Steads>, identity: &Identity) -> stead::Result<()>
 /// Serves over HTTP until the process is asked to end. `ready` is told where it listens.
 pub fn run_http(
     listen: SocketAddr,
-    steads: &Arc<Steads>,
+    steads: &Arc<SteadRegistry>,
     options: HttpOptions,
     ready: impl FnOnce(SocketAddr),
 ) -> stead::Result<()> {
@@ -56,7 +56,7 @@ pub fn run_http(
     let steads = Arc::clone(steads);
     runtime.block_on(async move {
         let over = CancellationToken::new();
-        let (mut signals, ends) = (EndSignals::new().map_err(cannot)?, over.clone());
+        let (mut signals, ends) = (ShutdownSignals::new().map_err(cannot)?, over.clone());
         tokio::spawn(async move {
             signals.recv().await;
             ends.cancel();
@@ -64,7 +64,7 @@ pub fn run_http(
         ready(bound);
         serve(listener, steads, options, over).await.map_err(cannot)
     })?;
-    runtime.shutdown_timeout(LAST);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     Ok(())
 }
 
@@ -75,7 +75,7 @@ fn runtime(calls: usize) -> io::Result<Runtime> {
     // none left, nobody would answer anything until a call ends.
     Builder::new_multi_thread()
         .worker_threads(workers)
-        .max_blocking_threads(calls + workers + SPARE)
+        .max_blocking_threads(calls + workers + SPARE_THREADS)
         .enable_all()
         .thread_name("stead")
         .build()

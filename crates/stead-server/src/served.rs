@@ -5,42 +5,42 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use stead::{Identity, Stead};
-use stead_core::tools::{Failure, Results, Toolbox};
+use stead_core::tools::{Failure, ResultFormat, Toolbox};
 use stead_core::{ErrorKind, map};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use crate::limits::Limits;
+use crate::limits::ServerLimits;
 use crate::metrics::Metrics;
-use crate::questions::Questions;
-use crate::turns::{Sharer, Turn, Turns};
+use crate::questions::PendingApprovals;
+use crate::turns::{CallScheduler, RunPermit, SchedulerClient};
 
 /// One identity's stead, as every connection of that identity sees it.
 #[derive(Debug)]
-pub struct Served {
+pub struct LiveStead {
     identity: Identity,
-    now: RwLock<Arc<Now>>,
-    limits: Limits,
+    now: RwLock<Arc<SteadView>>,
+    limits: ServerLimits,
     metrics: Arc<Metrics>,
-    turns: Arc<Turns>,
-    sharer: Sharer,
+    turns: Arc<CallScheduler>,
+    sharer: SchedulerClient,
     places: Semaphore,
     waiting: AtomicUsize,
     listening: AtomicUsize,
-    questions: Questions,
+    questions: PendingApprovals,
     changed: watch::Sender<u64>,
-    results: Results,
+    results: ResultFormat,
 }
 
 /// A stead at one moment. A call that began with it ends with it.
 #[derive(Debug)]
-pub(crate) struct Now {
+pub(crate) struct SteadView {
     pub(crate) toolbox: Toolbox,
     pub(crate) map: String,
     /// Everything that a client could have listed: if it differs, clients are told to list again.
     shape: String,
 }
 
-impl Now {
+impl SteadView {
     fn of(stead: &Stead) -> Self {
         let toolbox = stead.toolbox();
         let workspaces = toolbox.vfs().workspaces().map(|workspace| {
@@ -52,21 +52,26 @@ impl Now {
         let forks: Vec<_> = stead.forks().into_iter().flatten().map(|fork| (&fork.name, fork.made)).collect();
         let shape = format!("{:?} {tools:?} {results:?} {forks:?}", workspaces.collect::<Vec<_>>());
         let map = map::map(&toolbox);
-        Now { map, shape, toolbox }
+        SteadView { map, shape, toolbox }
     }
 }
 
-impl Served {
+impl LiveStead {
     /// Serves this stead.
-    pub fn new(stead: &Stead, limits: Limits) -> Self {
-        Served::counted(stead, limits, Arc::default(), Turns::new(limits.running))
+    pub fn new(stead: &Stead, limits: ServerLimits) -> Self {
+        LiveStead::counted(stead, limits, Arc::default(), CallScheduler::new(limits.running))
     }
 
     /// The same, counted along with others, with whom it shares the turns.
-    pub(crate) fn counted(stead: &Stead, limits: Limits, metrics: Arc<Metrics>, turns: Arc<Turns>) -> Self {
-        Served {
+    pub(crate) fn counted(
+        stead: &Stead,
+        limits: ServerLimits,
+        metrics: Arc<Metrics>,
+        turns: Arc<CallScheduler>,
+    ) -> Self {
+        LiveStead {
             identity: stead.vfs().identity().clone(),
-            now: RwLock::new(Arc::new(Now::of(stead))),
+            now: RwLock::new(Arc::new(SteadView::of(stead))),
             limits,
             metrics,
             sharer: turns.sharer(),
@@ -74,19 +79,19 @@ impl Served {
             places: Semaphore::new(limits.at_once),
             waiting: AtomicUsize::new(0),
             listening: AtomicUsize::new(0),
-            questions: Questions::default(),
+            questions: PendingApprovals::default(),
             changed: watch::Sender::new(0),
-            results: Results::Text,
+            results: ResultFormat::Text,
         }
     }
 
     /// The same with such results for every client; without it, as the agent's configuration has it.
-    pub fn with_results(self, results: Results) -> Self {
-        Served { results, ..self }
+    pub fn with_results(self, results: ResultFormat) -> Self {
+        LiveStead { results, ..self }
     }
 
     /// What results are made of, unless a client's token asks for more.
-    pub(crate) fn results(&self) -> Results {
+    pub(crate) fn results(&self) -> ResultFormat {
         self.results.or(self.now.read().toolbox.results())
     }
 
@@ -99,12 +104,12 @@ impl Served {
         &self.metrics
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &ServerLimits {
         &self.limits
     }
 
     /// The stead as it is now.
-    pub(crate) fn now(&self) -> Arc<Now> {
+    pub(crate) fn now(&self) -> Arc<SteadView> {
         Arc::clone(&self.now.read())
     }
 
@@ -115,18 +120,18 @@ impl Served {
 
     /// Serves another stead from now on. Calls that are under way end in the old one.
     pub(crate) fn replace(&self, stead: &Stead) {
-        self.settle(Now::of(stead));
+        self.settle(SteadView::of(stead));
     }
 
     /// Serves this stead if it looks different. What was read through the old one is remembered otherwise.
     pub(crate) fn refresh(&self, stead: &Stead) {
-        let now = Now::of(stead);
+        let now = SteadView::of(stead);
         if now.shape != self.now.read().shape {
             self.settle(now);
         }
     }
 
-    fn settle(&self, now: Now) {
+    fn settle(&self, now: SteadView) {
         let before = std::mem::replace(&mut *self.now.write(), Arc::new(now));
         if before.shape != self.now.read().shape {
             self.changed.send_modify(|generation| *generation += 1);
@@ -134,12 +139,12 @@ impl Served {
     }
 
     /// A place among those who listen for changes.
-    pub(crate) fn listens(&self) -> Option<Among<'_>> {
-        Among::of(&self.listening, self.limits.listening)
+    pub(crate) fn listens(&self) -> Option<CountGuard<'_>> {
+        CountGuard::of(&self.listening, self.limits.listening)
     }
 
     /// The questions to a person that are open.
-    pub(crate) fn questions(&self) -> &Questions {
+    pub(crate) fn questions(&self) -> &PendingApprovals {
         &self.questions
     }
 
@@ -150,16 +155,16 @@ impl Served {
     }
 
     /// Waits for a place among the calls of this identity, and then for a turn among those of all identities.
-    pub(crate) async fn place(&self) -> Result<CallPlace<'_>, Failure> {
+    pub(crate) async fn place(&self) -> Result<CallSlot<'_>, Failure> {
         let own = self.own_place().await?;
-        Ok(CallPlace { _turn: self.turns.take(self.sharer).await, _own: own })
+        Ok(CallSlot { _turn: self.turns.take(self.sharer).await, _own: own })
     }
 
     async fn own_place(&self) -> Result<SemaphorePermit<'_>, Failure> {
         if let Ok(place) = self.places.try_acquire() {
             return Ok(place);
         }
-        let _waiting = Among::of(&self.waiting, self.limits.waiting).ok_or_else(|| {
+        let _waiting = CountGuard::of(&self.waiting, self.limits.waiting).ok_or_else(|| {
             Failure::new(
                 ErrorKind::Unavailable,
                 format!(
@@ -174,24 +179,24 @@ impl Served {
 
 /// A call's place among those that are made at a time.
 #[derive(Debug)]
-pub(crate) struct CallPlace<'a> {
-    _turn: Turn,
+pub(crate) struct CallSlot<'a> {
+    _turn: RunPermit,
     _own: SemaphorePermit<'a>,
 }
 
 /// One of a limited number; no longer when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Among<'a>(&'a AtomicUsize);
+pub(crate) struct CountGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Among<'a> {
+impl<'a> CountGuard<'a> {
     pub(crate) fn of(count: &'a AtomicUsize, most: usize) -> Option<Self> {
         let taken = count
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1));
-        taken.ok().map(|_| Among(count))
+        taken.ok().map(|_| CountGuard(count))
     }
 }
 
-impl Drop for Among<'_> {
+impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

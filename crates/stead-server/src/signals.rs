@@ -6,9 +6,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that end a process in good order.
 #[derive(Debug)]
-pub struct EndSignals(Vec<Signal>);
+pub struct ShutdownSignals(Vec<Signal>);
 
-impl EndSignals {
+impl ShutdownSignals {
     /// Begins to wait for them, inside a runtime. From now on they don't kill the process.
     ///
     /// SIGHUP is left alone where it is ignored already: `nohup` has asked for that.
@@ -17,7 +17,7 @@ impl EndSignals {
         if !ignores(SignalKind::hangup()) {
             kinds.push(SignalKind::hangup());
         }
-        Ok(EndSignals(kinds.into_iter().map(signal).collect::<io::Result<_>>()?))
+        Ok(ShutdownSignals(kinds.into_iter().map(signal).collect::<io::Result<_>>()?))
     }
 
     /// Waits for one of them.

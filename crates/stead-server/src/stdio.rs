@@ -11,36 +11,36 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::unix::pipe;
 
-use crate::mcp::{self, Answerer};
-use crate::served::Served;
+use crate::mcp::{self, ActiveHandler};
+use crate::served::LiveStead;
 
-type Reader = Box<dyn AsyncRead + Send + Unpin>;
-type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+type StdioReader = Box<dyn AsyncRead + Send + Unpin>;
+type StdioWriter = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Serves the client at standard input and output, until it closes either of them.
 ///
 /// It has to run inside a multi-threaded runtime: calls are made on its workers.
-pub async fn stdio(served: Arc<Served>) -> io::Result<()> {
+pub async fn stdio(served: Arc<LiveStead>) -> io::Result<()> {
     let (read, write) = (reader(io::stdin().as_fd())?, writer(io::stdout().as_fd())?);
     let unread = unread(io::stdout().as_fd())?;
-    mcp::over_lines(Answerer::new(served), read, write, unread).await;
+    mcp::over_lines(ActiveHandler::new(served), read, write, unread).await;
     Ok(())
 }
 
 /// Serves one client over a stream of lines each way, until it closes its end.
-pub async fn connection<R, W>(served: Arc<Served>, read: R, write: W)
+pub async fn connection<R, W>(served: Arc<LiveStead>, read: R, write: W)
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    mcp::over_lines(Answerer::new(served), read, write, std::future::pending()).await;
+    mcp::over_lines(ActiveHandler::new(served), read, write, std::future::pending()).await;
 }
 
 // What clients launch a server with is a pipe or, where they run on Node, a socket: both are waited for without a thread
 // of their own, which is what makes a small call fast. A pipe is opened once more for that: whoever else has it goes on
 // to have it as it was.
 
-fn reader(standard: BorrowedFd<'_>) -> io::Result<Reader> {
+fn reader(standard: BorrowedFd<'_>) -> io::Result<StdioReader> {
     let file = File::from(standard.try_clone_to_owned()?);
     let kind = file.metadata()?.file_type();
     if kind.is_socket() {
@@ -54,7 +54,7 @@ fn reader(standard: BorrowedFd<'_>) -> io::Result<Reader> {
     Ok(Box::new(tokio::fs::File::from_std(file)))
 }
 
-fn writer(standard: BorrowedFd<'_>) -> io::Result<Writer> {
+fn writer(standard: BorrowedFd<'_>) -> io::Result<StdioWriter> {
     let file = File::from(standard.try_clone_to_owned()?);
     let kind = file.metadata()?.file_type();
     if kind.is_socket() {

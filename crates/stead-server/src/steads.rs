@@ -4,52 +4,52 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use stead::tools::Results;
+use stead::tools::ResultFormat;
 use stead::{Config, Identity, Result, Stead, Stores};
 
-use crate::limits::Limits;
+use crate::limits::ServerLimits;
 use crate::metrics::Metrics;
-use crate::served::Served;
-use crate::turns::Turns;
+use crate::served::LiveStead;
+use crate::turns::CallScheduler;
 
 /// Every stead of a configuration, opened when it is first asked for, over Stores that all of them share.
 #[derive(Debug)]
-pub struct Steads {
-    state: Mutex<State>,
+pub struct SteadRegistry {
+    state: Mutex<RegistryState>,
     /// Apart from the state, which is locked while Stores are opened: every request asks for it.
     config: RwLock<Arc<Config>>,
-    limits: Limits,
+    limits: ServerLimits,
     metrics: Arc<Metrics>,
-    turns: Arc<Turns>,
-    results: Results,
+    turns: Arc<CallScheduler>,
+    results: ResultFormat,
 }
 
 #[derive(Debug)]
-struct State {
+struct RegistryState {
     stores: Stores,
-    served: HashMap<Identity, Arc<Served>>,
+    served: HashMap<Identity, Arc<LiveStead>>,
 }
 
-impl Steads {
+impl SteadRegistry {
     /// The steads of this configuration.
-    pub fn of(config: &Config, limits: Limits) -> Self {
+    pub fn of(config: &Config, limits: ServerLimits) -> Self {
         let stores = Stores::of(config);
-        Steads {
+        SteadRegistry {
             config: RwLock::new(Arc::clone(stores.config())),
-            state: Mutex::new(State { stores, served: HashMap::new() }),
+            state: Mutex::new(RegistryState { stores, served: HashMap::new() }),
             limits,
             metrics: Arc::default(),
-            turns: Turns::new(limits.running),
-            results: Results::Text,
+            turns: CallScheduler::new(limits.running),
+            results: ResultFormat::Text,
         }
     }
 
     /// The same with such results for every client; without it, for those whose agent or token asks for them.
-    pub fn with_results(self, results: Results) -> Self {
-        Steads { results, ..self }
+    pub fn with_results(self, results: ResultFormat) -> Self {
+        SteadRegistry { results, ..self }
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &ServerLimits {
         &self.limits
     }
 
@@ -63,7 +63,7 @@ impl Steads {
     }
 
     /// The stead of an identity.
-    pub fn get(&self, identity: &Identity) -> Result<Arc<Served>> {
+    pub fn get(&self, identity: &Identity) -> Result<Arc<LiveStead>> {
         let mut state = self.state.lock();
         if let Some(served) = state.served.get(identity)
             && state.stores.config().agents.contains_key(&identity.agent)
@@ -72,7 +72,8 @@ impl Steads {
         }
         state.stores.check_audit()?;
         let stead = Stead::open_in(&mut state.stores, identity)?;
-        let served = Served::counted(&stead, self.limits, Arc::clone(&self.metrics), Arc::clone(&self.turns));
+        let served =
+            LiveStead::counted(&stead, self.limits, Arc::clone(&self.metrics), Arc::clone(&self.turns));
         let served = Arc::new(served.with_results(self.results));
         state.served.insert(identity.clone(), Arc::clone(&served));
         Ok(served)
@@ -108,7 +109,7 @@ impl Steads {
     /// Looks for what changes without the configuration: forks that were made or discarded.
     pub fn refresh(&self) {
         let mut state = self.state.lock();
-        let State { stores, served } = &mut *state;
+        let RegistryState { stores, served } = &mut *state;
         for (identity, served) in served.iter() {
             // What can't be looked at now stays as it was.
             if stores.config().agents.contains_key(&identity.agent)

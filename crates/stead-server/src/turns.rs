@@ -14,51 +14,57 @@ use tokio::sync::oneshot;
 
 /// The turns of one server.
 #[derive(Debug)]
-pub(crate) struct Turns(Mutex<State>);
+pub(crate) struct CallScheduler(Mutex<SchedulerState>);
 
 /// Which of those who share the turns it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Sharer(u64);
+pub(crate) struct SchedulerClient(u64);
 
 #[derive(Debug)]
-struct State {
+struct SchedulerState {
     free: usize,
     /// How many turns are for sharers that have none.
     first: usize,
     sharers: u64,
     /// How many turns each sharer has. One without any is not in it.
-    running: HashMap<Sharer, usize>,
-    waiting: VecDeque<(Sharer, oneshot::Sender<Turn>)>,
+    running: HashMap<SchedulerClient, usize>,
+    waiting: VecDeque<(SchedulerClient, oneshot::Sender<RunPermit>)>,
 }
 
 /// The right to run one call, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct RunPermit {
     /// `None` if it was never handed out.
-    of: Option<(Arc<Turns>, Sharer)>,
+    of: Option<(Arc<CallScheduler>, SchedulerClient)>,
 }
 
-impl Turns {
+impl CallScheduler {
     /// So many calls run at a time; at least one.
     pub(crate) fn new(most: usize) -> Arc<Self> {
         let (free, running, waiting) = (most.max(1), HashMap::new(), VecDeque::new());
-        Arc::new(Turns(Mutex::new(State { free, first: free / 2, sharers: 0, running, waiting })))
+        Arc::new(CallScheduler(Mutex::new(SchedulerState {
+            free,
+            first: free / 2,
+            sharers: 0,
+            running,
+            waiting,
+        })))
     }
 
     /// Someone more who shares the turns.
-    pub(crate) fn sharer(&self) -> Sharer {
+    pub(crate) fn sharer(&self) -> SchedulerClient {
         let mut state = self.0.lock();
         state.sharers += 1;
-        Sharer(state.sharers)
+        SchedulerClient(state.sharers)
     }
 
     /// Waits for a turn. Dropping the future gives up the place in the queue.
-    pub(crate) async fn take(self: &Arc<Self>, sharer: Sharer) -> Turn {
+    pub(crate) async fn take(self: &Arc<Self>, sharer: SchedulerClient) -> RunPermit {
         let turn = {
             let mut state = self.0.lock();
             if state.may_run(sharer) {
                 state.begin(sharer);
-                return Turn { of: Some((Arc::clone(self), sharer)) };
+                return RunPermit { of: Some((Arc::clone(self), sharer)) };
             }
             let (give, turn) = oneshot::channel();
             state.waiting.push_back((sharer, give));
@@ -67,12 +73,12 @@ impl Turns {
         turn.await.expect("whoever waits is handed a turn, or gives up")
     }
 
-    fn give_back(self: &Arc<Self>, sharer: Sharer) {
+    fn give_back(self: &Arc<Self>, sharer: SchedulerClient) {
         let mut state = self.0.lock();
         state.end(sharer);
         while let Some((next, give)) = state.next() {
             state.begin(next);
-            if let Err(mut turn) = give.send(Turn { of: Some((Arc::clone(self), next)) }) {
+            if let Err(mut turn) = give.send(RunPermit { of: Some((Arc::clone(self), next)) }) {
                 // It does not wait any more. The turn must not come back here while the lock is held.
                 turn.of = None;
                 state.end(next);
@@ -81,21 +87,21 @@ impl Turns {
     }
 }
 
-impl State {
-    fn running(&self, sharer: Sharer) -> usize {
+impl SchedulerState {
+    fn running(&self, sharer: SchedulerClient) -> usize {
         self.running.get(&sharer).copied().unwrap_or(0)
     }
 
-    fn may_run(&self, sharer: Sharer) -> bool {
+    fn may_run(&self, sharer: SchedulerClient) -> bool {
         self.free > if self.running(sharer) == 0 { 0 } else { self.first }
     }
 
-    fn begin(&mut self, sharer: Sharer) {
+    fn begin(&mut self, sharer: SchedulerClient) {
         self.free -= 1;
         *self.running.entry(sharer).or_default() += 1;
     }
 
-    fn end(&mut self, sharer: Sharer) {
+    fn end(&mut self, sharer: SchedulerClient) {
         self.free += 1;
         if let Some(count) = self.running.get_mut(&sharer) {
             *count -= 1;
@@ -106,13 +112,13 @@ impl State {
     }
 
     /// The first of those that wait with the fewest running calls, if it may run. If it may not, nobody may.
-    fn next(&mut self) -> Option<(Sharer, oneshot::Sender<Turn>)> {
+    fn next(&mut self) -> Option<(SchedulerClient, oneshot::Sender<RunPermit>)> {
         let at = (0..self.waiting.len()).min_by_key(|&at| self.running(self.waiting[at].0))?;
         if self.may_run(self.waiting[at].0) { self.waiting.remove(at) } else { None }
     }
 }
 
-impl Drop for Turn {
+impl Drop for RunPermit {
     fn drop(&mut self) {
         if let Some((turns, sharer)) = self.of.take() {
             turns.give_back(sharer);
@@ -134,25 +140,25 @@ mod tests {
         }
     }
 
-    fn at_once(turns: &Arc<Turns>, sharer: Sharer) -> Option<Turn> {
+    fn at_once(turns: &Arc<CallScheduler>, sharer: SchedulerClient) -> Option<RunPermit> {
         poll(pin!(turns.take(sharer)))
     }
 
     /// As many turns as a sharer gets without waiting.
-    fn all(turns: &Arc<Turns>, sharer: Sharer) -> Vec<Turn> {
+    fn all(turns: &Arc<CallScheduler>, sharer: SchedulerClient) -> Vec<RunPermit> {
         std::iter::from_fn(|| at_once(turns, sharer)).collect()
     }
 
     #[test]
     fn one_who_takes_all_it_can_get_leaves_half() {
-        let turns = Turns::new(64);
+        let turns = CallScheduler::new(64);
         assert_eq!(all(&turns, turns.sharer()).len(), 32);
-        assert_eq!(all(&Turns::new(1), Sharer(1)).len(), 1);
+        assert_eq!(all(&CallScheduler::new(1), SchedulerClient(1)).len(), 1);
     }
 
     #[test]
     fn however_many_are_greedy_one_who_comes_later_has_a_turn_at_once() {
-        let turns = Turns::new(64);
+        let turns = CallScheduler::new(64);
         let mut taken = Vec::new();
         for _ in 0..32 {
             let got = all(&turns, turns.sharer());
@@ -165,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_is_given_back_goes_to_the_one_with_the_fewest() {
-        let turns = Turns::new(4);
+        let turns = CallScheduler::new(4);
         let (greedy, other, third) = (turns.sharer(), turns.sharer(), turns.sharer());
         let mut had = all(&turns, greedy);
         assert_eq!(had.len(), 2);
@@ -179,7 +185,7 @@ mod tests {
 
     #[test]
     fn whoever_gives_up_waiting_is_passed_over() {
-        let turns = Turns::new(2);
+        let turns = CallScheduler::new(2);
         let (one, other) = (turns.sharer(), turns.sharer());
         let first = at_once(&turns, one).unwrap();
         let second = at_once(&turns, other).unwrap();
@@ -195,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_was_handed_over_and_never_taken_is_free_again() {
-        let turns = Turns::new(2);
+        let turns = CallScheduler::new(2);
         let one = turns.sharer();
         let first = at_once(&turns, one).unwrap();
         let mut waits = Box::pin(turns.take(one));

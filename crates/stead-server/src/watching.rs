@@ -10,24 +10,24 @@ use stead::Config;
 use stead::config::ConfigError;
 
 use crate::in_place::in_place;
-use crate::steads::Steads;
+use crate::steads::SteadRegistry;
 
 /// How often is looked.
-const PACE: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// When what can wait is done: whoever has started a server waits for its first answer.
-const FIRST: Duration = Duration::from_millis(50);
+const STARTUP_DELAY: Duration = Duration::from_millis(50);
 
 /// Looks for changes of the configuration file and of forks, for as long as it is polled.
 ///
 /// A file that makes no sense is refused as a whole: what was served before stays, and standard error says why.
-pub(crate) async fn keep_current(steads: Arc<Steads>) {
+pub(crate) async fn keep_current(steads: Arc<SteadRegistry>) {
     let file = steads.config().file().to_owned();
     let mut known = state_of(&file);
-    tokio::time::sleep(FIRST).await;
+    tokio::time::sleep(STARTUP_DELAY).await;
     if let Err(error) = in_place(|| steads.prepare()).await {
         eprintln!("stead: no call is made until this is mended: {error}");
     }
-    let mut pace = tokio::time::interval(PACE);
+    let mut pace = tokio::time::interval(POLL_INTERVAL);
     pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // The first tick comes at once, and what was just read is new enough.
     pace.tick().await;
@@ -47,7 +47,7 @@ pub(crate) async fn keep_current(steads: Arc<Steads>) {
     }
 }
 
-fn reload(steads: &Steads, file: &Path) {
+fn reload(steads: &SteadRegistry, file: &Path) {
     let usable = |config: Config| match config.check_usable() {
         Ok(()) => steads.replace(&config),
         Err(problems) => Err(ConfigError::from(problems).into()),
@@ -61,15 +61,15 @@ fn reload(steads: &Steads, file: &Path) {
 
 /// What tells one state of a file from another, also where it was replaced within a second.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct State {
+struct ConfigFileFingerprint {
     inode: u64,
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-fn state_of(file: &Path) -> Option<State> {
-    let of = |metadata: Metadata| State {
+fn state_of(file: &Path) -> Option<ConfigFileFingerprint> {
+    let of = |metadata: Metadata| ConfigFileFingerprint {
         inode: metadata.ino(),
         size: metadata.size(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),

@@ -16,16 +16,16 @@ pub enum Durability {
 /// The text names no durability.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no durability; say `full` or `fast`")]
-pub struct NotADurability(String);
+pub struct InvalidDurability(String);
 
 impl FromStr for Durability {
-    type Err = NotADurability;
+    type Err = InvalidDurability;
 
-    fn from_str(text: &str) -> Result<Self, NotADurability> {
+    fn from_str(text: &str) -> Result<Self, InvalidDurability> {
         match text {
             "full" => Ok(Durability::Full),
             "fast" => Ok(Durability::Fast),
-            other => Err(NotADurability(stead_core::name::escaped(other.as_bytes()).to_string())),
+            other => Err(InvalidDurability(stead_core::name::escaped(other.as_bytes()).to_string())),
         }
     }
 }

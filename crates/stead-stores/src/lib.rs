@@ -10,9 +10,11 @@ pub mod sync;
 pub mod virtual_store;
 
 pub use durability::Durability;
-pub use physical::{Confinement, KeepOptions, Ledger, Need, PhysicalOptions, PhysicalStore, Pruned};
+pub use physical::{
+    Confinement, DisplacedRetention, LedgerOpenMode, LedgerSource, PhysicalOptions, PhysicalStore, Pruned,
+};
 pub use state_folder::state_folder_of;
 pub use virtual_store::{
-    Archived, Archives, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage, AuditQuery,
-    AuditVerified, Database, DatabaseOptions, MemoryStore, VirtualStore, verify_archive,
+    ArchiveLookup, Archived, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage,
+    AuditQuery, AuditVerified, Database, DatabaseOptions, MemoryStore, VirtualStore, verify_archive,
 };

@@ -15,13 +15,13 @@ macro_rules! sites {
     ($($(#[$doc:meta])* $site:ident,)*) => {
         /// What a sync is for.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Site {
+        pub enum SyncPoint {
             $($(#[$doc])* $site,)*
         }
 
-        impl Site {
+        impl SyncPoint {
             /// All of them.
-            pub const ALL: &[Site] = &[$(Site::$site),*];
+            pub const ALL: &[SyncPoint] = &[$(SyncPoint::$site),*];
         }
     };
 }
@@ -110,23 +110,23 @@ sites! {
 }
 
 /// Waits until what was written to a file, or what was named in a directory, is on the disk.
-pub fn all(site: Site, file: impl AsFd) -> Result<(), Errno> {
+pub fn all(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
     if is_left_out(site) { Ok(()) } else { rustix::fs::fsync(file) }
 }
 
 /// As [`all`], without attributes that reading does not need.
-pub fn data(site: Site, file: impl AsFd) -> Result<(), Errno> {
+pub fn data(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
     if is_left_out(site) { Ok(()) } else { rustix::fs::fdatasync(file) }
 }
 
 /// Waits until everything that was written to a file's file system is on the disk.
 #[cfg(target_os = "linux")]
-pub fn file_system(site: Site, file: impl AsFd) -> Result<(), Errno> {
+pub fn file_system(site: SyncPoint, file: impl AsFd) -> Result<(), Errno> {
     if is_left_out(site) { Ok(()) } else { rustix::fs::syncfs(file) }
 }
 
 /// Waits until the names in the directory at a path are on the disk.
-pub fn directory(site: Site, path: &Path) -> io::Result<()> {
+pub fn directory(site: SyncPoint, path: &Path) -> io::Result<()> {
     // The path of a file without a directory lies in the current one.
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     match File::open(path) {
@@ -146,7 +146,7 @@ pub fn directory(site: Site, path: &Path) -> io::Result<()> {
 
 /// Makes a directory for its owner alone, with the parents that are missing, and waits until its name is on the disk.
 /// Where it is there already, nothing is waited for.
-pub fn make_private(site: Site, path: &Path) -> io::Result<()> {
+pub fn make_private(site: SyncPoint, path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     for made in missing {
@@ -157,13 +157,13 @@ pub fn make_private(site: Site, path: &Path) -> io::Result<()> {
 
 /// Whether a test leaves this sync out, to see that it is missed. A release build can't.
 #[cfg(all(feature = "leave-out-syncs", debug_assertions))]
-pub(crate) fn is_left_out(site: Site) -> bool {
+pub(crate) fn is_left_out(site: SyncPoint) -> bool {
     static LEFT_OUT: std::sync::LazyLock<Option<String>> =
         std::sync::LazyLock::new(|| std::env::var("STEAD_LEAVE_OUT_SYNC").ok());
     LEFT_OUT.as_ref().is_some_and(|name| *name == format!("{site:?}"))
 }
 
 #[cfg(not(all(feature = "leave-out-syncs", debug_assertions)))]
-pub(crate) const fn is_left_out(_: Site) -> bool {
+pub(crate) const fn is_left_out(_: SyncPoint) -> bool {
     false
 }

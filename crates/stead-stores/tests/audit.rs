@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::thread;
 
 use rusqlite::Connection;
-use stead_core::vfs::{Overwrite, RemoveOptions, Undo, UndoOptions};
+use stead_core::vfs::{Overwrite, RemoveOptions, UndoOptions, UndoTarget};
 use stead_core::{
     AccessScope, AuditLog, Clock, Identity, Mount, Store, SystemClock, Timestamp, Vfs, VfsPath, Workspace,
 };
 use stead_stores::{
-    Archives, Audit, AuditAccess, AuditEntry, AuditQuery, AuditVerified, Database, DatabaseOptions,
+    ArchiveLookup, Audit, AuditAccess, AuditEntry, AuditQuery, AuditVerified, Database, DatabaseOptions,
     MemoryStore, verify_archive,
 };
 
@@ -75,7 +75,7 @@ impl Place {
     }
 
     fn verify(&self) -> AuditVerified {
-        self.access().verify(&Archives::default(), &mut |_| ()).unwrap()
+        self.access().verify(&ArchiveLookup::default(), &mut |_| ()).unwrap()
     }
 
     /// The one thing that is wrong.
@@ -550,10 +550,10 @@ fn an_archive_that_is_gone_or_another_is_found() {
     let problem = place.problem();
     let expected = format!("the archive {file} with 11 records, written at ");
     assert!(problem.starts_with(&expected) && problem.contains("is not where it was written"), "{problem}");
-    let told = |archives: Archives| place.access().verify(&archives, &mut |_| ()).unwrap();
-    let found = told(Archives::In(vec![elsewhere.clone()]));
+    let told = |archives: ArchiveLookup| place.access().verify(&archives, &mut |_| ()).unwrap();
+    let found = told(ArchiveLookup::In(vec![elsewhere.clone()]));
     assert_eq!((found.problems.len(), found.archives), (0, 1), "{found:?}");
-    let trusted = told(Archives::Elsewhere);
+    let trusted = told(ArchiveLookup::Elsewhere);
     assert_eq!((trusted.problems.len(), trusted.archives, trusted.archived), (0, 0, 11));
 
     // Another archive that is whole, under its name: the hash tells.
@@ -688,7 +688,7 @@ fn an_undo_that_others_stand_against_is_not_said_to_have_gone_well_and_neither_i
     let mine = place.door();
     let operation = mine.write("/notes/a", "mine").unwrap().operation;
     place.door_of(Identity::agent("other")).write("/notes/a", "theirs").unwrap();
-    let undo = |options| mine.undo(Undo::Operation(operation), options).unwrap();
+    let undo = |options| mine.undo(UndoTarget::Operation(operation), options).unwrap();
     assert!(!undo(UndoOptions::default()).done);
     assert!(!undo(UndoOptions { dry_run: true, ..UndoOptions::default() }).done);
     drop(mine);

@@ -11,7 +11,9 @@ use stead_core::{
     AccessScope, Clock, Identity, Mount, Store, SystemClock, Timestamp, Vfs, VfsPath, Workspace,
 };
 use stead_stores::virtual_store::{GcOptions, Retention};
-use stead_stores::{Archives, Audit, AuditAccess, Database, DatabaseOptions, PhysicalOptions, PhysicalStore};
+use stead_stores::{
+    ArchiveLookup, Audit, AuditAccess, Database, DatabaseOptions, PhysicalOptions, PhysicalStore,
+};
 
 /// A database with its log, and a directory whose ledger is in it.
 struct Place {
@@ -72,7 +74,7 @@ impl Place {
 
     fn problems(&self) -> Vec<String> {
         let access = AuditAccess::open(&self.database(), &self.path("audit")).unwrap();
-        access.verify(&Archives::In(Vec::new()), &mut |_| {}).unwrap().problems
+        access.verify(&ArchiveLookup::In(Vec::new()), &mut |_| {}).unwrap().problems
     }
 
     fn meddle(&self, sql: &str) {
@@ -195,6 +197,6 @@ fn archived_records_tell_of_their_versions_and_where_archives_are_elsewhere_nobo
     place.write("ann", "later", Recorded::Yes);
     assert_eq!(place.problems(), [""; 0], "after an archive");
     std::fs::remove_dir_all(place.path("archive")).unwrap();
-    let told = access.verify(&Archives::Elsewhere, &mut |_| {}).unwrap();
+    let told = access.verify(&ArchiveLookup::Elsewhere, &mut |_| {}).unwrap();
     assert_eq!(told.problems, [""; 0], "archives that are kept elsewhere");
 }

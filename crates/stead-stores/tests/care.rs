@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use stead_core::store::{Parents, Version};
-use stead_core::testkit::{Snapshot as Tree, snapshot_of};
-use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, Restore};
+use stead_core::store::{Parents, RevisionNumber};
+use stead_core::testkit::{TreeSnapshot as Tree, snapshot_of};
+use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, RestoreOptions};
 use stead_core::{
     AccessScope, Clock, FixedClock, Identity, Mount, Store, StoreError, SystemClock, Timestamp, Vfs, VfsPath,
     Workspace,
@@ -77,8 +77,8 @@ fn what_can_be_reached_is_never_cleared_away() {
         let clock = Arc::new(FixedClock::at(Timestamp::from_secs(1_000_000)));
         let door = door(&store, clock.clone());
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut states: Vec<(Version, Timestamp, Tree)> = Vec::new();
-        let mut kept: Vec<Version> = Vec::new();
+        let mut states: Vec<(RevisionNumber, Timestamp, Tree)> = Vec::new();
+        let mut kept: Vec<RevisionNumber> = Vec::new();
         for round in 0..80 {
             clock.advance(Duration::from_secs(random.u64(..DAY)));
             let path = format!("/w/{}/{}", random.u8(..3), random.u8(..4));
@@ -112,7 +112,7 @@ fn what_can_be_reached_is_never_cleared_away() {
             }
         }
         for version in &kept {
-            let restored = door.restore("/w", *version, &Restore::default()).unwrap();
+            let restored = door.restore("/w", *version, &RestoreOptions::default()).unwrap();
             assert!(restored.done, "{:?}", restored.conflicts);
             let then = &states.iter().find(|(known, ..)| known == version).unwrap().2;
             assert_eq!(snapshot_of(&store), *then, "seed {seed}, snapshot {version}");
@@ -168,7 +168,7 @@ fn of_a_file_with_many_versions_the_oldest_contents_go() {
     let gone = read(8).unwrap_err();
     assert_eq!(gone.kind(), stead_core::ErrorKind::Expired, "{gone}");
     // It was there, and is not taken for gone: nothing is removed for want of its content.
-    let restored = door.restore("/w", versions[8], &Restore::default()).unwrap();
+    let restored = door.restore("/w", versions[8], &RestoreOptions::default()).unwrap();
     assert!(!restored.done && restored.conflicts[0].why.contains("not kept"));
     sound(&database);
 }
@@ -339,10 +339,10 @@ fn versions_that_changed_nothing_are_forgotten_with_those_that_did() {
         door.mkdir("/w/made", Parents::Create).unwrap();
         door.remove_file("/w/none", RemoveOptions::default()).unwrap();
     }
-    assert_eq!(store.version().unwrap(), Version(6));
+    assert_eq!(store.version().unwrap(), RevisionNumber(6));
     let standing = || store.standing("a", Timestamp(i64::MIN), 100).unwrap().len();
     assert_eq!(standing(), 6);
-    assert!(store.as_of(Version(4)).is_ok());
+    assert!(store.as_of(RevisionNumber(4)).is_ok());
     sound(&database);
     clock.advance(Duration::from_secs(40 * DAY));
     door.mkdir("/w/later", Parents::Create).unwrap();

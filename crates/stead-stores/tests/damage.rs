@@ -8,15 +8,15 @@ use std::path::Path;
 
 use stead_core::glob::PathGlobs;
 use stead_core::search::{Grep, GrepQuery};
-use stead_core::store::{Change, Content, Place, Put, Step, StorePath, Version};
+use stead_core::store::{Change, Content, NodePath, PutOptions, RevisionNumber, Step, StorePath};
 use stead_core::{ErrorKind, Identity, Operation, OperationId, Store, StoreError, Timestamp};
 use stead_stores::{Database, DatabaseOptions, VirtualStore};
 
 /// How many places of the file are damaged, one at a time.
 const FLIPS: usize = 100;
 
-fn at(path: &str) -> Place {
-    Place::path(StorePath::from_checked(path))
+fn at(path: &str) -> NodePath {
+    NodePath::path(StorePath::from_checked(path))
 }
 
 /// Content of that size that is like no other.
@@ -25,7 +25,7 @@ fn pattern(seed: u64, size: usize) -> Vec<u8> {
     (0..size).map(|at| if at % 60 == 59 { b'\n' } else { random.u8(b'a'..=b'z') }).collect()
 }
 
-fn write(store: &VirtualStore, path: &str, bytes: &[u8]) -> Version {
+fn write(store: &VirtualStore, path: &str, bytes: &[u8]) -> RevisionNumber {
     let operation = Operation {
         id: OperationId::fresh(Timestamp(1)),
         identity: Identity::agent("tester").into(),
@@ -33,7 +33,7 @@ fn write(store: &VirtualStore, path: &str, bytes: &[u8]) -> Version {
         at: Timestamp(1),
     };
     let content = Content::Bytes(bytes.to_vec());
-    let step = Step::Write { at: at(path), content, put: Put::default() };
+    let step = Step::Write { at: at(path), content, put: PutOptions::default() };
     store.apply(Change::new(operation, vec![step])).unwrap().version.unwrap()
 }
 
@@ -41,7 +41,7 @@ struct Written {
     path: &'static str,
     bytes: Vec<u8>,
     /// What it held before, and the version at which it did.
-    before: (Version, Vec<u8>),
+    before: (RevisionNumber, Vec<u8>),
 }
 
 /// A database in one file, and what was written into it.
@@ -108,7 +108,7 @@ fn read_all(database: &Database, written: &[Written]) -> usize {
     let query = GrepQuery { max_results: 500, ..GrepQuery::new(".") };
     let grep = Grep::new(&query, None, PathGlobs::none()).unwrap();
     let mut lines = Vec::new();
-    let searched = store.grep(&Place::root(), &grep, &mut |hits| {
+    let searched = store.grep(&NodePath::root(), &grep, &mut |hits| {
         lines.extend(hits.hits.lines.into_iter().map(|line| (hits.path.clone(), line)));
         ControlFlow::Continue(())
     });
@@ -153,10 +153,10 @@ fn what_is_read_from_a_damaged_file_is_what_was_written_or_corrupt() {
 }
 
 /// What a process that is killed leaves behind: the files as they are while it runs.
-fn killed(directory: &Path, to: &Path) -> Version {
+fn killed(directory: &Path, to: &Path) -> RevisionNumber {
     let database = Database::open(directory.join("db"), DatabaseOptions::default()).unwrap();
     let store = database.store(["files"]).unwrap();
-    let mut last = Version(0);
+    let mut last = RevisionNumber(0);
     for number in 0..20 {
         last = write(&store, "a", &pattern(number, 3_000));
     }

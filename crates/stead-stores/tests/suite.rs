@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use stead_core::search::Walk;
+use stead_core::search::WalkOptions;
 use stead_core::store::{
-    Change, DeedQuery, Kind, NodeId, Place, QuotaLimits, QuotaRoot, StorePath, Usage, Version,
+    Change, NodeId, NodeKind, NodePath, QuotaLimits, QuotaRoot, RevisionNumber, RevisionQuery, StorePath,
+    Usage,
 };
-use stead_core::testkit::{Snapshot, Thing, model_run, snapshot_of};
+use stead_core::testkit::{SnapshotEntry, TreeSnapshot, model_run, snapshot_of};
 use stead_core::{Identity, Operation, OperationId, Store, Timestamp, store_suite};
 use stead_stores::{
     Confinement, Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore,
@@ -82,27 +83,27 @@ fn memory_agrees_with_the_model() {
 }
 
 /// What is known of a node: where it is, and what it is.
-type Known = HashMap<NodeId, (NodeId, Vec<u8>, Thing)>;
+type Known = HashMap<NodeId, (NodeId, Vec<u8>, SnapshotEntry)>;
 
 fn known(store: &dyn Store) -> Known {
-    let root = store.stat(&Place::root()).unwrap().node;
+    let root = store.stat(&NodePath::root()).unwrap().node;
     let mut nodes: BTreeMap<Vec<u8>, NodeId> = [(Vec::new(), root)].into();
     let mut found = Vec::new();
-    let visit = &mut |it: stead_core::store::Found| {
+    let visit = &mut |it: stead_core::store::WalkEntry| {
         nodes.insert(it.path.as_bytes().to_vec(), it.attr.node);
         found.push(it);
         ControlFlow::Continue(())
     };
-    store.walk(&Place::root(), &Walk::default(), visit).unwrap();
+    store.walk(&NodePath::root(), &WalkOptions::default(), visit).unwrap();
     let snapshot = snapshot_of(store);
-    let entry = |it: stead_core::store::Found| {
+    let entry = |it: stead_core::store::WalkEntry| {
         let (parent, name) = it.path.split().unwrap();
         (it.attr.node, (nodes[parent], name.to_vec(), snapshot[it.path.as_bytes()].clone()))
     };
     found.into_iter().map(entry).collect()
 }
 
-fn paths(known: &Known) -> Snapshot {
+fn paths(known: &Known) -> TreeSnapshot {
     let path = |node: &NodeId| {
         let (mut names, mut at) = (Vec::new(), *node);
         while let Some((parent, name, _)) = known.get(&at) {
@@ -116,8 +117,8 @@ fn paths(known: &Known) -> Snapshot {
 }
 
 /// Takes one deed after the other back, the newest first, and sees that everything is as it was before it.
-fn deeds_lead_back(store: &dyn Store, earlier: &[(Version, Snapshot)]) {
-    let deeds = store.deeds(&DeedQuery::all()).unwrap().deeds;
+fn deeds_lead_back(store: &dyn Store, earlier: &[(RevisionNumber, TreeSnapshot)]) {
+    let deeds = store.deeds(&RevisionQuery::all()).unwrap().deeds;
     let mut known = known(store);
     assert!(deeds.is_sorted_by(|one, other| one.version > other.version));
     for deed in deeds {
@@ -132,11 +133,11 @@ fn deeds_lead_back(store: &dyn Store, earlier: &[(Version, Snapshot)]) {
                 assert_eq!(open.read_at(0, &mut bytes).unwrap(), bytes.len());
                 blake3::hash(&bytes)
             });
-            let mode = if before.kind == Kind::Symlink { 0 } else { before.mode };
+            let mode = if before.kind == NodeKind::Symlink { 0 } else { before.mode };
             // What is not kept is known by its size alone.
-            let is_unknown = before.content.is_none() && before.kind != Kind::Directory;
+            let is_unknown = before.content.is_none() && before.kind != NodeKind::Directory;
             assert!(!is_unknown || !store.about().keeps_content, "version {}: {line:?}", deed.version);
-            let thing = Thing { kind: before.kind, mode, size: before.size, holds };
+            let thing = SnapshotEntry { kind: before.kind, mode, size: before.size, holds };
             known.insert(line.node, (before.parent, before.name.clone(), thing));
         }
         let last = earlier.iter().rev().find(|(version, _)| *version < deed.version);
@@ -165,15 +166,15 @@ fn a_directory_leads_back(make: fn() -> (Arc<PhysicalStore>, TempDir)) {
     for seed in 200..200 + runs {
         let (store, _directory) = make();
         count(&*store);
-        let mut earlier: Vec<(Version, Snapshot)> = Vec::new();
+        let mut earlier: Vec<(RevisionNumber, TreeSnapshot)> = Vec::new();
         model_run(Arc::clone(&store) as Arc<dyn Store>, seed, steps, |now| {
             earlier.push((store.version().unwrap(), now.clone()));
         });
         deeds_lead_back(&*store, &earlier);
         let mut usage = Usage::default();
-        for thing in snapshot_of(&*store).values().filter(|thing| thing.kind != Kind::Directory) {
+        for thing in snapshot_of(&*store).values().filter(|thing| thing.kind != NodeKind::Directory) {
             usage.files += 1;
-            usage.bytes += if thing.kind == Kind::File { thing.size } else { 0 };
+            usage.bytes += if thing.kind == NodeKind::File { thing.size } else { 0 };
         }
         assert_eq!(store.usage(&StorePath::here()).unwrap(), usage, "run {seed} counted something else");
     }
@@ -185,7 +186,7 @@ fn sqlite_agrees_with_the_model_and_every_earlier_version_reads_as_it_was() {
     for seed in 100..100 + runs {
         let (store, _directory) = virtual_store();
         count(&*store);
-        let mut earlier: Vec<(Version, Snapshot)> = Vec::new();
+        let mut earlier: Vec<(RevisionNumber, TreeSnapshot)> = Vec::new();
         model_run(Arc::clone(&store) as Arc<dyn Store>, seed, steps, |now| {
             earlier.push((store.version().unwrap(), now.clone()));
             // One of the earlier versions each time, and all of them at the end.

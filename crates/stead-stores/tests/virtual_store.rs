@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use stead_core::store::{
-    Applied, Change, ChangeKind, Content, DraftOf, Expect, Keep, Missing, Outcome, Page, Parents, Place, Put,
-    Replace, Step, StorePath, Subtree, Version,
+    Applied, Change, ChangeKind, Content, DisplacedContent, DraftBase, IfMissing, NodePath, Page, Parents,
+    Precondition, PutOptions, Replace, RevisionNumber, Step, StepOutcome, StorePath, Subtree,
 };
 use stead_core::testkit::{model_run, snapshot_of};
 use stead_core::{Clock, Identity, Operation, OperationId, Store, StoreError, StoreResult, SystemClock};
@@ -21,8 +21,8 @@ use stead_stores::{Database, DatabaseOptions, Durability, MemoryStore, VirtualSt
 
 const CHUNK: usize = 256 * 1024;
 
-fn place(path: &str) -> Place {
-    Place::path(StorePath::from_checked(path))
+fn place(path: &str) -> NodePath {
+    NodePath::path(StorePath::from_checked(path))
 }
 
 fn apply(store: &dyn Store, steps: Vec<Step>) -> StoreResult<Applied> {
@@ -32,17 +32,21 @@ fn apply(store: &dyn Store, steps: Vec<Step>) -> StoreResult<Applied> {
     store.apply(Change::new(operation, steps))
 }
 
-fn one(store: &dyn Store, step: Step) -> Outcome {
+fn one(store: &dyn Store, step: Step) -> StepOutcome {
     apply(store, vec![step]).unwrap().outcomes[0]
 }
 
-fn writing(path: &str, content: impl Into<Content>, keep: Keep) -> Step {
-    Step::Write { at: place(path), content: content.into(), put: Put { keep, ..Put::default() } }
+fn writing(path: &str, content: impl Into<Content>, keep: DisplacedContent) -> Step {
+    Step::Write {
+        at: place(path),
+        content: content.into(),
+        put: PutOptions { keep, ..PutOptions::default() },
+    }
 }
 
 /// Writes a file, and returns the version that made.
-fn write(store: &dyn Store, path: &str, bytes: impl AsRef<[u8]>) -> Version {
-    let step = writing(path, bytes.as_ref().to_vec(), Keep::History);
+fn write(store: &dyn Store, path: &str, bytes: impl AsRef<[u8]>) -> RevisionNumber {
+    let step = writing(path, bytes.as_ref().to_vec(), DisplacedContent::History);
     apply(store, vec![step]).unwrap().version.unwrap()
 }
 
@@ -52,7 +56,7 @@ fn renaming(from: &str, to: &str) -> Step {
         to: place(to),
         replace: Replace::Over,
         parents: Parents::Create,
-        expect: Expect::Any,
+        expect: Precondition::Any,
         spare: [None, None],
     }
 }
@@ -61,10 +65,10 @@ fn removing(path: &str) -> Step {
     Step::Remove {
         at: place(path),
         subtree: Subtree::Any,
-        expect: Expect::Any,
-        missing: Missing::Fails,
+        expect: Precondition::Any,
+        missing: IfMissing::Fails,
         spare: None,
-        keep: Keep::History,
+        keep: DisplacedContent::History,
     }
 }
 
@@ -108,8 +112,8 @@ fn every_version_can_be_read_again() {
 
     // By node as well, wherever it was then.
     let node = store.at(first).stat(&place("a/file")).unwrap().node;
-    assert_eq!(store.at(moved).read(&Place::node(node), 9).unwrap().bytes, b"two");
-    assert!(matches!(store.at(gone).stat(&Place::node(node)), Err(StoreError::NotFound)));
+    assert_eq!(store.at(moved).read(&NodePath::node(node), 9).unwrap().bytes, b"two");
+    assert!(matches!(store.at(gone).stat(&NodePath::node(node)), Err(StoreError::NotFound)));
 }
 
 #[test]
@@ -118,18 +122,18 @@ fn a_view_of_the_past_can_be_neither_changed_nor_changed_under_it() {
     let then = write(&*store, "d/f", "then");
     let view = store.at(then);
     assert_eq!(read(&view, "d/f").unwrap(), b"then");
-    let refused = apply(&view, vec![writing("d/f", b"x".to_vec(), Keep::History)]);
+    let refused = apply(&view, vec![writing("d/f", b"x".to_vec(), DisplacedContent::History)]);
     assert!(matches!(refused, Err(StoreError::Unsupported(_))));
-    assert!(matches!(view.draft(DraftOf::Nothing), Err(StoreError::Unsupported(_))));
+    assert!(matches!(view.draft(DraftBase::Nothing), Err(StoreError::Unsupported(_))));
     one(&*store, renaming("d", "e"));
     assert_eq!(read(&view, "d/f").unwrap(), b"then");
-    assert_eq!(view.changes_since(Some(Version(0)), 10).unwrap().cursor, then);
+    assert_eq!(view.changes_since(Some(RevisionNumber(0)), 10).unwrap().cursor, then);
 }
 
 #[test]
 fn a_change_makes_one_version_and_nothing_makes_none() {
     let store = MemoryStore::new();
-    let step = |path| writing(path, b"x".to_vec(), Keep::History);
+    let step = |path| writing(path, b"x".to_vec(), DisplacedContent::History);
     let made = apply(&*store, vec![step("a/b"), step("a/c"), step("a/b"), removing("a/c")])
         .unwrap()
         .version
@@ -142,14 +146,14 @@ fn a_change_makes_one_version_and_nothing_makes_none() {
     assert_eq!(store.version().unwrap(), made);
     // What came and went inside one change was never there.
     assert_eq!(names(&store.at(made), "a"), ["b"]);
-    assert_eq!(names(&store.at(Version(made.0 - 1)), ""), Vec::<String>::new());
+    assert_eq!(names(&store.at(RevisionNumber(made.0 - 1)), ""), Vec::<String>::new());
 }
 
 #[test]
 fn scratch_leaves_no_history() {
     let store = MemoryStore::new();
     let old = write(&*store, "target/out", "old");
-    one(&*store, writing("target/out", b"new".to_vec(), Keep::Scratch));
+    one(&*store, writing("target/out", b"new".to_vec(), DisplacedContent::Scratch));
     assert!(matches!(read(&store.at(old), "target/out"), Err(StoreError::NotFound)));
     assert_eq!(read(&*store, "target/out").unwrap(), b"new");
 }
@@ -164,8 +168,8 @@ fn namespaces_never_see_each_other() {
     let node = stores[0].stat(&place("b/f")).unwrap().node;
     for (index, store) in stores.iter().enumerate() {
         assert_eq!(read(store, "b/f").unwrap(), index.to_string().as_bytes());
-        assert_eq!(store.changes_since(Some(Version(0)), 100).unwrap().changes.len(), 2);
-        assert_eq!(store.stat(&Place::node(node)).is_ok(), index == 0);
+        assert_eq!(store.changes_since(Some(RevisionNumber(0)), 100).unwrap().changes.len(), 2);
+        assert_eq!(store.stat(&NodePath::node(node)).is_ok(), index == 0);
     }
     assert!(matches!(database.store::<&str>([]), Err(StoreError::Invalid(_))));
     assert!(matches!(database.store(["a", ""]), Err(StoreError::Invalid(_))));
@@ -224,7 +228,7 @@ fn content_is_kept_once() {
         replace: Replace::Refuse,
         parents: Parents::Create,
         spare: None,
-        keep: Keep::History,
+        keep: DisplacedContent::History,
     };
     one(&one_store, copy);
     assert_eq!(read(&one_store, "z").unwrap(), large);
@@ -244,18 +248,21 @@ fn a_large_file_is_touched_only_where_it_changes() {
     let chunks = || count(&path, "SELECT count(*) FROM content WHERE data IS NOT NULL");
     let before = chunks();
 
-    let append =
-        Step::Append { at: place("f"), content: Content::Bytes(b"tail".to_vec()), put: Put::default() };
+    let append = Step::Append {
+        at: place("f"),
+        content: Content::Bytes(b"tail".to_vec()),
+        put: PutOptions::default(),
+    };
     let appended = one(&store, append).attr.unwrap();
     large.extend_from_slice(b"tail");
     assert_eq!(chunks(), before + 1);
 
-    let at = Place::node(appended.node);
-    let mut draft = store.draft(DraftOf::File(&at)).unwrap();
+    let at = NodePath::node(appended.node);
+    let mut draft = store.draft(DraftBase::File(&at)).unwrap();
     draft.write_at(2 * CHUNK as u64 + 7, b"patch").unwrap();
     large[2 * CHUNK + 7..][..5].copy_from_slice(b"patch");
     let content = Content::Sealed(draft.seal().unwrap());
-    let outcome = one(&store, Step::Write { at, content, put: Put::default() });
+    let outcome = one(&store, Step::Write { at, content, put: PutOptions::default() });
     assert_eq!((outcome.attr.unwrap().node, outcome.created), (appended.node, false));
     assert_eq!(chunks(), before + 2);
     assert_eq!(read(&store, "f").unwrap(), large);
@@ -267,15 +274,15 @@ fn a_draft_is_protected_while_it_lasts_and_not_after() {
     let path = dir.path().join("db");
     let store = open(&path).store(["a"]).unwrap();
     let pins = || count(&path, "SELECT count(*) FROM pin");
-    let mut dropped = store.draft(DraftOf::Nothing).unwrap();
-    let mut used = store.draft(DraftOf::Nothing).unwrap();
+    let mut dropped = store.draft(DraftBase::Nothing).unwrap();
+    let mut used = store.draft(DraftBase::Nothing).unwrap();
     for index in 0..6 {
         dropped.write_at(index * CHUNK as u64, &[index as u8; CHUNK]).unwrap();
         used.write_at(index * CHUNK as u64, &[index as u8 + 10; CHUNK]).unwrap();
     }
     assert!(pins() >= 8);
     drop(dropped);
-    one(&store, writing("f", Content::Sealed(used.seal().unwrap()), Keep::History));
+    one(&store, writing("f", Content::Sealed(used.seal().unwrap()), DisplacedContent::History));
     drop(used);
     // The next change takes the pins of both away.
     write(&store, "g", "");
@@ -289,17 +296,17 @@ fn zeros_cost_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let store = open(&path).store(["a"]).unwrap();
-    let mut draft = store.draft(DraftOf::Nothing).unwrap();
+    let mut draft = store.draft(DraftBase::Nothing).unwrap();
     draft.set_size(1 << 30).unwrap();
     draft.write_at((1 << 29) + 1, b"middle").unwrap();
-    one(&store, writing("sparse", Content::Sealed(draft.seal().unwrap()), Keep::History));
+    one(&store, writing("sparse", Content::Sealed(draft.seal().unwrap()), DisplacedContent::History));
     assert_eq!(count(&path, "SELECT count(*) FROM content WHERE data IS NOT NULL"), 2);
     let file = store.open(&place("sparse")).unwrap();
     let mut buffer = [9; 8];
     assert_eq!(file.read_at(1 << 29, &mut buffer).unwrap(), 8);
     assert_eq!(&buffer, b"\0middle\0");
     assert!(matches!(store.read(&place("sparse"), 1 << 20), Err(StoreError::TooLarge { .. })));
-    let mut endless = store.draft(DraftOf::Nothing).unwrap();
+    let mut endless = store.draft(DraftBase::Nothing).unwrap();
     assert!(matches!(endless.set_size(u64::MAX), Err(StoreError::TooLarge { .. })));
 }
 
@@ -352,7 +359,7 @@ fn a_cached_directory_is_not_believed_after_a_change_was_undone() {
     let store = MemoryStore::new();
     write(&*store, "d/f", "x");
     // Makes `new/dir`, then fails: the directory it would have remembered never was.
-    let failing = vec![writing("new/dir/f", b"x".to_vec(), Keep::History), removing("missing")];
+    let failing = vec![writing("new/dir/f", b"x".to_vec(), DisplacedContent::History), removing("missing")];
     assert!(matches!(apply(&*store, failing), Err(StoreError::NotFound)));
     assert!(matches!(store.stat(&place("new/dir")), Err(StoreError::NotFound)));
     write(&*store, "new/dir/g", "y");
@@ -377,7 +384,7 @@ fn many_callers_are_committed_together_and_failures_are_their_own() {
                 barrier.wait();
                 for round in 0..20 {
                     write(store, &format!("d{}/t{thread}-{round}", round % 3), thread.to_string());
-                    let exclusive = Put { expect: Expect::Absent, ..Put::default() };
+                    let exclusive = PutOptions { expect: Precondition::Absent, ..PutOptions::default() };
                     let content = Content::Bytes(Vec::new());
                     let refused =
                         apply(store, vec![Step::Write { at: place("taken"), content, put: exclusive }]);
@@ -388,7 +395,7 @@ fn many_callers_are_committed_together_and_failures_are_their_own() {
     });
     let total: usize = (0..3).map(|index| names(&stores[0], &format!("d{index}")).len()).sum();
     assert_eq!(total, threads * 20);
-    let feed = stores[1].changes_since(Some(Version(0)), usize::MAX).unwrap();
+    let feed = stores[1].changes_since(Some(RevisionNumber(0)), usize::MAX).unwrap();
     // Each change a version of its own, although they were committed together.
     let versions: HashSet<_> = feed.changes.iter().map(|change| change.version).collect();
     assert_eq!(versions.len(), threads * 20 + 1);
@@ -461,7 +468,7 @@ fn another_programs_lock_is_unavailable_and_not_a_raw_error() {
     let store = Database::open(&path, options).unwrap().store(["a"]).unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let refused = apply(&store, vec![writing("f", b"x".to_vec(), Keep::History)]).unwrap_err();
+    let refused = apply(&store, vec![writing("f", b"x".to_vec(), DisplacedContent::History)]).unwrap_err();
     assert!(matches!(refused, StoreError::Unavailable { .. }));
     assert!(!refused.to_string().contains("locked"), "{refused}");
     other.execute_batch("ROLLBACK").unwrap();
@@ -472,7 +479,7 @@ fn another_programs_lock_is_unavailable_and_not_a_raw_error() {
 fn the_feed_tells_whole_versions() {
     let store = MemoryStore::new();
     let start = store.changes_since(None, 10).unwrap().cursor;
-    let step = |path| writing(path, b"x".to_vec(), Keep::History);
+    let step = |path| writing(path, b"x".to_vec(), DisplacedContent::History);
     let first = apply(&*store, vec![step("a"), step("b")]).unwrap().version.unwrap();
     let second = apply(&*store, vec![step("c"), step("d"), step("e")]).unwrap().version.unwrap();
     let told = |cursor, limit| {
@@ -534,16 +541,16 @@ fn a_visitor_may_call_the_store() {
 fn check_visitors(store: &VirtualStore) {
     use std::ops::ControlFlow;
     use stead_core::glob::PathGlobs;
-    use stead_core::search::{Grep, GrepQuery, Walk};
+    use stead_core::search::{Grep, GrepQuery, WalkOptions};
 
     for index in 0..10 {
         write(store, &format!("d/f{index}"), format!("needle {index}"));
     }
     let mut seen = 0;
     store
-        .walk(&Place::root(), &Walk::default(), &mut |found| {
+        .walk(&NodePath::root(), &WalkOptions::default(), &mut |found| {
             seen += 1;
-            assert_eq!(store.stat(&Place::path(found.path)).unwrap().node, found.attr.node);
+            assert_eq!(store.stat(&NodePath::path(found.path)).unwrap().node, found.attr.node);
             write(store, &format!("seen/{seen}"), "x");
             ControlFlow::Continue(())
         })
@@ -552,7 +559,7 @@ fn check_visitors(store: &VirtualStore) {
     let grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
     let mut hits = 0;
     store
-        .grep(&Place::root(), &grep, &mut |found| {
+        .grep(&NodePath::root(), &grep, &mut |found| {
             hits += 1;
             one(store, removing(found.path.as_str().unwrap()));
             ControlFlow::Continue(())
@@ -589,6 +596,6 @@ fn a_past_version_is_a_store_of_its_own() {
     let past = store.as_of(version).unwrap();
     assert_eq!(past.read(&place("file"), 9).unwrap().bytes, b"1");
     assert!(matches!(apply(&*past, vec![removing("file")]), Err(StoreError::Unsupported(_))));
-    assert!(matches!(store.as_of(Version(99)), Err(StoreError::NotFound)));
-    assert!(matches!(store.as_of(Version(-1)), Err(StoreError::NotFound)));
+    assert!(matches!(store.as_of(RevisionNumber(99)), Err(StoreError::NotFound)));
+    assert!(matches!(store.as_of(RevisionNumber(-1)), Err(StoreError::NotFound)));
 }

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use stead::vfs::{LogQuery, Overwrite, RemoveOptions, Undo, UndoOptions};
-use stead::{Archives, AuditQuery, Config, Occurrences, Stead, Stores};
+use stead::vfs::{LogQuery, Overwrite, RemoveOptions, UndoOptions, UndoTarget};
+use stead::{ArchiveLookup, AuditQuery, Config, Occurrences, Stead, Stores};
 
 const CONFIGURATION: &str = r#"
     [stores.site]
@@ -67,9 +67,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // Everything of the intern's is taken back, and nothing else.
-    let plan = intern.vfs().undo(Undo::Last(100), UndoOptions { dry_run: true, ..UndoOptions::default() })?;
+    let plan =
+        intern.vfs().undo(UndoTarget::Last(100), UndoOptions { dry_run: true, ..UndoOptions::default() })?;
     println!("To be taken back: {} operations, {} paths", plan.undone.len(), plan.changes.len());
-    let undone = intern.vfs().undo(Undo::Last(100), UndoOptions::default())?;
+    let undone = intern.vfs().undo(UndoTarget::Last(100), UndoOptions::default())?;
     assert!(undone.done, "{:?}", undone.conflicts);
     for change in &undone.changes {
         println!("  {:?} {}", change.fate, change.path);
@@ -86,7 +87,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The line that the writer changed since stays as the writer left it.
     holds("index.html", "<h1>Welcome</h1>\n<p>We are open.</p>\n<p>Come in, stay.</p>\n")?;
     holds("about.md", "Who we are.\nAnd why.\n")?;
-    let audited = audit.verify(&Archives::default(), &mut |_| ())?;
+    let audited = audit.verify(&ArchiveLookup::default(), &mut |_| ())?;
     assert!(audited.problems.is_empty(), "{:?}", audited.problems);
     println!("The site is as it was, and the writer's work is where the writer left it.");
     fs::remove_dir_all(home)?;

@@ -5,20 +5,20 @@ use std::path::Path;
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct HostFinding {
     /// What it is.
     pub name: &'static str,
     /// What it is needed for.
     pub needed_for: &'static str,
     /// How it is.
-    pub state: State,
+    pub state: Readiness,
     /// More, in a sentence: what was found, or what to do about what is missing.
     pub detail: String,
 }
 
 /// How something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum Readiness {
     /// It is there.
     Ready,
     /// It works, but not as well as it could.
@@ -27,41 +27,48 @@ pub enum State {
     Missing,
 }
 
-impl State {
+impl Readiness {
     /// In a word.
     pub fn word(self) -> &'static str {
         match self {
-            State::Ready => "ready",
-            State::Limited => "limited",
-            State::Missing => "missing",
+            Readiness::Ready => "ready",
+            Readiness::Limited => "limited",
+            Readiness::Missing => "missing",
         }
     }
 }
 
 /// Looks at the host.
-pub fn look() -> Vec<Finding> {
+pub fn look() -> Vec<HostFinding> {
     vec![kernel(), openat2(), fuse(), fusermount(), landlock(), user_namespaces(), overlayfs(), docker()]
 }
 
-const FILES: &str = "Physical Stores";
-const MOUNT: &str = "mounting a stead";
+const PHYSICAL_STORES: &str = "Physical Stores";
+const MOUNTING: &str = "mounting a stead";
 const SANDBOX: &str = "the local sandbox";
 
-fn finding(name: &'static str, needed_for: &'static str, state: State, detail: impl Into<String>) -> Finding {
-    Finding { name, needed_for, state, detail: detail.into() }
+fn finding(
+    name: &'static str,
+    needed_for: &'static str,
+    state: Readiness,
+    detail: impl Into<String>,
+) -> HostFinding {
+    HostFinding { name, needed_for, state, detail: detail.into() }
 }
 
 fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-fn kernel() -> Finding {
+fn kernel() -> HostFinding {
     match (std::env::consts::OS, read("/proc/sys/kernel/osrelease")) {
-        ("linux", Some(release)) => finding("kernel", "everything", State::Ready, format!("Linux {release}")),
+        ("linux", Some(release)) => {
+            finding("kernel", "everything", Readiness::Ready, format!("Linux {release}"))
+        }
         (system, _) => finding(
             "kernel",
             "everything",
-            State::Limited,
+            Readiness::Limited,
             format!(
                 "{system}: Virtual Stores and the server work; Physical Stores, mounting and the sandbox need Linux"
             ),
@@ -69,15 +76,18 @@ fn kernel() -> Finding {
     }
 }
 
-fn openat2() -> Finding {
+fn openat2() -> HostFinding {
     match confines() {
-        true => {
-            finding("openat2", FILES, State::Ready, "the kernel confines every open to the Store's directory")
-        }
+        true => finding(
+            "openat2",
+            PHYSICAL_STORES,
+            Readiness::Ready,
+            "the kernel confines every open to the Store's directory",
+        ),
         false => finding(
             "openat2",
-            FILES,
-            State::Limited,
+            PHYSICAL_STORES,
+            Readiness::Limited,
             "not offered here (Linux 5.6 has it, some sandboxes hide it): paths are walked name by name, which is as \
              safe and somewhat slower",
         ),
@@ -90,51 +100,56 @@ fn confines() -> bool {
     rustix::fs::openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::BENEATH).is_ok()
 }
 
-fn fuse() -> Finding {
+fn fuse() -> HostFinding {
     let device = Path::new("/dev/fuse");
     match fs::OpenOptions::new().read(true).write(true).open(device) {
-        Ok(_) => finding("FUSE", MOUNT, State::Ready, "/dev/fuse can be opened"),
+        Ok(_) => finding("FUSE", MOUNTING, Readiness::Ready, "/dev/fuse can be opened"),
         Err(_) if device.exists() => finding(
             "FUSE",
-            MOUNT,
-            State::Missing,
+            MOUNTING,
+            Readiness::Missing,
             "/dev/fuse is there, but this user may not open it; give it the mode 0666, or run as a user that may",
         ),
-        Err(_) => {
-            finding("FUSE", MOUNT, State::Missing, "there is no /dev/fuse; load the kernel's module `fuse`")
-        }
+        Err(_) => finding(
+            "FUSE",
+            MOUNTING,
+            Readiness::Missing,
+            "there is no /dev/fuse; load the kernel's module `fuse`",
+        ),
     }
 }
 
-fn fusermount() -> Finding {
+fn fusermount() -> HostFinding {
     match on_path("fusermount3") {
-        true => finding("fusermount3", "mounting without being root", State::Ready, "found"),
+        true => finding("fusermount3", "mounting without being root", Readiness::Ready, "found"),
         false => finding(
             "fusermount3",
             "mounting without being root",
-            State::Missing,
+            Readiness::Missing,
             "not found; install the package `fuse3`",
         ),
     }
 }
 
-fn landlock() -> Finding {
+fn landlock() -> HostFinding {
     let modules = read("/sys/kernel/security/lsm");
     match modules {
         Some(modules) if modules.split(',').any(|module| module == "landlock") => {
-            finding("Landlock", SANDBOX, State::Ready, "active in the kernel")
+            finding("Landlock", SANDBOX, Readiness::Ready, "active in the kernel")
         }
-        Some(_) => finding("Landlock", SANDBOX, State::Missing, "not active; boot with `lsm=landlock,...`"),
+        Some(_) => {
+            finding("Landlock", SANDBOX, Readiness::Missing, "not active; boot with `lsm=landlock,...`")
+        }
         None => finding(
             "Landlock",
             SANDBOX,
-            State::Limited,
+            Readiness::Limited,
             "can't be told from here, since /sys/kernel/security is not mounted",
         ),
     }
 }
 
-fn user_namespaces() -> Finding {
+fn user_namespaces() -> HostFinding {
     let most = read("/proc/sys/user/max_user_namespaces").and_then(|text| text.parse::<u64>().ok());
     let allowed = read("/proc/sys/kernel/unprivileged_userns_clone").is_none_or(|text| text != "0");
     let restricted =
@@ -143,41 +158,41 @@ fn user_namespaces() -> Finding {
         Some(0) | None => finding(
             "user namespaces",
             SANDBOX,
-            State::Missing,
+            Readiness::Missing,
             "the kernel allows none; set user.max_user_namespaces to a number above 0",
         ),
         Some(_) if !allowed || restricted => finding(
             "user namespaces",
             SANDBOX,
-            State::Limited,
+            Readiness::Limited,
             "only for root, or for programs that AppArmor names",
         ),
-        Some(most) => finding("user namespaces", SANDBOX, State::Ready, format!("up to {most}")),
+        Some(most) => finding("user namespaces", SANDBOX, Readiness::Ready, format!("up to {most}")),
     }
 }
 
-fn overlayfs() -> Finding {
+fn overlayfs() -> HostFinding {
     let known =
         read("/proc/filesystems").is_some_and(|text| text.lines().any(|line| line.ends_with("\toverlay")));
     match known {
-        true => finding("overlayfs", SANDBOX, State::Ready, "known to the kernel"),
+        true => finding("overlayfs", SANDBOX, Readiness::Ready, "known to the kernel"),
         false => finding(
             "overlayfs",
             SANDBOX,
-            State::Limited,
+            Readiness::Limited,
             "not loaded; the kernel may load its module `overlay` when it is first used",
         ),
     }
 }
 
-fn docker() -> Finding {
+fn docker() -> HostFinding {
     let told = std::env::var_os("DOCKER_HOST").is_some();
     match told || Path::new("/var/run/docker.sock").exists() {
-        true => finding("Docker", "the Docker Executor", State::Ready, "a daemon's socket is there"),
+        true => finding("Docker", "the Docker Executor", Readiness::Ready, "a daemon's socket is there"),
         false => finding(
             "Docker",
             "the Docker Executor",
-            State::Missing,
+            Readiness::Missing,
             "no daemon found; start one, or set DOCKER_HOST",
         ),
     }
@@ -196,7 +211,7 @@ mod tests {
     #[test]
     fn every_finding_says_what_it_is_for_and_what_to_do() {
         let found = look();
-        assert!(found.iter().any(|finding| finding.name == "FUSE" && finding.needed_for == MOUNT));
+        assert!(found.iter().any(|finding| finding.name == "FUSE" && finding.needed_for == MOUNTING));
         assert!(found.iter().all(|finding| !finding.detail.is_empty()));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stead_core::store::{Fork, ForkName, Store, StoreError, Version};
+use stead_core::store::{Fork, ForkName, RevisionNumber, Store, StoreError};
 use stead_core::vfs::{DiffOptions, Difference, IntoPath};
 use stead_core::{AccessScope, Barrier, ErrorKind, Mount, VfsPath, Workspace};
 
@@ -142,7 +142,7 @@ impl Stead {
     fn make_fork(&self, of: impl IntoPath, name: &str, owner: &str) -> Result<(Fork, Arc<dyn Store>)> {
         let name: ForkName = name
             .parse()
-            .map_err(|error: stead_core::store::NotAForkName| Error::Invalid(error.to_string()))?;
+            .map_err(|error: stead_core::store::InvalidForkName| Error::Invalid(error.to_string()))?;
         let own = owner == self.vfs.identity().agent;
         let taken = || Error::InTheWay(format!("there is a fork `{name}` already; choose another name"));
         if own && self.vfs.workspaces().any(|workspace| *workspace.prefix() == prefix_of(&name)) {
@@ -167,7 +167,12 @@ impl Stead {
         self.one_record("diff", Some(&format!("/forks/{name}")), kind, |stead| {
             let fork = stead.find_fork(name)?;
             // All that a fork has done is what makes it differ.
-            Ok(stead.vfs.diff(&prefix_of(&fork.name), Version(0), Version(i64::MAX), options)?)
+            Ok(stead.vfs.diff(
+                &prefix_of(&fork.name),
+                RevisionNumber(0),
+                RevisionNumber(i64::MAX),
+                options,
+            )?)
         })
     }
 

@@ -5,40 +5,40 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use stead_core::name::escaped;
-use stead_core::search::{FileHits, Grep, Walk};
+use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
-    NodeId, OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, TakenIn, Usage,
-    Verified, Version, VersionCount, Whole,
+    Applied, Attr, CaptureScopes, Captured, Change, ContentRef, Draft, DraftBase, Feed, FileContent, Fork,
+    Listing, NodeId, NodePath, OpenContent, Page, RevisionNumber, RevisionQuery, RevisionSequence,
+    RevisionSet, Store, StoreError, StoreInfo, StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{ErrorKind, Operation, Timestamp};
 
 use crate::error::Error;
 
 /// How a Store is opened.
-type Open = dyn Fn() -> Result<Arc<dyn Store>, Error> + Send + Sync;
+type OpenFn = dyn Fn() -> Result<Arc<dyn Store>, Error> + Send + Sync;
 
 /// A Store that opens at the first call that needs it.
 ///
 /// That it could not be opened is not remembered: the next call tries again, and finds it healed or not.
-pub(crate) struct Lazy {
+pub(crate) struct LazyStore {
     name: String,
-    about: About,
-    open: Box<Open>,
+    about: StoreInfo,
+    open: Box<OpenFn>,
     opened: RwLock<Option<Arc<dyn Store>>>,
     /// Held while it is opened: whoever comes meanwhile waits, rather than opening it twice.
     opening: Mutex<()>,
 }
 
-impl Lazy {
+impl LazyStore {
     /// A Store of this name, which says this of itself before it is open.
     pub(crate) fn new(
         name: impl Into<String>,
-        about: About,
+        about: StoreInfo,
         open: impl Fn() -> Result<Arc<dyn Store>, Error> + Send + Sync + 'static,
     ) -> Self {
         let (opened, opening) = (RwLock::default(), Mutex::default());
-        Lazy { name: name.into(), about, open: Box::new(open), opened, opening }
+        LazyStore { name: name.into(), about, open: Box::new(open), opened, opening }
     }
 
     /// The Store, if it is open and of use.
@@ -87,7 +87,7 @@ impl Lazy {
     /// One answer for each of several places.
     fn many<T>(
         &self,
-        at: &[Place],
+        at: &[NodePath],
         ask: impl FnOnce(&dyn Store) -> Vec<StoreResult<T>>,
     ) -> Vec<StoreResult<T>> {
         match self.opened() {
@@ -97,7 +97,7 @@ impl Lazy {
     }
 }
 
-impl fmt::Debug for Lazy {
+impl fmt::Debug for LazyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.at_hand() {
             Some(store) => store.fmt(f),
@@ -107,62 +107,62 @@ impl fmt::Debug for Lazy {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl Store for Lazy {
-    fn about(&self) -> About {
+impl Store for LazyStore {
+    fn about(&self) -> StoreInfo {
         self.at_hand().map_or(self.about, |store| store.about())
     }
 
-    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+    fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
         self.store()?.stat(at)
     }
 
-    fn stat_many(&self, at: &[Place]) -> Vec<StoreResult<Attr>> {
+    fn stat_many(&self, at: &[NodePath]) -> Vec<StoreResult<Attr>> {
         self.many(at, |store| store.stat_many(at))
     }
 
-    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+    fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
         self.store()?.read(at, limit)
     }
 
-    fn read_many(&self, at: &[Place], limit: u64) -> Vec<StoreResult<Whole>> {
+    fn read_many(&self, at: &[NodePath], limit: u64) -> Vec<StoreResult<FileContent>> {
         self.many(at, |store| store.read_many(at, limit))
     }
 
-    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         self.store()?.open(at)
     }
 
-    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_to_write(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         self.store()?.open_to_write(at)
     }
 
-    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+    fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
         self.store()?.read_link(at)
     }
 
-    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+    fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing> {
         self.store()?.list(at, page)
     }
 
     fn walk(
         &self,
-        at: &Place,
-        walk: &Walk,
-        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+        at: &NodePath,
+        walk: &WalkOptions,
+        visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         self.store()?.walk(at, walk, visit)
     }
 
     fn grep(
         &self,
-        at: &Place,
+        at: &NodePath,
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         self.store()?.grep(at, grep, visit)
     }
 
-    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
         self.store()?.draft(of)
     }
 
@@ -176,11 +176,11 @@ impl Store for Lazy {
         opened.map_or(Ok(()), |store| store.settle())
     }
 
-    fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
+    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         self.store()?.changes_since(cursor, limit)
     }
 
-    fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+    fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         if !self.about.history {
             return Err(StoreError::Unsupported("this Store keeps no history"));
         }
@@ -194,19 +194,19 @@ impl Store for Lazy {
         }
     }
 
-    fn version_count(&self) -> Option<VersionCount> {
+    fn version_count(&self) -> Option<RevisionSequence> {
         self.store().ok()?.version_count()
     }
 
-    fn version(&self) -> StoreResult<Version> {
+    fn version(&self) -> StoreResult<RevisionNumber> {
         self.store()?.version()
     }
 
-    fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+    fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
         self.store()?.version_at(time)
     }
 
-    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
         self.store()?.deeds(query)
     }
 
@@ -215,24 +215,29 @@ impl Store for Lazy {
         agent: &str,
         since: Timestamp,
         limit: usize,
-    ) -> StoreResult<Vec<(Version, Operation)>> {
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         self.store()?.standing(agent, since, limit)
     }
 
-    fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+    fn between(
+        &self,
+        older: RevisionNumber,
+        newer: RevisionNumber,
+        below: &[StorePath],
+    ) -> StoreResult<RevisionSet> {
         self.store()?.between(older, newer, below)
     }
 
     fn take_in(
         &self,
-        extents: &Extents,
+        extents: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
-    ) -> StoreResult<Option<TakenIn>> {
+    ) -> StoreResult<Option<Captured>> {
         self.store()?.take_in(extents, operation, progress)
     }
 
-    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         self.store()?.open_past(past)
     }
 
@@ -253,7 +258,7 @@ impl Store for Lazy {
         false
     }
 
-    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         self.store()?.verify(progress)
     }
 }
@@ -263,19 +268,19 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use stead_core::store::{Kind, StorePath};
+    use stead_core::store::{NodeKind, StorePath};
     use stead_stores::MemoryStore;
 
     use super::*;
 
-    const ABOUT: About =
-        About { kind: "memory", history: true, keeps_content: true, feed: true, records: None };
+    const ABOUT: StoreInfo =
+        StoreInfo { kind: "memory", history: true, keeps_content: true, feed: true, records: None };
 
     #[test]
     fn a_store_is_opened_once_by_whoever_needs_it_first() {
         let count = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&count);
-        let lazy = Lazy::new("x", ABOUT, move || {
+        let lazy = LazyStore::new("x", ABOUT, move || {
             counted.fetch_add(1, Ordering::SeqCst);
             Ok(Arc::new(MemoryStore::new()))
         });
@@ -287,7 +292,7 @@ mod tests {
         );
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| assert_eq!(lazy.stat(&Place::root()).unwrap().kind, Kind::Directory));
+                scope.spawn(|| assert_eq!(lazy.stat(&NodePath::root()).unwrap().kind, NodeKind::Directory));
             }
         });
         assert_eq!(count.load(Ordering::SeqCst), 1);
@@ -297,13 +302,13 @@ mod tests {
     fn a_store_that_heals_is_opened_then() {
         let ready = Arc::new(AtomicUsize::new(0));
         let state = Arc::clone(&ready);
-        let lazy = Lazy::new("x", ABOUT, move || match state.load(Ordering::SeqCst) {
+        let lazy = LazyStore::new("x", ABOUT, move || match state.load(Ordering::SeqCst) {
             0 => Err(StoreError::NotFound.into()),
             1 => Err(StoreError::Corrupt("the file is no database".into()).into()),
             _ => Ok(Arc::new(MemoryStore::new())),
         });
-        let places = [Place::root(), Place::path(StorePath::from_checked("a"))];
-        let told = lazy.stat(&Place::root()).unwrap_err();
+        let places = [NodePath::root(), NodePath::path(StorePath::from_checked("a"))];
+        let told = lazy.stat(&NodePath::root()).unwrap_err();
         assert!(matches!(told, StoreError::Unavailable { .. }), "{told:?}");
         assert!(told.to_string().starts_with("the Store `x` can't be opened: its directory"), "{told}");
         assert_eq!(lazy.stat_many(&places).iter().filter(|answer| answer.is_err()).count(), 2);

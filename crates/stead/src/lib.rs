@@ -24,23 +24,23 @@ pub use crate::config::Config;
 pub use crate::error::{Error, Result};
 pub use crate::log::tell_operator_with;
 pub use crate::stead::{Stead, SteadBuilder};
-pub use crate::stores::{Cleaned, Stores};
+pub use crate::stores::{GcReport, Stores};
 pub use crate::tokens::{Token, Tokens};
 
-pub use stead_core::Error as DoorError;
+pub use stead_core::Error as VfsError;
 pub use stead_core::clock::SystemClock;
 pub use stead_core::history;
-pub use stead_core::store::{Fork, ForkName, Kind, TagRef, Version, VersionTag};
+pub use stead_core::store::{Fork, ForkName, NodeKind, RevisionNumber, TagRef, VersionTag};
 pub use stead_core::{
-    Access, AccessScope, Ask, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity, Mount, Name,
-    Occurrences, Operation, OperationId, PathError, Reply, Store, StoreError, Timestamp, Tool, Toolbox, Vfs,
-    VfsPath, Workspace, map, name, search, store, thread_name, tools, vfs, watch,
+    Access, AccessScope, ApprovalPolicy, AuditLog, AuditOutcome, AuditRecord, Clock, ErrorKind, Identity,
+    Mount, Name, Occurrences, Operation, OperationId, PathError, Reply, Store, StoreError, Timestamp, Tool,
+    Toolbox, Vfs, VfsPath, Workspace, map, name, search, store, thread_name, tools, vfs, watch,
 };
 pub use stead_stores::virtual_store::{
-    BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot,
+    BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot,
 };
 pub use stead_stores::{
-    Archived, Archives, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage, AuditQuery,
-    AuditVerified, Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions, PhysicalStore,
-    Pruned, VirtualStore, verify_archive,
+    ArchiveLookup, Archived, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage,
+    AuditQuery, AuditVerified, Database, DatabaseOptions, Durability, MemoryStore, PhysicalOptions,
+    PhysicalStore, Pruned, VirtualStore, verify_archive,
 };

@@ -6,25 +6,25 @@
 use std::sync::{Arc, OnceLock};
 
 use stead_core::store::{StoreError, StoreResult};
-use stead_core::{AuditLog, AuditRecord, ErrorKind, LogId};
+use stead_core::{AuditLog, AuditLogId, AuditRecord, ErrorKind};
 use stead_stores::Audit;
 
 use crate::error::{Error, Result};
-use crate::stores::Opener;
+use crate::stores::StoreOpener;
 
 /// What operators are told with.
-static TELLER: OnceLock<fn(&str)> = OnceLock::new();
+static OPERATOR_NOTIFIER: OnceLock<fn(&str)> = OnceLock::new();
 
 /// Has `tell` called with what the operator of this process has to know and no caller asks for: that the audit is not
 /// whole, found when it is opened. Only the first `tell` counts.
 pub fn tell_operator_with(tell: fn(&str)) {
     // A second one is left out, as it says above.
-    let _ = TELLER.set(tell);
+    let _ = OPERATOR_NOTIFIER.set(tell);
 }
 
 /// Tells the operator what was found wrong when the log was opened.
 pub(crate) fn tell_wrong(wrong: &[String]) {
-    let Some(tell) = TELLER.get() else { return };
+    let Some(tell) = OPERATOR_NOTIFIER.get() else { return };
     for wrong in wrong {
         tell(&format!("the audit is not whole: {wrong}; see `stead audit verify`"));
     }
@@ -32,15 +32,15 @@ pub(crate) fn tell_wrong(wrong: &[String]) {
 
 /// A log that may not be open yet. Which one it will be is known before.
 #[derive(Debug)]
-pub(crate) struct LazyLog {
-    id: LogId,
-    opener: Arc<Opener>,
+pub(crate) struct LazyAuditLog {
+    id: AuditLogId,
+    opener: Arc<StoreOpener>,
 }
 
-impl LazyLog {
+impl LazyAuditLog {
     /// The log that the Stores of a configuration have.
-    pub(crate) fn new(id: LogId, opener: Arc<Opener>) -> Self {
-        LazyLog { id, opener }
+    pub(crate) fn new(id: AuditLogId, opener: Arc<StoreOpener>) -> Self {
+        LazyAuditLog { id, opener }
     }
 
     fn log(&self) -> StoreResult<&Arc<Audit>> {
@@ -63,8 +63,8 @@ fn told<T>(opened: Result<Option<T>>) -> StoreResult<T> {
     }
 }
 
-impl AuditLog for LazyLog {
-    fn id(&self) -> LogId {
+impl AuditLog for LazyAuditLog {
+    fn id(&self) -> AuditLogId {
         self.id
     }
 

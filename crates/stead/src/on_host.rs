@@ -6,12 +6,12 @@ use stead_core::VfsPath;
 
 /// The Workspaces that are directories of the host.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct OnHost {
+pub(crate) struct HostLocations {
     /// A prefix, and the directory behind it with its symlinks resolved.
     places: Vec<(VfsPath, PathBuf)>,
 }
 
-impl OnHost {
+impl HostLocations {
     /// Notes that the Workspace at `prefix` is what lies at `path` in the directory `root`.
     pub(crate) fn add(&mut self, prefix: &VfsPath, root: &Path, path: &VfsPath) {
         self.places.push((prefix.clone(), resolved(&root.join(&path.as_str()[1..]))));
@@ -59,7 +59,7 @@ mod tests {
         std::fs::create_dir_all(host.path().join("code/app")).unwrap();
         std::os::unix::fs::symlink("code", host.path().join("alias")).unwrap();
         let path = |text: &str| VfsPath::parse(text).unwrap();
-        let mut on_host = OnHost::default();
+        let mut on_host = HostLocations::default();
         on_host.add(&path("/desk/project"), &host.path().join("code"), &path("/app"));
 
         let inside = |place: &str, from: &str| on_host.is_inside(&host.path().join(place), &path(from));

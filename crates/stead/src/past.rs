@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stead_core::store::{Extent, Extents, StoreError, Version};
+use stead_core::store::{CaptureScope, CaptureScopes, RevisionNumber, StoreError};
 use stead_core::vfs::{IntoPath, PointInTime};
 use stead_core::watch::check_wanted;
 use stead_core::{Access, Clock, ErrorKind, Operation, OperationId, Store, SystemClock, VfsPath, Workspace};
@@ -14,7 +14,7 @@ use crate::stead::Stead;
 use crate::when;
 
 /// How often a snapshot is tried that others are making as well.
-const TRIES: usize = 8;
+const SNAPSHOT_ATTEMPTS: usize = 8;
 
 impl Stead {
     /// Keeps the present version of a Workspace, or of everything, under a name.
@@ -94,7 +94,7 @@ impl Stead {
             }
             check_wanted(watch)
         };
-        for _ in 1..TRIES {
+        for _ in 1..SNAPSHOT_ATTEMPTS {
             match attempt(database, new, &grounds, &operation, progress) {
                 Err(StoreError::Conflict) => {}
                 made => return made,
@@ -104,8 +104,8 @@ impl Stead {
     }
 
     /// The Stores that a snapshot of a path, or of everything, is about, and which part of each.
-    fn extents(&self, prefix: Option<&VfsPath>) -> Vec<(Arc<dyn Store>, Extents)> {
-        let mut grounds: Vec<(Arc<dyn Store>, Extents)> = Vec::new();
+    fn extents(&self, prefix: Option<&VfsPath>) -> Vec<(Arc<dyn Store>, CaptureScopes)> {
+        let mut grounds: Vec<(Arc<dyn Store>, CaptureScopes)> = Vec::new();
         for workspace in self.vfs().workspaces() {
             let mount = workspace.mount();
             let at = match prefix {
@@ -120,7 +120,7 @@ impl Stead {
             if !workspace.scope().allows(Access::History) || !store.about().history {
                 continue;
             }
-            let extent = Extent::new(at, mount.path().clone(), workspace.scratch().clone());
+            let extent = CaptureScope::new(at, mount.path().clone(), workspace.scratch().clone());
             match grounds.iter_mut().find(|(known, _)| Arc::ptr_eq(known, store)) {
                 Some((_, extents)) => extents.extend([extent]),
                 None => grounds.push((Arc::clone(store), [extent].into_iter().collect())),
@@ -137,7 +137,7 @@ impl Stead {
         act: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T> {
         let about = path.cloned().unwrap_or_else(VfsPath::root);
-        let sight = stead_core::Sight::Sees;
+        let sight = stead_core::Visibility::Sees;
         let act = || act().map_err(|cause| stead_core::Error::Store { path: about, sight, cause });
         Ok(self.vfs().on_record(call, path, act)?)
     }
@@ -171,7 +171,7 @@ impl Stead {
     }
 
     /// The version that a text names, for a path: a snapshot's label or `#number`, a version's number, `now`, or a time.
-    pub fn moment(&self, path: impl IntoPath, text: &str) -> Result<Version> {
+    pub fn moment(&self, path: impl IntoPath, text: &str) -> Result<RevisionNumber> {
         let path = path.into_path()?;
         let route = self.vfs().router().route(&path);
         let store = match route {
@@ -196,7 +196,7 @@ impl Stead {
             }
         };
         if text == "now" {
-            return Ok(Version::NOW);
+            return Ok(RevisionNumber::NOW);
         }
         if let Some(snapshot) = self.find_snapshot(Some(&path), text)? {
             let counted = Some(self.database()?.version_count());
@@ -210,7 +210,7 @@ impl Stead {
             return Ok(snapshot.version);
         }
         if let Ok(number) = text.strip_prefix('v').unwrap_or(text).parse::<i64>() {
-            let version = Version(number);
+            let version = RevisionNumber(number);
             if number < 0 || version > store.version()? {
                 return Err(stead_core::Error::NoHistory(format!("version {number}")).into());
             }
@@ -232,17 +232,17 @@ impl Stead {
         let point = self.point_in_time(&path, text, version)?;
         if let Some(route) = self.vfs().router().route(&path) {
             let past = route.workspace.mount().store().as_of(version);
-            let sight = stead_core::Sight::Sees;
+            let sight = stead_core::Visibility::Sees;
             past.map_err(|cause| stead_core::Error::Store { path, sight, cause })?;
         }
         self.as_of(point)
     }
 
     /// What a text means to all Stores, where it names this version for a path.
-    fn point_in_time(&self, path: &VfsPath, text: &str, version: Version) -> Result<PointInTime> {
+    fn point_in_time(&self, path: &VfsPath, text: &str, version: RevisionNumber) -> Result<PointInTime> {
         let snapshot = self.find_snapshot(Some(path), text)?;
         let is_number = text.strip_prefix('v').unwrap_or(text).parse::<i64>().is_ok();
-        if version == Version::NOW {
+        if version == RevisionNumber::NOW {
             return Ok(version.into());
         }
         if snapshot.is_none()
@@ -308,7 +308,7 @@ fn kind(error: &Error) -> Option<ErrorKind> {
 fn attempt(
     database: &Database,
     new: &NewSnapshot,
-    grounds: &[(Arc<dyn Store>, Extents)],
+    grounds: &[(Arc<dyn Store>, CaptureScopes)],
     operation: &Operation,
     progress: &mut dyn FnMut(u64) -> Result<(), StoreError>,
 ) -> Result<Snapshot, StoreError> {

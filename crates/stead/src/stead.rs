@@ -6,7 +6,7 @@ use stead_core::store::QuotaLimits;
 use stead_core::tools::ToolChoice;
 use stead_core::vfs::{CallEnd, IntoPath, Limits, LostUpdates, PointInTime};
 use stead_core::{
-    AccessScope, AuditLog, AuditOutcome, Clock, ErrorKind, Identity, Mount, Vfs, Watch as CallWatch,
+    AccessScope, AuditLog, AuditOutcome, CallMonitor as CallWatch, Clock, ErrorKind, Identity, Mount, Vfs,
     Workspace,
 };
 use stead_stores::Database;
@@ -14,9 +14,11 @@ use stead_stores::Database;
 use crate::config::{Config, StoreConfig, WorkspaceConfig};
 use crate::error::{Error, Result, shown};
 use crate::forks::Forks;
-use crate::on_host::OnHost;
-use crate::stores::{Keeper, Stores};
-use crate::transfer::{self, Compare, Destination, Existing, Source, Totals, Watch};
+use crate::on_host::HostLocations;
+use crate::stores::{DatabaseSource, Stores};
+use crate::transfer::{
+    self, CompareBy, ExportDestination, ImportSource, OnExisting, TransferObserver, TransferTotals,
+};
 
 /// Everything that one agent can reach.
 ///
@@ -24,8 +26,8 @@ use crate::transfer::{self, Compare, Destination, Existing, Source, Totals, Watc
 #[derive(Debug, Clone)]
 pub struct Stead {
     pub(crate) vfs: Vfs,
-    on_host: OnHost,
-    pub(crate) keeper: Option<Keeper>,
+    on_host: HostLocations,
+    pub(crate) keeper: Option<DatabaseSource>,
     pub(crate) forks: Forks,
     pub(crate) choice: ToolChoice,
 }
@@ -89,7 +91,7 @@ impl Stead {
         if let Some(log) = stores.audit() {
             builder = builder.audit(log);
         }
-        let mut on_host = OnHost::default();
+        let mut on_host = HostLocations::default();
         for workspace in &known.workspaces {
             builder = builder.mount(mounted(workspace, stores)?);
             if let Some(StoreConfig::Physical { path, .. }) = config.stores.get(&workspace.store) {
@@ -163,13 +165,13 @@ impl Stead {
     /// [`transfer::import`], unless a directory would be put into itself.
     pub fn import(
         &self,
-        source: Source<'_>,
+        source: ImportSource<'_>,
         to: impl IntoPath,
-        compare: Compare,
-        watch: &mut dyn Watch,
-    ) -> Result<Totals> {
+        compare: CompareBy,
+        watch: &mut dyn TransferObserver,
+    ) -> Result<TransferTotals> {
         let to = to.into_path()?;
-        if let Source::Directory { path, name } = &source
+        if let ImportSource::Directory { path, name } = &source
             && self.on_host.holds(path, &to)
         {
             return Err(Error::Invalid(format!(
@@ -183,13 +185,13 @@ impl Stead {
     pub fn export(
         &self,
         from: impl IntoPath,
-        destination: Destination<'_>,
-        existing: Existing,
-        compare: Compare,
-        watch: &mut dyn Watch,
-    ) -> Result<Totals> {
+        destination: ExportDestination<'_>,
+        existing: OnExisting,
+        compare: CompareBy,
+        watch: &mut dyn TransferObserver,
+    ) -> Result<TransferTotals> {
         let from = from.into_path()?;
-        if let Destination::Directory(path) | Destination::Archive(path) = &destination
+        if let ExportDestination::Directory(path) | ExportDestination::Archive(path) = &destination
             && self.on_host.is_inside(path, &from)
         {
             let place = shown(path);
@@ -311,8 +313,8 @@ impl SteadBuilder {
         }
         let vfs =
             self.workspaces.into_iter().fold(builder, |builder, workspace| builder.workspace(workspace));
-        let (keeper, forks) = (self.database.map(Keeper::Open), Forks::default());
-        Ok(Stead { vfs: vfs.build()?, on_host: OnHost::default(), keeper, forks, choice: self.choice })
+        let (keeper, forks) = (self.database.map(DatabaseSource::Open), Forks::default());
+        Ok(Stead { vfs: vfs.build()?, on_host: HostLocations::default(), keeper, forks, choice: self.choice })
     }
 }
 

@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use stead_core::store::{About, Fork, StoreError, Verified, Version};
+use stead_core::store::{Fork, RevisionNumber, StoreError, StoreInfo, VerifyReport};
 use stead_core::{
-    AuditLog, AuditOutcome, AuditRecord, Clock, Identity, LogId, Store, SystemClock, Timestamp,
+    AuditLog, AuditLogId, AuditOutcome, AuditRecord, Clock, Identity, Store, SystemClock, Timestamp,
 };
-use stead_stores::sync::{self, Site};
-use stead_stores::virtual_store::{BackupReport, Collected, Forgotten, GcOptions, Retention};
+use stead_stores::sync::{self, SyncPoint};
+use stead_stores::virtual_store::{BackupReport, Collected, ForgottenHistory, GcOptions, Retention};
 use stead_stores::{
-    Audit, AuditAccess, Database, DatabaseOptions, KeepOptions, Ledger, MemoryStore, Need, PhysicalOptions,
-    PhysicalStore, Pruned,
+    Audit, AuditAccess, Database, DatabaseOptions, DisplacedRetention, LedgerOpenMode, LedgerSource,
+    MemoryStore, PhysicalOptions, PhysicalStore, Pruned,
 };
 
 use crate::config::{Config, DatabaseConfig, StoreConfig};
 use crate::error::{Error, Result, shown};
-use crate::lazy::Lazy;
-use crate::log::{LazyLog, tell_wrong};
+use crate::lazy::LazyStore;
+use crate::log::{LazyAuditLog, tell_wrong};
 
 /// The files that SQLite and the queue of writers keep beside a database.
-const BESIDE_DATABASE: [&str; 11] = [
+const DATABASE_FILE_SUFFIXES: [&str; 11] = [
     "",
     "-wal",
     "-shm",
@@ -43,13 +43,13 @@ const BESIDE_DATABASE: [&str; 11] = [
 /// names it has.
 #[derive(Debug)]
 pub struct Stores {
-    opener: Arc<Opener>,
-    lazy: BTreeMap<Key, Arc<Lazy>>,
+    opener: Arc<StoreOpener>,
+    lazy: BTreeMap<StoreKey, Arc<LazyStore>>,
 }
 
 /// What makes two names one Store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum StoreKey {
     /// The same place.
     Place(StoreConfig),
     /// Memory is nowhere: each name has its own.
@@ -60,7 +60,7 @@ impl Stores {
     /// The Stores of this configuration.
     pub fn of(config: &Config) -> Self {
         let config = Arc::new(config.clone());
-        let opener = Opener {
+        let opener = StoreOpener {
             log: config.audit.enabled.then(Audit::fresh_id),
             config,
             database: Mutex::default(),
@@ -73,9 +73,9 @@ impl Stores {
     /// The Stores of a configuration that takes the place of this one's: what is only in memory stays there.
     pub fn replaced_by(&self, config: &Config) -> Self {
         let mut stores = Stores::of(config);
-        let stays = |key: &Key| match key {
-            Key::Named(name) => matches!(config.stores.get(name), Some(StoreConfig::Memory)),
-            Key::Place(_) => false,
+        let stays = |key: &StoreKey| match key {
+            StoreKey::Named(name) => matches!(config.stores.get(name), Some(StoreConfig::Memory)),
+            StoreKey::Place(_) => false,
         };
         let kept = self.lazy.iter().filter(|(key, _)| stays(key));
         stores.lazy.extend(kept.map(|(key, lazy)| (key.clone(), Arc::clone(lazy))));
@@ -92,27 +92,27 @@ impl Stores {
         Ok(self.lazy(name)?)
     }
 
-    pub(crate) fn lazy(&mut self, name: &str) -> Result<Arc<Lazy>> {
+    pub(crate) fn lazy(&mut self, name: &str) -> Result<Arc<LazyStore>> {
         let found = self.opener.config.stores.get(name);
         let config = found
             .ok_or_else(|| Error::Invalid(format!("there is no Store `{}`", name.escape_debug())))?
             .clone();
         let key = match config {
-            StoreConfig::Memory => Key::Named(name.to_owned()),
-            ref place => Key::Place(place.clone()),
+            StoreConfig::Memory => StoreKey::Named(name.to_owned()),
+            ref place => StoreKey::Place(place.clone()),
         };
         let opener = &self.opener;
         let lazy = self.lazy.entry(key).or_insert_with(|| {
             // Where there is a log, it is in the database, and what is kept there writes down its own changes.
             let (about, opener) = (about(&config, opener.log), Arc::clone(opener));
-            Arc::new(Lazy::new(name, about, move || opener.open(&config)))
+            Arc::new(LazyStore::new(name, about, move || opener.open(&config)))
         });
         Ok(Arc::clone(lazy))
     }
 
     /// The database, opened when it is first asked for.
-    pub(crate) fn keeper(&self) -> Keeper {
-        Keeper::Configured(Arc::clone(&self.opener))
+    pub(crate) fn keeper(&self) -> DatabaseSource {
+        DatabaseSource::Configured(Arc::clone(&self.opener))
     }
 
     /// The database that Virtual Stores, snapshots, the audit and what Physical Stores keep are in.
@@ -123,7 +123,7 @@ impl Stores {
     /// The log of everything that is done, unless it is turned off. It is opened when something is first written down.
     pub fn audit(&mut self) -> Option<Arc<dyn AuditLog>> {
         let id = self.opener.log?;
-        Some(Arc::new(LazyLog::new(id, Arc::clone(&self.opener))))
+        Some(Arc::new(LazyAuditLog::new(id, Arc::clone(&self.opener))))
     }
 
     /// Opens the log now, unless it is turned off, so that whatever is wrong with it is told.
@@ -203,13 +203,13 @@ impl Stores {
         options: GcOptions,
         now: Timestamp,
         progress: &mut dyn FnMut(&str, u64),
-    ) -> Result<Cleaned> {
+    ) -> Result<GcReport> {
         let database = self.opener.database()?;
         self.on_record("gc", || {
             let forgotten = database.forget(retention, now, &mut |done| progress("forgetting", done))?;
             let collected = database.gc(options, now, &mut |done| progress("freeing", done))?;
             let pruned = self.opener.prune(now);
-            Ok(Cleaned { forgotten, collected, pruned })
+            Ok(GcReport { forgotten, collected, pruned })
         })
     }
 
@@ -227,7 +227,7 @@ impl Stores {
     }
 
     /// Makes the database what a backup holds.
-    pub fn restore_backup(&mut self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<Version> {
+    pub fn restore_backup(&mut self, from: &Path, progress: &mut dyn FnMut(u64)) -> Result<RevisionNumber> {
         let missing = |cause| match cause {
             StoreError::NotFound => Error::Invalid(format!("there is no backup `{}`", shown(from))),
             cause => cause.into(),
@@ -249,7 +249,7 @@ impl Stores {
     }
 
     /// Whoever restores a backup answers for the records that come with it.
-    fn adopted(&self, restored: Version) -> Result<Version> {
+    fn adopted(&self, restored: RevisionNumber) -> Result<RevisionNumber> {
         if let Some(audit) = self.opener.audit()? {
             audit.adopt()?;
         }
@@ -273,14 +273,14 @@ impl Stores {
                     store => Ok(Arc::new(store?) as Arc<dyn Store>),
                 }
             };
-            let store: Arc<dyn Store> = Arc::new(Lazy::new(fork.name.as_str(), about, open));
+            let store: Arc<dyn Store> = Arc::new(LazyStore::new(fork.name.as_str(), about, open));
             (fork, store)
         };
         Ok(database.forks(owner)?.into_iter().map(lazy).collect())
     }
 
     /// Checks everything that can be checked: the database as a whole, and each Physical Store.
-    pub fn verify(&mut self, progress: &mut dyn FnMut(&str, u64)) -> Result<Vec<(String, Verified)>> {
+    pub fn verify(&mut self, progress: &mut dyn FnMut(&str, u64)) -> Result<Vec<(String, VerifyReport)>> {
         let mut verified = Vec::new();
         let opener = Arc::clone(&self.opener);
         let stores = &opener.config.stores;
@@ -306,9 +306,9 @@ impl Stores {
 
 /// What [`Stores::gc`] came to.
 #[derive(Debug)]
-pub struct Cleaned {
+pub struct GcReport {
     /// What was forgotten.
-    pub forgotten: Forgotten,
+    pub forgotten: ForgottenHistory,
     /// What became of content that nothing refers to.
     pub collected: Collected,
     /// What became of what Physical Stores have kept, by their names. One that fails is in nobody else's way.
@@ -316,9 +316,9 @@ pub struct Cleaned {
 }
 
 /// What a Store says of itself, which its kind decides.
-fn about(config: &StoreConfig, log: Option<LogId>) -> About {
+fn about(config: &StoreConfig, log: Option<AuditLogId>) -> StoreInfo {
     match config {
-        StoreConfig::Physical { keep, .. } => About {
+        StoreConfig::Physical { keep, .. } => StoreInfo {
             kind: "physical",
             history: true,
             keeps_content: keep.is_some(),
@@ -326,45 +326,45 @@ fn about(config: &StoreConfig, log: Option<LogId>) -> About {
             records: log,
         },
         StoreConfig::Virtual { .. } => {
-            About { kind: "virtual", history: true, keeps_content: true, feed: true, records: log }
+            StoreInfo { kind: "virtual", history: true, keeps_content: true, feed: true, records: log }
         }
         StoreConfig::Memory => {
-            About { kind: "memory", history: true, keeps_content: true, feed: true, records: None }
+            StoreInfo { kind: "memory", history: true, keeps_content: true, feed: true, records: None }
         }
     }
 }
 
 /// Where a stead's database comes from.
 #[derive(Debug, Clone)]
-pub(crate) enum Keeper {
+pub(crate) enum DatabaseSource {
     /// It was handed in.
     Open(Database),
     /// It is opened when it is needed.
-    Configured(Arc<Opener>),
+    Configured(Arc<StoreOpener>),
 }
 
-impl Keeper {
+impl DatabaseSource {
     pub(crate) fn database(&self) -> Result<Database> {
         match self {
-            Keeper::Open(database) => Ok(database.clone()),
-            Keeper::Configured(opener) => opener.database(),
+            DatabaseSource::Open(database) => Ok(database.clone()),
+            DatabaseSource::Configured(opener) => opener.database(),
         }
     }
 }
 
 /// Opens Stores as the configuration says.
 #[derive(Debug)]
-pub(crate) struct Opener {
+pub(crate) struct StoreOpener {
     config: Arc<Config>,
     /// One for all Stores that are kept in it.
     database: Mutex<Option<Database>>,
     /// The log that everything is written down in; `None` where it is turned off.
-    log: Option<LogId>,
+    log: Option<AuditLogId>,
     audit: OnceLock<Arc<Audit>>,
     opening: Mutex<()>,
 }
 
-impl Opener {
+impl StoreOpener {
     fn open(self: &Arc<Self>, config: &StoreConfig) -> Result<Arc<dyn Store>> {
         if !matches!(config, StoreConfig::Memory) {
             self.ready_for_records();
@@ -382,7 +382,7 @@ impl Opener {
         let _ = self.audit();
     }
 
-    fn physical(self: &Arc<Self>, path: &Path, keep: Option<KeepOptions>) -> Result<PhysicalStore> {
+    fn physical(self: &Arc<Self>, path: &Path, keep: Option<DisplacedRetention>) -> Result<PhysicalStore> {
         match self.make_state() {
             // Where nothing may be written, a directory can be read all the same.
             Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => {}
@@ -416,10 +416,10 @@ impl Opener {
     }
 
     /// The database as a place to write deeds into: looking at a directory makes none.
-    fn ledger(self: &Arc<Self>) -> Ledger {
+    fn ledger(self: &Arc<Self>) -> LedgerSource {
         let opener = Arc::clone(self);
-        Ledger::new(move |need| {
-            if need == Need::IfThere && !opener.config.database.path.exists() {
+        LedgerSource::new(move |need| {
+            if need == LedgerOpenMode::IfThere && !opener.config.database.path.exists() {
                 return Ok(None);
             }
             opener.database().map(Some).map_err(|error| match error {
@@ -469,7 +469,7 @@ impl Opener {
         Ok(Some(self.audit.get_or_init(|| audit)))
     }
 
-    fn open_audit(&self, id: LogId) -> Result<Arc<Audit>> {
+    fn open_audit(&self, id: AuditLogId) -> Result<Arc<Audit>> {
         self.make_state().map_err(no_state)?;
         let directory = self.config.audit_directory();
         let audit = Audit::open_as(id, &self.database()?, &directory)?;
@@ -499,7 +499,7 @@ fn masked(config: &Config) -> Vec<PathBuf> {
     // SQLite keeps its files beside the database itself, also where its name is a symlink.
     let resolved = behind_symlinks(database);
     let beside = [database, &resolved].into_iter().flat_map(|database| {
-        BESIDE_DATABASE.map(|suffix| {
+        DATABASE_FILE_SUFFIXES.map(|suffix| {
             let mut name = OsString::from(database);
             name.push(suffix);
             PathBuf::from(name)
@@ -531,7 +531,7 @@ pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
         // It is no one's to commit.
         Ok(()) => {
             std::fs::write(directory.join(".gitignore"), "*\n")?;
-            sync::directory(Site::StateDirectory, directory.parent().unwrap_or(Path::new("")))
+            sync::directory(SyncPoint::StateDirectory, directory.parent().unwrap_or(Path::new("")))
         }
         Err(error) if error.kind() == AlreadyExists && directory.is_dir() => Ok(()),
         Err(error) => Err(error),

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use serde::{Deserialize, Serialize};
-use stead_core::tools::Results;
+use stead_core::tools::ResultFormat;
 use stead_core::{Identity, Timestamp};
-use stead_stores::sync::{self, Site};
+use stead_stores::sync::{self, SyncPoint};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -40,8 +40,8 @@ pub struct Token {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_used: Option<Timestamp>,
     /// What the results are made of that clients with this token get.
-    #[serde(default, skip_serializing_if = "Results::is_text")]
-    pub results: Results,
+    #[serde(default, skip_serializing_if = "ResultFormat::is_text")]
+    pub results: ResultFormat,
     /// The BLAKE3 hash of its secret.
     hash: String,
 }
@@ -57,13 +57,13 @@ impl Token {
 #[derive(Debug)]
 pub struct Tokens {
     state: PathBuf,
-    known: Mutex<Known>,
+    known: Mutex<TokenCache>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct TokenCache {
     /// Which state of the file this is.
-    file: Option<FileState>,
+    file: Option<TokenFileFingerprint>,
     by_hash: HashMap<String, Arc<Token>>,
     /// Whether there were any: then there are, for as long as this lives.
     were_in_use: bool,
@@ -73,7 +73,7 @@ struct Known {
 
 /// What tells one state of the file from another: it is only ever replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileState {
+struct TokenFileFingerprint {
     inode: u64,
     size: u64,
     modified: (i64, i64),
@@ -81,7 +81,7 @@ struct FileState {
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct TokenFile {
     tokens: Vec<Token>,
 }
 
@@ -98,7 +98,7 @@ impl Tokens {
         expires: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<(Token, String)> {
-        self.create_for(identity, expires, Results::Text, now)
+        self.create_for(identity, expires, ResultFormat::Text, now)
     }
 
     /// The same, for a client that wants such results.
@@ -106,7 +106,7 @@ impl Tokens {
         &self,
         identity: Identity,
         expires: Option<Timestamp>,
-        results: Results,
+        results: ResultFormat,
         now: Timestamp,
     ) -> Result<(Token, String)> {
         let secret = format!("{PREFIX}{}", BASE64.encode(random::<32>()?));
@@ -178,15 +178,15 @@ impl Tokens {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, TokenCache> {
         // Nothing is kept under the lock that a panic could leave half done.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is known, as the file has it now.
-    fn current(&self) -> Result<MutexGuard<'_, Known>> {
+    fn current(&self) -> Result<MutexGuard<'_, TokenCache>> {
         let mut known = self.lock();
-        let there = FileState::of(&self.file()).map_err(unreadable)?;
+        let there = TokenFileFingerprint::of(&self.file()).map_err(unreadable)?;
         if there != known.file {
             let tokens = self.read()?.tokens;
             known.by_hash = tokens.into_iter().map(|token| (token.hash.clone(), Arc::new(token))).collect();
@@ -205,16 +205,16 @@ impl Tokens {
         self.state.join("tokens.in-use")
     }
 
-    fn read(&self) -> Result<Kept> {
+    fn read(&self) -> Result<TokenFile> {
         match fs::read(self.file()) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unreadable(error.into())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(TokenFile::default()),
             Err(error) => Err(unreadable(error)),
         }
     }
 
     /// Replaces the file, one who does so at a time.
-    fn change<T>(&self, change: impl FnOnce(&mut Kept) -> Result<T>) -> Result<T> {
+    fn change<T>(&self, change: impl FnOnce(&mut TokenFile) -> Result<T>) -> Result<T> {
         let unwritable = |cause| Error::host("the tokens can't be written", cause);
         make_private(&self.state).map_err(unwritable)?;
         let lock = private(&self.state.join("tokens.lock")).map_err(unwritable)?;
@@ -225,7 +225,7 @@ impl Tokens {
         Ok(changed)
     }
 
-    fn replace(&self, kept: &Kept) -> io::Result<()> {
+    fn replace(&self, kept: &TokenFile) -> io::Result<()> {
         private(&self.marker())?;
         let fresh = self.state.join("tokens.json.new");
         // What an interrupted change left behind may have been opened by nobody knows whom.
@@ -235,15 +235,15 @@ impl Tokens {
         }
         let mut file = private(&fresh)?;
         file.write_all(&serde_json::to_vec_pretty(kept)?)?;
-        sync::all(Site::Tokens, &file)?;
+        sync::all(SyncPoint::Tokens, &file)?;
         fs::rename(&fresh, self.file())?;
-        sync::directory(Site::TokensName, &self.state)
+        sync::directory(SyncPoint::TokensName, &self.state)
     }
 }
 
-impl FileState {
+impl TokenFileFingerprint {
     fn of(file: &Path) -> io::Result<Option<Self>> {
-        let of = |metadata: Metadata| FileState {
+        let of = |metadata: Metadata| TokenFileFingerprint {
             inode: metadata.ino(),
             size: metadata.size(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use stead_core::Vfs;
-use stead_core::store::Version;
-use stead_core::tools::{Answer, Failure, Moments, Question, Reply, SnapshotMade, Tool, Toolbox};
+use stead_core::store::RevisionNumber;
+use stead_core::tools::{
+    ApprovalAnswer, ApprovalQuestion, CreatedSnapshot, Failure, Reply, Snapshots, Tool, Toolbox,
+};
 
 use crate::error::Error;
 use crate::stead::Stead;
@@ -14,7 +16,7 @@ use crate::stead::Stead;
 impl Stead {
     /// Everything that its agent can use, over the Workspaces that it has now.
     pub fn toolbox(&self) -> Toolbox {
-        let moments = Arc::new(OfStead(self.clone()));
+        let moments = Arc::new(SteadSnapshots(self.clone()));
         Toolbox::new(self.vfs().clone()).with_choice(self.choice.clone()).with_moments(moments)
     }
 
@@ -43,11 +45,16 @@ impl Stead {
     /// # Ok::<(), stead::Error>(())
     /// ```
     pub fn call(&self, tool: &str, arguments: Value) -> Reply {
-        self.ask(tool, arguments, Answer::Nobody).expect("nobody is asked")
+        self.ask(tool, arguments, ApprovalAnswer::Nobody).expect("nobody is asked")
     }
 
     /// Uses a tool, unless a person has to be asked first and has not been.
-    pub fn ask(&self, tool: &str, arguments: Value, answer: Answer) -> Result<Reply, Question> {
+    pub fn ask(
+        &self,
+        tool: &str,
+        arguments: Value,
+        answer: ApprovalAnswer,
+    ) -> Result<Reply, ApprovalQuestion> {
         match arguments {
             Value::Object(arguments) => self.toolbox().call(tool, arguments, answer),
             Value::Null => self.toolbox().call(tool, serde_json::Map::new(), answer),
@@ -57,23 +64,28 @@ impl Stead {
 }
 
 /// The named moments of a stead.
-struct OfStead(Stead);
+struct SteadSnapshots(Stead);
 
-impl fmt::Debug for OfStead {
+impl fmt::Debug for SteadSnapshots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OfStead").finish_non_exhaustive()
     }
 }
 
-impl Moments for OfStead {
-    fn moment(&self, vfs: &Vfs, path: &str, text: &str) -> Result<Version, Failure> {
+impl Snapshots for SteadSnapshots {
+    fn moment(&self, vfs: &Vfs, path: &str, text: &str) -> Result<RevisionNumber, Failure> {
         Ok(self.0.through(vfs).moment(path, text)?)
     }
 
-    fn snapshot(&self, vfs: &Vfs, path: Option<&str>, label: Option<&str>) -> Result<SnapshotMade, Failure> {
+    fn snapshot(
+        &self,
+        vfs: &Vfs,
+        path: Option<&str>,
+        label: Option<&str>,
+    ) -> Result<CreatedSnapshot, Failure> {
         let made = self.0.through(vfs).snapshot(path, label)?;
         let name = made.label.unwrap_or_else(|| format!("#{}", made.id));
-        Ok(SnapshotMade { name, version: made.version, at: made.at })
+        Ok(CreatedSnapshot { name, version: made.version, at: made.at })
     }
 }
 

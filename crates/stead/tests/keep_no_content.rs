@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use stead::store::Parents;
-use stead::vfs::{LogQuery, Overwrite, RemoveOptions, Restore, Undo, UndoOptions};
+use stead::vfs::{LogQuery, Overwrite, RemoveOptions, RestoreOptions, UndoOptions, UndoTarget};
 use stead::{Clock, Config, ErrorKind, GcOptions, Occurrences, Retention, Stead, Stores, SystemClock};
 use tempfile::TempDir;
 
@@ -70,7 +70,7 @@ fn what_needs_no_earlier_content_is_undone() {
     let stead = open(&directory);
     let vfs = stead.vfs();
     let undo = || {
-        let undone = vfs.undo(Undo::Last(1), UndoOptions::default()).unwrap();
+        let undone = vfs.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
         assert!(undone.done, "{:?}", undone.conflicts);
     };
     vfs.write("/code/a", "one").unwrap();
@@ -97,7 +97,7 @@ fn what_was_not_kept_is_not_undone_and_the_answer_says_so() {
     let stead = open(&directory);
     let vfs = stead.vfs();
     let is_refused = |stays: &[(&str, Option<&str>)]| {
-        let undone = vfs.undo(Undo::Last(1), UndoOptions::default()).unwrap();
+        let undone = vfs.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
         assert!(!undone.done);
         assert_eq!(undone.conflicts.len(), 1, "{:?}", undone.conflicts);
         assert_eq!(undone.conflicts[0].why, "what was there before was not kept");
@@ -138,7 +138,7 @@ fn a_snapshot_holds_content_all_the_same() {
     vfs.write("/code/a", "one").unwrap();
     let snapshot = stead.snapshot(Some("/code"), Some("before")).unwrap();
     vfs.write("/code/a", "two").unwrap();
-    let restored = vfs.restore("/code", snapshot.version, &Restore::default()).unwrap();
+    let restored = vfs.restore("/code", snapshot.version, &RestoreOptions::default()).unwrap();
     assert!(restored.done, "{:?}", restored.conflicts);
     assert_eq!(text(&stead, "/code/a"), "one");
 }

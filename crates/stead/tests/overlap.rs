@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use stead::config::BareDirectory;
+use stead::config::ScopedDirectory;
 use stead::{AccessScope, Config, Stead};
 
 /// A host with a file in `code/secret`.
@@ -213,9 +213,9 @@ fn a_configuration_that_was_only_parsed_is_refused_when_the_stead_is_opened() {
 #[test]
 fn bare_directories_are_refused_by_the_names_that_the_operator_wrote() {
     let host = Host::new();
-    let bare = |path: &Path, scope| BareDirectory { path: path.into(), scope };
+    let bare = |path: &Path, scope| ScopedDirectory { path: path.into(), scope };
     let (code, secret) = (host.path("code"), host.path("code/secret"));
-    let refused = |one: BareDirectory, two: BareDirectory| {
+    let refused = |one: ScopedDirectory, two: ScopedDirectory| {
         Config::of_directories("a", &[one, two]).unwrap_err().to_string()
     };
     let told = refused(bare(&code, AccessScope::ReadWrite), bare(&secret, AccessScope::WriteOnly));

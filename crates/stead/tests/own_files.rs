@@ -5,7 +5,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use stead::transfer::{Compare, Destination, Existing, Unwatched};
+use stead::transfer::{CompareBy, ExportDestination, NoObserver, OnExisting};
 use stead::vfs::{ListPage, Overwrite, RemoveOptions, WalkQuery};
 use stead::{Clock, Config, ErrorKind, Identity, Occurrences, Stead, SystemClock, Tokens};
 use stead_core::search::GrepQuery;
@@ -120,9 +120,9 @@ fn a_directory_that_holds_one_is_neither_moved_nor_removed_and_copied_without_it
     if vfs.copy("/yard/dir", "/yard/copied", Overwrite::Refuse).is_ok() {
         assert_eq!(std::fs::read_dir(host.path("work/copied")).unwrap().count(), 1);
     }
-    let (out, compare) = (host.path("out"), Compare::default());
-    let to = Destination::Directory(out.clone());
-    host.stead.export("/yard", to, Existing::Refuse, compare, &mut Unwatched).unwrap();
+    let (out, compare) = (host.path("out"), CompareBy::default());
+    let to = ExportDestination::Directory(out.clone());
+    host.stead.export("/yard", to, OnExisting::Refuse, compare, &mut NoObserver).unwrap();
     assert_eq!(std::fs::read_dir(out.join("dir")).unwrap().count(), 1);
     let after = contents(host.directory.path());
     for at in [0, 4, 5] {
@@ -197,7 +197,7 @@ fn a_directory_that_holds_another_steads_state_is_not_copied() {
         assert_eq!(moved.kind(), refused.kind(), "{moved}");
     }
     let out = host.path("out");
-    let to = Destination::Directory(out.clone());
-    host.stead.export("/yard/inner", to, Existing::Refuse, Compare::default(), &mut Unwatched).unwrap();
+    let to = ExportDestination::Directory(out.clone());
+    host.stead.export("/yard/inner", to, OnExisting::Refuse, CompareBy::default(), &mut NoObserver).unwrap();
     assert_eq!(std::fs::read_dir(out).unwrap().count(), 1, "an export leaves it out");
 }

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use stead::tools::{Answer, ToolChoice};
+use stead::tools::{ApprovalAnswer, ToolChoice};
 use stead::{
-    AccessScope, Ask, Clock, ErrorKind, MemoryStore, Mount, PhysicalOptions, PhysicalStore, Stead,
+    AccessScope, ApprovalPolicy, Clock, ErrorKind, MemoryStore, Mount, PhysicalOptions, PhysicalStore, Stead,
     SystemClock, VfsPath, Workspace,
 };
 
@@ -46,8 +46,8 @@ fn asking() -> Stead {
     };
     let choice = ToolChoice { history: true, ..ToolChoice::default() };
     Stead::builder("coder")
-        .mount(workspace("/notes", Ask::Changes))
-        .mount(workspace("/vault", Ask::Everything))
+        .mount(workspace("/notes", ApprovalPolicy::Changes))
+        .mount(workspace("/vault", ApprovalPolicy::Everything))
         .tools(choice)
         .build()
         .unwrap()
@@ -59,7 +59,7 @@ fn an_undo_asks_and_is_denied_where_nobody_can_be_asked() {
     stead.agreed().vfs().write("/notes/a", "1").unwrap();
     let denied = stead.call("undo", json!({}));
     assert_eq!(denied.failure.unwrap().kind, ErrorKind::Denied);
-    let question = stead.ask("undo", json!({}), Answer::NotAsked).unwrap_err();
+    let question = stead.ask("undo", json!({}), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(question.text, "May the agent use `undo` on `/notes/a`?");
     assert!(stead.vfs().exists("/notes/a").unwrap());
     let done = stead.ask("undo", json!({}), question.agreed()).unwrap();
@@ -69,7 +69,7 @@ fn an_undo_asks_and_is_denied_where_nobody_can_be_asked() {
 
 #[test]
 fn a_snapshot_of_everything_asks_about_what_asks() {
-    let question = asking().ask("snapshot", json!({}), Answer::NotAsked).unwrap_err();
+    let question = asking().ask("snapshot", json!({}), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(question.text, "May the agent use `snapshot` on `/notes`, `/vault`?");
 }
 

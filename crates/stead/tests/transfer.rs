@@ -8,17 +8,20 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use stead::store::QuotaLimits;
-use stead::transfer::{Compare, Destination, Existing, LeftOut, Source, Totals, Watch, export, import};
+use stead::transfer::{
+    CompareBy, ExportDestination, ImportSource, OmittedEntry, OnExisting, TransferObserver, TransferTotals,
+    export, import,
+};
 use stead::vfs::{ListPage, Vfs};
-use stead::{AccessScope, ErrorKind, Identity, Kind, MemoryStore, Mount, Stead, VfsPath, Workspace};
+use stead::{AccessScope, ErrorKind, Identity, MemoryStore, Mount, NodeKind, Stead, VfsPath, Workspace};
 
 /// Writes down what is left out.
 #[derive(Default)]
 struct Log(Vec<String>);
 
-impl Watch for Log {
-    fn moved(&mut self, _: &Totals) {}
-    fn left_out(&mut self, left_out: &LeftOut) {
+impl TransferObserver for Log {
+    fn moved(&mut self, _: &TransferTotals) {}
+    fn left_out(&mut self, left_out: &OmittedEntry) {
         self.0.push(format!("{}: {}", left_out.path, left_out.reason));
     }
 }
@@ -29,15 +32,15 @@ fn stead(scope: AccessScope) -> Stead {
     Stead::builder("coder").workspace("/in", scope, &store).workspace("/all", all, &store).build().unwrap()
 }
 
-fn bring(vfs: &Vfs, source: Source<'_>, compare: Compare) -> (Totals, Vec<String>) {
+fn bring(vfs: &Vfs, source: ImportSource<'_>, compare: CompareBy) -> (TransferTotals, Vec<String>) {
     let mut log = Log::default();
     let totals = import(vfs, source, "/in/tree", compare, &mut log).unwrap();
     (totals, log.0)
 }
 
-fn take(vfs: &Vfs, to: Destination<'_>, existing: Existing) -> (Totals, Vec<String>) {
+fn take(vfs: &Vfs, to: ExportDestination<'_>, existing: OnExisting) -> (TransferTotals, Vec<String>) {
     let mut log = Log::default();
-    let totals = export(vfs, "/in/tree", to, existing, Compare::Attributes, &mut log).unwrap();
+    let totals = export(vfs, "/in/tree", to, existing, CompareBy::Attributes, &mut log).unwrap();
     (totals, log.0)
 }
 
@@ -97,11 +100,11 @@ fn a_directory_comes_back_as_it_went_in() {
     let (from, to) = (host.path().join("from"), host.path().join("to"));
     tree(&from);
     let stead = stead(AccessScope::ReadWrite);
-    let (totals, log) = bring(stead.vfs(), Source::open(&from).unwrap(), Compare::Attributes);
+    let (totals, log) = bring(stead.vfs(), ImportSource::open(&from).unwrap(), CompareBy::Attributes);
     assert_eq!((totals.files, totals.directories, totals.symlinks), (6, 4, 2));
     assert_eq!(totals.bytes, 12_000_000 + 6 + 10 + 1 + 4);
     assert_eq!(log, [""; 0]);
-    let (out, log) = take(stead.vfs(), Destination::at(&to), Existing::Refuse);
+    let (out, log) = take(stead.vfs(), ExportDestination::at(&to), OnExisting::Refuse);
     assert_eq!((out.files, out.bytes, log.len()), (6, totals.bytes, 0));
     assert_eq!(shape(&to), shape(&from));
 }
@@ -112,18 +115,19 @@ fn an_archive_comes_back_as_it_went_in() {
     let (from, archive, to) = (host.path().join("from"), host.path().join("a.tar"), host.path().join("to"));
     tree(&from);
     let first = stead(AccessScope::ReadWrite);
-    bring(first.vfs(), Source::open(&from).unwrap(), Compare::Attributes);
-    take(first.vfs(), Destination::at(&archive), Existing::Refuse);
+    bring(first.vfs(), ImportSource::open(&from).unwrap(), CompareBy::Attributes);
+    take(first.vfs(), ExportDestination::at(&archive), OnExisting::Refuse);
     let mut streamed = Vec::new();
-    take(first.vfs(), Destination::Stream(Box::new(&mut streamed)), Existing::Refuse);
+    take(first.vfs(), ExportDestination::Stream(Box::new(&mut streamed)), OnExisting::Refuse);
     assert_eq!(streamed, fs::read(&archive).unwrap());
 
     let second = stead(AccessScope::ReadWrite);
-    let (totals, log) = bring(second.vfs(), Source::open(&archive).unwrap(), Compare::Attributes);
+    let (totals, log) = bring(second.vfs(), ImportSource::open(&archive).unwrap(), CompareBy::Attributes);
     assert_eq!((totals.files, totals.directories, totals.symlinks, log.len()), (6, 4, 2, 0));
-    take(second.vfs(), Destination::at(&to), Existing::Refuse);
+    take(second.vfs(), ExportDestination::at(&to), OnExisting::Refuse);
     assert_eq!(shape(&to), shape(&from));
-    let (again, _) = bring(second.vfs(), Source::stream(&*streamed, "-").unwrap(), Compare::Attributes);
+    let (again, _) =
+        bring(second.vfs(), ImportSource::stream(&*streamed, "-").unwrap(), CompareBy::Attributes);
     assert_eq!((again.files, again.unchanged), (0, 8));
 }
 
@@ -134,18 +138,18 @@ fn what_has_arrived_is_not_moved_again() {
     tree(&from);
     let stead = stead(AccessScope::ReadWrite);
     let store = stead.vfs();
-    bring(store, Source::open(&from).unwrap(), Compare::Attributes);
+    bring(store, ImportSource::open(&from).unwrap(), CompareBy::Attributes);
     let before = store.stat("/in/tree/src").unwrap();
-    let (again, _) = bring(store, Source::open(&from).unwrap(), Compare::Attributes);
-    assert_eq!(again, Totals { unchanged: 8, ..Totals::default() });
+    let (again, _) = bring(store, ImportSource::open(&from).unwrap(), CompareBy::Attributes);
+    assert_eq!(again, TransferTotals { unchanged: 8, ..TransferTotals::default() });
     assert_eq!(store.stat("/in/tree/src").unwrap(), before);
 
     fs::write(from.join("src/run.sh"), "#!/bin/sh\necho\n").unwrap();
-    let (some, _) = bring(store, Source::open(&from).unwrap(), Compare::Attributes);
+    let (some, _) = bring(store, ImportSource::open(&from).unwrap(), CompareBy::Attributes);
     assert_eq!((some.files, some.bytes, some.unchanged), (1, 15, 7));
 
-    take(store, Destination::at(&to), Existing::Refuse);
-    let (again, _) = take(store, Destination::at(&to), Existing::Replace);
+    take(store, ExportDestination::at(&to), OnExisting::Refuse);
+    let (again, _) = take(store, ExportDestination::at(&to), OnExisting::Replace);
     assert_eq!((again.files, again.symlinks, again.unchanged), (0, 0, 8));
     assert_eq!(shape(&to), shape(&from));
 }
@@ -156,14 +160,14 @@ fn content_is_compared_where_attributes_are_not_trusted() {
     let from = host.path().join("from");
     tree(&from);
     let stead = stead(AccessScope::ReadWrite);
-    bring(stead.vfs(), Source::open(&from).unwrap(), Compare::Attributes);
+    bring(stead.vfs(), ImportSource::open(&from).unwrap(), CompareBy::Attributes);
     // The same size and time, another content.
     let attr = fs::metadata(from.join("README.md")).unwrap();
     fs::write(from.join("README.md"), "HELLO\n").unwrap();
     fs::File::open(from.join("README.md")).unwrap().set_modified(attr.modified().unwrap()).unwrap();
     // The same content, another time.
     fs::File::open(from.join("large")).unwrap().set_modified(attr.modified().unwrap()).unwrap();
-    let (unseen, _) = bring(stead.vfs(), Source::open(&from).unwrap(), Compare::Content);
+    let (unseen, _) = bring(stead.vfs(), ImportSource::open(&from).unwrap(), CompareBy::Content);
     assert_eq!((unseen.files, unseen.unchanged), (1, 7));
     assert_eq!(stead.vfs().read("/in/tree/README.md").unwrap().bytes, b"HELLO\n");
     assert_eq!(
@@ -179,7 +183,7 @@ fn a_workspace_that_cannot_be_read_takes_things_in() {
     let stead = stead(AccessScope::WriteOnly);
     for _ in 0..2 {
         let (totals, _) =
-            bring(stead.vfs(), Source::open(&host.path().join("from")).unwrap(), Compare::Content);
+            bring(stead.vfs(), ImportSource::open(&host.path().join("from")).unwrap(), CompareBy::Content);
         assert_eq!((totals.files, totals.unchanged), (6, 0));
     }
     assert_eq!(stead.vfs().read("/all/tree/README.md").unwrap().bytes, b"hello\n");
@@ -189,8 +193,8 @@ fn a_workspace_that_cannot_be_read_takes_things_in() {
 fn nothing_goes_where_nothing_may_be_written() {
     let host = tempfile::tempdir().unwrap();
     let stead = stead(AccessScope::ReadOnly);
-    let source = Source::open(host.path()).unwrap();
-    let denied = import(stead.vfs(), source, "/in", Compare::Attributes, &mut Log::default()).unwrap_err();
+    let source = ImportSource::open(host.path()).unwrap();
+    let denied = import(stead.vfs(), source, "/in", CompareBy::Attributes, &mut Log::default()).unwrap_err();
     assert_eq!(denied.kind(), ErrorKind::Denied);
     assert!(denied.to_string().contains("READ_ONLY: writing is not allowed there"));
 }
@@ -206,16 +210,16 @@ fn an_import_that_is_refused_leaves_nothing_behind() {
         Mount::new(Arc::new(MemoryStore::new())),
     );
     let vfs = Vfs::builder(Identity::agent("a")).workspace(workspace.with_quota(limits)).build().unwrap();
-    let source = Source::open(&host.path().join("from")).unwrap();
+    let source = ImportSource::open(&host.path().join("from")).unwrap();
     let to = "/in/new/tree";
-    let refused = import(&vfs, source, to, Compare::Attributes, &mut Log::default()).unwrap_err();
+    let refused = import(&vfs, source, to, CompareBy::Attributes, &mut Log::default()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Quota);
     assert_eq!(vfs.list("/in", &ListPage::all()).unwrap().total, 0);
     // Nothing in it is something, too.
     let empty = tempfile::tempdir().unwrap();
-    let source = Source::open(empty.path()).unwrap();
-    import(&vfs, source, to, Compare::Attributes, &mut Log::default()).unwrap();
-    assert_eq!(vfs.stat(to).unwrap().kind, Kind::Directory);
+    let source = ImportSource::open(empty.path()).unwrap();
+    import(&vfs, source, to, CompareBy::Attributes, &mut Log::default()).unwrap();
+    assert_eq!(vfs.stat(to).unwrap().kind, NodeKind::Directory);
 }
 
 #[test]
@@ -230,7 +234,7 @@ fn what_cannot_travel_is_told() {
     let _socket = std::os::unix::net::UnixListener::bind(from.join("socket")).unwrap();
     let stead = stead(AccessScope::ReadWrite);
     stead.vfs().write("/in/tree/.git/HEAD/x", "a directory where a file should be").unwrap();
-    let (totals, log) = bring(stead.vfs(), Source::open(from).unwrap(), Compare::Attributes);
+    let (totals, log) = bring(stead.vfs(), ImportSource::open(from).unwrap(), CompareBy::Attributes);
     insta::assert_snapshot!(log.join("\n"), @r#"
     /in/tree/.git/HEAD: a directory is there, and no file
     /in/tree/.git/hooks/pre-commit: it is protected from agents
@@ -282,7 +286,8 @@ fn a_hostile_archive_stays_where_it_is_put() {
         raw(tar, Regular, "file", "", "twice");
     });
     stead.vfs().write("/all/secret", "secret").unwrap();
-    let (totals, log) = bring(stead.vfs(), Source::stream(&*hostile, "-").unwrap(), Compare::Attributes);
+    let (totals, log) =
+        bring(stead.vfs(), ImportSource::stream(&*hostile, "-").unwrap(), CompareBy::Attributes);
     insta::assert_snapshot!(log.join("\n"), @r#"
     /etc/passwd: its path is absolute
     ../../all/escaped: its path climbs with `..`
@@ -314,18 +319,18 @@ fn an_archive_leads_through_no_symlink_that_is_there() {
     stead.vfs().mkdir("/in/tree", stead::store::Parents::Create).unwrap();
     stead.vfs().symlink("/in/tree/door", "/all").unwrap();
     let hostile = archive(|tar| raw(tar, tar::EntryType::Regular, "door/escaped", "", "x"));
-    let (_, log) = bring(stead.vfs(), Source::stream(&*hostile, "-").unwrap(), Compare::Attributes);
+    let (_, log) = bring(stead.vfs(), ImportSource::stream(&*hostile, "-").unwrap(), CompareBy::Attributes);
     assert_eq!(log, ["/in/tree/door: a symlink is there, and no directory"]);
     assert!(!stead.vfs().exists("/all/escaped").unwrap());
 }
 
 #[test]
 fn what_is_no_archive_is_told_from_one() {
-    let refused = |bytes: &[u8]| Source::stream(bytes, "x").unwrap_err().to_string();
+    let refused = |bytes: &[u8]| ImportSource::stream(bytes, "x").unwrap_err().to_string();
     assert_eq!(refused(b"hello"), "`x` is no tar archive");
     assert_eq!(refused(&[b'a'; 600]), "`x` is no tar archive");
     assert!(refused(&[0x1f, 0x8b, 8]).contains("gzip -dc FILE | stead import - PREFIX"));
-    assert!(Source::stream(&[0; 1024][..], "x").is_ok());
+    assert!(ImportSource::stream(&[0; 1024][..], "x").is_ok());
 }
 
 #[test]
@@ -333,8 +338,9 @@ fn half_a_file_is_no_file() {
     for size in [10, 20 << 20] {
         let whole = archive(|tar| raw(tar, tar::EntryType::Regular, "file", "", &"x".repeat(size)));
         let stead = stead(AccessScope::ReadWrite);
-        let source = Source::stream(&whole[..512 + size * 9 / 10], "x").unwrap();
-        let error = import(stead.vfs(), source, "/in", Compare::Attributes, &mut Log::default()).unwrap_err();
+        let source = ImportSource::stream(&whole[..512 + size * 9 / 10], "x").unwrap();
+        let error =
+            import(stead.vfs(), source, "/in", CompareBy::Attributes, &mut Log::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(!stead.vfs().exists("/in/file").unwrap());
     }
@@ -358,13 +364,13 @@ fn an_export_writes_through_no_symlink_of_the_host() {
     let full = export(
         stead.vfs(),
         "/in/tree",
-        Destination::at(&to),
-        Existing::Refuse,
-        Compare::Attributes,
+        ExportDestination::at(&to),
+        OnExisting::Refuse,
+        CompareBy::Attributes,
         &mut Log::default(),
     );
     assert_eq!(full.unwrap_err().kind(), ErrorKind::AlreadyExists);
-    let (totals, log) = take(stead.vfs(), Destination::at(&to), Existing::Replace);
+    let (totals, log) = take(stead.vfs(), ExportDestination::at(&to), OnExisting::Replace);
     assert_eq!((totals.files, totals.refused), (1, 2));
     insta::assert_snapshot!(log.join("\n"), @r#"
     /in/tree/directory: something that is no directory is at the destination, and stays there
@@ -386,14 +392,14 @@ fn an_archive_is_whole_or_not_there() {
     let refused = export(
         stead.vfs(),
         "/in/tree",
-        Destination::at(&archive),
-        Existing::Refuse,
-        Compare::Attributes,
+        ExportDestination::at(&archive),
+        OnExisting::Refuse,
+        CompareBy::Attributes,
         &mut Log::default(),
     );
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::AlreadyExists);
     assert_eq!(fs::read_to_string(&archive).unwrap(), "mine");
-    take(stead.vfs(), Destination::at(&archive), Existing::Replace);
+    take(stead.vfs(), ExportDestination::at(&archive), OnExisting::Replace);
     assert!(fs::read(&archive).unwrap().len() > 1024);
     assert_eq!(fs::read_dir(host.path()).unwrap().count(), 1);
 }
@@ -412,9 +418,9 @@ fn nested_workspaces_are_met_under_their_own_scope() {
     for name in ["a", "box/b", "c"] {
         fs::write(from.join(name), name).unwrap();
     }
-    let (totals, log) = bring(stead.vfs(), Source::open(&from).unwrap(), Compare::Attributes);
+    let (totals, log) = bring(stead.vfs(), ImportSource::open(&from).unwrap(), CompareBy::Attributes);
     assert_eq!((totals.files, log.len()), (3, 0));
-    let (totals, log) = take(stead.vfs(), Destination::at(&to), Existing::Refuse);
+    let (totals, log) = take(stead.vfs(), ExportDestination::at(&to), OnExisting::Refuse);
     assert_eq!((totals.files, totals.skipped), (2, 1));
     assert!(log[0].contains("WRITE_ONLY: reading is not allowed there"), "{log:?}");
     assert!(!to.join("box/b").exists());
@@ -438,7 +444,7 @@ fn steads_own_names_stay_out_of_directories() {
             raw(tar, tar::EntryType::Regular, name, "", "x");
         }
     });
-    let (totals, log) = bring(stead.vfs(), Source::stream(&*tar, "-").unwrap(), Compare::Attributes);
+    let (totals, log) = bring(stead.vfs(), ImportSource::stream(&*tar, "-").unwrap(), CompareBy::Attributes);
     assert_eq!((totals.files, totals.refused), (2, 2), "{log:?}");
     assert!(root.join("tree/a").exists() && root.join("tree/z").exists());
     assert!(!root.join("tree/.stead").exists() && !root.join("tree/sub/stead.toml").exists());
@@ -450,8 +456,8 @@ fn steads_own_names_stay_out_of_directories() {
     fs::create_dir_all(out.join(".stead")).unwrap();
     fs::write(out.join("stead.toml"), "mine").unwrap();
     let mut log = Log::default();
-    let to = Destination::Directory(out.clone());
-    export(vfs, "/v", to, Existing::Replace, Compare::Attributes, &mut log).unwrap();
+    let to = ExportDestination::Directory(out.clone());
+    export(vfs, "/v", to, OnExisting::Replace, CompareBy::Attributes, &mut log).unwrap();
     assert_eq!(log.0.len(), 2, "{:?}", log.0);
     assert_eq!(fs::read_to_string(out.join("stead.toml")).unwrap(), "mine");
     assert!(out.join("a").exists() && !out.join(".stead/stead.db").exists());

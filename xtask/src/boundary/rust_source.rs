@@ -2,7 +2,7 @@
 
 /// Something that a source names.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Named<'a> {
+pub(super) struct NamedPath<'a> {
     /// The line, from 1.
     pub line: usize,
     /// The path's segments; `*` for a glob import, and the last one ends in `!` in a macro call.
@@ -10,7 +10,7 @@ pub(super) struct Named<'a> {
 }
 
 /// Every path in a source, with `use` trees spelled out: `use std::{fs, io::Read}` names `std::fs` and `std::io::Read`.
-pub(super) fn named(source: &str) -> Vec<Named<'_>> {
+pub(super) fn named(source: &str) -> Vec<NamedPath<'_>> {
     let tokens = tokens(source);
     let mut found = Vec::new();
     let mut at = 0;
@@ -21,7 +21,7 @@ pub(super) fn named(source: &str) -> Vec<Named<'_>> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token<'a> {
+enum SourceToken<'a> {
     /// An identifier, or an identifier and the `!` after it.
     Word(&'a str),
     /// `::`
@@ -31,43 +31,43 @@ enum Token<'a> {
 
 /// Takes the path that begins at a token, if one does, and returns where to go on.
 fn path<'a>(
-    tokens: &[(usize, Token<'a>)],
+    tokens: &[(usize, SourceToken<'a>)],
     start: usize,
     prefix: &[&'a str],
-    found: &mut Vec<Named<'a>>,
+    found: &mut Vec<NamedPath<'a>>,
 ) -> usize {
     let token = |at: usize| tokens.get(at).map(|(_, token)| *token);
     let line = tokens[start].0;
     let mut segments = prefix.to_vec();
     let mut at = start;
     match token(at) {
-        Some(Token::Word(word)) => segments.push(word),
-        Some(Token::Other(b'*')) if !prefix.is_empty() => segments.push("*"),
+        Some(SourceToken::Word(word)) => segments.push(word),
+        Some(SourceToken::Other(b'*')) if !prefix.is_empty() => segments.push("*"),
         _ => return start + 1,
     }
     at += 1;
-    while token(at) == Some(Token::Separator) {
+    while token(at) == Some(SourceToken::Separator) {
         match token(at + 1) {
-            Some(Token::Word(word)) => segments.push(word),
-            Some(Token::Other(b'*')) => segments.push("*"),
-            Some(Token::Other(b'{')) => return group(tokens, at + 2, &segments, found),
+            Some(SourceToken::Word(word)) => segments.push(word),
+            Some(SourceToken::Other(b'*')) => segments.push("*"),
+            Some(SourceToken::Other(b'{')) => return group(tokens, at + 2, &segments, found),
             _ => break,
         }
         at += 2;
     }
-    found.push(Named { line, path: segments });
+    found.push(NamedPath { line, path: segments });
     at
 }
 
 /// Takes the paths up to the brace that closes a group.
 fn group<'a>(
-    tokens: &[(usize, Token<'a>)],
+    tokens: &[(usize, SourceToken<'a>)],
     mut at: usize,
     prefix: &[&'a str],
-    found: &mut Vec<Named<'a>>,
+    found: &mut Vec<NamedPath<'a>>,
 ) -> usize {
     while let Some((_, token)) = tokens.get(at) {
-        if *token == Token::Other(b'}') {
+        if *token == SourceToken::Other(b'}') {
             return at + 1;
         }
         at = path(tokens, at, prefix, found);
@@ -75,7 +75,7 @@ fn group<'a>(
     at
 }
 
-fn tokens(source: &str) -> Vec<(usize, Token<'_>)> {
+fn tokens(source: &str) -> Vec<(usize, SourceToken<'_>)> {
     let bytes = source.as_bytes();
     let mut tokens = Vec::new();
     let (mut at, mut line) = (0, 1);
@@ -86,7 +86,7 @@ fn tokens(source: &str) -> Vec<(usize, Token<'_>)> {
             b'"' => end_of_string(bytes, at),
             b'\'' => end_of_character(source, at),
             b':' if bytes[at..].starts_with(b"::") => {
-                tokens.push((line, Token::Separator));
+                tokens.push((line, SourceToken::Separator));
                 at + 2
             }
             _ if is_word(byte) => {
@@ -102,13 +102,13 @@ fn tokens(source: &str) -> Vec<(usize, Token<'_>)> {
                     }
                     let calls = bytes.get(end) == Some(&b'!') && bytes.get(end + 1) != Some(&b'=');
                     end += usize::from(calls);
-                    tokens.push((line, Token::Word(&source[at..end])));
+                    tokens.push((line, SourceToken::Word(&source[at..end])));
                     end
                 }
             }
             _ => {
                 if !byte.is_ascii_whitespace() {
-                    tokens.push((line, Token::Other(byte)));
+                    tokens.push((line, SourceToken::Other(byte)));
                 }
                 at + 1
             }

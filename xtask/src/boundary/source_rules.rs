@@ -4,56 +4,56 @@ use super::rust_source::named;
 
 /// Segments that may not follow one another in a path, and why.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rule {
+pub(super) struct SourceRule {
     segments: &'static [&'static str],
     why: &'static str,
 }
 
-const fn rule(segments: &'static [&'static str], why: &'static str) -> Rule {
-    Rule { segments, why }
+const fn rule(segments: &'static [&'static str], why: &'static str) -> SourceRule {
+    SourceRule { segments, why }
 }
 
-const UNFINISHED: &str = "finish it first";
+const UNFINISHED_REASON: &str = "finish it first";
 /// No source of ours.
-pub(super) const EVERYWHERE: [Rule; 2] =
-    [rule(&["todo!"], UNFINISHED), rule(&["unimplemented!"], UNFINISHED)];
+pub(super) const EVERYWHERE: [SourceRule; 2] =
+    [rule(&["todo!"], UNFINISHED_REASON), rule(&["unimplemented!"], UNFINISHED_REASON)];
 
-const EXECUTES: &str = "the file side cannot execute";
+const EXECUTE_REASON: &str = "the file side cannot execute";
 /// Crates that hold files. `fork` is a word of the domain, so a C `fork` is looked for in the compiled code alone.
-pub(super) const CANNOT_EXECUTE: [Rule; 16] = [
-    rule(&["process", "Command"], EXECUTES),
-    rule(&["process", "Child"], EXECUTES),
-    rule(&["process", "*"], EXECUTES),
-    rule(&["Command", "new"], EXECUTES),
-    rule(&["CommandExt"], EXECUTES),
-    rule(&["posix_spawn"], EXECUTES),
-    rule(&["posix_spawnp"], EXECUTES),
-    rule(&["execve"], EXECUTES),
-    rule(&["execveat"], EXECUTES),
-    rule(&["libc"], EXECUTES),
-    rule(&["nix"], EXECUTES),
-    rule(&["rustix", "process"], EXECUTES),
-    rule(&["rustix", "runtime"], EXECUTES),
-    rule(&["asm!"], EXECUTES),
+pub(super) const CANNOT_EXECUTE: [SourceRule; 16] = [
+    rule(&["process", "Command"], EXECUTE_REASON),
+    rule(&["process", "Child"], EXECUTE_REASON),
+    rule(&["process", "*"], EXECUTE_REASON),
+    rule(&["Command", "new"], EXECUTE_REASON),
+    rule(&["CommandExt"], EXECUTE_REASON),
+    rule(&["posix_spawn"], EXECUTE_REASON),
+    rule(&["posix_spawnp"], EXECUTE_REASON),
+    rule(&["execve"], EXECUTE_REASON),
+    rule(&["execveat"], EXECUTE_REASON),
+    rule(&["libc"], EXECUTE_REASON),
+    rule(&["nix"], EXECUTE_REASON),
+    rule(&["rustix", "process"], EXECUTE_REASON),
+    rule(&["rustix", "runtime"], EXECUTE_REASON),
+    rule(&["asm!"], EXECUTE_REASON),
     // The lints that see through renames and re-exports stay on.
-    rule(&["clippy", "disallowed_types"], EXECUTES),
-    rule(&["clippy", "disallowed_methods"], EXECUTES),
+    rule(&["clippy", "disallowed_types"], EXECUTE_REASON),
+    rule(&["clippy", "disallowed_methods"], EXECUTE_REASON),
 ];
 
-const MACHINE: &str = "the domain knows no machine";
+const MACHINE_REASON: &str = "the domain knows no machine";
 /// The domain.
-pub(super) const KNOWS_NO_MACHINE: [Rule; 7] = [
-    rule(&["std", "fs"], MACHINE),
-    rule(&["std", "net"], MACHINE),
-    rule(&["std", "env"], MACHINE),
-    rule(&["std", "os"], MACHINE),
-    rule(&["thread", "spawn"], MACHINE),
-    rule(&["thread", "Builder"], MACHINE),
-    rule(&["std", "*"], MACHINE),
+pub(super) const KNOWS_NO_MACHINE: [SourceRule; 7] = [
+    rule(&["std", "fs"], MACHINE_REASON),
+    rule(&["std", "net"], MACHINE_REASON),
+    rule(&["std", "env"], MACHINE_REASON),
+    rule(&["std", "os"], MACHINE_REASON),
+    rule(&["thread", "spawn"], MACHINE_REASON),
+    rule(&["thread", "Builder"], MACHINE_REASON),
+    rule(&["std", "*"], MACHINE_REASON),
 ];
 
 /// The lines that name what a rule forbids, and what they name.
-pub(super) fn violations(source: &str, rules: &[Rule]) -> Vec<(usize, String)> {
+pub(super) fn violations(source: &str, rules: &[SourceRule]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for named in named(source) {
         let broken =

@@ -15,7 +15,7 @@ const REGISTRIES: [&[&str]; 7] = [
 ];
 
 /// What a lock file of npm begins a line with that names where a package came from.
-const RESOLVED: &str = "\"resolved\": \"http";
+const NPM_RESOLVED_PREFIX: &str = "\"resolved\": \"http";
 
 /// The lines that hold what they must not, and what it is.
 pub(super) fn violations(text: &str) -> Vec<(usize, String)> {
@@ -25,7 +25,7 @@ pub(super) fn violations(text: &str) -> Vec<(usize, String)> {
         let host = hosts.iter().find(|host| line.contains(&***host));
         if let Some(host) = host {
             found.push((index + 1, format!("names the package registry {host}")));
-        } else if line.trim_start().starts_with(RESOLVED) {
+        } else if line.trim_start().starts_with(NPM_RESOLVED_PREFIX) {
             found.push((index + 1, "names the host that a package came from".to_owned()));
         }
     }
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_lock_file_that_tells_where_a_package_came_from_is_caught() {
-        assert_eq!(violations(&format!("  {RESOLVED}://mirror/package.tgz\"")).len(), 1);
+        assert_eq!(violations(&format!("  {NPM_RESOLVED_PREFIX}://mirror/package.tgz\"")).len(), 1);
     }
 
     #[test]

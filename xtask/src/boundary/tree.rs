@@ -12,21 +12,21 @@ pub(super) struct Dependency {
 
 /// A crate that may not be there at all, or not with these features.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rule {
+pub(super) struct DependencyRule {
     name: &'static str,
     without: Option<&'static [&'static str]>,
 }
 
-const fn never(name: &'static str) -> Rule {
-    Rule { name, without: None }
+const fn never(name: &'static str) -> DependencyRule {
+    DependencyRule { name, without: None }
 }
 
-const fn without(name: &'static str, features: &'static [&'static str]) -> Rule {
-    Rule { name, without: Some(features) }
+const fn without(name: &'static str, features: &'static [&'static str]) -> DependencyRule {
+    DependencyRule { name, without: Some(features) }
 }
 
 /// Below crates that hold files. An SQLite extension is foreign code, too.
-pub(super) const CANNOT_EXECUTE: [Rule; 10] = [
+pub(super) const CANNOT_EXECUTE: [DependencyRule; 10] = [
     never("async-process"),
     never("command-group"),
     never("duct"),
@@ -40,7 +40,7 @@ pub(super) const CANNOT_EXECUTE: [Rule; 10] = [
 ];
 
 /// Below the domain.
-pub(super) const KNOWS_NO_MACHINE: [Rule; 6] = [
+pub(super) const KNOWS_NO_MACHINE: [DependencyRule; 6] = [
     never("libsqlite3-sys"),
     never("mio"),
     never("rusqlite"),
@@ -64,7 +64,7 @@ pub(super) fn parse(tree: &str) -> Vec<Dependency> {
 }
 
 /// What the rules forbid.
-pub(super) fn violations(dependencies: &[Dependency], rules: &[Rule]) -> Vec<String> {
+pub(super) fn violations(dependencies: &[Dependency], rules: &[DependencyRule]) -> Vec<String> {
     let mut problems = Vec::new();
     for dependency in dependencies {
         let Some(rule) = rules.iter().find(|rule| rule.name == dependency.name) else { continue };

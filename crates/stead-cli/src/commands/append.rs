@@ -1,8 +1,8 @@
 use stead::TagRef;
 use stead::vfs::WriteOptions;
 
-use super::content::Content;
-use crate::failure::{Ended, Exit};
+use super::content::ContentArg;
+use crate::failure::{CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 
@@ -12,13 +12,13 @@ pub(crate) struct Args {
     /// The file
     path: String,
     #[command(flatten)]
-    content: Content,
+    content: ContentArg,
     /// Only if the file is in this state, as `stat` tells it
     #[arg(long, value_name = "TAG")]
     if_match: Option<TagRef>,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("append")?;
     let options = args.if_match.map_or_else(WriteOptions::new, |tag| WriteOptions::new().if_match(tag));
     let written = vfs.append_with(&args.path, args.content.whole()?, &options)?;

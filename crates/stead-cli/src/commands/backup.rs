@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use stead::Stores;
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let config = session.config()?;
     let progress = Progress::new(session);
     let report = Stores::of(&config).backup(&args.file, &mut |bytes| progress.show(|| human::size(bytes)))?;

@@ -1,6 +1,6 @@
 use std::io::Write;
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 
@@ -12,7 +12,7 @@ pub(crate) struct Args {
     path: String,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let lines = session.vfs("blame")?.blame(&*args.path)?;
     if session.wants_json() {
         for (index, line) in lines.iter().enumerate() {

@@ -2,16 +2,16 @@ use std::io::{BufRead, Read};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use stead::tools::{Agreement, Answer, Block, Failure as NoReply};
+use stead::tools::{ApprovalAnswer, ApprovalGrant, Block, Failure as NoReply};
 use stead::{Reply, Toolbox};
 
 use super::content::stdin;
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 
 /// The longest line of a call.
-const MOST: u64 = 64 << 20;
+const MAX_INPUT_BYTES: u64 = 64 << 20;
 
 /// Use a tool as the agent, and show its answer as a model reads it
 ///
@@ -38,27 +38,33 @@ pub(crate) struct Args {
 /// One line of `--lines`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct CallLine {
     tool: String,
     #[serde(default)]
     arguments: Map<String, Value>,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let tools = session.stead_of_agent(args.thread.as_deref())?.toolbox();
-    let answer = if args.yes { Answer::Agreed(Agreement::to_everything()) } else { Answer::Nobody };
+    let answer = if args.yes {
+        ApprovalAnswer::Agreed(ApprovalGrant::to_everything())
+    } else {
+        ApprovalAnswer::Nobody
+    };
     let Some(tool) = &args.tool else { return lines(&tools, answer, session) };
     let text = match args.arguments.as_str() {
         "-" => {
             let mut text = String::new();
-            let read = stdin()?.take(MOST).read_to_string(&mut text);
-            read.map_err(|error| Failure::host("standard input can't be read", error))?;
+            let read = stdin()?.take(MAX_INPUT_BYTES).read_to_string(&mut text);
+            read.map_err(|error| CommandError::host("standard input can't be read", error))?;
             text
         }
         text => text.to_owned(),
     };
     let arguments = serde_json::from_str::<Map<String, Value>>(&text).map_err(|error| {
-        Failure::invalid(format!("the arguments are no JSON object such as {{\"path\": \"/\"}}: {error}"))
+        CommandError::invalid(format!(
+            "the arguments are no JSON object such as {{\"path\": \"/\"}}: {error}"
+        ))
     })?;
     let reply = used(&tools, tool, arguments, answer);
     if session.wants_json() {
@@ -66,25 +72,26 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     } else {
         print(&reply, session)?;
     }
-    Ok(if reply.is_failure() { Exit::NO } else { Exit::OK })
+    Ok(if reply.is_failure() { Exit::NEGATIVE } else { Exit::OK })
 }
 
-fn used(tools: &Toolbox, tool: &str, arguments: Map<String, Value>, answer: Answer) -> Reply {
+fn used(tools: &Toolbox, tool: &str, arguments: Map<String, Value>, answer: ApprovalAnswer) -> Reply {
     tools.call(tool, arguments, answer).expect("nobody is asked where everything or nothing is agreed to")
 }
 
 /// Every line is answered, also one that makes no sense.
-fn lines(tools: &Toolbox, answer: Answer, session: &mut Session) -> Ended {
+fn lines(tools: &Toolbox, answer: ApprovalAnswer, session: &mut Session) -> CommandResult {
     let mut input = stdin()?;
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = input.by_ref().take(MOST).read_until(b'\n', &mut line);
-        if read.map_err(|error| Failure::host("standard input can't be read", error))? == 0 {
+        let read = input.by_ref().take(MAX_INPUT_BYTES).read_until(b'\n', &mut line);
+        if read.map_err(|error| CommandError::host("standard input can't be read", error))? == 0 {
             return Ok(Exit::OK);
         }
-        if line.len() as u64 == MOST && !line.ends_with(b"\n") && pass_by(&mut input)? {
-            let reply: Reply = NoReply::invalid(format!("a line may have {} MiB", MOST >> 20)).into();
+        if line.len() as u64 == MAX_INPUT_BYTES && !line.ends_with(b"\n") && pass_by(&mut input)? {
+            let reply: Reply =
+                NoReply::invalid(format!("a line may have {} MiB", MAX_INPUT_BYTES >> 20)).into();
             session.json(&reply.to_json())?;
             session.flush()?;
             continue;
@@ -92,8 +99,8 @@ fn lines(tools: &Toolbox, answer: Answer, session: &mut Session) -> Ended {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let reply = match serde_json::from_slice::<Line>(&line) {
-            Ok(Line { tool, arguments }) => used(tools, &tool, arguments, answer.clone()),
+        let reply = match serde_json::from_slice::<CallLine>(&line) {
+            Ok(CallLine { tool, arguments }) => used(tools, &tool, arguments, answer.clone()),
             Err(error) => {
                 NoReply::invalid(format!("the line is no call such as {{\"tool\": \"stat\", \"arguments\": {{\"path\": \"/\"}}}}: {error}"))
                     .into()
@@ -105,10 +112,11 @@ fn lines(tools: &Toolbox, answer: Answer, session: &mut Session) -> Ended {
 }
 
 /// Passes the rest of a line by. Says whether there was any: a line may be just as long as it may be, and the last.
-fn pass_by(input: &mut impl BufRead) -> Result<bool, Failure> {
+fn pass_by(input: &mut impl BufRead) -> Result<bool, CommandError> {
     let mut passed = false;
     loop {
-        let more = input.fill_buf().map_err(|error| Failure::host("standard input can't be read", error))?;
+        let more =
+            input.fill_buf().map_err(|error| CommandError::host("standard input can't be read", error))?;
         let (used, ended) = match more.iter().position(|&byte| byte == b'\n') {
             Some(at) => (at + 1, true),
             None => (more.len(), more.is_empty()),
@@ -121,7 +129,7 @@ fn pass_by(input: &mut impl BufRead) -> Result<bool, Failure> {
     }
 }
 
-fn print(reply: &Reply, session: &mut Session) -> Result<(), Failure> {
+fn print(reply: &Reply, session: &mut Session) -> Result<(), CommandError> {
     if let Some(failure) = &reply.failure {
         session.say(format_args!("{}: {}", failure.kind, human::harmless_lines(&failure.message)));
         return Ok(());

@@ -1,11 +1,11 @@
 use std::io::{Read, Write};
 
 use serde_json::{Value, json};
-use stead::vfs::{LineRange, Range, Rest};
-use stead::{DoorError, Vfs};
+use stead::vfs::{ByteRange, Continuation, LineRange};
+use stead::{Vfs, VfsError};
 
-use crate::failure::{Ended, Failure};
-use crate::session::{At, Session};
+use crate::failure::{CommandError, CommandResult};
+use crate::session::{AsOfArg, Session};
 use crate::{human, json};
 
 /// Print files, or parts of them
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     paths: Vec<String>,
     /// Only these lines, counted from 1: 10:20, 10: or :20
     #[arg(long, value_name = "A:B", value_parser = lines, conflicts_with_all = ["offset", "limit", "bytes"])]
-    lines: Option<Lines>,
+    lines: Option<LineSpan>,
     /// The first line, counted from 1; with --bytes the first byte, counted from 0
     #[arg(long, value_name = "N")]
     offset: Option<u64>,
@@ -27,25 +27,25 @@ pub(crate) struct Args {
     #[arg(long)]
     bytes: bool,
     #[command(flatten)]
-    at: At,
+    at: AsOfArg,
 }
 
 /// A stretch of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Lines {
+struct LineSpan {
     first: u64,
     count: u64,
 }
 
 /// What is wanted of each file.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum Selection {
     Whole,
-    Lines(Lines),
-    Bytes(Range),
+    Lines(LineSpan),
+    Bytes(ByteRange),
 }
 
-fn lines(text: &str) -> Result<Lines, String> {
+fn lines(text: &str) -> Result<LineSpan, String> {
     let (first, last) = text.split_once(':').unwrap_or((text, text));
     let number = |text: &str, default| match text {
         "" => Ok(default),
@@ -55,23 +55,25 @@ fn lines(text: &str) -> Result<Lines, String> {
     if first == 0 || last < first {
         return Err("lines are counted from 1, and the last is not before the first".into());
     }
-    Ok(Lines { first, count: (last - first).saturating_add(1) })
+    Ok(LineSpan { first, count: (last - first).saturating_add(1) })
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if args.offset == Some(0) && !args.bytes {
-        return Err(Failure::invalid("lines are counted from 1; --offset 0 is none of them"));
+        return Err(CommandError::invalid("lines are counted from 1; --offset 0 is none of them"));
     }
     let stead = session.stead()?;
     let part = match args.lines {
-        Some(lines) => Part::Lines(lines),
-        None if args.bytes => {
-            Part::Bytes(Range { offset: args.offset.unwrap_or(0), length: args.limit.unwrap_or(u64::MAX) })
-        }
-        None if args.offset.is_some() || args.limit.is_some() => {
-            Part::Lines(Lines { first: args.offset.unwrap_or(1), count: args.limit.unwrap_or(u64::MAX) })
-        }
-        None => Part::Whole,
+        Some(lines) => Selection::Lines(lines),
+        None if args.bytes => Selection::Bytes(ByteRange {
+            offset: args.offset.unwrap_or(0),
+            length: args.limit.unwrap_or(u64::MAX),
+        }),
+        None if args.offset.is_some() || args.limit.is_some() => Selection::Lines(LineSpan {
+            first: args.offset.unwrap_or(1),
+            count: args.limit.unwrap_or(u64::MAX),
+        }),
+        None => Selection::Whole,
     };
     session.each(&args.paths, |session, path| {
         session.as_one("cat", &stead, (&args.at, path), |session, stead| match session.wants_json() {
@@ -85,11 +87,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
 }
 
 /// Prints as it reads: a file of any size takes the same memory.
-fn print(vfs: &Vfs, path: &str, part: Part, session: &mut Session) -> Result<(), Failure> {
+fn print(vfs: &Vfs, path: &str, part: Selection, session: &mut Session) -> Result<(), CommandError> {
     let (mut reader, mut left) = match part {
-        Part::Lines(lines) => return print_lines(vfs, path, lines, session),
-        Part::Whole => (vfs.reader(path)?, u64::MAX),
-        Part::Bytes(range) => {
+        Selection::Lines(lines) => return print_lines(vfs, path, lines, session),
+        Selection::Whole => (vfs.reader(path)?, u64::MAX),
+        Selection::Bytes(range) => {
             let mut reader = vfs.reader(path)?;
             let start = std::io::SeekFrom::Start(range.offset);
             std::io::Seek::seek(&mut reader, start).map_err(|error| read_failed(path, error))?;
@@ -108,16 +110,16 @@ fn print(vfs: &Vfs, path: &str, part: Part, session: &mut Session) -> Result<(),
     }
 }
 
-fn print_lines(vfs: &Vfs, path: &str, lines: Lines, session: &mut Session) -> Result<(), Failure> {
+fn print_lines(vfs: &Vfs, path: &str, lines: LineSpan, session: &mut Session) -> Result<(), CommandError> {
     let (mut next, mut left) = (lines.first, lines.count);
     while left > 0 {
         let read = vfs.read_lines(path, LineRange { offset: next, limit: left, ..LineRange::default() })?;
         session.wrote(|out| out.write_all(read.text.as_bytes()))?;
         left -= read.count.min(left);
         match read.rest {
-            Rest::End { .. } => return Ok(()),
-            Rest::More { next: line } => next = line,
-            Rest::Cut { at } => {
+            Continuation::End { .. } => return Ok(()),
+            Continuation::More { next: line } => next = line,
+            Continuation::Cut { at } => {
                 print_rest_of_line(vfs, path, at, session)?;
                 next = read.first + read.count;
             }
@@ -127,9 +129,9 @@ fn print_lines(vfs: &Vfs, path: &str, lines: Lines, session: &mut Session) -> Re
 }
 
 /// A line that is too long for one call, from where it was cut to its end.
-fn print_rest_of_line(vfs: &Vfs, path: &str, mut at: u64, session: &mut Session) -> Result<(), Failure> {
+fn print_rest_of_line(vfs: &Vfs, path: &str, mut at: u64, session: &mut Session) -> Result<(), CommandError> {
     loop {
-        let piece = vfs.read_range(path, Range { offset: at, length: 64 << 10 })?.bytes;
+        let piece = vfs.read_range(path, ByteRange { offset: at, length: 64 << 10 })?.bytes;
         let end = piece.iter().position(|&byte| byte == b'\n');
         let wanted = end.map_or(&*piece, |end| &piece[..=end]);
         session.wrote(|out| out.write_all(wanted))?;
@@ -140,25 +142,25 @@ fn print_rest_of_line(vfs: &Vfs, path: &str, mut at: u64, session: &mut Session)
     }
 }
 
-fn read_failed(path: &str, error: std::io::Error) -> Failure {
-    if error.get_ref().is_none_or(|inner| !inner.is::<DoorError>()) {
-        return Failure::host(format!("`{}` can't be read", human::harmless(path)), error);
+fn read_failed(path: &str, error: std::io::Error) -> CommandError {
+    if error.get_ref().is_none_or(|inner| !inner.is::<VfsError>()) {
+        return CommandError::host(format!("`{}` can't be read", human::harmless(path)), error);
     }
-    let door = error.into_inner().and_then(|inner| inner.downcast::<DoorError>().ok());
+    let door = error.into_inner().and_then(|inner| inner.downcast::<VfsError>().ok());
     (*door.expect("it was one just now")).into()
 }
 
-fn document(vfs: &Vfs, path: &str, part: Part) -> Result<Value, Failure> {
+fn document(vfs: &Vfs, path: &str, part: Selection) -> Result<Value, CommandError> {
     let read = match part {
-        Part::Whole => vfs.read(path)?,
-        Part::Bytes(range) => vfs.read_range(path, range)?,
-        Part::Lines(Lines { first, count }) => {
+        Selection::Whole => vfs.read(path)?,
+        Selection::Bytes(range) => vfs.read_range(path, range)?,
+        Selection::Lines(LineSpan { first, count }) => {
             let range = LineRange { offset: first, limit: count, max_bytes: 16 << 20 };
             let read = vfs.read_lines(path, range)?;
             let (more, lines) = match read.rest {
-                Rest::End { lines } => (json!(null), json!(lines)),
-                Rest::More { next } => (json!({ "offset": next }), json!(null)),
-                Rest::Cut { at } => (json!({ "byte": at }), json!(null)),
+                Continuation::End { lines } => (json!(null), json!(lines)),
+                Continuation::More { next } => (json!({ "offset": next }), json!(null)),
+                Continuation::Cut { at } => (json!({ "byte": at }), json!(null)),
             };
             return Ok(json!({
                 "path": read.path.to_string(),
@@ -191,9 +193,9 @@ mod tests {
 
     #[test]
     fn stretches_of_lines() {
-        assert_eq!(lines("2:4"), Ok(Lines { first: 2, count: 3 }));
-        assert_eq!(lines("7"), Ok(Lines { first: 7, count: 1 }));
-        assert_eq!(lines(":4"), Ok(Lines { first: 1, count: 4 }));
+        assert_eq!(lines("2:4"), Ok(LineSpan { first: 2, count: 3 }));
+        assert_eq!(lines("7"), Ok(LineSpan { first: 7, count: 1 }));
+        assert_eq!(lines(":4"), Ok(LineSpan { first: 1, count: 4 }));
         assert_eq!(lines("3:").map(|lines| lines.first), Ok(3));
         for wrong in ["0:4", "4:2", "a:b", "1:2:3"] {
             assert!(lines(wrong).is_err(), "{wrong}");

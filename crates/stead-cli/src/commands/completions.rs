@@ -1,7 +1,7 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::session::Session;
 
 /// Print completions for a shell
@@ -11,7 +11,7 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     // Gathered first: the generator can't be told that its reader has gone.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "stead", &mut script);

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 use stead::Config;
-use stead::config::{ConfigError, Problem, Survey};
+use stead::config::{ConfigDiagnostic, ConfigError, HostReport};
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 
@@ -13,18 +13,18 @@ pub(crate) enum Args {
     Check,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     match args {
         Args::Check => check(session),
     }
 }
 
-fn check(session: &mut Session) -> Ended {
+fn check(session: &mut Session) -> CommandResult {
     let file = session.config_file()?;
     let shown = human::host_path(&file);
     let (problems, notes, sizes) = match Config::load(&file) {
         Ok(config) => {
-            let Survey { problems, notes } = config.survey();
+            let HostReport { problems, notes } = config.survey();
             let mut notes = [config.notes(), &notes].concat();
             notes.sort();
             (problems, notes, (config.stores.len() as u64, config.agents.len() as u64))
@@ -34,7 +34,7 @@ fn check(session: &mut Session) -> Ended {
     };
     let fine = problems.is_empty();
     if session.wants_json() {
-        let places = |found: &[Problem]| found.iter().map(place).collect::<Vec<_>>();
+        let places = |found: &[ConfigDiagnostic]| found.iter().map(place).collect::<Vec<_>>();
         session.json(&json!({
             "file": shown, "ok": fine, "problems": places(&problems), "notes": places(&notes),
         }))?;
@@ -54,6 +54,6 @@ fn check(session: &mut Session) -> Ended {
     Ok(if fine { Exit::OK } else { Exit::USAGE })
 }
 
-fn place(problem: &Problem) -> Value {
+fn place(problem: &ConfigDiagnostic) -> Value {
     json!({ "line": problem.line, "column": problem.column, "message": problem.message })
 }

@@ -4,30 +4,30 @@ use std::io::{self, Read, StdinLock};
 
 use rustix::fs::OFlags;
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 /// What is to be written.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Content {
+pub(crate) struct ContentArg {
     /// The content; `-`, or nothing, reads standard input
     #[arg(value_name = "CONTENT")]
     content: Option<String>,
 }
 
-impl Content {
+impl ContentArg {
     /// The content if it was given as an argument; otherwise it comes from standard input.
     pub(super) fn given(self) -> Option<String> {
         self.content.filter(|content| content != "-")
     }
 
     /// All of it.
-    pub(super) fn whole(self) -> Result<Vec<u8>, Failure> {
+    pub(super) fn whole(self) -> Result<Vec<u8>, CommandError> {
         match self.given() {
             Some(content) => Ok(content.into_bytes()),
             None => {
                 let mut content = Vec::new();
                 let read = stdin()?.read_to_end(&mut content);
-                read.map_err(|error| Failure::host("standard input can't be read", error))?;
+                read.map_err(|error| CommandError::host("standard input can't be read", error))?;
                 Ok(content)
             }
         }
@@ -35,10 +35,10 @@ impl Content {
 }
 
 /// Standard input, unless there is none: a file must not become empty since nobody gave anything to write.
-pub(super) fn stdin() -> Result<StdinLock<'static>, Failure> {
+pub(super) fn stdin() -> Result<StdinLock<'static>, CommandError> {
     let stdin = io::stdin();
     if is_closed(&stdin) {
-        return Err(Failure::invalid(
+        return Err(CommandError::invalid(
             "standard input is closed; give the content as an argument (\"\" for none), or send it there",
         ));
     }

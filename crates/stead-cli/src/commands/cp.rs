@@ -1,7 +1,7 @@
 use stead::vfs::Overwrite;
 
 use super::mv::destination;
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     overwrite: bool,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("cp")?;
     let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
     let copied = vfs.copy(&args.from, &destination(&args.from, &args.to)?, overwrite)?;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use stead::{Clock, Config, Identity, Stead, SystemClock, Tokens, demo};
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 use crate::human;
 use crate::session::{Colour, Session};
 
@@ -23,9 +23,9 @@ pub(super) struct Demo {
 }
 
 impl Demo {
-    pub(super) fn make() -> Result<Self, Failure> {
+    pub(super) fn make() -> Result<Self, CommandError> {
         let directory = fresh_directory()?;
-        let made = || -> Result<_, Failure> {
+        let made = || -> Result<_, CommandError> {
             let config = demo::make(&directory)?;
             let (tokens, now) = (Tokens::of(&config), SystemClock.now());
             let mut secrets = [const { String::new() }; 2];
@@ -48,7 +48,7 @@ impl Demo {
     }
 
     /// Says what there is, and what to paste where.
-    pub(super) fn tell(&self, url: &str, session: &mut Session) -> Result<(), Failure> {
+    pub(super) fn tell(&self, url: &str, session: &mut Session) -> Result<(), CommandError> {
         let map = Stead::open(&self.config, AGENTS[0])?.map();
         let file = human::host_path(&self.directory.join(stead::config::FILE_NAME));
         let [writer, reviewer] = &self.secrets;
@@ -90,8 +90,9 @@ impl Drop for Demo {
 }
 
 /// A directory that nobody else has, or can look into.
-fn fresh_directory() -> Result<PathBuf, Failure> {
-    let failed = |error| Failure::host("the demo needs a temporary directory, and none can be made", error);
+fn fresh_directory() -> Result<PathBuf, CommandError> {
+    let failed =
+        |error| CommandError::host("the demo needs a temporary directory, and none can be made", error);
     for number in 0..1_000 {
         let directory = std::env::temp_dir().join(format!("stead-demo-{}-{number}", std::process::id()));
         match fs::DirBuilder::new().mode(0o700).create(&directory) {

@@ -1,7 +1,7 @@
 use stead::history::diff::ContentDiff;
-use stead::vfs::{DiffOptions, Difference, Differs};
+use stead::vfs::{DiffOptions, Difference, DifferenceKind};
 
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 
@@ -28,14 +28,14 @@ pub(crate) struct Args {
     unified: usize,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     let options = DiffOptions { text: !args.stat, context: args.unified };
     let found = match (&args.fork, &args.prefix, &args.from) {
         (None, Some(prefix), Some(from)) => {
-            stead.one_record("diff", Some(prefix), Failure::kind, |stead| {
+            stead.one_record("diff", Some(prefix), CommandError::kind, |stead| {
                 let (from, to) = (stead.moment(&**prefix, from)?, stead.moment(&**prefix, &args.to)?);
-                Ok::<_, Failure>(stead.vfs().diff(&**prefix, from, to, options)?)
+                Ok::<_, CommandError>(stead.vfs().diff(&**prefix, from, to, options)?)
             })?
         }
         (fork, ..) => stead.diff_fork(fork.as_deref().unwrap_or_default(), options)?,
@@ -55,12 +55,12 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     Ok(Exit::OK)
 }
 
-fn summary(one: &Difference, session: &mut Session) -> Result<(), Failure> {
+fn summary(one: &Difference, session: &mut Session) -> Result<(), CommandError> {
     let (letter, colour) = match one.differs {
-        Differs::Added => ('A', Colour::Green),
-        Differs::Changed => ('M', Colour::Blue),
-        Differs::Moved => ('R', Colour::Magenta),
-        Differs::Removed => ('D', Colour::Red),
+        DifferenceKind::Added => ('A', Colour::Green),
+        DifferenceKind::Changed => ('M', Colour::Blue),
+        DifferenceKind::Moved => ('R', Colour::Magenta),
+        DifferenceKind::Removed => ('D', Colour::Red),
     };
     let from = one.from.as_ref().map_or(String::new(), |from| format!("{from} -> "));
     let mark = human::mark(one.kind);
@@ -68,14 +68,14 @@ fn summary(one: &Difference, session: &mut Session) -> Result<(), Failure> {
 }
 
 /// As `git diff` shows it.
-fn print(one: &Difference, session: &mut Session) -> Result<(), Failure> {
+fn print(one: &Difference, session: &mut Session) -> Result<(), CommandError> {
     let old = one.from.as_ref().unwrap_or(&one.path);
     let mark = human::mark(one.kind);
     let head = match one.differs {
-        Differs::Added => format!("added {}{mark}", one.path),
-        Differs::Changed => format!("changed {}{mark}", one.path),
-        Differs::Moved => format!("moved {old} -> {}{mark}", one.path),
-        Differs::Removed => format!("removed {}{mark}", one.path),
+        DifferenceKind::Added => format!("added {}{mark}", one.path),
+        DifferenceKind::Changed => format!("changed {}{mark}", one.path),
+        DifferenceKind::Moved => format!("moved {old} -> {}{mark}", one.path),
+        DifferenceKind::Removed => format!("removed {}{mark}", one.path),
     };
     session.line(session.paint(Colour::Bold, head))?;
     if let Some((before, after)) = one.modes {
@@ -91,8 +91,8 @@ fn print(one: &Difference, session: &mut Session) -> Result<(), Failure> {
             let side = |there: bool, path: &stead::VfsPath, letter: char| {
                 if there { format!("{letter}{path}") } else { "/dev/null".to_owned() }
             };
-            let before = side(one.differs != Differs::Added, old, 'a');
-            let after = side(one.differs != Differs::Removed, &one.path, 'b');
+            let before = side(one.differs != DifferenceKind::Added, old, 'a');
+            let after = side(one.differs != DifferenceKind::Removed, &one.path, 'b');
             session.line(session.paint(Colour::Bold, format_args!("--- {before}")))?;
             session.line(session.paint(Colour::Bold, format_args!("+++ {after}")))?;
             for line in text.lines() {

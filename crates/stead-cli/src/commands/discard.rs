@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::session::Session;
 
 /// Discard a fork, with all that was changed in it
@@ -11,7 +11,7 @@ pub(crate) struct Args {
     fork: String,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     session.stead()?.discard(&args.fork)?;
     if session.wants_json() {
         session.json(&json!({ "discarded": args.fork }))?;

@@ -1,14 +1,14 @@
 use serde_json::{Value, json};
-use stead::doctor::{self, Finding, State};
+use stead::doctor::{self, HostFinding, Readiness};
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::session::{Colour, Session};
 
 /// Show what this host offers and what is missing
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-pub(super) fn run(_: Args, session: &mut Session) -> Ended {
+pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
     let found = doctor::look();
     if session.wants_json() {
         let findings: Vec<_> = found.iter().map(as_json).collect();
@@ -17,9 +17,9 @@ pub(super) fn run(_: Args, session: &mut Session) -> Ended {
     }
     for finding in &found {
         let colour = match finding.state {
-            State::Ready => Colour::Green,
-            State::Limited => Colour::Yellow,
-            State::Missing => Colour::Red,
+            Readiness::Ready => Colour::Green,
+            Readiness::Limited => Colour::Yellow,
+            Readiness::Missing => Colour::Red,
         };
         let state = session.paint(colour, format_args!("{:7}", finding.state.word()));
         session.line(format_args!("{state}  {:15}  for {}", finding.name, finding.needed_for))?;
@@ -28,7 +28,7 @@ pub(super) fn run(_: Args, session: &mut Session) -> Ended {
     Ok(Exit::OK)
 }
 
-fn as_json(finding: &Finding) -> Value {
+fn as_json(finding: &HostFinding) -> Value {
     json!({
         "name": finding.name,
         "neededFor": finding.needed_for,

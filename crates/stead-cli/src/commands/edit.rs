@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use stead::{Occurrences, TagRef};
 
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use crate::{human, json};
 
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     if_match: Option<TagRef>,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("edit")?;
     let old = text(args.old, args.old_file.as_deref())?;
     let new = text(args.new, args.new_file.as_deref())?;
@@ -46,11 +46,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     Ok(Exit::OK)
 }
 
-fn text(given: Option<String>, file: Option<&Path>) -> Result<String, Failure> {
+fn text(given: Option<String>, file: Option<&Path>) -> Result<String, CommandError> {
     match (given, file) {
         (Some(text), _) => Ok(text),
-        (None, Some(file)) => std::fs::read_to_string(file)
-            .map_err(|error| Failure::host(format!("`{}` can't be read", human::host_path(file)), error)),
-        (None, None) => Err(Failure::invalid("give the old and the new text, or --old-file and --new-file")),
+        (None, Some(file)) => std::fs::read_to_string(file).map_err(|error| {
+            CommandError::host(format!("`{}` can't be read", human::host_path(file)), error)
+        }),
+        (None, None) => {
+            Err(CommandError::invalid("give the old and the new text, or --old-file and --new-file"))
+        }
     }
 }

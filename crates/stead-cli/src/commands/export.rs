@@ -1,13 +1,13 @@
 use std::path::PathBuf;
 
-use stead::transfer::{Destination, Existing};
-use stead::watch::Watch;
+use stead::transfer::{ExportDestination, OnExisting};
+use stead::watch::CallMonitor;
 
 use super::import::{compare, ended};
-use crate::failure::{Ended, Failure};
+use crate::failure::{CommandError, CommandResult};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
-use crate::session::{At, Session};
+use crate::session::{AsOfArg, Session};
 
 /// Write what a directory holds to a directory or a tar archive of the host
 ///
@@ -25,21 +25,21 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    at: At,
+    at: AsOfArg,
     /// Compare content rather than size, time and mode
     #[arg(long)]
     checksum: bool,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    let existing = if args.force { Existing::Replace } else { Existing::Refuse };
+    let existing = if args.force { OnExisting::Replace } else { OnExisting::Refuse };
     let to_stdout = args.destination.as_os_str() == "-";
     if to_stdout && session.wants_json() {
-        return Err(Failure::invalid("standard output holds the archive; leave --json out"));
+        return Err(CommandError::invalid("standard output holds the archive; leave --json out"));
     }
     if to_stdout && session.is_terminal() {
-        return Err(Failure::invalid(
+        return Err(CommandError::invalid(
             "an archive is nothing to look at; send standard output somewhere else",
         ));
     }
@@ -48,21 +48,21 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let totals = session.as_one("export", &stead, (&args.at, &args.from), |session, stead| {
         let mut progress = Progress::new(session);
         let destination = if to_stdout {
-            Destination::Stream(Box::new(session.out()))
+            ExportDestination::Stream(Box::new(session.out()))
         } else {
-            Destination::at(args.destination)
+            ExportDestination::at(args.destination)
         };
         let left = match &destination {
-            Destination::Stream(_) => "the archive is cut off",
-            Destination::Archive(_) => "no archive was made",
-            Destination::Directory(_) => {
+            ExportDestination::Stream(_) => "the archive is cut off",
+            ExportDestination::Archive(_) => "no archive was made",
+            ExportDestination::Directory(_) => {
                 "every file that has arrived is whole, and the same command with --force goes on"
             }
         };
         let exported = stead.export(&args.from, destination, existing, compare(args.checksum), &mut progress);
         exported.map_err(|error| match error {
             error if interrupt.stop().is_some() => interrupt.or(error, left),
-            stead::Error::Host { cause, .. } if to_stdout => Failure::output(cause),
+            stead::Error::Host { cause, .. } if to_stdout => CommandError::output(cause),
             error => error.into(),
         })
     })?;

@@ -1,5 +1,5 @@
 use super::forks;
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     to: Option<String>,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     let fork = match &args.to {
         Some(agent) => stead.fork_to(&*args.prefix, &args.fork, agent)?,

@@ -1,6 +1,6 @@
 use stead::Fork;
 
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 
@@ -8,10 +8,10 @@ use crate::session::Session;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-pub(super) fn run(_: Args, session: &mut Session) -> Ended {
+pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    let forks: Vec<_> = stead.one_record("forks", None, Failure::kind, |stead| {
-        Ok::<_, Failure>(stead.forks()?.cloned().collect())
+    let forks: Vec<_> = stead.one_record("forks", None, CommandError::kind, |stead| {
+        Ok::<_, CommandError>(stead.forks()?.cloned().collect())
     })?;
     for fork in &forks {
         if session.wants_json() {

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use stead::{Cleaned, Clock, GcOptions, Pruned, Retention, Stores, SystemClock};
+use stead::{Clock, GcOptions, GcReport, Pruned, Retention, Stores, SystemClock};
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -22,14 +22,14 @@ pub(crate) struct Args {
     vacuum: bool,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let config = session.config()?;
     let mut stores = Stores::of(&config);
     let retention = Retention { age: args.older_than.unwrap_or(config.history.age), ..config.history };
     let options = GcOptions { grace: args.grace, vacuum: args.vacuum };
     let progress = Progress::new(session);
     let mut show = |what: &str, done: u64| progress.show(|| format!("{what}: {done}"));
-    let Cleaned { forgotten, collected, pruned } =
+    let GcReport { forgotten, collected, pruned } =
         stores.gc(retention, options, SystemClock.now(), &mut show)?;
     drop(progress);
     let mut kept = Vec::new();

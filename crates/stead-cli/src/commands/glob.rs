@@ -1,7 +1,7 @@
 use serde_json::json;
 
-use crate::failure::{Ended, Exit};
-use crate::session::{At, Session};
+use crate::failure::{CommandResult, Exit};
+use crate::session::{AsOfArg, Session};
 use crate::{human, json};
 
 /// Find paths by a pattern: `**/*.md`
@@ -16,10 +16,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::at_least_one)]
     limit: usize,
     #[command(flatten)]
-    at: At,
+    at: AsOfArg,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     let result = session.as_one("glob", &stead, (&args.at, &args.path), |_, stead| {
         Ok(stead.vfs().glob(&args.pattern, &args.path, args.limit)?)
@@ -37,5 +37,5 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         }
         session.say_unread(&result.unread);
     }
-    Ok(if result.found.is_empty() { Exit::NO } else { Exit::OK })
+    Ok(if result.found.is_empty() { Exit::NEGATIVE } else { Exit::OK })
 }

@@ -1,11 +1,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stead::search::{Case, GrepQuery, LineRole, Output, Syntax};
+use stead::search::{CaseSensitivity, GrepOutput, GrepQuery, LineRole, PatternSyntax};
 use stead::vfs::{FileMatch, GrepResult};
 
-use crate::failure::{Ended, Exit, Failure};
-use crate::session::{At, Colour, Session};
+use crate::failure::{CommandError, CommandResult, Exit};
+use crate::session::{AsOfArg, Colour, Session};
 use crate::{human, json};
 
 /// Find text in files; exits with 1 if nothing matches
@@ -50,19 +50,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     timeout: u64,
     #[command(flatten)]
-    at: At,
+    at: AsOfArg,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     let output = match (args.files, args.count) {
-        (true, _) => Output::Files,
-        (_, true) => Output::Counts,
-        _ => Output::Lines,
+        (true, _) => GrepOutput::Files,
+        (_, true) => GrepOutput::Counts,
+        _ => GrepOutput::Lines,
     };
     let query = GrepQuery {
-        syntax: if args.fixed_strings { Syntax::Literal } else { Syntax::Regex },
-        case: if args.ignore_case { Case::Insensitive } else { Case::Sensitive },
+        syntax: if args.fixed_strings { PatternSyntax::Literal } else { PatternSyntax::Regex },
+        case: if args.ignore_case { CaseSensitivity::Insensitive } else { CaseSensitivity::Sensitive },
         before: args.before.unwrap_or(args.context),
         after: args.after.unwrap_or(args.context),
         include: args.include,
@@ -80,15 +80,15 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     } else {
         for file in &result.files {
             match output {
-                Output::Files => session.line(session.paint(Colour::Magenta, &file.path))?,
-                Output::Counts => {
+                GrepOutput::Files => session.line(session.paint(Colour::Magenta, &file.path))?,
+                GrepOutput::Counts => {
                     session.line(format_args!(
                         "{}:{}",
                         session.paint(Colour::Magenta, &file.path),
                         file.count
                     ))?;
                 }
-                Output::Lines => print(file, session)?,
+                GrepOutput::Lines => print(file, session)?,
             }
         }
     }
@@ -99,11 +99,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         session.say(format_args!("Stopped after {} s; raise --timeout to look further.", args.timeout));
     }
     session.say_unread(&result.unread);
-    Ok(if result.files.is_empty() { Exit::NO } else { Exit::OK })
+    Ok(if result.files.is_empty() { Exit::NEGATIVE } else { Exit::OK })
 }
 
 /// `path:3:text` for a hit, `path-2-text` beside one.
-fn print(file: &FileMatch, session: &mut Session) -> Result<(), Failure> {
+fn print(file: &FileMatch, session: &mut Session) -> Result<(), CommandError> {
     let path = session.paint(Colour::Magenta, &file.path);
     let mut next = None;
     for line in &file.lines {

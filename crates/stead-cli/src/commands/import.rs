@@ -1,9 +1,9 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use stead::transfer::{Compare, Source, Totals};
+use stead::transfer::{CompareBy, ImportSource, TransferTotals};
 
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
@@ -30,15 +30,15 @@ pub(crate) struct Args {
     with_protected: bool,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = if args.with_protected { session.stead_without_protection()? } else { session.stead()? };
     let interrupt = Interrupt::listen()?;
     let stead = interrupt.stops(&stead);
-    let totals = stead.one_record("import", Some(&args.to), Failure::kind, |stead| {
+    let totals = stead.one_record("import", Some(&args.to), CommandError::kind, |stead| {
         let source = if args.source.as_os_str() == "-" {
-            Source::stream(std::io::stdin().lock(), "standard input")?
+            ImportSource::stream(std::io::stdin().lock(), "standard input")?
         } else {
-            Source::open(&args.source)?
+            ImportSource::open(&args.source)?
         };
         let mut progress = Progress::new(session);
         let imported = stead.import(source, &args.to, compare(args.checksum), &mut progress);
@@ -54,21 +54,21 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     Ok(exit)
 }
 
-pub(super) fn compare(checksum: bool) -> Compare {
-    if checksum { Compare::Content } else { Compare::Attributes }
+pub(super) fn compare(checksum: bool) -> CompareBy {
+    if checksum { CompareBy::Content } else { CompareBy::Attributes }
 }
 
 /// Sums a transfer up. One that was refused something has not done what it was asked for; what is protected from agents
 /// was not asked for.
-pub(super) fn ended(verb: &str, totals: &Totals, session: &mut Session) -> Ended {
+pub(super) fn ended(verb: &str, totals: &TransferTotals, session: &mut Session) -> CommandResult {
     if session.wants_json() {
         session.json(&document(totals))?;
     }
     session.say(format_args!("{verb} {}.", sentence(totals)));
-    Ok(if totals.refused > 0 { Exit::NO } else { Exit::OK })
+    Ok(if totals.refused > 0 { Exit::NEGATIVE } else { Exit::OK })
 }
 
-fn sentence(totals: &Totals) -> String {
+fn sentence(totals: &TransferTotals) -> String {
     let mut parts =
         vec![format!("{} ({})", human::count(totals.files, "file", "files"), human::size(totals.bytes))];
     let more = [
@@ -85,7 +85,7 @@ fn sentence(totals: &Totals) -> String {
     parts.join(", ")
 }
 
-fn document(totals: &Totals) -> Value {
+fn document(totals: &TransferTotals) -> Value {
     json!({
         "files": totals.files,
         "bytes": totals.bytes,

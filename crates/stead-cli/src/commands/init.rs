@@ -6,7 +6,7 @@ use serde_json::json;
 use stead::ErrorKind;
 use stead::config::FILE_NAME;
 
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 
@@ -24,15 +24,15 @@ pub(crate) struct Args {
     force: bool,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let file = if args.dir.as_os_str() == "." { FILE_NAME.into() } else { args.dir.join(FILE_NAME) };
     let shown = human::host_path(&file);
     let failed = |error: std::io::Error| match error.kind() {
-        HostKind::AlreadyExists => Failure::Said(
+        HostKind::AlreadyExists => CommandError::Said(
             ErrorKind::AlreadyExists,
             format!("`{shown}` exists already; say --force to replace it"),
         ),
-        _ => Failure::host(format!("`{shown}` can't be written"), error),
+        _ => CommandError::host(format!("`{shown}` can't be written"), error),
     };
     if args.force {
         // Whole or not at all: an agent may be about to read it.

@@ -1,7 +1,7 @@
 use stead::OperationId;
-use stead::vfs::{Did, IntoPath, LogEntry, LogQuery};
+use stead::vfs::{IntoPath, LogAction, LogEntry, LogQuery};
 
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 
@@ -26,9 +26,9 @@ pub(crate) struct Args {
 }
 
 /// How many paths of one change are shown.
-const SHOWN: usize = 10;
+const MAX_SHOWN_PATHS: usize = 10;
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("log")?;
     let path = args.path.as_deref().map(IntoPath::into_path).transpose().map_err(stead::Error::from)?;
     let query =
@@ -47,7 +47,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     Ok(Exit::OK)
 }
 
-fn print(entry: &LogEntry, session: &mut Session) -> Result<(), Failure> {
+fn print(entry: &LogEntry, session: &mut Session) -> Result<(), CommandError> {
     let operation = &entry.operation;
     let undone = match (entry.undone, entry.undoes.len()) {
         (true, _) => " (undone)".to_owned(),
@@ -66,20 +66,20 @@ fn print(entry: &LogEntry, session: &mut Session) -> Result<(), Failure> {
         human::harmless(&operation.tool),
         session.paint(Colour::Dim, operation.id),
     ))?;
-    for change in entry.changes.iter().take(SHOWN) {
+    for change in entry.changes.iter().take(MAX_SHOWN_PATHS) {
         let (letter, colour) = match change.did {
-            Did::Created => ('A', Colour::Green),
-            Did::Written => ('M', Colour::Blue),
-            Did::Moved => ('R', Colour::Magenta),
-            Did::Attributes => ('T', Colour::Blue),
-            Did::Removed => ('D', Colour::Red),
+            LogAction::Created => ('A', Colour::Green),
+            LogAction::Written => ('M', Colour::Blue),
+            LogAction::Moved => ('R', Colour::Magenta),
+            LogAction::Attributes => ('T', Colour::Blue),
+            LogAction::Removed => ('D', Colour::Red),
         };
         let from = change.from.as_ref().map_or(String::new(), |from| format!("{from} -> "));
         let mark = human::mark(change.kind);
         session.line(format_args!("  {} {from}{}{mark}", session.paint(colour, letter), change.path))?;
     }
-    if entry.changes.len() > SHOWN {
-        session.line(format_args!("  and {} more", entry.changes.len() - SHOWN))?;
+    if entry.changes.len() > MAX_SHOWN_PATHS {
+        session.line(format_args!("  and {} more", entry.changes.len() - MAX_SHOWN_PATHS))?;
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 use serde_json::json;
-use stead::vfs::{DirEntry, Directory, ListPage, WalkQuery, WalkResult};
-use stead::{DoorError, Kind, Name, StoreError, Vfs, VfsPath};
+use stead::vfs::{DirEntry, DirectoryListing, ListPage, WalkQuery, WalkResult};
+use stead::{Name, NodeKind, StoreError, Vfs, VfsError, VfsPath};
 
-use crate::failure::{Ended, Failure};
-use crate::session::{At, Colour, Session};
+use crate::failure::{CommandError, CommandResult};
+use crate::session::{AsOfArg, Colour, Session};
 use crate::{human, json};
 
 /// List directories
@@ -25,10 +25,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CURSOR", conflicts_with = "recursive")]
     cursor: Option<String>,
     #[command(flatten)]
-    at: At,
+    at: AsOfArg,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     let several = args.paths.len() > 1;
     session.each(&args.paths, |session, path| {
@@ -42,11 +42,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     })
 }
 
-fn directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), Failure> {
+fn directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), CommandError> {
     let page = ListPage { cursor: args.cursor.clone(), limit: args.limit.unwrap_or(usize::MAX) };
     let listed = match vfs.list(path, &page) {
         // A file is shown as the one entry that it is.
-        Err(DoorError::Store { cause: StoreError::NotADirectory, .. }) if vfs.is_file(path)? => {
+        Err(VfsError::Store { cause: StoreError::NotADirectory, .. }) if vfs.is_file(path)? => {
             alone(vfs, path)?
         }
         listed => listed?,
@@ -76,7 +76,7 @@ fn directory(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Resul
 }
 
 /// A file as a listing of one.
-fn alone(vfs: &Vfs, path: &str) -> Result<Directory, Failure> {
+fn alone(vfs: &Vfs, path: &str) -> Result<DirectoryListing, CommandError> {
     let stat = vfs.stat(path)?;
     let name = stat.path.name().and_then(|name| Name::new(name.as_bytes())).expect("a file has a name");
     let entry = DirEntry {
@@ -88,10 +88,10 @@ fn alone(vfs: &Vfs, path: &str) -> Result<Directory, Failure> {
         tag: stat.tag,
         workspace: None,
     };
-    Ok(Directory { path: stat.path, entries: vec![entry], total: 1, cursor: None })
+    Ok(DirectoryListing { path: stat.path, entries: vec![entry], total: 1, cursor: None })
 }
 
-fn long(vfs: &Vfs, listed: &Directory, session: &mut Session) -> Result<(), Failure> {
+fn long(vfs: &Vfs, listed: &DirectoryListing, session: &mut Session) -> Result<(), CommandError> {
     let sizes: Vec<_> = listed.entries.iter().map(size).collect();
     let width = sizes.iter().map(String::len).max().unwrap_or(0);
     for (entry, size) in listed.entries.iter().zip(sizes) {
@@ -100,7 +100,7 @@ fn long(vfs: &Vfs, listed: &Directory, session: &mut Session) -> Result<(), Fail
         let name = painted(entry.kind, &entry.name.to_string(), session);
         let more = match (entry.workspace, entry.kind) {
             (Some(scope), _) => format!("/  {}", session.paint(Colour::Green, scope)),
-            (None, Kind::Symlink) => format!(" -> {}", target(vfs, &listed.path, entry)),
+            (None, NodeKind::Symlink) => format!(" -> {}", target(vfs, &listed.path, entry)),
             (None, kind) => human::mark(kind).to_owned(),
         };
         session.line(format_args!("{mode}  {size:>width$}  {time:16}  {name}{more}"))?;
@@ -109,7 +109,7 @@ fn long(vfs: &Vfs, listed: &Directory, session: &mut Session) -> Result<(), Fail
 }
 
 fn size(entry: &DirEntry) -> String {
-    if entry.kind == Kind::File { human::size(entry.size) } else { "-".into() }
+    if entry.kind == NodeKind::File { human::size(entry.size) } else { "-".into() }
 }
 
 /// Where a symlink leads, or a question mark: a listing does not fail for it.
@@ -126,15 +126,15 @@ fn target(vfs: &Vfs, directory: &VfsPath, entry: &DirEntry) -> String {
     }
 }
 
-fn painted(kind: Kind, name: &str, session: &Session) -> String {
+fn painted(kind: NodeKind, name: &str, session: &Session) -> String {
     match kind {
-        Kind::Directory => session.paint(Colour::Blue, name),
-        Kind::Symlink => session.paint(Colour::Cyan, name),
-        Kind::File | Kind::Special(_) => name.to_owned(),
+        NodeKind::Directory => session.paint(Colour::Blue, name),
+        NodeKind::Symlink => session.paint(Colour::Cyan, name),
+        NodeKind::File | NodeKind::Special(_) => name.to_owned(),
     }
 }
 
-fn below(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), Failure> {
+fn below(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<(), CommandError> {
     let limit = args.limit.unwrap_or(usize::MAX);
     let query = WalkQuery { limit: limit.saturating_add(1), ..WalkQuery::default() };
     let WalkResult { mut found, unread } = vfs.walk(path, &query)?;
@@ -150,7 +150,7 @@ fn below(vfs: &Vfs, path: &str, args: &Args, session: &mut Session) -> Result<()
         let mark = human::mark(entry.kind);
         if args.long {
             let mode = human::mode(entry.kind, entry.mode);
-            let size = if entry.kind == Kind::File { human::size(entry.size) } else { "-".into() };
+            let size = if entry.kind == NodeKind::File { human::size(entry.size) } else { "-".into() };
             let time = human::time(entry.modified);
             session.line(format_args!("{mode}  {size:>10}  {time:16}  {name}{mark}"))?;
         } else {

@@ -1,13 +1,13 @@
 use serde_json::json;
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::session::Session;
 
 /// Show the Filesystem Map: what the agent is told of its Workspaces
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-pub(super) fn run(_: Args, session: &mut Session) -> Ended {
+pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
     let map = session.stead_of_agent(None)?.map();
     if session.wants_json() {
         session.json(&json!({ "map": map }))?;

@@ -2,12 +2,12 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use stead::config::BareDirectory;
-use stead::tools::Results;
+use stead::config::ScopedDirectory;
+use stead::tools::ResultFormat;
 use stead::{Clock, Config, ErrorKind, Identity, SystemClock, Tokens};
-use stead_server::{Limits, Steads};
+use stead_server::{ServerLimits, SteadRegistry};
 
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use crate::telemetry::Telemetry;
 
@@ -27,8 +27,8 @@ pub(crate) struct Args {
     directories: Vec<OsString>,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
-    let mut results = Results::structured_if(args.structured);
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
+    let mut results = ResultFormat::structured_if(args.structured);
     let (config, identity) = if args.directories.is_empty() {
         let config = session.config()?;
         let (identity, of_token) = identity(&config, args.thread, session)?;
@@ -37,7 +37,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     } else {
         let agent = session.named_agent().unwrap_or("agent");
         let directories: Vec<_> =
-            args.directories.iter().map(|directory| BareDirectory::parse(directory)).collect();
+            args.directories.iter().map(|directory| ScopedDirectory::parse(directory)).collect();
         let config = Config::of_directories(agent, &directories)?;
         (config, Identity { thread: args.thread, ..Identity::agent(agent) })
     };
@@ -45,7 +45,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         session.say("Waiting for an MCP client on standard input; hosts start this command themselves.");
     }
     let _telemetry = Telemetry::begin()?;
-    let steads = Arc::new(Steads::of(&config, Limits::default()).with_results(results));
+    let steads = Arc::new(SteadRegistry::of(&config, ServerLimits::default()).with_results(results));
     stead_server::run_stdio(&steads, &identity)?;
     Ok(Exit::OK)
 }
@@ -55,18 +55,18 @@ fn identity(
     config: &Config,
     thread: Option<String>,
     session: &Session,
-) -> Result<(Identity, Results), Failure> {
+) -> Result<(Identity, ResultFormat), CommandError> {
     let Some(secret) = session.credential()? else {
         let identity = Identity { thread, ..Identity::agent(session.agent(config)?) };
-        return Ok((identity, Results::Text));
+        return Ok((identity, ResultFormat::Text));
     };
     let token = Tokens::of(config).check(secret, SystemClock.now())?.ok_or_else(|| {
         let message = "the token in STEAD_TOKEN is none, or is revoked, or its time is over";
-        Failure::Said(ErrorKind::Denied, message.to_owned())
+        CommandError::Said(ErrorKind::Denied, message.to_owned())
     })?;
     let other_agent = session.named_agent().is_some_and(|agent| agent != token.identity.agent);
     if other_agent || thread.is_some_and(|thread| Some(thread) != token.identity.thread) {
-        return Err(Failure::invalid(
+        return Err(CommandError::invalid(
             "the token in STEAD_TOKEN is somebody else's than --agent and --thread say",
         ));
     }

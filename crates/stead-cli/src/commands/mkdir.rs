@@ -1,6 +1,6 @@
 use stead::store::Parents;
 
-use crate::failure::Ended;
+use crate::failure::CommandResult;
 use crate::json;
 use crate::session::Session;
 
@@ -15,7 +15,7 @@ pub(crate) struct Args {
     parents: bool,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("mkdir")?;
     let parents = if args.parents { Parents::Create } else { Parents::Required };
     session.each(&args.paths, |session, path| {

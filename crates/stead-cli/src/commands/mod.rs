@@ -47,7 +47,7 @@ mod write;
 use clap::Subcommand;
 use stead::{Clock, SystemClock};
 
-use crate::failure::Ended;
+use crate::failure::CommandResult;
 use crate::session::Session;
 
 #[derive(Debug, Subcommand)]
@@ -86,7 +86,7 @@ pub(crate) enum Command {
     Discard(discard::Args),
     Mount(mount::Args),
     #[command(hide = true)]
-    MountKeeper(mount::KeeperArgs),
+    MountKeeper(mount::WatchdogArgs),
     Mcp(mcp::Args),
     Serve(serve::Args),
     #[command(subcommand)]
@@ -100,7 +100,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self, session: &mut Session) -> Ended {
+    pub(crate) fn run(self, session: &mut Session) -> CommandResult {
         match self {
             Command::Init(args) => init::run(args, session),
             Command::Config(args) => config::run(args, session),

@@ -7,17 +7,17 @@ use std::time::Duration;
 use serde_json::json;
 use stead::config::StoreConfig;
 use stead::{Config, ErrorKind, Stead};
-use stead_fuse::{Mount, MountError, Options, Watched};
-use stead_server::EndSignals;
+use stead_fuse::{FuseMount, MountError, MountOptions, OrphanedMount};
+use stead_server::ShutdownSignals;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::human;
-use crate::session::{At, Session};
+use crate::session::{AsOfArg, Session};
 
 /// How often it is seen whether someone has unmounted it.
-const PACE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Show the stead as an ordinary directory, for any program
 ///
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID", value_parser = crate::commands::thread)]
     thread: Option<String>,
     #[command(flatten)]
-    at: At,
+    at: AsOfArg,
     /// Let other users of this host use it, too
     #[arg(long)]
     allow_other: bool,
@@ -52,11 +52,11 @@ pub(crate) struct Args {
 
 /// Wait for a mount's process to end, and clear the mount away if it was killed
 #[derive(Debug, clap::Args)]
-pub(crate) struct KeeperArgs {
+pub(crate) struct WatchdogArgs {
     device: String,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if args.background {
         return in_background(session);
     }
@@ -66,8 +66,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let past = args.at.is_some();
     let stead = args.at.look(stead, "/")?;
     // Before anyone can know that it is there, and end it.
-    let signals = Signals::new()?;
-    let mount = Mount::new(stead.vfs(), &args.at_directory, options(&args, &config, &stead, past))
+    let signals = MountSignals::new()?;
+    let mount = FuseMount::new(stead.vfs(), &args.at_directory, options(&args, &config, &stead, past))
         .map_err(|error| told(&error))?;
     let mut keeper = keep(&mount);
     say(&mount, session)?;
@@ -85,7 +85,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
 }
 
 /// A mount that shows itself, or hides what it stands on, would wait for itself.
-fn check_apart(at: &Path, config: &Config) -> Result<(), Failure> {
+fn check_apart(at: &Path, config: &Config) -> Result<(), CommandError> {
     let own = config.stores.values().filter_map(|store| match store {
         StoreConfig::Physical { path, .. } => Some(path.clone()),
         StoreConfig::Virtual { .. } | StoreConfig::Memory => None,
@@ -95,7 +95,7 @@ fn check_apart(at: &Path, config: &Config) -> Result<(), Failure> {
     for own in own.chain([config.state_directory()]) {
         let Ok(own) = own.canonicalize() else { continue };
         if at.starts_with(&own) || own.starts_with(&at) {
-            return Err(Failure::invalid(
+            return Err(CommandError::invalid(
                 "it can't be mounted there: the stead itself has files in that directory; name another one",
             ));
         }
@@ -103,9 +103,9 @@ fn check_apart(at: &Path, config: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
-fn options(args: &Args, config: &Config, stead: &Stead, past: bool) -> Options {
+fn options(args: &Args, config: &Config, stead: &Stead, past: bool) -> MountOptions {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    Options {
+    MountOptions {
         past,
         allow_other: args.allow_other,
         owner: (args.uid.unwrap_or(uid), args.gid.unwrap_or(gid)),
@@ -115,7 +115,7 @@ fn options(args: &Args, config: &Config, stead: &Stead, past: bool) -> Options {
     }
 }
 
-fn say(mount: &Mount, session: &mut Session) -> Result<(), Failure> {
+fn say(mount: &FuseMount, session: &mut Session) -> Result<(), CommandError> {
     let shown = human::harmless(&mount.at().to_string_lossy()).to_string();
     if session.wants_json() {
         session.json(&json!({ "mounted": shown }))?;
@@ -129,28 +129,28 @@ fn say(mount: &Mount, session: &mut Session) -> Result<(), Failure> {
 }
 
 /// The signals that end it.
-struct Signals {
+struct MountSignals {
     runtime: Runtime,
-    ends: EndSignals,
+    ends: ShutdownSignals,
 }
 
-impl Signals {
-    fn new() -> Result<Self, Failure> {
+impl MountSignals {
+    fn new() -> Result<Self, CommandError> {
         let make = || -> io::Result<Self> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let entered = runtime.enter();
-            let ends = EndSignals::new()?;
+            let ends = ShutdownSignals::new()?;
             drop(entered);
-            Ok(Signals { runtime, ends })
+            Ok(MountSignals { runtime, ends })
         };
-        make().map_err(|error| Failure::host("signals can't be waited for", error))
+        make().map_err(|error| CommandError::host("signals can't be waited for", error))
     }
 
     /// Waits for one of them, or for someone to unmount it.
-    fn wait(self, mount: &Mount) {
-        let Signals { runtime, mut ends } = self;
+    fn wait(self, mount: &FuseMount) {
+        let MountSignals { runtime, mut ends } = self;
         runtime.block_on(async {
-            let mut pace = tokio::time::interval(PACE);
+            let mut pace = tokio::time::interval(POLL_INTERVAL);
             loop {
                 tokio::select! {
                     () = ends.recv() => return,
@@ -162,7 +162,7 @@ impl Signals {
 }
 
 /// Starts a process that clears the mount away if this one is killed: nobody else could.
-fn keep(mount: &Mount) -> Option<Child> {
+fn keep(mount: &FuseMount) -> Option<Child> {
     let own = std::env::current_exe().ok()?;
     let mut keeper = Command::new(own);
     keeper
@@ -175,10 +175,10 @@ fn keep(mount: &Mount) -> Option<Child> {
     keeper.process_group(0).spawn().ok()
 }
 
-pub(super) fn keeper(args: &KeeperArgs) -> Ended {
+pub(super) fn keeper(args: &WatchdogArgs) -> CommandResult {
     // It was ended already where nothing is mounted any more.
-    let Some(watched) = Watched::new(&args.device) else { return Ok(Exit::OK) };
-    if !ends_in_order().map_err(|error| Failure::host("a mount can't be watched", error))? {
+    let Some(watched) = OrphanedMount::new(&args.device) else { return Ok(Exit::OK) };
+    if !ends_in_order().map_err(|error| CommandError::host("a mount can't be watched", error))? {
         watched.end();
     }
     Ok(Exit::OK)
@@ -205,8 +205,8 @@ fn ends_in_order() -> io::Result<bool> {
 }
 
 /// Does the same in a process of its own, and waits until that has mounted it.
-fn in_background(session: &mut Session) -> Ended {
-    let gone = |error| Failure::host("the process in the background can't be started", error);
+fn in_background(session: &mut Session) -> CommandResult {
+    let gone = |error| CommandError::host("the process in the background can't be started", error);
     let own = std::env::current_exe().map_err(gone)?;
     let arguments = std::env::args_os().skip(1).filter(|argument| argument != "--background");
     let mut child = Command::new(own)
@@ -236,11 +236,11 @@ fn in_background(session: &mut Session) -> Ended {
     Ok(Exit::of(ended.code()))
 }
 
-fn told(error: &MountError) -> Failure {
+fn told(error: &MountError) -> CommandError {
     let kind = match error {
         MountError::Unsupported(_) => ErrorKind::Unsupported,
         MountError::Place(_) => ErrorKind::Invalid,
         MountError::Refused(_) => ErrorKind::Denied,
     };
-    Failure::Said(kind, error.to_string())
+    CommandError::Said(kind, error.to_string())
 }

@@ -1,7 +1,7 @@
 use stead::vfs::{IntoPath, Overwrite};
-use stead::{DoorError, TagRef, VfsPath};
+use stead::{TagRef, VfsError, VfsPath};
 
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     if_match: Option<TagRef>,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("mv")?;
     let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
     let to = destination(&args.from, &args.to)?;
@@ -36,14 +36,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
 }
 
 /// Where something goes: `/b/` means into `/b`, under the name that it has.
-pub(super) fn destination(from: &str, to: &str) -> Result<VfsPath, Failure> {
-    let path = to.into_path().map_err(DoorError::from)?;
+pub(super) fn destination(from: &str, to: &str) -> Result<VfsPath, CommandError> {
+    let path = to.into_path().map_err(VfsError::from)?;
     if !to.ends_with('/') {
         return Ok(path);
     }
-    let from = from.into_path().map_err(DoorError::from)?;
+    let from = from.into_path().map_err(VfsError::from)?;
     match from.name() {
-        Some(name) => Ok(path.join(name).map_err(DoorError::from)?),
+        Some(name) => Ok(path.join(name).map_err(VfsError::from)?),
         None => Ok(path),
     }
 }

@@ -1,6 +1,6 @@
-use stead::vfs::{IntoPath, Restore};
+use stead::vfs::{IntoPath, RestoreOptions};
 
-use crate::failure::{Ended, Failure};
+use crate::failure::{CommandError, CommandResult};
 use crate::session::Session;
 
 /// Put a Workspace, or some paths in it, back to what they were
@@ -20,13 +20,13 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
-    let undone = stead.one_record("restore", Some(&args.prefix), Failure::kind, |stead| {
+    let undone = stead.one_record("restore", Some(&args.prefix), CommandError::kind, |stead| {
         let version = stead.moment(&*args.prefix, &args.snapshot)?;
         let paths: Result<_, _> = args.paths.iter().map(|path| path.as_str().into_path()).collect();
-        let what = Restore { paths: paths.map_err(stead::Error::from)?, dry_run: args.dry_run };
-        Ok::<_, Failure>(stead.vfs().restore(&*args.prefix, version, &what)?)
+        let what = RestoreOptions { paths: paths.map_err(stead::Error::from)?, dry_run: args.dry_run };
+        Ok::<_, CommandError>(stead.vfs().restore(&*args.prefix, version, &what)?)
     })?;
     super::undo::report(&undone, args.dry_run, "Restored", session)
 }

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use stead::Stores;
 
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::progress::Progress;
 use crate::session::Session;
 
@@ -18,9 +18,9 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if !args.yes {
-        return Err(Failure::invalid(
+        return Err(CommandError::invalid(
             "what has changed in the database since the backup will be gone, history included; \
              `stead backup` keeps it; say --yes if that is wanted",
         ));

@@ -1,8 +1,8 @@
 use serde_json::json;
-use stead::vfs::{RemoveOptions, Removed};
-use stead::{DoorError, StoreError, Vfs};
+use stead::vfs::{RemoveOptions, RemoveResult};
+use stead::{StoreError, Vfs, VfsError};
 
-use crate::failure::{Ended, Failure};
+use crate::failure::{CommandError, CommandResult};
 use crate::session::Session;
 
 /// Remove files, and with -r directories
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     force: bool,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("rm")?;
     let options = RemoveOptions { recursive: args.recursive, force: args.force, if_match: None };
     session.each(&args.paths, |session, path| {
@@ -35,18 +35,18 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     })
 }
 
-fn remove(vfs: &Vfs, path: &str, options: RemoveOptions) -> Result<Removed, Failure> {
+fn remove(vfs: &Vfs, path: &str, options: RemoveOptions) -> Result<RemoveResult, CommandError> {
     // What is there is not asked for first: a Workspace that can't be read lets things be removed all the same.
     if options.recursive {
         match vfs.remove_directory(path, options) {
-            Err(DoorError::Store { cause: StoreError::NotADirectory, .. }) => {}
+            Err(VfsError::Store { cause: StoreError::NotADirectory, .. }) => {}
             // It may have been a file, which is not told.
             Ok(removed) if !removed.is_told => {}
             removed => return Ok(removed?),
         }
     }
     match vfs.remove_file(path, options) {
-        Err(DoorError::Store { path, cause: StoreError::IsADirectory, .. }) => Err(Failure::invalid(
+        Err(VfsError::Store { path, cause: StoreError::IsADirectory, .. }) => Err(CommandError::invalid(
             format!("`{path}` is a directory; say -r to remove it with all that it holds"),
         )),
         removed => Ok(removed?),

@@ -2,17 +2,17 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use serde_json::json;
-use stead::tools::Results;
+use stead::tools::ResultFormat;
 use stead::{Config, Tokens};
-use stead_server::{HttpOptions, Limits, PublicUrl, Steads};
+use stead_server::{HttpOptions, PublicUrl, ServerLimits, SteadRegistry};
 
 use super::demo::Demo;
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::session::Session;
 use crate::telemetry::Telemetry;
 
 /// Where a server listens unless it is told otherwise.
-const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4747);
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4747);
 
 /// Serve agents over MCP on HTTP
 ///
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     demo: bool,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if args.demo {
         return demo(&args, session);
     }
@@ -49,8 +49,8 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     }
     let open = !Tokens::of(&config).are_in_use()?;
     let options = HttpOptions { agent, public_url: args.public_url };
-    let results = Results::structured_if(args.structured);
-    serve(&config, args.listen.unwrap_or(USUAL), results, options, |url| {
+    let results = ResultFormat::structured_if(args.structured);
+    serve(&config, args.listen.unwrap_or(DEFAULT_ADDRESS), results, options, |url| {
         if session.wants_json() {
             // Whoever waits for it reads one line; if they have gone, the server is of no less use.
             let _ = session.json(&json!({ "listening": url })).and_then(|()| session.flush());
@@ -67,30 +67,30 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
 fn serve(
     config: &Config,
     listen: SocketAddr,
-    results: Results,
+    results: ResultFormat,
     options: HttpOptions,
     ready: impl FnOnce(String),
-) -> Ended {
+) -> CommandResult {
     let _telemetry = Telemetry::begin()?;
-    let steads = Arc::new(Steads::of(config, Limits::default()).with_results(results));
+    let steads = Arc::new(SteadRegistry::of(config, ServerLimits::default()).with_results(results));
     stead_server::run_http(listen, &steads, options, |bound| ready(format!("http://{bound}/mcp")))?;
     Ok(Exit::OK)
 }
 
-fn demo(args: &Args, session: &mut Session) -> Ended {
+fn demo(args: &Args, session: &mut Session) -> CommandResult {
     let demo = Demo::make()?;
     let listen = args.listen.unwrap_or_else(free);
     let options = HttpOptions { agent: None, public_url: args.public_url.clone() };
-    let mut told: Result<(), Failure> = Ok(());
-    let results = Results::structured_if(args.structured);
+    let mut told: Result<(), CommandError> = Ok(());
+    let results = ResultFormat::structured_if(args.structured);
     let ended = serve(demo.config(), listen, results, options, |url| told = demo.tell(&url, session));
     told.and(ended)
 }
 
 /// The usual place, or another one where that is taken: whoever tries things out has not chosen it.
 fn free() -> SocketAddr {
-    match TcpListener::bind(USUAL) {
-        Ok(_) => USUAL,
-        Err(_) => SocketAddr::new(USUAL.ip(), 0),
+    match TcpListener::bind(DEFAULT_ADDRESS) {
+        Ok(_) => DEFAULT_ADDRESS,
+        Err(_) => SocketAddr::new(DEFAULT_ADDRESS.ip(), 0),
     }
 }

@@ -1,4 +1,4 @@
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -15,7 +15,7 @@ pub(crate) struct Args {
     label: Option<String>,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let interrupt = Interrupt::listen()?;
     let stead = interrupt.stops(&session.stead()?);
     let progress = Progress::new(session);

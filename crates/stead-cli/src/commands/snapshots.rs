@@ -1,4 +1,4 @@
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 
@@ -13,7 +13,7 @@ pub(crate) struct Args {
     forget: Option<String>,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     if let Some(name) = args.forget {
         let gone = stead.forget_snapshot(args.prefix.as_deref(), &name)?;

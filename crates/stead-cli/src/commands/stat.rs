@@ -1,8 +1,8 @@
-use stead::Kind;
+use stead::NodeKind;
 use stead::vfs::Stat;
 
-use crate::failure::{Ended, Failure};
-use crate::session::{At, Session};
+use crate::failure::{CommandError, CommandResult};
+use crate::session::{AsOfArg, Session};
 use crate::{human, json};
 
 /// Show what is known of paths
@@ -15,10 +15,10 @@ pub(crate) struct Args {
     #[arg(short = 'P', long)]
     no_follow: bool,
     #[command(flatten)]
-    at: At,
+    at: AsOfArg,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     session.each(&args.paths, |session, path| {
         let stat = session.as_one("stat", &stead, (&args.at, path), |_, stead| {
@@ -29,9 +29,9 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     })
 }
 
-fn print(stat: &Stat, session: &mut Session) -> Result<(), Failure> {
+fn print(stat: &Stat, session: &mut Session) -> Result<(), CommandError> {
     let size = match stat.kind {
-        Kind::File => Some(format!("{} ({} bytes)", human::size(stat.size), stat.size)),
+        NodeKind::File => Some(format!("{} ({} bytes)", human::size(stat.size), stat.size)),
         _ => None,
     };
     let rows = [

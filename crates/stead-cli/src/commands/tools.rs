@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use stead::{Tool, Toolbox};
 
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::session::{Colour, Session};
 
 /// Show the tools that the agent is offered
@@ -14,7 +14,7 @@ pub(crate) struct Args {
     tool: Option<String>,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let toolbox = session.stead_of_agent(None)?.toolbox();
     let mut tools: Vec<_> = toolbox.offered().collect();
     if let Some(name) = &args.tool {
@@ -22,7 +22,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
         if tools.is_empty() {
             let name = name.escape_debug();
             let message = format!("the agent is offered no tool `{name}`; `stead tools` shows which it is");
-            return Err(Failure::Said(stead::ErrorKind::NotFound, message));
+            return Err(CommandError::Said(stead::ErrorKind::NotFound, message));
         }
     }
     if session.wants_json() {
@@ -43,7 +43,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     Ok(Exit::OK)
 }
 
-fn print(tool: &Tool, toolbox: &Toolbox, session: &mut Session) -> Result<(), Failure> {
+fn print(tool: &Tool, toolbox: &Toolbox, session: &mut Session) -> Result<(), CommandError> {
     let name = session.paint(Colour::Bold, tool.name);
     session.line(name)?;
     session.line(format_args!("  {}", toolbox.description(tool)))?;

@@ -1,8 +1,8 @@
 use serde_json::json;
-use stead::vfs::{WalkQuery, WalkResult, Walked};
+use stead::vfs::{PathEntry, WalkQuery, WalkResult};
 
-use crate::failure::{Ended, Exit, Failure};
-use crate::session::{At, Colour, Session};
+use crate::failure::{CommandError, CommandResult, Exit};
+use crate::session::{AsOfArg, Colour, Session};
 use crate::{human, json};
 
 /// Draw everything below a directory
@@ -18,10 +18,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = human::at_least_one)]
     limit: usize,
     #[command(flatten)]
-    at: At,
+    at: AsOfArg,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let stead = session.stead()?;
     let query = WalkQuery {
         depth: args.depth.unwrap_or(usize::MAX),
@@ -55,7 +55,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     Ok(Exit::OK)
 }
 
-fn draw(top: &str, found: &[Walked], session: &mut Session) -> Result<(), Failure> {
+fn draw(top: &str, found: &[PathEntry], session: &mut Session) -> Result<(), CommandError> {
     let components: Vec<Vec<&str>> = found
         .iter()
         .map(|entry| {

@@ -1,8 +1,8 @@
 use stead::OperationId;
-use stead::history::Fate;
-use stead::vfs::{OnConflict, Undo, UndoOptions, Undone};
+use stead::history::RevertAction;
+use stead::vfs::{OnConflict, RevertResult, UndoOptions, UndoTarget};
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::session::{Colour, Session};
 use crate::{human, json};
 
@@ -26,18 +26,20 @@ pub(crate) struct Args {
     skip_conflicts: bool,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let what = match (args.operation, args.since) {
-        (Some(id), _) => Undo::Operation(id),
-        (None, Some(since)) => Undo::Since(since),
-        (None, None) => Undo::Last(args.last.unwrap_or(1)),
+        (Some(id), _) => UndoTarget::Operation(id),
+        (None, Some(since)) => UndoTarget::Since(since),
+        (None, None) => UndoTarget::Last(args.last.unwrap_or(1)),
     };
     let on_conflict = if args.skip_conflicts { OnConflict::Skip } else { OnConflict::Refuse };
     let undone = session.vfs("undo")?.undo(what, UndoOptions { dry_run: args.dry_run, on_conflict })?;
     if undone.undone.is_empty() && undone.conflicts.is_empty() {
         session.say(match what {
-            Undo::Operation(_) => "There is nothing to undo: what that operation did has no effect any more.",
-            Undo::Last(_) | Undo::Since(_) => "There is nothing to take back.",
+            UndoTarget::Operation(_) => {
+                "There is nothing to undo: what that operation did has no effect any more."
+            }
+            UndoTarget::Last(_) | UndoTarget::Since(_) => "There is nothing to take back.",
         });
         if session.wants_json() {
             session.json(&json::undone(&undone, args.dry_run))?;
@@ -48,9 +50,14 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
 }
 
 /// Says what became of what; a conflict is an answer, too.
-pub(super) fn report(undone: &Undone, dry_run: bool, did: &str, session: &mut Session) -> Ended {
+pub(super) fn report(
+    undone: &RevertResult,
+    dry_run: bool,
+    did: &str,
+    session: &mut Session,
+) -> CommandResult {
     let refused = !undone.done && !dry_run;
-    let exit = if undone.conflicts.is_empty() { Exit::OK } else { Exit::NO };
+    let exit = if undone.conflicts.is_empty() { Exit::OK } else { Exit::NEGATIVE };
     if session.wants_json() {
         session.json(&json::undone(undone, dry_run))?;
         return Ok(exit);
@@ -62,12 +69,12 @@ pub(super) fn report(undone: &Undone, dry_run: bool, did: &str, session: &mut Se
     }
     for change in undone.changes.iter().filter(|_| !refused) {
         let (word, colour) = match change.fate {
-            Fate::Restored => ("restored", Colour::Green),
-            Fate::Reverted => ("reverted", Colour::Blue),
-            Fate::Merged => ("merged", Colour::Cyan),
-            Fate::Moved => ("moved", Colour::Magenta),
-            Fate::Attributes => ("attributes", Colour::Blue),
-            Fate::Removed => ("removed", Colour::Red),
+            RevertAction::Restored => ("restored", Colour::Green),
+            RevertAction::Reverted => ("reverted", Colour::Blue),
+            RevertAction::Merged => ("merged", Colour::Cyan),
+            RevertAction::Moved => ("moved", Colour::Magenta),
+            RevertAction::Attributes => ("attributes", Colour::Blue),
+            RevertAction::Removed => ("removed", Colour::Red),
         };
         let from = change.from.as_ref().map_or(String::new(), |from| format!("{from} -> "));
         session.line(format_args!(

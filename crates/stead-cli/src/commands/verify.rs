@@ -2,7 +2,7 @@ use serde_json::json;
 use stead::Stores;
 use stead::name::escaped;
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -11,7 +11,7 @@ use crate::session::Session;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-pub(super) fn run(_: Args, session: &mut Session) -> Ended {
+pub(super) fn run(_: Args, session: &mut Session) -> CommandResult {
     let config = session.config()?;
     let progress = Progress::new(session);
     let verified = Stores::of(&config).verify(&mut |store, done| {

@@ -1,8 +1,8 @@
 use stead::TagRef;
 use stead::vfs::WriteOptions;
 
-use super::content::{Content, stdin};
-use crate::failure::{Ended, Exit};
+use super::content::{ContentArg, stdin};
+use crate::failure::{CommandResult, Exit};
 use crate::json;
 use crate::session::Session;
 
@@ -12,7 +12,7 @@ pub(crate) struct Args {
     /// The file
     path: String,
     #[command(flatten)]
-    content: Content,
+    content: ContentArg,
     /// Only if nothing is there
     #[arg(long)]
     create_only: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     if_match: Option<TagRef>,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let vfs = session.vfs("write")?;
     let mut options = WriteOptions::new();
     if args.create_only {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use stead::Stead;
 use stead::search::GrepQuery;
 use stead::tools::{Block, TOOLS, Tool};
-use stead::transfer::{Compare, Destination, Existing, Unwatched};
+use stead::transfer::{CompareBy, ExportDestination, NoObserver, OnExisting};
 use stead::vfs::{LogQuery, WalkQuery};
 
 use crate::is_long;
@@ -112,8 +112,8 @@ fn look_everywhere(stead: &Stead) {
     check("grep", format!("{found:?}").as_bytes());
     check("log", format!("{:?}", vfs.log(&LogQuery::default()).unwrap()).as_bytes());
     let mut archive = Vec::new();
-    let to = Destination::Stream(Box::new(&mut archive));
-    stead.export("/", to, Existing::Refuse, Compare::default(), &mut Unwatched).unwrap();
+    let to = ExportDestination::Stream(Box::new(&mut archive));
+    stead.export("/", to, OnExisting::Refuse, CompareBy::default(), &mut NoObserver).unwrap();
     check("export", &archive);
 }
 

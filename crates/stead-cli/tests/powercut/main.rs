@@ -24,7 +24,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use stead::vfs::WalkQuery;
-use stead::{Archives, Config, Identity, Kind, Stead, Stores};
+use stead::{ArchiveLookup, Config, Identity, NodeKind, Stead, Stores};
 
 use disk::Image;
 use recording::{Recording, Teller, record};
@@ -193,7 +193,7 @@ fn judge(workspace: &str, sure: u64, image: &Image) -> Result<(), String> {
     let prefix = format!("/{workspace}");
     let walked = stead.vfs().walk(&*prefix, &WalkQuery::default()).map_err(|error| error.to_string())?;
     let mut found = Files::new();
-    for entry in walked.found.into_iter().filter(|entry| entry.kind == Kind::File) {
+    for entry in walked.found.into_iter().filter(|entry| entry.kind == NodeKind::File) {
         let read = stead.vfs().read(&*entry.path).map_err(|error| format!("{}: {error}", entry.path))?;
         found.insert(entry.path[prefix.len() + 1..].to_owned(), read.bytes);
     }
@@ -228,7 +228,8 @@ fn judge(workspace: &str, sure: u64, image: &Image) -> Result<(), String> {
         }
     }
     if let Some(audit) = stores.audited().map_err(|error| error.to_string())? {
-        let verified = audit.verify(&Archives::default(), &mut |_| ()).map_err(|error| error.to_string())?;
+        let verified =
+            audit.verify(&ArchiveLookup::default(), &mut |_| ()).map_err(|error| error.to_string())?;
         if !verified.problems.is_empty() {
             return Err(format!("the audit: {:?}", verified.problems));
         }

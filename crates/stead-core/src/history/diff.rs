@@ -5,7 +5,7 @@ use similar::TextDiff;
 use crate::history::merge::is_text;
 
 /// The largest content that is compared by line.
-pub const LARGEST_TEXT: u64 = 8 << 20;
+pub const MAX_DIFF_SIZE: u64 = 8 << 20;
 
 /// A difference of two contents as people read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum ContentDiff {
 
 /// Compares two contents by line, with so many lines around each difference.
 pub fn compare(old: &[u8], new: &[u8], context: usize) -> ContentDiff {
-    if [old, new].iter().any(|side| side.len() as u64 > LARGEST_TEXT || !is_text(side)) {
+    if [old, new].iter().any(|side| side.len() as u64 > MAX_DIFF_SIZE || !is_text(side)) {
         return ContentDiff::Binary;
     }
     let (Ok(old), Ok(new)) = (std::str::from_utf8(old), std::str::from_utf8(new)) else {

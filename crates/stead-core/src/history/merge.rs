@@ -3,7 +3,7 @@
 use similar::{MergeResolution, TextMerge};
 
 /// The largest content that is merged by line; beyond, one side has to be unchanged.
-const LARGEST: usize = 32 << 20;
+const MAX_MERGE_SIZE: usize = 32 << 20;
 
 /// The side that changed; `None` if both changed, and differently.
 pub fn pick<'a, T: Eq>(base: &'a T, ours: &'a T, theirs: &'a T) -> Option<&'a T> {
@@ -21,7 +21,7 @@ pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     if let Some(one) = pick(&base, &ours, &theirs) {
         return Some(one.to_vec());
     }
-    if [base, ours, theirs].iter().any(|side| side.len() > LARGEST || !is_text(side)) {
+    if [base, ours, theirs].iter().any(|side| side.len() > MAX_MERGE_SIZE || !is_text(side)) {
         return None;
     }
     let merge = TextMerge::from_lines(base, ours, theirs);

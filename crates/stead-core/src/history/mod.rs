@@ -9,7 +9,7 @@ pub mod merge;
 mod steps;
 mod undo;
 
-pub use steps::Fate;
-pub use undo::{Arrangement, Conflict, Desired, How, Substance, Target, plan};
+pub use steps::RevertAction;
+pub use undo::{DesiredState, NodeConflict, PlannedContent, PlannedNode, RevertMode, RevertPlan, plan};
 
-pub(crate) use steps::{Steps, Survey, ordered};
+pub(crate) use steps::{RevertSteps, StoreView, ordered};

@@ -6,29 +6,29 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::history::undo::{Arrangement, Conflict, Desired, Substance, Target};
+use crate::history::undo::{DesiredState, NodeConflict, PlannedContent, PlannedNode, RevertPlan};
 use crate::identity::OperationId;
 use crate::store::{
-    Attr, Content, Deeds, Expect, Keep, Kind, Missing, NodeId, Now, Parents, Past, Place, Put, Replace, Step,
-    StorePath, StoreResult, Subtree,
+    Attr, Content, ContentRef, CurrentNode, DisplacedContent, IfMissing, NodeId, NodeKind, NodePath, Parents,
+    Precondition, PutOptions, Replace, RevisionSet, Step, StorePath, StoreResult, Subtree,
 };
 
 /// What the owner of a directory needs to reach and change what is in it. A host holds its owner to that.
-const OPEN: u32 = 0o700;
+const OWNER_ACCESS: u32 = 0o700;
 
 /// What a plan needs to see of a Store as it is now.
-pub(crate) trait Survey {
+pub(crate) trait StoreView {
     /// What has a path, if something has.
     fn at(&mut self, path: &StorePath) -> StoreResult<Option<Attr>>;
     /// The names in a directory.
     fn names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>>;
     /// Kept content, whole.
-    fn read(&mut self, past: &Past) -> StoreResult<Vec<u8>>;
+    fn read(&mut self, past: &ContentRef) -> StoreResult<Vec<u8>>;
 }
 
 /// What becomes of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
+pub enum RevertAction {
     /// It comes back.
     Restored,
     /// It gets the content it had.
@@ -45,45 +45,45 @@ pub enum Fate {
 
 /// One path that a plan changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct RevertChange {
     pub(crate) node: NodeId,
     pub(crate) path: StorePath,
     pub(crate) from: Option<StorePath>,
-    pub(crate) fate: Fate,
+    pub(crate) fate: RevertAction,
 }
 
 /// An arrangement that can be carried out.
 #[derive(Debug, Default)]
-pub(crate) struct Steps {
+pub(crate) struct RevertSteps {
     pub(crate) steps: Vec<Step>,
     /// Which step brings which node back.
     pub(crate) returning: BTreeMap<usize, NodeId>,
-    pub(crate) changes: Vec<Change>,
-    pub(crate) conflicts: Vec<Conflict>,
+    pub(crate) changes: Vec<RevertChange>,
+    pub(crate) conflicts: Vec<NodeConflict>,
     /// The operations of which something is undone by this.
     pub(crate) effective: BTreeSet<OperationId>,
     /// Directories that are opened first.
     opened: BTreeSet<NodeId>,
     /// Directories that are closed at last, and their modes then.
-    closing: Vec<(Place, u32)>,
+    closing: Vec<(NodePath, u32)>,
     /// The directories that were to go and stay, because something else is in them, and the operations that made them.
-    pub(crate) staying: Vec<(Conflict, BTreeSet<OperationId>)>,
+    pub(crate) staying: Vec<(NodeConflict, BTreeSet<OperationId>)>,
 }
 
 /// Why a directory stays that was to go.
-const IN_USE: &str =
+const DIRECTORY_NOT_EMPTY: &str =
     "the directory is not empty, so it stays; to undo an earlier operation, name it by its id";
 
 /// Brings an arrangement into order. What moves may step aside into `aside`, a directory that is there.
 pub(crate) fn ordered(
-    arrangement: Arrangement,
-    deeds: &Deeds,
+    arrangement: RevertPlan,
+    deeds: &RevisionSet,
     aside: &StorePath,
-    sight: &mut dyn Survey,
-) -> StoreResult<Steps> {
-    let Arrangement { targets, conflicts, mut effects } = arrangement;
+    sight: &mut dyn StoreView,
+) -> StoreResult<RevertSteps> {
+    let RevertPlan { targets, conflicts, mut effects } = arrangement;
     let (stand_ins, movers, staying) = (HashMap::new(), Vec::new(), Vec::new());
-    let mut ordering = Ordering { targets, conflicts, deeds, stand_ins, movers, staying };
+    let mut ordering = StepPlanner { targets, conflicts, deeds, stand_ins, movers, staying };
     while ordering.settle(sight)? {}
     for conflict in &ordering.conflicts {
         effects.remove(&conflict.node);
@@ -91,18 +91,18 @@ pub(crate) fn ordered(
     let mut staying = Vec::new();
     for &node in &ordering.staying {
         if let (Some(operations), Some(now)) = (effects.remove(&node), ordering.now(node)) {
-            let (path, why) = (now.path.as_bytes().to_vec(), IN_USE.to_owned());
-            staying.push((Conflict { node, path, why }, operations));
+            let (path, why) = (now.path.as_bytes().to_vec(), DIRECTORY_NOT_EMPTY.to_owned());
+            staying.push((NodeConflict { node, path, why }, operations));
         }
     }
     let effective = effects.into_values().flatten().collect();
-    Ok(Steps { effective, staying, ..ordering.steps(aside, sight)? })
+    Ok(RevertSteps { effective, staying, ..ordering.steps(aside, sight)? })
 }
 
-struct Ordering<'d> {
-    targets: BTreeMap<NodeId, Target>,
-    conflicts: Vec<Conflict>,
-    deeds: &'d Deeds,
+struct StepPlanner<'d> {
+    targets: BTreeMap<NodeId, PlannedNode>,
+    conflicts: Vec<NodeConflict>,
+    deeds: &'d RevisionSet,
     /// Directories that are to come back where another one is by now, which takes their place.
     stand_ins: HashMap<NodeId, StorePath>,
     /// Directories that move, by where they are.
@@ -111,8 +111,8 @@ struct Ordering<'d> {
     staying: Vec<NodeId>,
 }
 
-impl Ordering<'_> {
-    fn now(&self, node: NodeId) -> Option<&Now> {
+impl StepPlanner<'_> {
+    fn now(&self, node: NodeId) -> Option<&CurrentNode> {
         self.deeds.now.get(&node)
     }
 
@@ -128,8 +128,8 @@ impl Ordering<'_> {
         match self.targets.get(&node) {
             // Directories that would lie in each other are nowhere.
             Some(_) if depth > crate::path::MAX_DEPTH => None,
-            Some(Target { to: None, .. }) => None,
-            Some(Target { to: Some(to), .. }) if self.returns(node) || self.moves(node) => {
+            Some(PlannedNode { to: None, .. }) => None,
+            Some(PlannedNode { to: Some(to), .. }) if self.returns(node) || self.moves(node) => {
                 Some(self.path_within(to.parent, depth + 1)?.child(&to.name))
             }
             // Another agent may have put it into a directory that none of the operations names.
@@ -159,7 +159,7 @@ impl Ordering<'_> {
 
     fn moves(&self, node: NodeId) -> bool {
         match (self.now(node).and_then(|now| now.state.as_ref()), self.targets.get(&node)) {
-            (Some(state), Some(Target { to: Some(to), .. })) => {
+            (Some(state), Some(PlannedNode { to: Some(to), .. })) => {
                 (state.parent, &state.name) != (to.parent, &to.name)
             }
             _ => false,
@@ -173,18 +173,18 @@ impl Ordering<'_> {
     fn refuse(&mut self, node: NodeId, why: &str) {
         let path = match (self.now(node), self.targets.get(&node)) {
             (Some(now), _) => now.path.as_bytes().to_vec(),
-            (None, Some(Target { to: Some(to), .. })) => match self.path(to.parent) {
+            (None, Some(PlannedNode { to: Some(to), .. })) => match self.path(to.parent) {
                 Some(parent) => parent.child(&to.name).as_bytes().to_vec(),
                 None => to.name.clone(),
             },
             (None, _) => Vec::new(),
         };
         self.targets.remove(&node);
-        self.conflicts.push(Conflict { node, path, why: why.to_owned() });
+        self.conflicts.push(NodeConflict { node, path, why: why.to_owned() });
     }
 
     /// Takes out of the arrangement what can't be done; whether something was.
-    fn settle(&mut self, sight: &mut dyn Survey) -> StoreResult<bool> {
+    fn settle(&mut self, sight: &mut dyn StoreView) -> StoreResult<bool> {
         let nodes: Vec<NodeId> = self.targets.keys().copied().collect();
         self.movers.clear();
         // The paths that become free.
@@ -261,11 +261,11 @@ impl Ordering<'_> {
         node: NodeId,
         path: &StorePath,
         leaves: Option<NodeId>,
-        sight: &mut dyn Survey,
+        sight: &mut dyn StoreView,
     ) -> StoreResult<bool> {
         let Some(there) = sight.at(path)? else { return Ok(true) };
         let comes = self.targets.get(&node).and_then(|target| target.to.as_ref()).map(|to| to.kind);
-        let directories = comes == Some(Kind::Directory) && there.kind == Kind::Directory;
+        let directories = comes == Some(NodeKind::Directory) && there.kind == NodeKind::Directory;
         match leaves {
             Some(_) => Ok(true),
             // Another directory has its name by now, and stands in for it.
@@ -281,14 +281,16 @@ impl Ordering<'_> {
     }
 
     fn is_directory_now(&self, node: NodeId) -> bool {
-        self.now(node).and_then(|now| now.state.as_ref()).is_some_and(|state| state.kind == Kind::Directory)
+        self.now(node)
+            .and_then(|now| now.state.as_ref())
+            .is_some_and(|state| state.kind == NodeKind::Directory)
     }
 
     fn others_are_in(
         &self,
         directory: NodeId,
         leaving: &HashMap<StorePath, NodeId>,
-        sight: &mut dyn Survey,
+        sight: &mut dyn StoreView,
     ) -> StoreResult<bool> {
         let Some(now) = self.now(directory) else { return Ok(false) };
         let arrives = self.targets.keys().any(|&node| {
@@ -299,8 +301,8 @@ impl Ordering<'_> {
         Ok(arrives || names.iter().any(|name| !leaving.contains_key(&now.path.child(name))))
     }
 
-    fn steps(self, aside: &StorePath, sight: &mut dyn Survey) -> StoreResult<Steps> {
-        let mut steps = Steps { conflicts: self.conflicts.clone(), ..Steps::default() };
+    fn steps(self, aside: &StorePath, sight: &mut dyn StoreView) -> StoreResult<RevertSteps> {
+        let mut steps = RevertSteps { conflicts: self.conflicts.clone(), ..RevertSteps::default() };
         let nodes: Vec<NodeId> = self.targets.keys().copied().collect();
         let depth_now = |node: &NodeId| self.now(*node).map_or(0, |now| now.path.depth());
 
@@ -310,8 +312,8 @@ impl Ordering<'_> {
         // One that changes alone has nothing in it that does.
         for node in closed.into_iter().filter(|_| nodes.len() > 1) {
             let now = &self.deeds.now[&node];
-            let mode = now.state.as_ref().map(|state| state.mode | OPEN);
-            steps.steps.push(Step::SetAttr { at: Place::path(now.path.clone()), mode, modified: None });
+            let mode = now.state.as_ref().map(|state| state.mode | OWNER_ACCESS);
+            steps.steps.push(Step::SetAttr { at: NodePath::path(now.path.clone()), mode, modified: None });
             steps.opened.insert(node);
         }
 
@@ -322,8 +324,13 @@ impl Ordering<'_> {
             .partition(|&node| self.is_directory_now(node));
         for node in files {
             let now = &self.deeds.now[&node];
-            steps.steps.push(removal(&now.path, Subtree::File, Expect::Tag(now.tag)));
-            steps.changes.push(Change { node, path: now.path.clone(), from: None, fate: Fate::Removed });
+            steps.steps.push(removal(&now.path, Subtree::File, Precondition::Tag(now.tag)));
+            steps.changes.push(RevertChange {
+                node,
+                path: now.path.clone(),
+                from: None,
+                fate: RevertAction::Removed,
+            });
         }
 
         let mut moving: Vec<NodeId> = nodes.iter().copied().filter(|&node| self.moves(node)).collect();
@@ -343,17 +350,22 @@ impl Ordering<'_> {
         directories.sort_by_key(|node| std::cmp::Reverse(depth_now(node)));
         for node in directories {
             let now = &self.deeds.now[&node];
-            steps.steps.push(removal(&now.path, Subtree::EmptyDirectory, Expect::Any));
-            steps.changes.push(Change { node, path: now.path.clone(), from: None, fate: Fate::Removed });
+            steps.steps.push(removal(&now.path, Subtree::EmptyDirectory, Precondition::Any));
+            steps.changes.push(RevertChange {
+                node,
+                path: now.path.clone(),
+                from: None,
+                fate: RevertAction::Removed,
+            });
         }
 
         let arriving = |node: NodeId| {
             let to = self.targets.get(&node)?.to.as_ref()?;
             let made =
-                self.returns(node) && to.kind == Kind::Directory && !self.stand_ins.contains_key(&node);
+                self.returns(node) && to.kind == NodeKind::Directory && !self.stand_ins.contains_key(&node);
             (made || self.moves(node)).then_some(to)
         };
-        let mut arrivals: Vec<(StorePath, NodeId, &Desired)> = Vec::new();
+        let mut arrivals: Vec<(StorePath, NodeId, &DesiredState)> = Vec::new();
         for &node in &nodes {
             if let Some(to) = arriving(node)
                 && let Some(path) = self.path(node)
@@ -366,25 +378,30 @@ impl Ordering<'_> {
             if self.moves(node) {
                 let now = &self.deeds.now[&node];
                 let (from, expect) = match waits.get(&node) {
-                    Some(place) => (place.clone(), Expect::Any),
+                    Some(place) => (place.clone(), Precondition::Any),
                     None => (now.path.clone(), self.expected(node)),
                 };
                 steps.steps.push(renaming(&from, &path, expect));
-                steps.changes.push(Change { node, path, from: Some(now.path.clone()), fate: Fate::Moved });
+                steps.changes.push(RevertChange {
+                    node,
+                    path,
+                    from: Some(now.path.clone()),
+                    fate: RevertAction::Moved,
+                });
             } else {
-                let at = Place::path(path.clone());
+                let at = NodePath::path(path.clone());
                 steps.returning.insert(steps.steps.len(), node);
-                let mode = Some(to.mode | OPEN);
+                let mode = Some(to.mode | OWNER_ACCESS);
                 steps.steps.push(Step::Mkdir { at: at.clone(), parents: Parents::Required, mode });
-                if to.mode & OPEN != OPEN {
+                if to.mode & OWNER_ACCESS != OWNER_ACCESS {
                     steps.closing.push((at, to.mode));
                 }
-                steps.changes.push(Change { node, path, from: None, fate: Fate::Restored });
+                steps.changes.push(RevertChange { node, path, from: None, fate: RevertAction::Restored });
             }
         }
 
         for &node in &nodes {
-            if let (Some(Target { to: Some(to), rewrites }), Some(path)) =
+            if let (Some(PlannedNode { to: Some(to), rewrites }), Some(path)) =
                 (self.targets.get(&node), self.path(node))
             {
                 self.content(node, to, *rewrites, path, &mut steps, sight)?;
@@ -392,7 +409,7 @@ impl Ordering<'_> {
         }
         if steps.changes.is_empty() {
             // Nothing is to change, so nothing had to be opened.
-            return Ok(Steps { conflicts: steps.conflicts, ..Steps::default() });
+            return Ok(RevertSteps { conflicts: steps.conflicts, ..RevertSteps::default() });
         }
         steps.closing.sort_by_key(|(at, _)| std::cmp::Reverse(at.path.depth()));
         for (at, mode) in std::mem::take(&mut steps.closing) {
@@ -404,21 +421,23 @@ impl Ordering<'_> {
     /// Whether a node is a directory that its owner can't use as it is.
     fn is_closed_now(&self, node: NodeId) -> bool {
         let state = self.now(node).and_then(|now| now.state.as_ref());
-        state.is_some_and(|state| state.kind == Kind::Directory && state.mode & OPEN != OPEN)
+        state.is_some_and(|state| {
+            state.kind == NodeKind::Directory && state.mode & OWNER_ACCESS != OWNER_ACCESS
+        })
     }
 
     /// Says that the next step brings a node back.
-    fn note_return(&self, node: NodeId, steps: &mut Steps) {
+    fn note_return(&self, node: NodeId, steps: &mut RevertSteps) {
         if self.returns(node) {
             steps.returning.insert(steps.steps.len(), node);
         }
     }
 
     /// The state that a node has to be in. A directory's may change with the names in it, on some Stores.
-    fn expected(&self, node: NodeId) -> Expect {
+    fn expected(&self, node: NodeId) -> Precondition {
         match self.now(node) {
-            Some(now) if !self.is_directory_now(node) => Expect::Tag(now.tag),
-            _ => Expect::Any,
+            Some(now) if !self.is_directory_now(node) => Precondition::Tag(now.tag),
+            _ => Precondition::Any,
         }
     }
 
@@ -426,33 +445,38 @@ impl Ordering<'_> {
     fn content(
         &self,
         node: NodeId,
-        to: &Desired,
+        to: &DesiredState,
         rewrites: bool,
         path: StorePath,
-        steps: &mut Steps,
-        sight: &mut dyn Survey,
+        steps: &mut RevertSteps,
+        sight: &mut dyn StoreView,
     ) -> StoreResult<()> {
-        let at = Place::path(path.clone());
+        let at = NodePath::path(path.clone());
         let now = self.now(node);
         let expect = match now {
-            None => Expect::Absent,
-            Some(now) if !self.moves(node) => Expect::Tag(now.tag),
+            None => Precondition::Absent,
+            Some(now) if !self.moves(node) => Precondition::Tag(now.tag),
             // It was looked at as it moved, earlier in the same change.
-            Some(_) => Expect::Any,
+            Some(_) => Precondition::Any,
         };
         let mode_before = now.and_then(|now| now.state.as_ref()).map(|state| state.mode);
         let fate = match (&to.content, now) {
-            (_, None) => Fate::Restored,
-            (Substance::Merged(_), _) => Fate::Merged,
-            (_, Some(_)) => Fate::Reverted,
+            (_, None) => RevertAction::Restored,
+            (PlannedContent::Merged(_), _) => RevertAction::Merged,
+            (_, Some(_)) => RevertAction::Reverted,
         };
         match (to.kind, &to.content) {
-            (Kind::Directory, _) => {
+            (NodeKind::Directory, _) => {
                 let changes = mode_before.is_some_and(|mode| mode != to.mode);
                 if changes {
-                    steps.changes.push(Change { node, path, from: None, fate: Fate::Attributes });
+                    steps.changes.push(RevertChange {
+                        node,
+                        path,
+                        from: None,
+                        fate: RevertAction::Attributes,
+                    });
                 }
-                if (changes || steps.opened.contains(&node)) && to.mode & OPEN != OPEN {
+                if (changes || steps.opened.contains(&node)) && to.mode & OWNER_ACCESS != OWNER_ACCESS {
                     steps.closing.push((at, to.mode));
                 } else if changes {
                     steps.steps.push(Step::SetAttr { at, mode: Some(to.mode), modified: None });
@@ -463,56 +487,62 @@ impl Ordering<'_> {
                 let state = now.and_then(|now| now.state.as_ref());
                 let mode = state.is_some_and(|state| state.mode != to.mode).then_some(to.mode);
                 let is_touched = |modified| state.is_some_and(|state| state.modified != modified);
-                let modified = to.modified.filter(|modified| to.kind == Kind::File && is_touched(*modified));
+                let modified =
+                    to.modified.filter(|modified| to.kind == NodeKind::File && is_touched(*modified));
                 if mode.is_some() || modified.is_some() {
                     steps.steps.push(Step::SetAttr { at, mode, modified });
-                    steps.changes.push(Change { node, path, from: None, fate: Fate::Attributes });
+                    steps.changes.push(RevertChange {
+                        node,
+                        path,
+                        from: None,
+                        fate: RevertAction::Attributes,
+                    });
                 }
                 return Ok(());
             }
-            (Kind::Symlink, Substance::Past(past)) => {
+            (NodeKind::Symlink, PlannedContent::Past(past)) => {
                 let target = sight.read(past)?;
                 self.note_return(node, steps);
                 steps.steps.push(Step::Symlink { at, target, parents: Parents::Required, expect });
             }
             (_, content) => {
                 let content = match content {
-                    Substance::Past(past) => Content::Past(past.clone()),
-                    Substance::Merged(bytes) => Content::Bytes(bytes.to_vec()),
-                    Substance::None => Content::Bytes(Vec::new()),
+                    PlannedContent::Past(past) => Content::Past(past.clone()),
+                    PlannedContent::Merged(bytes) => Content::Bytes(bytes.to_vec()),
+                    PlannedContent::None => Content::Bytes(Vec::new()),
                 };
-                let put = Put {
+                let put = PutOptions {
                     expect,
                     parents: Parents::Required,
                     mode: Some(to.mode),
                     modified: to.modified,
-                    keep: Keep::History,
+                    keep: DisplacedContent::History,
                     at_most: None,
                 };
                 self.note_return(node, steps);
                 steps.steps.push(Step::Write { at, content, put });
             }
         }
-        steps.changes.push(Change { node, path, from: None, fate });
+        steps.changes.push(RevertChange { node, path, from: None, fate });
         Ok(())
     }
 }
 
-fn removal(path: &StorePath, subtree: Subtree, expect: Expect) -> Step {
+fn removal(path: &StorePath, subtree: Subtree, expect: Precondition) -> Step {
     Step::Remove {
-        at: Place::path(path.clone()),
+        at: NodePath::path(path.clone()),
         subtree,
         expect,
-        missing: Missing::Fails,
+        missing: IfMissing::Fails,
         spare: None,
-        keep: Keep::History,
+        keep: DisplacedContent::History,
     }
 }
 
-fn renaming(from: &StorePath, to: &StorePath, expect: Expect) -> Step {
+fn renaming(from: &StorePath, to: &StorePath, expect: Precondition) -> Step {
     Step::Rename {
-        from: Place::path(from.clone()),
-        to: Place::path(to.clone()),
+        from: NodePath::path(from.clone()),
+        to: NodePath::path(to.clone()),
         replace: Replace::Refuse,
         parents: Parents::Required,
         expect,

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::history::merge::{merge, pick};
 use crate::identity::OperationId;
-use crate::store::{Deeds, Kind, Line, NodeId, Past, State, StoreResult};
+use crate::store::{ContentRef, NodeChange, NodeId, NodeKind, NodeState, RevisionSet, StoreResult};
 
 /// How deeds are taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum RevertMode {
     /// The inverse of each deed, merged with what has happened since.
     Merged,
     /// Everything as it was before the first of them, whatever has happened since.
@@ -24,9 +24,9 @@ pub enum How {
 
 /// Content that a plan puts somewhere.
 #[derive(Debug, Clone)]
-pub enum Substance {
+pub enum PlannedContent {
     /// What the Store has kept.
-    Past(Past),
+    Past(ContentRef),
     /// What came out of a merge.
     Merged(Arc<Vec<u8>>),
     /// A directory holds none.
@@ -35,33 +35,33 @@ pub enum Substance {
 
 /// What a node is to be.
 #[derive(Debug, Clone)]
-pub struct Desired {
+pub struct DesiredState {
     /// The directory it is to be in.
     pub parent: NodeId,
     /// Its name there.
     pub name: Vec<u8>,
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Permission bits.
     pub mode: u32,
     /// When it was last modified; now, where `None`.
     pub modified: Option<Timestamp>,
     /// What it holds.
-    pub content: Substance,
+    pub content: PlannedContent,
 }
 
 /// What is to become of a node.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct PlannedNode {
     /// What it is to be; `None` if it is to go.
-    pub to: Option<Desired>,
+    pub to: Option<DesiredState>,
     /// Whether its content changes.
     pub rewrites: bool,
 }
 
 /// Why something stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Conflict {
+pub struct NodeConflict {
     /// Which node.
     pub node: NodeId,
     /// Its path in the Store, as far as it is known.
@@ -72,11 +72,11 @@ pub struct Conflict {
 
 /// What is to be done to which node, and what can't be.
 #[derive(Debug, Clone, Default)]
-pub struct Arrangement {
+pub struct RevertPlan {
     /// The nodes that change.
-    pub targets: BTreeMap<NodeId, Target>,
+    pub targets: BTreeMap<NodeId, PlannedNode>,
     /// Those that stay as they are though they were to change.
-    pub conflicts: Vec<Conflict>,
+    pub conflicts: Vec<NodeConflict>,
     /// For each node, the operations whose inverse changes it. An operation that stands at no node has no effect any
     /// more: what it did is gone already.
     pub effects: BTreeMap<NodeId, BTreeSet<OperationId>>,
@@ -84,13 +84,13 @@ pub struct Arrangement {
 
 /// Makes out what taking back `deeds` comes to. `read` gives kept content.
 pub fn plan(
-    deeds: &Deeds,
-    how: How,
-    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
-) -> StoreResult<Arrangement> {
-    let mut arrangement = Arrangement::default();
+    deeds: &RevisionSet,
+    how: RevertMode,
+    read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
+) -> StoreResult<RevertPlan> {
+    let mut arrangement = RevertPlan::default();
     // Newest first: each inverse is applied to what the ones before it made.
-    let mut lines: BTreeMap<NodeId, Vec<(OperationId, &Line)>> = BTreeMap::new();
+    let mut lines: BTreeMap<NodeId, Vec<(OperationId, &NodeChange)>> = BTreeMap::new();
     for deed in &deeds.deeds {
         for line in &deed.lines {
             lines.entry(line.node).or_default().push((deed.operation.id, line));
@@ -100,8 +100,8 @@ pub fn plan(
         let now = deeds.now.get(&node).and_then(|now| now.state.as_ref());
         let mut effects = BTreeSet::new();
         let taken = match how {
-            How::Merged => take_back(now, &lines, &mut effects, read)?,
-            How::Exactly => exactly(lines.last().expect("a node is there for its lines").1),
+            RevertMode::Merged => take_back(now, &lines, &mut effects, read)?,
+            RevertMode::Exactly => exactly(lines.last().expect("a node is there for its lines").1),
         };
         if !effects.is_empty() {
             arrangement.effects.insert(node, effects);
@@ -110,7 +110,7 @@ pub fn plan(
             Err(why) => {
                 let path = deeds.now.get(&node).map(|now| now.path.as_bytes().to_vec());
                 let path = path.unwrap_or_else(|| last_known(deeds, &lines));
-                arrangement.conflicts.push(Conflict { node, path, why });
+                arrangement.conflicts.push(NodeConflict { node, path, why });
             }
             Ok(to) => {
                 let target = judge(now, to, how, read)?;
@@ -124,7 +124,7 @@ pub fn plan(
 }
 
 /// Where something that is gone was last.
-fn last_known(deeds: &Deeds, lines: &[(OperationId, &Line)]) -> Vec<u8> {
+fn last_known(deeds: &RevisionSet, lines: &[(OperationId, &NodeChange)]) -> Vec<u8> {
     let Some(state) = lines.iter().find_map(|(_, line)| line.after.as_ref().or(line.before.as_ref())) else {
         return Vec::new();
     };
@@ -138,46 +138,48 @@ fn last_known(deeds: &Deeds, lines: &[(OperationId, &Line)]) -> Vec<u8> {
 
 /// The difference to what is there now, if there is one.
 fn judge(
-    now: Option<&State>,
-    to: Option<Desired>,
-    how: How,
-    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
-) -> StoreResult<Option<Target>> {
+    now: Option<&NodeState>,
+    to: Option<DesiredState>,
+    how: RevertMode,
+    read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
+) -> StoreResult<Option<PlannedNode>> {
     let (Some(state), Some(wanted)) = (now, &to) else {
-        return Ok((now.is_some() || to.is_some()).then_some(Target { to, rewrites: true }));
+        return Ok((now.is_some() || to.is_some()).then_some(PlannedNode { to, rewrites: true }));
     };
     let rewrites = match (&wanted.content, &state.content) {
-        (Substance::None, _) => false,
-        (Substance::Past(past), Some(held)) => past != held,
-        (Substance::Merged(bytes), Some(held)) => held.size() != bytes.len() as u64 || read(held)? != **bytes,
-        (Substance::Past(_) | Substance::Merged(_), None) => true,
+        (PlannedContent::None, _) => false,
+        (PlannedContent::Past(past), Some(held)) => past != held,
+        (PlannedContent::Merged(bytes), Some(held)) => {
+            held.size() != bytes.len() as u64 || read(held)? != **bytes
+        }
+        (PlannedContent::Past(_) | PlannedContent::Merged(_), None) => true,
     };
     // A file that was only touched since gets its time back, too. A directory's time follows what happens to its names.
-    let keeps_time = how == How::Merged
-        || wanted.kind != Kind::File
+    let keeps_time = how == RevertMode::Merged
+        || wanted.kind != NodeKind::File
         || wanted.modified.is_none_or(|modified| modified == state.modified);
     let same = !rewrites
         && keeps_time
         && (wanted.parent, &wanted.name, wanted.mode) == (state.parent, &state.name, state.mode)
         && wanted.kind == state.kind;
-    Ok((!same).then_some(Target { to, rewrites }))
+    Ok((!same).then_some(PlannedNode { to, rewrites }))
 }
 
 /// The state before the first of the deeds.
-fn exactly(first: &Line) -> Result<Option<Desired>, String> {
+fn exactly(first: &NodeChange) -> Result<Option<DesiredState>, String> {
     match &first.before {
         None => Ok(None),
         Some(state) => desired(state).map(Some).ok_or_else(not_kept),
     }
 }
 
-fn desired(state: &State) -> Option<Desired> {
+fn desired(state: &NodeState) -> Option<DesiredState> {
     let content = match (&state.content, state.kind) {
-        (_, Kind::Directory) => Substance::None,
-        (Some(past), _) => Substance::Past(past.clone()),
+        (_, NodeKind::Directory) => PlannedContent::None,
+        (Some(past), _) => PlannedContent::Past(past.clone()),
         (None, _) => return None,
     };
-    Some(Desired {
+    Some(DesiredState {
         parent: state.parent,
         name: state.name.clone(),
         kind: state.kind,
@@ -199,11 +201,11 @@ fn changed_unseen() -> String {
 /// The inverse of each line, newest first, merged with what the node is. Adds the operations whose inverse changed
 /// something to `effects`.
 fn take_back(
-    now: Option<&State>,
-    lines: &[(OperationId, &Line)],
+    now: Option<&NodeState>,
+    lines: &[(OperationId, &NodeChange)],
     effects: &mut BTreeSet<OperationId>,
-    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
-) -> StoreResult<Result<Option<Desired>, String>> {
+    read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
+) -> StoreResult<Result<Option<DesiredState>, String>> {
     // What is there now is only named where it is kept: nothing can be said of it otherwise.
     let mut current = match now {
         Some(state) => match desired(state) {
@@ -227,30 +229,31 @@ fn take_back(
 
 /// Whether a node differs between two points of a plan.
 fn differs(
-    one: Option<&Desired>,
-    other: Option<&Desired>,
-    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
+    one: Option<&DesiredState>,
+    other: Option<&DesiredState>,
+    read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
 ) -> StoreResult<bool> {
     let (Some(one), Some(other)) = (one, other) else { return Ok(one.is_some() != other.is_some()) };
     if (one.parent, &one.name, one.mode, one.kind) != (other.parent, &other.name, other.mode, other.kind) {
         return Ok(true);
     }
     Ok(match (&one.content, &other.content) {
-        (Substance::None, Substance::None) => false,
-        (Substance::Merged(one), Substance::Merged(other)) => one != other,
-        (content, Substance::Past(past)) | (Substance::Past(past), content) => {
+        (PlannedContent::None, PlannedContent::None) => false,
+        (PlannedContent::Merged(one), PlannedContent::Merged(other)) => one != other,
+        (content, PlannedContent::Past(past)) | (PlannedContent::Past(past), content) => {
             holds(content, Some(past), read)? != Some(true)
         }
-        (Substance::None, Substance::Merged(_)) | (Substance::Merged(_), Substance::None) => true,
+        (PlannedContent::None, PlannedContent::Merged(_))
+        | (PlannedContent::Merged(_), PlannedContent::None) => true,
     })
 }
 
 /// One line's inverse, merged with what the node is at that point.
 fn inverse(
-    current: Option<Desired>,
-    line: &Line,
-    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
-) -> StoreResult<Result<Option<Desired>, String>> {
+    current: Option<DesiredState>,
+    line: &NodeChange,
+    read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
+) -> StoreResult<Result<Option<DesiredState>, String>> {
     let conflict = |why: &str| Ok(Err(why.to_owned()));
     if let (Some(after), Some(current)) = (&line.after, &current)
         && after.kind != current.kind
@@ -270,7 +273,10 @@ fn inverse(
             let untouched = current.parent == after.parent
                 && current.name == after.name
                 && holds(&current.content, after.content.as_ref(), read)?.unwrap_or(false);
-            if after.kind == Kind::Directory && current.parent == after.parent && current.name == after.name {
+            if after.kind == NodeKind::Directory
+                && current.parent == after.parent
+                && current.name == after.name
+            {
                 return Ok(Ok(None));
             }
             if untouched { Ok(Ok(None)) } else { conflict("it has been changed since it was made") }
@@ -287,21 +293,21 @@ fn inverse(
 }
 
 /// Whether a line left its node as it was, but for the time of its last modification.
-fn is_same(before: &State, after: &State) -> bool {
-    let parts = |state: &State| (state.parent, state.name.clone(), state.kind, state.mode);
+fn is_same(before: &NodeState, after: &NodeState) -> bool {
+    let parts = |state: &NodeState| (state.parent, state.name.clone(), state.kind, state.mode);
     parts(before) == parts(after)
         && before.content == after.content
-        && (before.content.is_some() || before.kind == Kind::Directory)
+        && (before.content.is_some() || before.kind == NodeKind::Directory)
 }
 
 fn changed_back(
-    current: Desired,
-    before: &State,
-    after: &State,
-    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
-) -> StoreResult<Result<Option<Desired>, String>> {
+    current: DesiredState,
+    before: &NodeState,
+    after: &NodeState,
+    read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
+) -> StoreResult<Result<Option<DesiredState>, String>> {
     let conflict = |why: &str| Ok(Err(why.to_owned()));
-    let place = |state: &State| (state.parent, state.name.clone());
+    let place = |state: &NodeState| (state.parent, state.name.clone());
     let here = (current.parent, current.name.clone());
     let Some((parent, name)) = pick(&place(after), &here, &place(before)).cloned() else {
         return conflict("it has been moved since");
@@ -309,8 +315,8 @@ fn changed_back(
     let Some(&mode) = pick(&after.mode, &current.mode, &before.mode) else {
         return conflict("its mode has been changed since");
     };
-    let mut changed = Desired { parent, name, mode, ..current };
-    if changed.kind == Kind::Directory || before.content.is_some() && before.content == after.content {
+    let mut changed = DesiredState { parent, name, mode, ..current };
+    if changed.kind == NodeKind::Directory || before.content.is_some() && before.content == after.content {
         return Ok(Ok(Some(changed)));
     }
     let Some(wanted) = &before.content else {
@@ -323,21 +329,21 @@ fn changed_back(
     match holds(&changed.content, after.content.as_ref(), read)? {
         None => return conflict("it has been changed by another program, and what was there is not known"),
         Some(true) => {
-            changed.content = Substance::Past(wanted.clone());
+            changed.content = PlannedContent::Past(wanted.clone());
             changed.modified = Some(before.modified);
         }
-        Some(false) if changed.kind != Kind::File => return conflict("it has been changed since"),
+        Some(false) if changed.kind != NodeKind::File => return conflict("it has been changed since"),
         Some(false) => {
             let base = read(after.content.as_ref().expect("it is known, since it could be compared"))?;
             let ours = match &changed.content {
-                Substance::Past(past) => read(past)?,
-                Substance::Merged(bytes) => bytes.to_vec(),
-                Substance::None => Vec::new(),
+                PlannedContent::Past(past) => read(past)?,
+                PlannedContent::Merged(bytes) => bytes.to_vec(),
+                PlannedContent::None => Vec::new(),
             };
             let Some(merged) = merge(&base, &ours, &read(wanted)?) else {
                 return conflict("the same lines have been changed since");
             };
-            changed.content = Substance::Merged(Arc::new(merged));
+            changed.content = PlannedContent::Merged(Arc::new(merged));
             changed.modified = None;
         }
     }
@@ -346,15 +352,15 @@ fn changed_back(
 
 /// Whether two contents are the same; `None` if one of them is not known.
 fn holds(
-    content: &Substance,
-    other: Option<&Past>,
-    read: &mut dyn FnMut(&Past) -> StoreResult<Vec<u8>>,
+    content: &PlannedContent,
+    other: Option<&ContentRef>,
+    read: &mut dyn FnMut(&ContentRef) -> StoreResult<Vec<u8>>,
 ) -> StoreResult<Option<bool>> {
     Ok(match (content, other) {
         (_, None) => None,
-        (Substance::None, Some(_)) => Some(false),
-        (Substance::Past(past), Some(other)) => Some(past == other),
-        (Substance::Merged(bytes), Some(other)) => {
+        (PlannedContent::None, Some(_)) => Some(false),
+        (PlannedContent::Past(past), Some(other)) => Some(past == other),
+        (PlannedContent::Merged(bytes), Some(other)) => {
             Some(other.size() == bytes.len() as u64 && read(other)? == **bytes)
         }
     })

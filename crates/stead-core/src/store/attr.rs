@@ -22,14 +22,14 @@ impl NodeId {
 /// A version of a Store: every change makes the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Version(pub i64);
+pub struct RevisionNumber(pub i64);
 
-impl Version {
+impl RevisionNumber {
     /// Whatever is there now, which other programs may have made what it is.
-    pub const NOW: Version = Version(i64::MAX);
+    pub const NOW: RevisionNumber = RevisionNumber(i64::MAX);
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for RevisionNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
@@ -45,7 +45,7 @@ pub struct VersionTag(pub u128);
 /// The text is no version tag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no version tag; pass one as a read returned it")]
-pub struct NotATag(String);
+pub struct InvalidVersionTag(String);
 
 impl fmt::Display for VersionTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,15 +60,15 @@ impl fmt::Debug for VersionTag {
 }
 
 impl FromStr for VersionTag {
-    type Err = NotATag;
-    fn from_str(text: &str) -> Result<Self, NotATag> {
-        digits(text, 32).map(VersionTag).ok_or_else(|| NotATag::of(text))
+    type Err = InvalidVersionTag;
+    fn from_str(text: &str) -> Result<Self, InvalidVersionTag> {
+        digits(text, 32).map(VersionTag).ok_or_else(|| InvalidVersionTag::of(text))
     }
 }
 
-impl NotATag {
+impl InvalidVersionTag {
     fn of(text: &str) -> Self {
-        NotATag(crate::name::escaped(text.as_bytes()).to_string())
+        InvalidVersionTag(crate::name::escaped(text.as_bytes()).to_string())
     }
 }
 
@@ -79,8 +79,8 @@ fn digits(text: &str, count: usize) -> Option<u128> {
 }
 
 impl TryFrom<String> for VersionTag {
-    type Error = NotATag;
-    fn try_from(text: String) -> Result<Self, NotATag> {
+    type Error = InvalidVersionTag;
+    fn try_from(text: String) -> Result<Self, InvalidVersionTag> {
         text.parse()
     }
 }
@@ -151,8 +151,8 @@ impl From<ShortTag> for TagRef {
 }
 
 impl FromStr for TagRef {
-    type Err = NotATag;
-    fn from_str(text: &str) -> Result<Self, NotATag> {
+    type Err = InvalidVersionTag;
+    fn from_str(text: &str) -> Result<Self, InvalidVersionTag> {
         match digits(text, 12) {
             Some(short) => Ok(TagRef::Short(ShortTag(short as u64))),
             None => text.parse().map(TagRef::Whole),
@@ -163,7 +163,7 @@ impl FromStr for TagRef {
 /// What something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum NodeKind {
     /// Bytes.
     File,
     /// Names.
@@ -171,13 +171,13 @@ pub enum Kind {
     /// A path to somewhere else.
     Symlink,
     /// Something of the host's that is no file: listed, never read or written.
-    Special(Special),
+    Special(SpecialKind),
 }
 
 /// The kinds of special files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Special {
+pub enum SpecialKind {
     /// A named pipe.
     Fifo,
     /// A socket.
@@ -186,21 +186,21 @@ pub enum Special {
     Device,
 }
 
-impl Kind {
+impl NodeKind {
     /// The kind in a word, as listings show it.
     pub fn word(self) -> &'static str {
         match self {
-            Kind::File => "file",
-            Kind::Directory => "directory",
-            Kind::Symlink => "symlink",
-            Kind::Special(Special::Fifo) => "fifo",
-            Kind::Special(Special::Socket) => "socket",
-            Kind::Special(Special::Device) => "device",
+            NodeKind::File => "file",
+            NodeKind::Directory => "directory",
+            NodeKind::Symlink => "symlink",
+            NodeKind::Special(SpecialKind::Fifo) => "fifo",
+            NodeKind::Special(SpecialKind::Socket) => "socket",
+            NodeKind::Special(SpecialKind::Device) => "device",
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for NodeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }
@@ -212,7 +212,7 @@ pub struct Attr {
     /// Which node it is.
     pub node: NodeId,
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Bytes in a file; the target's length for a symlink; 0 for the rest.
     pub size: u64,
     /// Permission bits, as in `chmod`.
@@ -229,7 +229,7 @@ pub struct Attr {
 
 /// A file's content, whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Whole {
+pub struct FileContent {
     /// Its attributes, of the same state as the bytes.
     pub attr: Attr,
     /// Its bytes.
@@ -247,7 +247,7 @@ pub struct Entry {
 
 /// Something that a walk came by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct WalkEntry {
     /// Its path below the place where the walk began.
     pub path: StorePath,
     /// What it is.

@@ -11,10 +11,10 @@ use crate::edit::Edit;
 use crate::glob::PathGlobs;
 use crate::identity::{Operation, OperationId};
 use crate::store::{
-    Attr, Kind, NodeId, Past, Place, QuotaRoot, Sealed, ShortTag, Side, StorePath, TagRef, Version,
-    VersionTag,
+    Attr, ContentRef, NodeId, NodeKind, NodePath, QuotaRoot, RevisionNumber, SealedContent, ShortTag, Side,
+    StorePath, TagRef, VersionTag,
 };
-use crate::watch::Watch;
+use crate::watch::CallMonitor;
 
 /// Steps that happen together.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Change {
     /// What it counts against. Over one of them, nothing happens.
     pub quotas: Vec<QuotaRoot>,
     /// What is written down along with it. Where that can't be done, nothing happens.
-    pub records: Vec<Record>,
+    pub records: Vec<CompanionRecord>,
     /// What comes back: which step makes which node again. A Store that follows nodes lets what the step makes be that
     /// node, if it was there once and is gone.
     pub returning: BTreeMap<usize, NodeId>,
@@ -41,15 +41,15 @@ pub struct Change {
     /// can see, of a version or of a node, depends on what the steps found.
     pub blind_at: Option<StorePath>,
     /// Whether it has to be on the disk when it is acknowledged.
-    pub lasts: Lasts,
+    pub lasts: SyncPolicy,
     /// Who waits for it, if it may still be stopped. A Store asks before each step, and now and then within a long one;
     /// where the change is to stop, nothing of it happens.
-    pub watch: Option<Arc<dyn Watch>>,
+    pub watch: Option<Arc<dyn CallMonitor>>,
 }
 
 /// When a change is on the disk. The end of the process loses it in neither case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Lasts {
+pub enum SyncPolicy {
     /// When it is acknowledged, as far as the Store was opened for that.
     #[default]
     Now,
@@ -69,7 +69,7 @@ impl Change {
             still: Vec::new(),
             expect_free: Vec::new(),
             blind_at: None,
-            lasts: Lasts::Now,
+            lasts: SyncPolicy::Now,
             watch: None,
         }
     }
@@ -77,7 +77,7 @@ impl Change {
 
 /// What is written down along with a change.
 #[derive(Debug, Clone)]
-pub enum Record {
+pub enum CompanionRecord {
     /// A line of the audit.
     Audit {
         /// The line, but for what is known only when the change is made.
@@ -89,14 +89,14 @@ pub enum Record {
     Undoes(Vec<OperationId>),
 }
 
-impl Record {
+impl CompanionRecord {
     /// The line of the audit, if it is one, for a change that makes this version and ends now.
-    pub fn audit(self, version: Option<Version>) -> Option<AuditRecord> {
+    pub fn audit(self, version: Option<RevisionNumber>) -> Option<AuditRecord> {
         match self {
-            Record::Audit { record, began } => {
+            CompanionRecord::Audit { record, began } => {
                 Some(AuditRecord { version, took: began.elapsed(), ..*record })
             }
-            Record::Undoes(_) => None,
+            CompanionRecord::Undoes(_) => None,
         }
     }
 }
@@ -109,36 +109,36 @@ pub enum Step {
     /// Puts content at a place: a new file, or in place of the file there, which keeps its mode.
     Write {
         /// Where; the last component is followed if it is a symlink.
-        at: Place,
+        at: NodePath,
         /// What.
         content: Content,
         /// How.
-        put: Put,
+        put: PutOptions,
     },
     /// Replaces text inside a file.
     Edit {
         /// Where.
-        at: Place,
+        at: NodePath,
         /// What by what.
         edit: Edit,
         /// The state the file has to be in.
-        expect: Expect,
+        expect: Precondition,
         /// Whether what was there is kept.
-        keep: Keep,
+        keep: DisplacedContent,
     },
     /// Adds to the end of a file, or makes it.
     Append {
         /// Where.
-        at: Place,
+        at: NodePath,
         /// What.
         content: Content,
         /// How.
-        put: Put,
+        put: PutOptions,
     },
     /// Makes a directory.
     Mkdir {
         /// Where. One that is there already is [`crate::StoreError::AlreadyExists`], unless parents are created too.
-        at: Place,
+        at: NodePath,
         /// Whether missing parents are made.
         parents: Parents,
         /// Permission bits; a default where `None`.
@@ -147,63 +147,63 @@ pub enum Step {
     /// Makes a symlink.
     Symlink {
         /// Where.
-        at: Place,
+        at: NodePath,
         /// Where it leads, as written.
         target: Vec<u8>,
         /// Whether missing parents are made.
         parents: Parents,
         /// What has to be there before; a symlink that is there is replaced.
-        expect: Expect,
+        expect: Precondition,
     },
     /// Removes a file, a symlink or a directory.
     Remove {
         /// What; a symlink is removed itself.
-        at: Place,
+        at: NodePath,
         /// Whether a directory may hold something, or there may be one at all.
         subtree: Subtree,
         /// The state it has to be in.
-        expect: Expect,
+        expect: Precondition,
         /// Whether it is fine if nothing is there.
-        missing: Missing,
+        missing: IfMissing,
         /// What must not be removed along with it.
-        spare: Option<Spare>,
+        spare: Option<ProtectedNames>,
         /// Whether what was there is kept.
-        keep: Keep,
+        keep: DisplacedContent,
     },
     /// Gives something another name.
     Rename {
         /// What; a symlink is moved itself.
-        from: Place,
+        from: NodePath,
         /// Where to.
-        to: Place,
+        to: NodePath,
         /// What happens to something that is there.
         replace: Replace,
         /// Whether missing parents of `to` are made.
         parents: Parents,
         /// The state `from` has to be in.
-        expect: Expect,
+        expect: Precondition,
         /// What must not leave with it, and what must not arrive with it.
-        spare: [Option<Spare>; 2],
+        spare: [Option<ProtectedNames>; 2],
     },
     /// Copies a file, a symlink or a whole directory within the Store.
     Copy {
         /// What; a symlink is copied itself.
-        from: Place,
+        from: NodePath,
         /// Where to.
-        to: Place,
+        to: NodePath,
         /// What happens to a file that is there. A directory is never copied over something.
         replace: Replace,
         /// Whether missing parents of `to` are made.
         parents: Parents,
         /// What must not arrive with it.
-        spare: Option<Spare>,
+        spare: Option<ProtectedNames>,
         /// Whether what was there is kept.
-        keep: Keep,
+        keep: DisplacedContent,
     },
     /// Sets attributes.
     SetAttr {
         /// Of what; a symlink's own.
-        at: Place,
+        at: NodePath,
         /// Permission bits.
         mode: Option<u32>,
         /// When it was last modified.
@@ -213,9 +213,9 @@ pub enum Step {
 
 /// How content is put somewhere.
 #[derive(Debug, Clone, Default)]
-pub struct Put {
+pub struct PutOptions {
     /// What has to be there before.
-    pub expect: Expect,
+    pub expect: Precondition,
     /// Whether missing parents are made.
     pub parents: Parents,
     /// Permission bits; what the file had, or a default for a new one, where `None`.
@@ -223,12 +223,12 @@ pub struct Put {
     /// When it was last modified; now, where `None`.
     pub modified: Option<Timestamp>,
     /// Whether what was there is kept.
-    pub keep: Keep,
+    pub keep: DisplacedContent,
     /// How large an append may make the file; otherwise nothing happens, and it is [`crate::StoreError::TooLarge`].
     pub at_most: Option<u64>,
 }
 
-impl Put {
+impl PutOptions {
     /// Judges an append of `more` bytes to a file that has `size`. One of no bytes makes no file too large.
     pub fn check_append(&self, size: u64, more: u64) -> Result<(), crate::StoreError> {
         let size = size.saturating_add(more);
@@ -241,7 +241,7 @@ impl Put {
 
 /// What has to be at a place for a step to happen; otherwise nothing does, and the answer is Conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Expect {
+pub enum Precondition {
     /// Anything, or nothing.
     #[default]
     Any,
@@ -255,24 +255,26 @@ pub enum Expect {
     TagOrAbsent(VersionTag),
 }
 
-impl From<TagRef> for Expect {
+impl From<TagRef> for Precondition {
     fn from(tag: TagRef) -> Self {
         match tag {
-            TagRef::Whole(tag) => Expect::Tag(tag),
-            TagRef::Short(tag) => Expect::ShortTag(tag),
+            TagRef::Whole(tag) => Precondition::Tag(tag),
+            TagRef::Short(tag) => Precondition::ShortTag(tag),
         }
     }
 }
 
-impl Expect {
+impl Precondition {
     /// Judges what is there.
     pub fn check(self, there: Option<VersionTag>) -> Result<(), crate::StoreError> {
         match (self, there) {
-            (Expect::Any, _) | (Expect::Absent | Expect::TagOrAbsent(_), None) => Ok(()),
-            (Expect::Absent, Some(_)) => Err(crate::StoreError::AlreadyExists),
-            (Expect::Tag(wanted) | Expect::TagOrAbsent(wanted), Some(tag)) if tag == wanted => Ok(()),
-            (Expect::ShortTag(wanted), Some(tag)) if tag.short() == wanted => Ok(()),
-            (Expect::Tag(_) | Expect::ShortTag(_) | Expect::TagOrAbsent(_), _) => {
+            (Precondition::Any, _) | (Precondition::Absent | Precondition::TagOrAbsent(_), None) => Ok(()),
+            (Precondition::Absent, Some(_)) => Err(crate::StoreError::AlreadyExists),
+            (Precondition::Tag(wanted) | Precondition::TagOrAbsent(wanted), Some(tag)) if tag == wanted => {
+                Ok(())
+            }
+            (Precondition::ShortTag(wanted), Some(tag)) if tag.short() == wanted => Ok(()),
+            (Precondition::Tag(_) | Precondition::ShortTag(_) | Precondition::TagOrAbsent(_), _) => {
                 Err(crate::StoreError::Conflict)
             }
         }
@@ -291,7 +293,7 @@ pub enum Parents {
 
 /// Whether what a step displaces is kept in history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Keep {
+pub enum DisplacedContent {
     /// Yes.
     #[default]
     History,
@@ -314,7 +316,7 @@ pub enum Subtree {
 
 /// What it means that nothing is there to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
+pub enum IfMissing {
     /// An error: not found.
     Fails,
     /// Nothing to do.
@@ -334,7 +336,7 @@ pub enum Replace {
 
 /// Names that a step on a whole subtree must leave alone.
 #[derive(Debug, Clone)]
-pub struct Spare {
+pub struct ProtectedNames {
     /// The names, as globs below a Workspace's prefix.
     pub globs: Arc<PathGlobs>,
     /// The paths that the subtree's top has, or will have: below the Workspace's prefix, and in the Store.
@@ -343,10 +345,10 @@ pub struct Spare {
     pub on: Side,
 }
 
-impl Spare {
+impl ProtectedNames {
     /// Whether the entry at `below`, counted from the subtree's top, must be left alone: a glob covers it, or it would
     /// arrive where it stands in for a directory that leads to what one covers.
-    pub fn covers(&self, below: &[u8], kind: Kind) -> bool {
+    pub fn covers(&self, below: &[u8], kind: NodeKind) -> bool {
         let below = String::from_utf8_lossy(below);
         self.at.iter().any(|at| {
             let path = if at.is_empty() || below.is_empty() {
@@ -355,7 +357,7 @@ impl Spare {
                 format!("{at}/{below}")
             };
             self.globs.matches(&path)
-                || (self.on == Side::To && kind != Kind::Directory && self.globs.leads_to(&path))
+                || (self.on == Side::To && kind != NodeKind::Directory && self.globs.leads_to(&path))
         })
     }
 }
@@ -365,9 +367,9 @@ pub enum Content {
     /// Bytes at hand.
     Bytes(Vec<u8>),
     /// A draft that this Store made and that is complete.
-    Sealed(Sealed),
+    Sealed(SealedContent),
     /// What this Store has kept.
-    Past(Past),
+    Past(ContentRef),
 }
 
 impl Content {
@@ -397,14 +399,14 @@ impl From<Vec<u8>> for Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     /// The version it made, on a Store with history.
-    pub version: Option<Version>,
+    pub version: Option<RevisionNumber>,
     /// What each step did.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<StepOutcome>,
 }
 
 /// What one step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Outcome {
+pub struct StepOutcome {
     /// What is there now; `None` where nothing is.
     pub attr: Option<Attr>,
     /// The state a file was in before it was written, appended to, edited or given other attributes.

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 
-use crate::store::{Attr, Place, StoreResult};
+use crate::store::{Attr, NodePath, StoreResult};
 
 /// A file that was opened for reading: its content as it was then, whatever happens to the name.
 pub trait OpenContent: Send + Sync {
@@ -33,13 +33,13 @@ pub trait OpenContent: Send + Sync {
 
 /// What a draft starts from.
 #[derive(Debug, Clone, Copy)]
-pub enum DraftOf<'a> {
+pub enum DraftBase<'a> {
     /// Nothing: content that is written from the start.
     Nothing,
     /// What is there now, to be written into here and there.
     ///
     /// Putting it back at its own node changes what was written and keeps the rest, and does not rewrite a large file.
-    File(&'a Place),
+    File(&'a NodePath),
 }
 
 /// Content in the making. Nobody sees it before a change puts it somewhere.
@@ -60,19 +60,19 @@ pub trait Draft: Send + Sync {
     ///
     /// The draft stays. Where the change is refused, the draft holds all that was written, as before, and can be written to
     /// and sealed again. Where the change is made, the draft is of no more use.
-    fn seal(&mut self) -> StoreResult<Sealed>;
+    fn seal(&mut self) -> StoreResult<SealedContent>;
 }
 
 /// A complete draft, for the Store that made it.
-pub struct Sealed {
+pub struct SealedContent {
     size: u64,
     inner: Box<dyn Any + Send>,
 }
 
-impl Sealed {
+impl SealedContent {
     /// Wraps what a Store knows of its draft. Dropping it unused has to free what it took.
     pub fn new(size: u64, inner: impl Any + Send) -> Self {
-        Sealed { size, inner: Box::new(inner) }
+        SealedContent { size, inner: Box::new(inner) }
     }
 
     /// How many bytes it has.
@@ -91,7 +91,7 @@ impl Sealed {
     }
 }
 
-impl fmt::Debug for Sealed {
+impl fmt::Debug for SealedContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sealed({} bytes)", self.size)
     }

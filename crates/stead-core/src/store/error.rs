@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::error::ErrorKind;
-use crate::store::QuotaOn;
+use crate::store::QuotaResource;
 
 /// A Store's result.
 pub type StoreResult<T> = Result<T, StoreError>;
@@ -33,13 +33,13 @@ pub enum StoreError {
     Conflict,
     /// The one who waits for the change wants it no more. What was done of it has been rolled back.
     #[error("{0}")]
-    Stopped(crate::watch::Stop),
+    Stopped(crate::watch::StopReason),
     /// A symlink lies on the way: the door has to resolve it.
     #[error("a symlink lies on the way")]
     Link(LinkHit),
     /// A named pipe, a socket or a device.
     #[error("it is a {0}, which can be neither read nor written")]
-    Special(crate::store::Kind),
+    Special(crate::store::NodeKind),
     /// The text to be replaced is not there.
     #[error("the text to be replaced does not occur in it")]
     NoMatch,
@@ -76,7 +76,7 @@ pub enum StoreError {
     )]
     OverQuota {
         /// What there would be too much of.
-        on: QuotaOn,
+        on: QuotaResource,
         /// How much is in use.
         used: u64,
         /// How much would be.
@@ -88,7 +88,7 @@ pub enum StoreError {
     #[error("at most {allowed} {on} are allowed. Remove something, or ask for more")]
     AtLimit {
         /// What there would be too much of.
-        on: QuotaOn,
+        on: QuotaResource,
         /// How much may be.
         allowed: u64,
     },

@@ -4,14 +4,14 @@ use std::any::Any;
 use std::fmt;
 
 use crate::glob::PathGlobs;
-use crate::store::{Kind, StorePath};
+use crate::store::{NodeKind, StorePath};
 
 /// Names that no pattern names: what matches them below a directory matches everything below it.
-const ANYTHING: &str = "\u{1}stead/\u{1}stead";
+const UNNAMED_PATH: &str = "\u{1}stead/\u{1}stead";
 
 /// A part of a Store, without what has no history there.
 #[derive(Debug, Clone)]
-pub struct Extent {
+pub struct CaptureScope {
     at: StorePath,
     from: StorePath,
     without: PathGlobs,
@@ -19,7 +19,7 @@ pub struct Extent {
 
 /// Whether something belongs to an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Covered {
+pub enum Coverage {
     /// No.
     No,
     /// A directory does, and nothing in it.
@@ -28,10 +28,10 @@ pub enum Covered {
     Yes,
 }
 
-impl Extent {
+impl CaptureScope {
     /// What lies at `at` and below, but not what the globs match, whose paths are counted from `from`.
     pub fn new(at: StorePath, from: StorePath, without: PathGlobs) -> Self {
-        Extent { at, from, without }
+        CaptureScope { at, from, without }
     }
 
     /// Where it begins.
@@ -49,34 +49,35 @@ impl Extent {
         &self.without
     }
 
-    fn covers(&self, path: &StorePath, kind: Kind) -> Covered {
+    fn covers(&self, path: &StorePath, kind: NodeKind) -> Coverage {
         if !path.is_at_or_below(&self.at) {
             // The way to it is needed, and nothing beside it.
-            let leads = kind == Kind::Directory && self.at.is_at_or_below(path);
-            return if leads { Covered::Itself } else { Covered::No };
+            let leads = kind == NodeKind::Directory && self.at.is_at_or_below(path);
+            return if leads { Coverage::Itself } else { Coverage::No };
         }
         let Some(below) = path.below(&self.from).filter(|_| !self.without.is_empty()) else {
-            return Covered::Yes;
+            return Coverage::Yes;
         };
         let below = String::from_utf8_lossy(below);
         let matched = self.without.matches(&below);
-        if kind != Kind::Directory {
-            return if matched { Covered::No } else { Covered::Yes };
+        if kind != NodeKind::Directory {
+            return if matched { Coverage::No } else { Coverage::Yes };
         }
-        let inside = if below.is_empty() { ANYTHING.to_owned() } else { format!("{below}/{ANYTHING}") };
+        let inside =
+            if below.is_empty() { UNNAMED_PATH.to_owned() } else { format!("{below}/{UNNAMED_PATH}") };
         match (matched, self.without.matches(&inside)) {
-            (true, true) => Covered::No,
-            (false, true) => Covered::Itself,
-            (_, false) => Covered::Yes,
+            (true, true) => Coverage::No,
+            (false, true) => Coverage::Itself,
+            (_, false) => Coverage::Yes,
         }
     }
 }
 
 /// Some extents of one Store, together.
 #[derive(Debug, Clone, Default)]
-pub struct Extents(Vec<Extent>);
+pub struct CaptureScopes(Vec<CaptureScope>);
 
-impl Extents {
+impl CaptureScopes {
     /// Where they begin, none of these inside another.
     pub fn tops(&self) -> Vec<&StorePath> {
         let inside = |path: &StorePath, index: usize| {
@@ -95,29 +96,29 @@ impl Extents {
     }
 
     /// Whether something belongs to one of them.
-    pub fn covers(&self, path: &StorePath, kind: Kind) -> Covered {
-        let here = self.0.iter().map(|extent| extent.covers(path, kind)).max().unwrap_or(Covered::No);
+    pub fn covers(&self, path: &StorePath, kind: NodeKind) -> Coverage {
+        let here = self.0.iter().map(|extent| extent.covers(path, kind)).max().unwrap_or(Coverage::No);
         // What another one begins with lies in it.
         let leads = || self.0.iter().any(|extent| extent.at != *path && extent.at.is_at_or_below(path));
-        if here == Covered::Itself && leads() && self.hold(path) { Covered::Yes } else { here }
+        if here == Coverage::Itself && leads() && self.hold(path) { Coverage::Yes } else { here }
     }
 }
 
-impl FromIterator<Extent> for Extents {
-    fn from_iter<I: IntoIterator<Item = Extent>>(extents: I) -> Self {
-        Extents(extents.into_iter().collect())
+impl FromIterator<CaptureScope> for CaptureScopes {
+    fn from_iter<I: IntoIterator<Item = CaptureScope>>(extents: I) -> Self {
+        CaptureScopes(extents.into_iter().collect())
     }
 }
 
-impl Extend<Extent> for Extents {
-    fn extend<I: IntoIterator<Item = Extent>>(&mut self, extents: I) {
+impl Extend<CaptureScope> for CaptureScopes {
+    fn extend<I: IntoIterator<Item = CaptureScope>>(&mut self, extents: I) {
         self.0.extend(extents);
     }
 }
 
-impl<'a> IntoIterator for &'a Extents {
-    type Item = &'a Extent;
-    type IntoIter = std::slice::Iter<'a, Extent>;
+impl<'a> IntoIterator for &'a CaptureScopes {
+    type Item = &'a CaptureScope;
+    type IntoIter = std::slice::Iter<'a, CaptureScope>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.iter()
@@ -125,12 +126,12 @@ impl<'a> IntoIterator for &'a Extents {
 }
 
 /// What a Store has taken in, for the snapshot that is made of it.
-pub struct TakenIn(Box<dyn Any + Send + Sync>);
+pub struct Captured(Box<dyn Any + Send + Sync>);
 
-impl TakenIn {
+impl Captured {
     /// Wraps what a Store knows of it.
     pub fn new(inner: impl Any + Send + Sync) -> Self {
-        TakenIn(Box::new(inner))
+        Captured(Box::new(inner))
     }
 
     /// What the Store put in, if it is of that type.
@@ -140,7 +141,7 @@ impl TakenIn {
     }
 }
 
-impl fmt::Debug for TakenIn {
+impl fmt::Debug for Captured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TakenIn")
     }
@@ -155,25 +156,26 @@ mod tests {
         StorePath::from_checked(text)
     }
 
-    fn extent(at: &str, from: &str, without: &[&str]) -> Extent {
-        Extent::new(path(at), path(from), PathGlobs::new(without, Anchor::AnyDirectory).unwrap())
+    fn extent(at: &str, from: &str, without: &[&str]) -> CaptureScope {
+        CaptureScope::new(path(at), path(from), PathGlobs::new(without, Anchor::AnyDirectory).unwrap())
     }
 
     #[test]
     fn what_has_no_history_is_left_out() {
-        let extents: Extents = [extent("w", "w", &["target/**", "*.log", "cache"])].into_iter().collect();
+        let extents: CaptureScopes =
+            [extent("w", "w", &["target/**", "*.log", "cache"])].into_iter().collect();
         for (name, kind, covered) in [
-            ("w", Kind::Directory, Covered::Yes),
-            ("w/a.rs", Kind::File, Covered::Yes),
-            ("w/in/a.log", Kind::File, Covered::No),
-            ("w/a.log", Kind::Directory, Covered::Yes),
-            ("w/target", Kind::Directory, Covered::Itself),
-            ("w/target/x", Kind::File, Covered::No),
-            ("w/target/x", Kind::Directory, Covered::No),
-            ("w/cache", Kind::Directory, Covered::Yes),
-            ("w/cache/x", Kind::File, Covered::Yes),
-            ("x", Kind::File, Covered::No),
-            ("", Kind::Directory, Covered::Itself),
+            ("w", NodeKind::Directory, Coverage::Yes),
+            ("w/a.rs", NodeKind::File, Coverage::Yes),
+            ("w/in/a.log", NodeKind::File, Coverage::No),
+            ("w/a.log", NodeKind::Directory, Coverage::Yes),
+            ("w/target", NodeKind::Directory, Coverage::Itself),
+            ("w/target/x", NodeKind::File, Coverage::No),
+            ("w/target/x", NodeKind::Directory, Coverage::No),
+            ("w/cache", NodeKind::Directory, Coverage::Yes),
+            ("w/cache/x", NodeKind::File, Coverage::Yes),
+            ("x", NodeKind::File, Coverage::No),
+            ("", NodeKind::Directory, Coverage::Itself),
         ] {
             assert_eq!(extents.covers(&path(name), kind), covered, "{name}");
         }
@@ -181,14 +183,14 @@ mod tests {
 
     #[test]
     fn what_one_leaves_out_another_may_take_in() {
-        let extents: Extents =
+        let extents: CaptureScopes =
             [extent("", "", &["target/**"]), extent("target/doc", "target/doc", &[])].into_iter().collect();
         assert_eq!(extents.tops(), [&path("")]);
-        assert_eq!(extents.covers(&path("target"), Kind::Directory), Covered::Yes);
-        assert_eq!(extents.covers(&path("target/debug"), Kind::Directory), Covered::No);
-        assert_eq!(extents.covers(&path("target/doc"), Kind::Directory), Covered::Yes);
-        assert_eq!(extents.covers(&path("target/doc/x"), Kind::File), Covered::Yes);
-        let twice: Extents =
+        assert_eq!(extents.covers(&path("target"), NodeKind::Directory), Coverage::Yes);
+        assert_eq!(extents.covers(&path("target/debug"), NodeKind::Directory), Coverage::No);
+        assert_eq!(extents.covers(&path("target/doc"), NodeKind::Directory), Coverage::Yes);
+        assert_eq!(extents.covers(&path("target/doc/x"), NodeKind::File), Coverage::Yes);
+        let twice: CaptureScopes =
             [extent("a", "", &[]), extent("a", "", &[]), extent("b/c", "", &[])].into_iter().collect();
         assert_eq!(twice.tops(), [&path("a"), &path("b/c")]);
         assert!(twice.hold(&path("a/x")) && twice.hold(&path("b/c")) && !twice.hold(&path("b")));

@@ -9,10 +9,10 @@ use crate::clock::Timestamp;
 use crate::name::escaped;
 use crate::path::VfsPath;
 use crate::store::QuotaLimits;
-use crate::workspace::Ask;
+use crate::workspace::ApprovalPolicy;
 
 /// The longest name of a fork, in bytes.
-const LONGEST: usize = 64;
+const MAX_FORK_NAME: usize = 64;
 
 /// The name of a fork: one component of a path that needs no quoting anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,10 +22,10 @@ pub struct ForkName(String);
 /// The text is no name for a fork.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` can't be the name of a fork; use up to {LONGEST} letters, digits, `-`, `_` and `.`, beginning with a letter \
+    "`{0}` can't be the name of a fork; use up to {MAX_FORK_NAME} letters, digits, `-`, `_` and `.`, beginning with a letter \
      or a digit"
 )]
-pub struct NotAForkName(String);
+pub struct InvalidForkName(String);
 
 impl ForkName {
     /// The name as text.
@@ -35,23 +35,23 @@ impl ForkName {
 }
 
 impl FromStr for ForkName {
-    type Err = NotAForkName;
+    type Err = InvalidForkName;
 
-    fn from_str(text: &str) -> Result<Self, NotAForkName> {
+    fn from_str(text: &str) -> Result<Self, InvalidForkName> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-        if begins && text.len() <= LONGEST && text.bytes().all(plain) {
+        if begins && text.len() <= MAX_FORK_NAME && text.bytes().all(plain) {
             Ok(ForkName(text.to_owned()))
         } else {
-            Err(NotAForkName(escaped(text.as_bytes()).to_string()))
+            Err(InvalidForkName(escaped(text.as_bytes()).to_string()))
         }
     }
 }
 
 impl TryFrom<String> for ForkName {
-    type Error = NotAForkName;
+    type Error = InvalidForkName;
 
-    fn try_from(text: String) -> Result<Self, NotAForkName> {
+    fn try_from(text: String) -> Result<Self, InvalidForkName> {
         text.parse()
     }
 }
@@ -88,7 +88,7 @@ pub struct Fork {
     /// How much may lie in it.
     pub quota: QuotaLimits,
     /// Whether a person is asked before something is done in it.
-    pub ask: Ask,
+    pub ask: ApprovalPolicy,
     /// The places in it that were Workspaces of their own for its maker, counted from its top: they are no part of it.
     pub left_out: Vec<VfsPath>,
     /// When it was made.

@@ -7,15 +7,15 @@ use std::sync::{Arc, OnceLock};
 
 use crate::clock::Timestamp;
 use crate::identity::{Operation, OperationId};
-use crate::store::{Kind, NodeId, Place, StorePath, Version, VersionTag};
+use crate::store::{NodeId, NodeKind, NodePath, RevisionNumber, StorePath, VersionTag};
 
 /// Which deeds are wanted. All conditions hold together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeedQuery {
+pub struct RevisionQuery {
     /// Only versions after this one.
-    pub after: Version,
+    pub after: RevisionNumber,
     /// Only versions up to this one.
-    pub upto: Version,
+    pub upto: RevisionNumber,
     /// Only of this agent.
     pub agent: Option<String>,
     /// Only of these operations; of all, where it is `None`. Versions that changed nothing are told only where operations are
@@ -24,7 +24,7 @@ pub struct DeedQuery {
     /// Only those that began at this moment or later.
     pub since: Option<Timestamp>,
     /// Only what happened to this, or below it: by what it is now, not by the names it had.
-    pub at: Option<Place>,
+    pub at: Option<NodePath>,
     /// Only what was at one of these paths or below, or is now, and the directories that it needs to come back;
     /// everything, where it is empty. Of such a node, what was done before it first counted is always told, what was
     /// done later perhaps: enough to put it back.
@@ -33,12 +33,12 @@ pub struct DeedQuery {
     pub limit: usize,
 }
 
-impl DeedQuery {
+impl RevisionQuery {
     /// Everything.
     pub fn all() -> Self {
-        DeedQuery {
-            after: Version(0),
-            upto: Version(i64::MAX),
+        RevisionQuery {
+            after: RevisionNumber(0),
+            upto: RevisionNumber(i64::MAX),
             agent: None,
             operations: None,
             since: None,
@@ -49,8 +49,8 @@ impl DeedQuery {
     }
 
     /// Everything between two versions: what made the second out of the first.
-    pub fn between(after: Version, upto: Version) -> Self {
-        DeedQuery { after, upto, ..DeedQuery::all() }
+    pub fn between(after: RevisionNumber, upto: RevisionNumber) -> Self {
+        RevisionQuery { after, upto, ..RevisionQuery::all() }
     }
 
     /// Whether deeds of this operation are wanted.
@@ -63,22 +63,22 @@ impl DeedQuery {
 
 /// Deeds, and what has become of what they were done to.
 #[derive(Debug, Clone, Default)]
-pub struct Deeds {
+pub struct RevisionSet {
     /// The deeds, newest first.
-    pub deeds: Vec<Deed>,
+    pub deeds: Vec<Revision>,
     /// Every node that a line names, itself or as a parent, as far as it is there now.
-    pub now: HashMap<NodeId, Now>,
+    pub now: HashMap<NodeId, CurrentNode>,
 }
 
 /// One change that was made.
 #[derive(Debug, Clone)]
-pub struct Deed {
+pub struct Revision {
     /// The version it made.
-    pub version: Version,
+    pub version: RevisionNumber,
     /// The operation it belongs to.
     pub operation: Operation,
     /// What it did: one line per node, in no particular order. None, where it changed nothing.
-    pub lines: Vec<Line>,
+    pub lines: Vec<NodeChange>,
     /// The path that it was about, where it changed nothing ([`crate::store::Change::blind_at`]).
     pub blind_at: Option<StorePath>,
     /// The operations that it took back.
@@ -89,18 +89,18 @@ pub struct Deed {
 
 /// What a change did to one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct NodeChange {
     /// Which node.
     pub node: NodeId,
     /// What it was just before; `None` where it was not there.
-    pub before: Option<State>,
+    pub before: Option<NodeState>,
     /// What it was just after; `None` where it was gone.
-    pub after: Option<State>,
+    pub after: Option<NodeState>,
 }
 
 /// What a node was at some time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
+pub struct NodeState {
     /// The directory it was in.
     pub parent: NodeId,
     /// Its name there.
@@ -108,7 +108,7 @@ pub struct State {
     /// Its path then, from the Store's root.
     pub path: StorePath,
     /// What it was.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Permission bits.
     pub mode: u32,
     /// When it was last modified.
@@ -116,31 +116,31 @@ pub struct State {
     /// Bytes in a file, or of a symlink's target.
     pub size: u64,
     /// What it held: a file's bytes, or a symlink's target. `None` where that is no longer known.
-    pub content: Option<Past>,
+    pub content: Option<ContentRef>,
 }
 
 /// What a node is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Now {
+pub struct CurrentNode {
     /// Its path from the Store's root.
     pub path: StorePath,
     /// Its state; `None` for the root.
-    pub state: Option<State>,
+    pub state: Option<NodeState>,
     /// Tells this state from every other.
     pub tag: VersionTag,
 }
 
 /// Content that a Store has kept. Two are equal if their bytes are, as far as the Store can tell.
 #[derive(Clone)]
-pub struct Past {
-    identity: Arc<Identified>,
+pub struct ContentRef {
+    identity: Arc<LazyContentId>,
     size: u64,
     inner: Arc<dyn Any + Send + Sync>,
 }
 
 /// What tells one content from another within a Store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PastIdentity {
+pub enum ContentId {
     /// No bytes.
     Empty,
     /// The Store's own number for these bytes.
@@ -152,16 +152,16 @@ pub enum PastIdentity {
 }
 
 /// An identity, or a way to find it: hashing may mean to read all of it.
-struct Identified {
-    known: OnceLock<Option<PastIdentity>>,
-    find: Option<Box<dyn Fn() -> Option<PastIdentity> + Send + Sync>>,
+struct LazyContentId {
+    known: OnceLock<Option<ContentId>>,
+    find: Option<Box<dyn Fn() -> Option<ContentId> + Send + Sync>>,
 }
 
-impl Past {
+impl ContentRef {
     /// Content that the Store finds again by `inner`.
-    pub fn new(identity: PastIdentity, size: u64, inner: impl Any + Send + Sync) -> Self {
-        let identity = Identified { known: OnceLock::from(Some(identity)), find: None };
-        Past { identity: Arc::new(identity), size, inner: Arc::new(inner) }
+    pub fn new(identity: ContentId, size: u64, inner: impl Any + Send + Sync) -> Self {
+        let identity = LazyContentId { known: OnceLock::from(Some(identity)), find: None };
+        ContentRef { identity: Arc::new(identity), size, inner: Arc::new(inner) }
     }
 
     /// Content whose identity is asked for when it is compared with other content of the same size. `None` means that
@@ -169,10 +169,10 @@ impl Past {
     pub fn unhashed(
         size: u64,
         inner: impl Any + Send + Sync,
-        find: impl Fn() -> Option<PastIdentity> + Send + Sync + 'static,
+        find: impl Fn() -> Option<ContentId> + Send + Sync + 'static,
     ) -> Self {
-        let identity = Identified { known: OnceLock::new(), find: Some(Box::new(find)) };
-        Past { identity: Arc::new(identity), size, inner: Arc::new(inner) }
+        let identity = LazyContentId { known: OnceLock::new(), find: Some(Box::new(find)) };
+        ContentRef { identity: Arc::new(identity), size, inner: Arc::new(inner) }
     }
 
     /// How many bytes it has.
@@ -181,7 +181,7 @@ impl Past {
     }
 
     /// What tells it from other content, where the Store can tell.
-    pub fn identity(&self) -> Option<PastIdentity> {
+    pub fn identity(&self) -> Option<ContentId> {
         *self.identity.known.get_or_init(|| self.identity.find.as_ref().and_then(|find| find()))
     }
 
@@ -191,7 +191,7 @@ impl Past {
     }
 }
 
-impl PartialEq for Past {
+impl PartialEq for ContentRef {
     fn eq(&self, other: &Self) -> bool {
         self.size == other.size
             && (Arc::ptr_eq(&self.identity, &other.identity)
@@ -199,9 +199,9 @@ impl PartialEq for Past {
     }
 }
 
-impl Eq for Past {}
+impl Eq for ContentRef {}
 
-impl fmt::Debug for Past {
+impl fmt::Debug for ContentRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.identity.known.get() {
             Some(Some(identity)) => write!(f, "Past({identity:?}, {} bytes)", self.size),
@@ -220,9 +220,9 @@ mod tests {
         let asked = Arc::new(AtomicUsize::new(0));
         let unhashed = |size, hash: Option<u8>| {
             let asked = Arc::clone(&asked);
-            Past::unhashed(size, (), move || {
+            ContentRef::unhashed(size, (), move || {
                 asked.fetch_add(1, Ordering::Relaxed);
-                hash.map(|byte| PastIdentity::Hash([byte; 32]))
+                hash.map(|byte| ContentId::Hash([byte; 32]))
             })
         };
         let one = unhashed(3, Some(1));

@@ -16,31 +16,33 @@ mod quota;
 mod sieve;
 
 pub use attr::{
-    Attr, Entry, Found, Kind, Listing, NodeId, NotATag, Page, ShortTag, Special, TagRef, Version, VersionTag,
-    Whole,
+    Attr, Entry, FileContent, InvalidVersionTag, Listing, NodeId, NodeKind, Page, RevisionNumber, ShortTag,
+    SpecialKind, TagRef, VersionTag, WalkEntry,
 };
 pub use change::{
-    Applied, Change, Content, Expect, Keep, Lasts, Missing, Outcome, Parents, Put, Record, Replace, Spare,
-    Step, Subtree,
+    Applied, Change, CompanionRecord, Content, DisplacedContent, IfMissing, Parents, Precondition,
+    ProtectedNames, PutOptions, Replace, Step, StepOutcome, Subtree, SyncPolicy,
 };
-pub use draft::{Draft, DraftOf, OpenContent, Sealed};
+pub use draft::{Draft, DraftBase, OpenContent, SealedContent};
 pub use error::{LinkHit, Side, StoreError, StoreResult};
-pub use extent::{Covered, Extent, Extents, TakenIn};
-pub use fork::{Fork, ForkName, NotAForkName};
-pub use history::{Deed, DeedQuery, Deeds, Line, Now, Past, PastIdentity, State};
-pub use place::{Place, StorePath};
-pub use quota::{QuotaLimits, QuotaOn, QuotaRoot, Usage};
-pub use sieve::Sieve;
+pub use extent::{CaptureScope, CaptureScopes, Captured, Coverage};
+pub use fork::{Fork, ForkName, InvalidForkName};
+pub use history::{
+    ContentId, ContentRef, CurrentNode, NodeChange, NodeState, Revision, RevisionQuery, RevisionSet,
+};
+pub use place::{NodePath, StorePath};
+pub use quota::{QuotaLimits, QuotaResource, QuotaRoot, Usage};
+pub use sieve::PathFilter;
 
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::audit::LogId;
+use crate::audit::AuditLogId;
 use crate::clock::Timestamp;
 use crate::identity::Operation;
-use crate::search::{FileHits, Grep, Walk};
+use crate::search::{FileHits, Grep, WalkOptions};
 
 /// A place that holds files.
 ///
@@ -48,38 +50,38 @@ use crate::search::{FileHits, Grep, Walk};
 /// promises is held by the behaviour suite in [`crate::testkit`].
 pub trait Store: Debug + Send + Sync {
     /// What kind of Store this is, and what it can do.
-    fn about(&self) -> About;
+    fn about(&self) -> StoreInfo;
 
     /// Attributes of what lies at `at`; of a symlink itself where the last component is one.
-    fn stat(&self, at: &Place) -> StoreResult<Attr>;
+    fn stat(&self, at: &NodePath) -> StoreResult<Attr>;
 
     /// [`Store::stat`] for many places. A Store over a network answers all of them in few round trips.
-    fn stat_many(&self, at: &[Place]) -> Vec<StoreResult<Attr>> {
+    fn stat_many(&self, at: &[NodePath]) -> Vec<StoreResult<Attr>> {
         at.iter().map(|place| self.stat(place)).collect()
     }
 
     /// A whole file. One over `limit` bytes is [`StoreError::TooLarge`], before memory is taken for it.
-    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole>;
+    fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent>;
 
     /// [`Store::read`] for many places.
-    fn read_many(&self, at: &[Place], limit: u64) -> Vec<StoreResult<Whole>> {
+    fn read_many(&self, at: &[NodePath], limit: u64) -> Vec<StoreResult<FileContent>> {
         at.iter().map(|place| self.read(place, limit)).collect()
     }
 
     /// Opens a file for reading. What it returns stays readable after the file is removed, replaced or renamed.
-    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>>;
+    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>>;
 
     /// Opens a file for somebody who may write it and need not read it, or who has just made it. So its mode does not
     /// matter: a caller that reads opens it with [`Store::open`].
-    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_to_write(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         self.open(at)
     }
 
     /// The target of a symlink, as it was written.
-    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>>;
+    fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>>;
 
     /// The entries of a directory, sorted by the bytes of their names.
-    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing>;
+    fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing>;
 
     /// Everything below a directory, sorted by path (component by component); the directory itself is not visited.
     ///
@@ -87,16 +89,16 @@ pub trait Store: Debug + Send + Sync {
     /// and passed by.
     fn walk(
         &self,
-        at: &Place,
-        walk: &Walk,
-        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+        at: &NodePath,
+        walk: &WalkOptions,
+        visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()>;
 
     /// Searches the content of the files below `at`, or of the one file there. Files come in any order. What can't be
     /// looked into is noted in `grep.unread` and passed by.
     fn grep(
         &self,
-        at: &Place,
+        at: &NodePath,
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()>;
@@ -104,7 +106,7 @@ pub trait Store: Debug + Send + Sync {
     /// Starts writing content that no one sees until a change puts it somewhere.
     ///
     /// Content of any size passes through a draft in constant memory. A draft that is dropped leaves nothing behind.
-    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>>;
+    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>>;
 
     /// Makes a change: all of its steps, in order, or none.
     ///
@@ -116,33 +118,33 @@ pub trait Store: Debug + Send + Sync {
     fn settle(&self) -> StoreResult<()>;
 
     /// What has changed after `cursor`, oldest first, whoever changed it; `None` as cursor means "from now on".
-    fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed>;
+    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed>;
 
     /// This Store as it was at a version, for reading.
     ///
     /// A Store without history answers [`StoreError::Unsupported`], a version that it never had is not found.
-    fn as_of(&self, _version: Version) -> StoreResult<Arc<dyn Store>> {
+    fn as_of(&self, _version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         Err(StoreError::Unsupported("this Store keeps no history"))
     }
 
     /// The newest version: what the Store holds now.
-    fn version(&self) -> StoreResult<Version> {
+    fn version(&self) -> StoreResult<RevisionNumber> {
         Err(StoreError::Unsupported("this Store keeps no history"))
     }
 
     /// The version that was the newest at that time.
-    fn version_at(&self, _time: Timestamp) -> StoreResult<Version> {
+    fn version_at(&self, _time: Timestamp) -> StoreResult<RevisionNumber> {
         Err(StoreError::Unsupported("this Store keeps no history"))
     }
 
     /// Who counts the versions. A number names the same moment in all Stores that are counted together; `None` where
     /// this one counts for itself.
-    fn version_count(&self) -> Option<VersionCount> {
+    fn version_count(&self) -> Option<RevisionSequence> {
         None
     }
 
     /// What has been done to this Store, newest first, with what was there before and after.
-    fn deeds(&self, _query: &DeedQuery) -> StoreResult<Deeds> {
+    fn deeds(&self, _query: &RevisionQuery) -> StoreResult<RevisionSet> {
         Err(StoreError::Unsupported("this Store keeps no history"))
     }
 
@@ -157,8 +159,9 @@ pub trait Store: Debug + Send + Sync {
         agent: &str,
         since: Timestamp,
         limit: usize,
-    ) -> StoreResult<Vec<(Version, Operation)>> {
-        let query = DeedQuery { agent: Some(agent.to_owned()), since: Some(since), ..DeedQuery::all() };
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
+        let query =
+            RevisionQuery { agent: Some(agent.to_owned()), since: Some(since), ..RevisionQuery::all() };
         let mut deeds = self.deeds(&query)?.deeds;
         deeds.retain(|deed| !deed.undone && deed.undoes.is_empty());
         deeds.sort_by_key(|deed| std::cmp::Reverse(deed.version));
@@ -171,8 +174,13 @@ pub trait Store: Debug + Send + Sync {
     /// [`Version::NOW`] it is what makes what is there now.
     ///
     /// There may be more than was asked for. A Store that does not see every change tells those that it knows.
-    fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
-        self.deeds(&DeedQuery { below: below.to_vec(), ..DeedQuery::between(older, newer) })
+    fn between(
+        &self,
+        older: RevisionNumber,
+        newer: RevisionNumber,
+        below: &[StorePath],
+    ) -> StoreResult<RevisionSet> {
+        self.deeds(&RevisionQuery { below: below.to_vec(), ..RevisionQuery::between(older, newer) })
     }
 
     /// Makes sure that what is there now can be looked at later, as of the version that a snapshot is about to name.
@@ -181,15 +189,15 @@ pub trait Store: Debug + Send + Sync {
     /// of names that were looked at so far, also now and then within a large file; its error ends the capture.
     fn take_in(
         &self,
-        _extents: &Extents,
+        _extents: &CaptureScopes,
         _operation: &Operation,
         _progress: &mut dyn FnMut(u64) -> StoreResult<()>,
-    ) -> StoreResult<Option<TakenIn>> {
+    ) -> StoreResult<Option<Captured>> {
         Ok(None)
     }
 
     /// Opens content that [`Store::deeds`] told of.
-    fn open_past(&self, _past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_past(&self, _past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         Err(StoreError::Unsupported("this Store keeps no history"))
     }
 
@@ -206,11 +214,11 @@ pub trait Store: Debug + Send + Sync {
     /// How much lies below a directory; 0 where nothing is there.
     fn usage(&self, at: &StorePath) -> StoreResult<Usage> {
         let mut usage = Usage::default();
-        let count = &mut |found: Found| {
+        let count = &mut |found: WalkEntry| {
             usage.count(&found.attr);
             ControlFlow::Continue(())
         };
-        match self.walk(&Place::path(at.clone()), &Walk::default(), count) {
+        match self.walk(&NodePath::path(at.clone()), &WalkOptions::default(), count) {
             Err(StoreError::NotFound) => Ok(Usage::default()),
             walked => walked.map(|()| usage),
         }
@@ -230,12 +238,12 @@ pub trait Store: Debug + Send + Sync {
     }
 
     /// Checks everything that can be checked, and says what is wrong.
-    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified>;
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport>;
 }
 
 /// What a Store says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct About {
+pub struct StoreInfo {
     /// `physical`, `virtual`, `memory`.
     pub kind: &'static str,
     /// Whether every change makes a version that can be told of later.
@@ -245,10 +253,10 @@ pub struct About {
     /// Whether [`Store::changes_since`] answers.
     pub feed: bool,
     /// The log that it writes the records of its changes into; a change with a record is refused where there is none.
-    pub records: Option<LogId>,
+    pub records: Option<AuditLogId>,
 }
 
-impl About {
+impl StoreInfo {
     /// Whether what the Store holds is still there when the process has ended.
     pub fn outlives_the_process(&self) -> bool {
         self.kind != "memory"
@@ -257,17 +265,17 @@ impl About {
 
 /// Tells who counts versions, for as long as the Store is open: those of one database are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct VersionCount(usize);
+pub struct RevisionSequence(usize);
 
-impl VersionCount {
+impl RevisionSequence {
     /// Counted by something that Stores share.
     pub fn shared<T>(by: &Arc<T>) -> Self {
-        VersionCount(Arc::as_ptr(by).cast::<()>() as usize)
+        RevisionSequence(Arc::as_ptr(by).cast::<()>() as usize)
     }
 
     /// Counted by one Store for itself.
     pub(crate) fn alone(store: &dyn Store) -> Self {
-        VersionCount(std::ptr::from_ref(store).cast::<()>() as usize)
+        RevisionSequence(std::ptr::from_ref(store).cast::<()>() as usize)
     }
 }
 
@@ -275,18 +283,18 @@ impl VersionCount {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feed {
     /// The changes, oldest first.
-    pub changes: Vec<Changed>,
+    pub changes: Vec<FeedEntry>,
     /// Where to go on.
-    pub cursor: Version,
+    pub cursor: RevisionNumber,
     /// Whether the Store had more than was asked for.
     pub more: bool,
 }
 
 /// One name that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changed {
+pub struct FeedEntry {
     /// The version that the change made.
-    pub version: Version,
+    pub version: RevisionNumber,
     /// What happened.
     pub what: ChangeKind,
     /// To which node.
@@ -316,7 +324,7 @@ pub enum ChangeKind {
 
 /// What [`Store::verify`] found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifyReport {
     /// Entries looked at.
     pub entries: u64,
     /// Pieces of content whose hash was checked.

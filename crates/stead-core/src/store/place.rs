@@ -108,37 +108,37 @@ impl fmt::Debug for StorePath {
 ///
 /// The empty path means the node itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct NodePath {
     /// Where the path starts.
     pub from: NodeId,
     /// The path.
     pub path: StorePath,
 }
 
-impl Place {
+impl NodePath {
     /// A path from the Store's root.
     pub fn path(path: StorePath) -> Self {
-        Place { from: NodeId::ROOT, path }
+        NodePath { from: NodeId::ROOT, path }
     }
 
     /// The Store's root itself.
     pub fn root() -> Self {
-        Place::path(StorePath::here())
+        NodePath::path(StorePath::here())
     }
 
     /// A node, wherever it is.
     pub fn node(node: NodeId) -> Self {
-        Place { from: node, path: StorePath::here() }
+        NodePath { from: node, path: StorePath::here() }
     }
 
     /// A name in a directory node.
     pub fn child(parent: NodeId, name: &Name) -> Self {
-        Place { from: parent, path: StorePath(name.as_bytes().to_vec()) }
+        NodePath { from: parent, path: StorePath(name.as_bytes().to_vec()) }
     }
 
     /// The place one name further down.
     pub fn join(&self, name: &[u8]) -> Self {
-        Place { from: self.from, path: self.path.child(name) }
+        NodePath { from: self.from, path: self.path.child(name) }
     }
 }
 

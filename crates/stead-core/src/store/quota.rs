@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::store::{Attr, Kind, StoreError, StorePath};
+use crate::store::{Attr, NodeKind, StoreError, StorePath};
 
 /// A place that something is counted below, and how much may lie there.
 ///
@@ -43,10 +43,10 @@ pub struct Usage {
 impl Usage {
     /// Counts one entry: everything but a directory is a file, and a regular file's bytes count.
     pub fn count(&mut self, attr: &Attr) {
-        if attr.kind != Kind::Directory {
+        if attr.kind != NodeKind::Directory {
             self.files += 1;
         }
-        if attr.kind == Kind::File {
+        if attr.kind == NodeKind::File {
             self.bytes += attr.size;
         }
     }
@@ -54,7 +54,7 @@ impl Usage {
 
 /// What there is too much of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QuotaOn {
+pub enum QuotaResource {
     /// Bytes of all files together.
     Bytes,
     /// Files and symlinks.
@@ -63,12 +63,12 @@ pub enum QuotaOn {
     FileBytes,
 }
 
-impl fmt::Display for QuotaOn {
+impl fmt::Display for QuotaResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            QuotaOn::Bytes => "bytes",
-            QuotaOn::Files => "files",
-            QuotaOn::FileBytes => "bytes in one file",
+            QuotaResource::Bytes => "bytes",
+            QuotaResource::Files => "files",
+            QuotaResource::FileBytes => "bytes in one file",
         })
     }
 }
@@ -95,7 +95,7 @@ impl QuotaLimits {
     pub fn check_file(&self, size: u64) -> Result<(), StoreError> {
         match self.file_bytes {
             Some(allowed) if size > allowed => {
-                Err(StoreError::OverQuota { on: QuotaOn::FileBytes, used: 0, wanted: size, allowed })
+                Err(StoreError::OverQuota { on: QuotaResource::FileBytes, used: 0, wanted: size, allowed })
             }
             _ => Ok(()),
         }
@@ -122,8 +122,8 @@ impl QuotaRoot {
             }
             _ => Ok(()),
         };
-        judge(QuotaOn::Bytes, self.limits.bytes, before.bytes, after.bytes)?;
-        judge(QuotaOn::Files, self.limits.files, before.files, after.files)
+        judge(QuotaResource::Bytes, self.limits.bytes, before.bytes, after.bytes)?;
+        judge(QuotaResource::Files, self.limits.files, before.files, after.files)
     }
 }
 

@@ -2,57 +2,57 @@
 
 use std::collections::HashMap;
 
-use crate::store::{Kind, Line, NodeId, State, StorePath};
+use crate::store::{NodeChange, NodeId, NodeKind, NodeState, StorePath};
 
 /// Picks the lines of [`crate::store::DeedQuery::below`] out of lines that come newest first.
 #[derive(Debug)]
-pub struct Sieve<'q> {
+pub struct PathFilter<'q> {
     below: &'q [StorePath],
-    nodes: HashMap<NodeId, Seen>,
+    nodes: HashMap<NodeId, NodeMatch>,
 }
 
 /// What is known of a node whose lines have been seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum NodeMatch {
     Wanted,
     /// It is there now, elsewhere.
     Elsewhere,
     Gone,
 }
 
-impl<'q> Sieve<'q> {
+impl<'q> PathFilter<'q> {
     /// One for these paths; it lets everything through where there are none.
     pub fn new(below: &'q [StorePath]) -> Self {
-        Sieve { below, nodes: HashMap::new() }
+        PathFilter { below, nodes: HashMap::new() }
     }
 
     /// Whether a line is wanted. `now` says where its node is now, if it is anywhere.
     pub fn takes<E>(
         &mut self,
-        line: &Line,
+        line: &NodeChange,
         now: impl FnOnce() -> Result<Option<StorePath>, E>,
     ) -> Result<bool, E> {
         if self.below.is_empty() {
             return Ok(true);
         }
         let inside = |path: &StorePath| self.below.iter().any(|top| path.is_at_or_below(top));
-        let leads = |state: &State| {
-            state.kind == Kind::Directory && self.below.iter().any(|top| top.is_at_or_below(&state.path))
+        let leads = |state: &NodeState| {
+            state.kind == NodeKind::Directory && self.below.iter().any(|top| top.is_at_or_below(&state.path))
         };
         let seen = match self.nodes.get(&line.node) {
             Some(seen) => *seen,
             None => match now()? {
-                Some(path) if inside(&path) => Seen::Wanted,
-                Some(_) => Seen::Elsewhere,
-                None => Seen::Gone,
+                Some(path) if inside(&path) => NodeMatch::Wanted,
+                Some(_) => NodeMatch::Elsewhere,
+                None => NodeMatch::Gone,
             },
         };
         let was_inside =
             || [&line.before, &line.after].into_iter().flatten().any(|state| inside(&state.path));
-        let wanted = seen == Seen::Wanted
+        let wanted = seen == NodeMatch::Wanted
             || was_inside()
-            || (seen == Seen::Gone && line.before.as_ref().is_some_and(leads));
-        self.nodes.insert(line.node, if wanted { Seen::Wanted } else { seen });
+            || (seen == NodeMatch::Gone && line.before.as_ref().is_some_and(leads));
+        self.nodes.insert(line.node, if wanted { NodeMatch::Wanted } else { seen });
         Ok(wanted)
     }
 }
@@ -65,20 +65,20 @@ mod tests {
     use super::*;
     use crate::Timestamp;
 
-    fn state(path: &str, kind: Kind) -> Option<State> {
+    fn state(path: &str, kind: NodeKind) -> Option<NodeState> {
         let path = StorePath::from_checked(path);
         let name = path.split().unwrap().1.to_vec();
         let (parent, modified) = (NodeId::ROOT, Timestamp(0));
-        Some(State { parent, name, path, kind, mode: 0, modified, size: 0, content: None })
+        Some(NodeState { parent, name, path, kind, mode: 0, modified, size: 0, content: None })
     }
 
     #[test]
     fn what_was_there_once_is_followed_back_to_where_it_came_from() {
         let below = [StorePath::from_checked("d/in")];
-        let mut sieve = Sieve::new(&below);
+        let mut sieve = PathFilter::new(&below);
         let mut takes = |node, before: &str, after: &str, now: Option<&str>| {
-            let state = |path: &str| if path.is_empty() { None } else { state(path, Kind::File) };
-            let line = Line { node: NodeId(node), before: state(before), after: state(after) };
+            let state = |path: &str| if path.is_empty() { None } else { state(path, NodeKind::File) };
+            let line = NodeChange { node: NodeId(node), before: state(before), after: state(after) };
             sieve.takes(&line, || Ok::<_, Infallible>(now.map(StorePath::from_checked))).unwrap()
         };
         assert!(!takes(1, "y", "z", Some("z")), "it had left before");
@@ -92,9 +92,10 @@ mod tests {
     #[test]
     fn directories_on_the_way_are_wanted_where_they_are_gone() {
         let below = [StorePath::from_checked("d/in/x")];
-        let mut sieve = Sieve::new(&below);
+        let mut sieve = PathFilter::new(&below);
         let mut takes = |node, now: Option<&str>| {
-            let line = Line { node: NodeId(node), before: state("d/in", Kind::Directory), after: None };
+            let line =
+                NodeChange { node: NodeId(node), before: state("d/in", NodeKind::Directory), after: None };
             sieve.takes(&line, || Ok::<_, Infallible>(now.map(StorePath::from_checked))).unwrap()
         };
         assert!(takes(1, None));

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Timestamp;
 use crate::identity::Operation;
-use crate::search::{FileHits, Grep, Walk};
+use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
-    NodeId, OpenContent, Page, Past, Place, Sealed, Store, StoreError, StorePath, StoreResult, TakenIn,
-    Usage, Verified, Version, VersionCount, Whole,
+    Applied, Attr, CaptureScopes, Captured, Change, ContentRef, Draft, DraftBase, Feed, FileContent, Fork,
+    Listing, NodeId, NodePath, OpenContent, Page, RevisionNumber, RevisionQuery, RevisionSequence,
+    RevisionSet, SealedContent, Store, StoreError, StoreInfo, StorePath, StoreResult, Usage, VerifyReport,
+    WalkEntry,
 };
 
 /// What goes wrong. Calls are counted from 1, those of drafts and open contents included.
@@ -28,15 +29,15 @@ pub enum Fault {
 
 /// A Store around another that fails as it is told to.
 #[derive(Debug)]
-pub struct Faulty {
+pub struct FaultyStore {
     store: Arc<dyn Store>,
-    line: Arc<Line>,
+    line: Arc<FaultyConnection>,
 }
 
-impl Faulty {
+impl FaultyStore {
     /// The Store, with one fault.
     pub fn new(store: Arc<dyn Store>, fault: Fault) -> Self {
-        Faulty { store, line: Arc::new(Line { fault, calls: AtomicU64::new(0) }) }
+        FaultyStore { store, line: Arc::new(FaultyConnection { fault, calls: AtomicU64::new(0) }) }
     }
 
     /// How many calls there were.
@@ -47,12 +48,12 @@ impl Faulty {
 
 /// The line between a caller and a Store.
 #[derive(Debug)]
-struct Line {
+struct FaultyConnection {
     fault: Fault,
     calls: AtomicU64,
 }
 
-impl Line {
+impl FaultyConnection {
     fn call<T>(&self, act: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         match self.fault {
@@ -72,66 +73,66 @@ fn broken() -> StoreError {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl Store for Faulty {
-    fn about(&self) -> About {
+impl Store for FaultyStore {
+    fn about(&self) -> StoreInfo {
         self.store.about()
     }
 
-    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+    fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
         self.line.call(|| self.store.stat(at))
     }
 
-    fn stat_many(&self, at: &[Place]) -> Vec<StoreResult<Attr>> {
+    fn stat_many(&self, at: &[NodePath]) -> Vec<StoreResult<Attr>> {
         let answers = self.line.call(|| Ok(self.store.stat_many(at)));
         answers.unwrap_or_else(|_| at.iter().map(|_| Err(broken())).collect())
     }
 
-    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+    fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
         self.line.call(|| self.store.read(at, limit))
     }
 
-    fn read_many(&self, at: &[Place], limit: u64) -> Vec<StoreResult<Whole>> {
+    fn read_many(&self, at: &[NodePath], limit: u64) -> Vec<StoreResult<FileContent>> {
         let answers = self.line.call(|| Ok(self.store.read_many(at, limit)));
         answers.unwrap_or_else(|_| at.iter().map(|_| Err(broken())).collect())
     }
 
-    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         let content = self.line.call(|| self.store.open(at))?;
         Ok(Box::new(FaultyContent { content, line: self.line.clone() }))
     }
 
-    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_to_write(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         let content = self.line.call(|| self.store.open_to_write(at))?;
         Ok(Box::new(FaultyContent { content, line: self.line.clone() }))
     }
 
-    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+    fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
         self.line.call(|| self.store.read_link(at))
     }
 
-    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+    fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing> {
         self.line.call(|| self.store.list(at, page))
     }
 
     fn walk(
         &self,
-        at: &Place,
-        walk: &Walk,
-        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+        at: &NodePath,
+        walk: &WalkOptions,
+        visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         self.line.call(|| self.store.walk(at, walk, visit))
     }
 
     fn grep(
         &self,
-        at: &Place,
+        at: &NodePath,
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         self.line.call(|| self.store.grep(at, grep, visit))
     }
 
-    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
         let draft = self.line.call(|| self.store.draft(of))?;
         Ok(Box::new(FaultyDraft { draft, line: self.line.clone() }))
     }
@@ -144,27 +145,27 @@ impl Store for Faulty {
         self.line.call(|| self.store.settle())
     }
 
-    fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+    fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         self.line.call(|| self.store.as_of(version))
     }
 
-    fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
+    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         self.line.call(|| self.store.changes_since(cursor, limit))
     }
 
-    fn version(&self) -> StoreResult<Version> {
+    fn version(&self) -> StoreResult<RevisionNumber> {
         self.line.call(|| self.store.version())
     }
 
-    fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+    fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
         self.line.call(|| self.store.version_at(time))
     }
 
-    fn version_count(&self) -> Option<VersionCount> {
+    fn version_count(&self) -> Option<RevisionSequence> {
         self.store.version_count()
     }
 
-    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
         self.line.call(|| self.store.deeds(query))
     }
 
@@ -173,24 +174,29 @@ impl Store for Faulty {
         agent: &str,
         since: Timestamp,
         limit: usize,
-    ) -> StoreResult<Vec<(Version, Operation)>> {
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         self.line.call(|| self.store.standing(agent, since, limit))
     }
 
-    fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+    fn between(
+        &self,
+        older: RevisionNumber,
+        newer: RevisionNumber,
+        below: &[StorePath],
+    ) -> StoreResult<RevisionSet> {
         self.line.call(|| self.store.between(older, newer, below))
     }
 
     fn take_in(
         &self,
-        extents: &Extents,
+        extents: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
-    ) -> StoreResult<Option<TakenIn>> {
+    ) -> StoreResult<Option<Captured>> {
         self.line.call(|| self.store.take_in(extents, operation, progress))
     }
 
-    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         self.line.call(|| self.store.open_past(past))
     }
 
@@ -214,14 +220,14 @@ impl Store for Faulty {
         self.store.is_gone()
     }
 
-    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         self.line.call(|| self.store.verify(progress))
     }
 }
 
 struct FaultyContent {
     content: Box<dyn OpenContent>,
-    line: Arc<Line>,
+    line: Arc<FaultyConnection>,
 }
 
 impl OpenContent for FaultyContent {
@@ -246,7 +252,7 @@ impl OpenContent for FaultyContent {
 
 struct FaultyDraft {
     draft: Box<dyn Draft>,
-    line: Arc<Line>,
+    line: Arc<FaultyConnection>,
 }
 
 impl Draft for FaultyDraft {
@@ -266,7 +272,7 @@ impl Draft for FaultyDraft {
         self.line.call(|| self.draft.set_size(size))
     }
 
-    fn seal(&mut self) -> StoreResult<Sealed> {
+    fn seal(&mut self) -> StoreResult<SealedContent> {
         self.line.call(|| self.draft.seal())
     }
 }
@@ -276,19 +282,19 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::store::{Content, Put};
+    use crate::store::{Content, PutOptions};
     use crate::testkit::ModelStore;
     use crate::testkit::suite::subject::{at, change, write, write_with};
 
     /// Three calls that lead to a file `a`, as far as they go, and whether the file is there afterwards.
     fn draft_a_file(fault: Fault) -> (StoreResult<()>, bool, u64) {
         let store = Arc::new(ModelStore::new());
-        let faulty = Faulty::new(store.clone(), fault);
+        let faulty = FaultyStore::new(store.clone(), fault);
         let act = || {
-            let mut draft = faulty.draft(DraftOf::Nothing)?;
+            let mut draft = faulty.draft(DraftBase::Nothing)?;
             draft.write_at(0, b"1")?;
             let content = Content::Sealed(draft.seal()?);
-            faulty.apply(change(vec![write_with(at("a"), content, Put::default())]))?;
+            faulty.apply(change(vec![write_with(at("a"), content, PutOptions::default())]))?;
             Ok(())
         };
         (act(), store.stat(&at("a")).is_ok(), faulty.calls())
@@ -324,7 +330,7 @@ mod tests {
         for (fault, comes_back) in
             [(Fault::Before(2), true), (Fault::After(2), true), (Fault::From(2), false)]
         {
-            let faulty = Faulty::new(Arc::new(ModelStore::new()), fault);
+            let faulty = FaultyStore::new(Arc::new(ModelStore::new()), fault);
             faulty.apply(change(vec![write("a", "1")])).unwrap();
             let open = faulty.open(&at("a"));
             assert!(open.is_err());
@@ -336,7 +342,7 @@ mod tests {
 
     #[test]
     fn open_content_fails_too() {
-        let faulty = Faulty::new(Arc::new(ModelStore::new()), Fault::From(3));
+        let faulty = FaultyStore::new(Arc::new(ModelStore::new()), Fault::From(3));
         faulty.apply(change(vec![write("a", "1")])).unwrap();
         let open = faulty.open(&at("a")).unwrap();
         assert_eq!(open.attr().size, 1);

@@ -6,67 +6,67 @@ use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::identity::Operation;
-use crate::search::{FileHits, Grep, Walk};
+use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
-    NodeId, OpenContent, Page, Past, Place, Store, StorePath, StoreResult, TakenIn, Usage, Verified, Version,
-    VersionCount, Whole,
+    Applied, Attr, CaptureScopes, Captured, Change, ContentRef, Draft, DraftBase, Feed, FileContent, Fork,
+    Listing, NodeId, NodePath, OpenContent, Page, RevisionNumber, RevisionQuery, RevisionSequence,
+    RevisionSet, Store, StoreInfo, StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
 };
 
 /// A Store around another: `meddle` is called after every change, before the caller has its answer.
-pub struct Meddling {
+pub struct InterferingStore {
     /// The Store that does the work.
     pub store: Arc<dyn Store>,
     /// What happens meanwhile.
     pub meddle: Box<dyn Fn() + Send + Sync>,
 }
 
-impl fmt::Debug for Meddling {
+impl fmt::Debug for InterferingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Meddling").field("store", &self.store).finish_non_exhaustive()
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl Store for Meddling {
-    fn about(&self) -> About {
+impl Store for InterferingStore {
+    fn about(&self) -> StoreInfo {
         self.store.about()
     }
-    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+    fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
         self.store.stat(at)
     }
-    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+    fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
         self.store.read(at, limit)
     }
-    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         self.store.open(at)
     }
-    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_to_write(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         self.store.open_to_write(at)
     }
-    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+    fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
         self.store.read_link(at)
     }
-    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+    fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing> {
         self.store.list(at, page)
     }
     fn walk(
         &self,
-        at: &Place,
-        walk: &Walk,
-        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+        at: &NodePath,
+        walk: &WalkOptions,
+        visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         self.store.walk(at, walk, visit)
     }
     fn grep(
         &self,
-        at: &Place,
+        at: &NodePath,
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         self.store.grep(at, grep, visit)
     }
-    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
         self.store.draft(of)
     }
     fn apply(&self, change: Change) -> StoreResult<Applied> {
@@ -74,31 +74,31 @@ impl Store for Meddling {
         (self.meddle)();
         applied
     }
-    fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
+    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         self.store.changes_since(cursor, limit)
     }
-    fn stat_many(&self, at: &[Place]) -> Vec<StoreResult<Attr>> {
+    fn stat_many(&self, at: &[NodePath]) -> Vec<StoreResult<Attr>> {
         self.store.stat_many(at)
     }
-    fn read_many(&self, at: &[Place], limit: u64) -> Vec<StoreResult<Whole>> {
+    fn read_many(&self, at: &[NodePath], limit: u64) -> Vec<StoreResult<FileContent>> {
         self.store.read_many(at, limit)
     }
     fn settle(&self) -> StoreResult<()> {
         self.store.settle()
     }
-    fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+    fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         self.store.as_of(version)
     }
-    fn version(&self) -> StoreResult<Version> {
+    fn version(&self) -> StoreResult<RevisionNumber> {
         self.store.version()
     }
-    fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+    fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
         self.store.version_at(time)
     }
-    fn version_count(&self) -> Option<VersionCount> {
+    fn version_count(&self) -> Option<RevisionSequence> {
         self.store.version_count()
     }
-    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
         self.store.deeds(query)
     }
     fn standing(
@@ -106,21 +106,26 @@ impl Store for Meddling {
         agent: &str,
         since: Timestamp,
         limit: usize,
-    ) -> StoreResult<Vec<(Version, Operation)>> {
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         self.store.standing(agent, since, limit)
     }
-    fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+    fn between(
+        &self,
+        older: RevisionNumber,
+        newer: RevisionNumber,
+        below: &[StorePath],
+    ) -> StoreResult<RevisionSet> {
         self.store.between(older, newer, below)
     }
     fn take_in(
         &self,
-        extents: &Extents,
+        extents: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
-    ) -> StoreResult<Option<TakenIn>> {
+    ) -> StoreResult<Option<Captured>> {
         self.store.take_in(extents, operation, progress)
     }
-    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         self.store.open_past(past)
     }
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
@@ -138,7 +143,7 @@ impl Store for Meddling {
     fn is_gone(&self) -> bool {
         self.store.is_gone()
     }
-    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         self.store.verify(progress)
     }
 }

@@ -9,10 +9,10 @@ mod notes;
 pub mod suite;
 mod untouchable;
 
-pub use faulty::{Fault, Faulty};
-pub use meddling::Meddling;
-pub use model::{Snapshot, Thing, model_run, model_run_over, snapshot_of};
+pub use faulty::{Fault, FaultyStore};
+pub use meddling::InterferingStore;
+pub use model::{SnapshotEntry, TreeSnapshot, model_run, model_run_over, snapshot_of};
 pub use model_store::ModelStore;
-pub use notes::Notes;
+pub use notes::MemoryAuditLog;
 pub use suite::Fixture;
-pub use untouchable::Untouchable;
+pub use untouchable::PanickingStore;

@@ -6,15 +6,15 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::model::{Body, Bytes, Tree};
-use super::notes::Notes;
+use super::model::{DraftBytes, ModelBody, ModelTree};
+use super::notes::MemoryAuditLog;
 use crate::audit::AuditLog;
 use crate::name::{Name, escaped};
-use crate::search::{FileHits, Grep, Walk};
+use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
-    About, Applied, Attr, Change, Changed, Draft, DraftOf, Entry, Feed, Found, Kind, Listing, OpenContent,
-    Page, Place, QuotaRoot, Record, Sealed, Store, StoreError, StorePath, StoreResult, Usage, Verified,
-    Version, Whole,
+    Applied, Attr, Change, CompanionRecord, Draft, DraftBase, Entry, Feed, FeedEntry, FileContent, Listing,
+    NodeKind, NodePath, OpenContent, Page, QuotaRoot, RevisionNumber, SealedContent, Store, StoreError,
+    StoreInfo, StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
 };
 use crate::watch::check_wanted;
 
@@ -23,32 +23,32 @@ use crate::watch::check_wanted;
 /// It is slow on large trees, since every change copies the tree.
 #[derive(Debug)]
 pub struct ModelStore {
-    state: Mutex<State>,
+    state: Mutex<ModelState>,
     /// Where the records of its changes go.
-    notes: Option<Arc<Notes>>,
+    notes: Option<Arc<MemoryAuditLog>>,
 }
 
 #[derive(Debug)]
-struct State {
-    tree: Tree,
-    version: Version,
-    changes: Vec<Changed>,
+struct ModelState {
+    tree: ModelTree,
+    version: RevisionNumber,
+    changes: Vec<FeedEntry>,
 }
 
 impl ModelStore {
     /// An empty Store.
     pub fn new() -> Self {
-        let state = State { tree: Tree::new(), version: Version(0), changes: Vec::new() };
+        let state = ModelState { tree: ModelTree::new(), version: RevisionNumber(0), changes: Vec::new() };
         ModelStore { state: Mutex::new(state), notes: None }
     }
 
     /// An empty Store that writes down its own changes.
-    pub fn recording(notes: Arc<Notes>) -> Self {
+    pub fn recording(notes: Arc<MemoryAuditLog>) -> Self {
         ModelStore { notes: Some(notes), ..ModelStore::new() }
     }
 
-    fn record(&self, records: Vec<Record>) -> StoreResult<()> {
-        let noted = |record: Record| match &self.notes {
+    fn record(&self, records: Vec<CompanionRecord>) -> StoreResult<()> {
+        let noted = |record: CompanionRecord| match &self.notes {
             Some(notes) => record.audit(None).map_or(Ok(()), |record| notes.note(&record)),
             None => Err(StoreError::Unsupported("this Store writes nothing down")),
         };
@@ -56,7 +56,7 @@ impl ModelStore {
     }
 
     /// The tree as it is now. Visitors see this copy, so that they may call the Store while they visit.
-    fn now(&self) -> Tree {
+    fn now(&self) -> ModelTree {
         self.state.lock().tree.clone()
     }
 }
@@ -68,8 +68,8 @@ impl Default for ModelStore {
 }
 
 impl Store for ModelStore {
-    fn about(&self) -> About {
-        About {
+    fn about(&self) -> StoreInfo {
+        StoreInfo {
             kind: "model",
             history: false,
             keeps_content: false,
@@ -78,32 +78,32 @@ impl Store for ModelStore {
         }
     }
 
-    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+    fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
         let tree = &self.state.lock().tree;
         Ok(tree.attr(tree.find(at)?))
     }
 
-    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+    fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
         let tree = &self.state.lock().tree;
         let (id, bytes) = tree.file(at)?;
         let attr = tree.attr(id);
         if attr.size > limit {
             return Err(StoreError::TooLarge { size: attr.size, limit });
         }
-        Ok(Whole { attr, bytes: bytes.to_vec() })
+        Ok(FileContent { attr, bytes: bytes.to_vec() })
     }
 
-    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         let tree = &self.state.lock().tree;
         let (id, bytes) = tree.file(at)?;
-        Ok(Box::new(Opened { attr: tree.attr(id), bytes: bytes.clone() }))
+        Ok(Box::new(ModelContent { attr: tree.attr(id), bytes: bytes.clone() }))
     }
 
-    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+    fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
         self.state.lock().tree.link(at).map(<[u8]>::to_vec)
     }
 
-    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+    fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing> {
         let tree = &self.state.lock().tree;
         let (_, names) = tree.directory(at)?;
         let is_after = |name: &[u8]| page.after.as_ref().is_none_or(|after| name > after.as_bytes());
@@ -118,9 +118,9 @@ impl Store for ModelStore {
 
     fn walk(
         &self,
-        at: &Place,
-        walk: &Walk,
-        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+        at: &NodePath,
+        walk: &WalkOptions,
+        visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         let tree = self.now();
         let (top, _) = tree.directory(at)?;
@@ -131,7 +131,7 @@ impl Store for ModelStore {
             if path.depth() > walk.depth || is_left_out(&path, &walk.skip) || !walk.wants(&path) {
                 continue;
             }
-            if visit(Found { path, attr: tree.attr(id) }).is_break() {
+            if visit(WalkEntry { path, attr: tree.attr(id) }).is_break() {
                 break;
             }
         }
@@ -140,7 +140,7 @@ impl Store for ModelStore {
 
     fn grep(
         &self,
-        at: &Place,
+        at: &NodePath,
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
@@ -159,7 +159,7 @@ impl Store for ModelStore {
             if grep.is_late() {
                 return Err(StoreError::unavailable("the search took too long; narrow it"));
             }
-            let Some(Body::File(bytes)) = tree.body(id) else { continue };
+            let Some(ModelBody::File(bytes)) = tree.body(id) else { continue };
             let Some(hits) = searcher.search(bytes) else { continue };
             if visit(FileHits { path, attr: Some(tree.attr(id)), hits }).is_break() {
                 break;
@@ -168,21 +168,21 @@ impl Store for ModelStore {
         Ok(())
     }
 
-    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
         let bytes = match of {
-            DraftOf::Nothing => Vec::new(),
-            DraftOf::File(at) => self.state.lock().tree.file(at)?.1.to_vec(),
+            DraftBase::Nothing => Vec::new(),
+            DraftBase::File(at) => self.state.lock().tree.file(at)?.1.to_vec(),
         };
-        Ok(Box::new(Bytes(bytes)))
+        Ok(Box::new(DraftBytes(bytes)))
     }
 
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         let mut state = self.state.lock();
-        let version = Version(state.version.0 + 1);
+        let version = RevisionNumber(state.version.0 + 1);
         let Change { operation, steps, quotas, records, still, expect_free, watch, .. } = change;
         steps.iter().try_for_each(|_| check_wanted(watch.as_ref()))?;
         for (path, node) in still {
-            let there = state.tree.directory(&Place::path(path)).map(|(there, _)| there);
+            let there = state.tree.directory(&NodePath::path(path)).map(|(there, _)| there);
             if there.ok() != Some(node) {
                 return Err(StoreError::Conflict);
             }
@@ -208,7 +208,7 @@ impl Store for ModelStore {
         Ok(())
     }
 
-    fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
+    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         let state = self.state.lock();
         let cursor = cursor.unwrap_or(state.version);
         let newer = || state.changes.iter().filter(|change| change.version > cursor);
@@ -218,38 +218,40 @@ impl Store for ModelStore {
         Ok(Feed { changes, cursor: end, more: end < state.version })
     }
 
-    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         let tree = self.now();
-        let (top, _) = tree.directory(&Place::root())?;
+        let (top, _) = tree.directory(&NodePath::root())?;
         let entries = tree.below(top).len() as u64;
         progress(entries);
-        Ok(Verified { entries, problems: tree.problems(), ..Verified::default() })
+        Ok(VerifyReport { entries, problems: tree.problems(), ..VerifyReport::default() })
     }
 }
 
-fn check_free(names: &[StorePath], tree: &Tree) -> StoreResult<()> {
-    match names.iter().find(|name| tree.find(&Place::path((*name).clone())).is_ok()) {
+fn check_free(names: &[StorePath], tree: &ModelTree) -> StoreResult<()> {
+    match names.iter().find(|name| tree.find(&NodePath::path((*name).clone())).is_ok()) {
         Some(name) => Err(StoreError::NotFree { path: escaped(name.as_bytes()).to_string() }),
         None => Ok(()),
     }
 }
 
 /// Judges a change by what lies below each quota root before and after it.
-fn judge(quotas: &[QuotaRoot], before: &Tree, after: &Tree) -> StoreResult<()> {
+fn judge(quotas: &[QuotaRoot], before: &ModelTree, after: &ModelTree) -> StoreResult<()> {
     for quota in quotas {
-        let below = |tree: &Tree, place: &StorePath| match tree.directory(&Place::path(place.clone())) {
+        let below = |tree: &ModelTree, place: &StorePath| match tree.directory(&NodePath::path(place.clone()))
+        {
             Ok((top, _)) => tree.below(top).into_iter().map(|(_, id)| tree.attr(id)).collect(),
             Err(_) => Vec::new(),
         };
-        let files = |tree: &Tree| quota.places().flat_map(|place| below(tree, place)).collect::<Vec<Attr>>();
+        let files =
+            |tree: &ModelTree| quota.places().flat_map(|place| below(tree, place)).collect::<Vec<Attr>>();
         let usage = |files: &[Attr]| Usage {
-            bytes: files.iter().filter(|attr| attr.kind == Kind::File).map(|attr| attr.size).sum(),
-            files: files.iter().filter(|attr| attr.kind != Kind::Directory).count() as u64,
+            bytes: files.iter().filter(|attr| attr.kind == NodeKind::File).map(|attr| attr.size).sum(),
+            files: files.iter().filter(|attr| attr.kind != NodeKind::Directory).count() as u64,
         };
         let (before, after) = (files(before), files(after));
         quota.check(usage(&before), usage(&after))?;
         let was = |file: &Attr| before.iter().any(|was| was.node == file.node && was.size >= file.size);
-        for file in after.iter().filter(|file| file.kind == Kind::File && !was(file)) {
+        for file in after.iter().filter(|file| file.kind == NodeKind::File && !was(file)) {
             quota.limits.check_file(file.size)?;
         }
     }
@@ -260,12 +262,12 @@ fn is_left_out(path: &StorePath, skip: &[StorePath]) -> bool {
     skip.iter().any(|skipped| path.is_at_or_below(skipped))
 }
 
-struct Opened {
+struct ModelContent {
     attr: Attr,
     bytes: Arc<Vec<u8>>,
 }
 
-impl OpenContent for Opened {
+impl OpenContent for ModelContent {
     fn attr(&self) -> Attr {
         self.attr
     }
@@ -275,7 +277,7 @@ impl OpenContent for Opened {
     }
 }
 
-impl Draft for Bytes {
+impl Draft for DraftBytes {
     fn size(&self) -> u64 {
         self.0.len() as u64
     }
@@ -299,8 +301,8 @@ impl Draft for Bytes {
         Ok(())
     }
 
-    fn seal(&mut self) -> StoreResult<Sealed> {
-        Ok(Sealed::new(self.size(), self.clone()))
+    fn seal(&mut self) -> StoreResult<SealedContent> {
+        Ok(SealedContent::new(self.size(), self.clone()))
     }
 }
 

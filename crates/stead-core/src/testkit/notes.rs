@@ -4,23 +4,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::audit::{AuditLog, AuditRecord, LogId};
+use crate::audit::{AuditLog, AuditLogId, AuditRecord};
 use crate::store::{StoreError, StoreResult};
 
 /// Keeps what it is told, and nothing longer than itself.
 #[derive(Debug)]
-pub struct Notes {
-    id: LogId,
+pub struct MemoryAuditLog {
+    id: AuditLogId,
     records: Mutex<Vec<AuditRecord>>,
     full: AtomicBool,
 }
 
-impl Notes {
+impl MemoryAuditLog {
     /// An empty log.
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let id = LogId(NEXT.fetch_add(1, Ordering::Relaxed));
-        Notes { id, records: Mutex::default(), full: AtomicBool::new(false) }
+        let id = AuditLogId(NEXT.fetch_add(1, Ordering::Relaxed));
+        MemoryAuditLog { id, records: Mutex::default(), full: AtomicBool::new(false) }
     }
 
     /// What it was told since it was last asked.
@@ -34,14 +34,14 @@ impl Notes {
     }
 }
 
-impl Default for Notes {
+impl Default for MemoryAuditLog {
     fn default() -> Self {
-        Notes::new()
+        MemoryAuditLog::new()
     }
 }
 
-impl AuditLog for Notes {
-    fn id(&self) -> LogId {
+impl AuditLog for MemoryAuditLog {
+    fn id(&self) -> AuditLogId {
         self.id
     }
 

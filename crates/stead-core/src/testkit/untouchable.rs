@@ -5,82 +5,92 @@ use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::identity::Operation;
-use crate::search::{FileHits, Grep, Walk};
+use crate::search::{FileHits, Grep, WalkOptions};
 use crate::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
-    NodeId, OpenContent, Page, Past, Place, Store, StorePath, StoreResult, TakenIn, Usage, Verified, Version,
-    VersionCount, Whole,
+    Applied, Attr, CaptureScopes, Captured, Change, ContentRef, Draft, DraftBase, Feed, FileContent, Fork,
+    Listing, NodeId, NodePath, OpenContent, Page, RevisionNumber, RevisionQuery, RevisionSequence,
+    RevisionSet, Store, StoreInfo, StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
 };
 
 /// Panics whatever is asked of it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Untouchable;
+pub struct PanickingStore;
 
 #[deny(clippy::missing_trait_methods)]
-impl Store for Untouchable {
-    fn about(&self) -> About {
+impl Store for PanickingStore {
+    fn about(&self) -> StoreInfo {
         panic!("the Store was touched: about")
     }
-    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+    fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
         panic!("the Store was touched: stat {at:?}")
     }
-    fn read(&self, at: &Place, _: u64) -> StoreResult<Whole> {
+    fn read(&self, at: &NodePath, _: u64) -> StoreResult<FileContent> {
         panic!("the Store was touched: read {at:?}")
     }
-    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         panic!("the Store was touched: open {at:?}")
     }
-    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_to_write(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         panic!("the Store was touched: open_to_write {at:?}")
     }
-    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+    fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
         panic!("the Store was touched: read_link {at:?}")
     }
-    fn list(&self, at: &Place, _: &Page) -> StoreResult<Listing> {
+    fn list(&self, at: &NodePath, _: &Page) -> StoreResult<Listing> {
         panic!("the Store was touched: list {at:?}")
     }
-    fn walk(&self, at: &Place, _: &Walk, _: &mut dyn FnMut(Found) -> ControlFlow<()>) -> StoreResult<()> {
+    fn walk(
+        &self,
+        at: &NodePath,
+        _: &WalkOptions,
+        _: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
         panic!("the Store was touched: walk {at:?}")
     }
-    fn grep(&self, at: &Place, _: &Grep, _: &mut dyn FnMut(FileHits) -> ControlFlow<()>) -> StoreResult<()> {
+    fn grep(
+        &self,
+        at: &NodePath,
+        _: &Grep,
+        _: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
+    ) -> StoreResult<()> {
         panic!("the Store was touched: grep {at:?}")
     }
-    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
         panic!("the Store was touched: draft {of:?}")
     }
     fn apply(&self, change: Change) -> StoreResult<Applied> {
         panic!("the Store was touched: apply {change:?}")
     }
-    fn changes_since(&self, _: Option<Version>, _: usize) -> StoreResult<Feed> {
+    fn changes_since(&self, _: Option<RevisionNumber>, _: usize) -> StoreResult<Feed> {
         panic!("the Store was touched: changes_since")
     }
-    fn as_of(&self, _: Version) -> StoreResult<Arc<dyn Store>> {
+    fn as_of(&self, _: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         panic!("the Store was touched: as_of")
     }
-    fn version(&self) -> StoreResult<Version> {
+    fn version(&self) -> StoreResult<RevisionNumber> {
         panic!("the Store was touched: version")
     }
-    fn version_at(&self, _: Timestamp) -> StoreResult<Version> {
+    fn version_at(&self, _: Timestamp) -> StoreResult<RevisionNumber> {
         panic!("the Store was touched: version_at")
     }
-    fn version_count(&self) -> Option<VersionCount> {
+    fn version_count(&self) -> Option<RevisionSequence> {
         panic!("the Store was touched: version_count")
     }
-    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
         panic!("the Store was touched: deeds {query:?}")
     }
-    fn standing(&self, _: &str, _: Timestamp, _: usize) -> StoreResult<Vec<(Version, Operation)>> {
+    fn standing(&self, _: &str, _: Timestamp, _: usize) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         panic!("the Store was touched: standing")
     }
     fn take_in(
         &self,
-        _: &Extents,
+        _: &CaptureScopes,
         _: &Operation,
         _: &mut dyn FnMut(u64) -> StoreResult<()>,
-    ) -> StoreResult<Option<TakenIn>> {
+    ) -> StoreResult<Option<Captured>> {
         panic!("the Store was touched: take_in")
     }
-    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         panic!("the Store was touched: open_past {past:?}")
     }
     fn fork(&self, fork: &Fork) -> StoreResult<Arc<dyn Store>> {
@@ -92,16 +102,16 @@ impl Store for Untouchable {
     fn destroy(&self) -> StoreResult<()> {
         panic!("the Store was touched: destroy")
     }
-    fn stat_many(&self, at: &[Place]) -> Vec<StoreResult<Attr>> {
+    fn stat_many(&self, at: &[NodePath]) -> Vec<StoreResult<Attr>> {
         panic!("the Store was touched: stat_many {at:?}")
     }
-    fn read_many(&self, at: &[Place], _: u64) -> Vec<StoreResult<Whole>> {
+    fn read_many(&self, at: &[NodePath], _: u64) -> Vec<StoreResult<FileContent>> {
         panic!("the Store was touched: read_many {at:?}")
     }
     fn settle(&self) -> StoreResult<()> {
         panic!("the Store was touched: settle")
     }
-    fn between(&self, _: Version, _: Version, _: &[StorePath]) -> StoreResult<Deeds> {
+    fn between(&self, _: RevisionNumber, _: RevisionNumber, _: &[StorePath]) -> StoreResult<RevisionSet> {
         panic!("the Store was touched: between")
     }
     /// A caller that lets go of a node touches nothing.
@@ -110,7 +120,7 @@ impl Store for Untouchable {
     fn is_gone(&self) -> bool {
         false
     }
-    fn verify(&self, _: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+    fn verify(&self, _: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         panic!("the Store was touched: verify")
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::name::harmless;
 use crate::store::TagRef;
-use crate::tools::schema::{Field, Takes};
+use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Failure, Tool};
 
 /// Arguments that fit their tool.
@@ -104,13 +104,13 @@ fn unknown(tool: &Tool, name: &str) -> Failure {
 /// The value as the tool reads it, if it is what the field takes.
 fn fitting(tool: &Tool, field: &Field, value: Value) -> Result<Value, Failure> {
     let fits = match (&field.takes, &value) {
-        (Takes::Text | Takes::Path, Value::String(_)) | (Takes::Flag, Value::Bool(_)) => true,
-        (Takes::Tag, Value::String(text)) => text.parse::<TagRef>().is_ok(),
-        (Takes::OneOf(texts), Value::String(text)) => texts.contains(&text.as_str()),
-        (Takes::Texts { most }, Value::Array(texts)) => {
+        (FieldType::Text | FieldType::Path, Value::String(_)) | (FieldType::Flag, Value::Bool(_)) => true,
+        (FieldType::Tag, Value::String(text)) => text.parse::<TagRef>().is_ok(),
+        (FieldType::OneOf(texts), Value::String(text)) => texts.contains(&text.as_str()),
+        (FieldType::Texts { most }, Value::Array(texts)) => {
             (1..=*most).contains(&texts.len()) && texts.iter().all(Value::is_string)
         }
-        (Takes::Integer { least, most }, Value::Number(_)) => {
+        (FieldType::Integer { least, most }, Value::Number(_)) => {
             // Some models write whole numbers with a point.
             let number = value.as_u64().or_else(|| whole(value.as_f64()?));
             if let Some(number) = number.filter(|number| (*least..=*most).contains(number)) {

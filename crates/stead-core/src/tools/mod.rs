@@ -15,10 +15,10 @@ mod tests;
 mod toolbox;
 
 pub use arguments::Arguments;
-pub use past::{Moments, SnapshotMade};
-pub use reply::{Block, Failure, Note, Reply, Results, file_uri};
-pub use schema::{Field, Takes};
-pub use toolbox::{Agreement, Answer, Question, ToolChoice, Toolbox};
+pub use past::{CreatedSnapshot, Snapshots};
+pub use reply::{Block, Failure, Note, Reply, ResultFormat, file_uri};
+pub use schema::{Field, FieldType};
+pub use toolbox::{ApprovalAnswer, ApprovalGrant, ApprovalQuestion, ToolChoice, Toolbox};
 
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
@@ -38,7 +38,7 @@ pub struct Tool {
     /// What some Workspace has to allow, each of them, for the tool to be of use.
     pub needs: &'static [Access],
     /// When it is offered.
-    pub offered: Offered,
+    pub offered: OfferedWhen,
     /// What it can do besides.
     pub capabilities: &'static [Capability],
     /// What a host may tell a person before it is used.
@@ -49,12 +49,12 @@ pub struct Tool {
     pub output: &'static [Field],
     /// The longest answer in characters, where a larger limit than the usual one can be asked for.
     pub longest: Option<usize>,
-    run: fn(&Desk<'_>, &mut Arguments) -> Result<Reply, Failure>,
+    run: fn(&ToolContext<'_>, &mut Arguments) -> Result<Reply, Failure>,
 }
 
 /// When a tool is offered, provided that the Workspaces' scopes give it something to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offered {
+pub enum OfferedWhen {
     /// To everyone.
     Always,
     /// To whom the configuration gives history, or names it.
@@ -97,9 +97,11 @@ pub struct Hints {
 }
 
 impl Hints {
-    const LOOKS: Hints = Hints { read_only: true, destructive: false, idempotent: true, open_world: false };
-    const ADDS: Hints = Hints { read_only: false, destructive: false, idempotent: false, open_world: false };
-    const REPLACES: Hints = Hints { destructive: true, ..Hints::ADDS };
+    const READ_ONLY: Hints =
+        Hints { read_only: true, destructive: false, idempotent: true, open_world: false };
+    const ADDITIVE: Hints =
+        Hints { read_only: false, destructive: false, idempotent: false, open_world: false };
+    const DESTRUCTIVE: Hints = Hints { destructive: true, ..Hints::ADDITIVE };
 
     const fn once(self) -> Hints {
         Hints { idempotent: true, ..self }
@@ -107,14 +109,14 @@ impl Hints {
 }
 
 /// What a tool works with.
-struct Desk<'a> {
+struct ToolContext<'a> {
     vfs: &'a Vfs,
-    moments: Option<&'a dyn Moments>,
+    moments: Option<&'a dyn Snapshots>,
     /// Whether some tool takes version tags.
     takes_tags: bool,
 }
 
-impl Desk<'_> {
+impl ToolContext<'_> {
     /// A file's state, where the model can use it: some tool takes it, and the file may be changed.
     fn tag(&self, path: &VfsPath, tag: VersionTag) -> Option<Note> {
         let may_change = || {

@@ -7,42 +7,42 @@ pub(super) const PAGE_BYTES: usize = 19_400;
 /// How many lines one answer holds unless a larger limit is asked for.
 pub(super) const PAGE_LINES: usize = 800;
 /// How much one answer holds at the most.
-pub(super) const MOST_BYTES: usize = 256 << 10;
+pub(super) const MAX_REPLY_BYTES: usize = 256 << 10;
 /// The longest answer that is announced to a host: all bytes as base64, and a last line.
-pub(super) const MOST_CHARACTERS: usize = 360_000;
+pub(super) const MAX_REPLY_CHARACTERS: usize = 360_000;
 
 /// The bounds of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Bounds {
+pub(super) struct ReplyBounds {
     /// At most so many bytes of text.
     pub(super) bytes: usize,
     /// At most so many lines.
     pub(super) lines: usize,
 }
 
-impl Bounds {
+impl ReplyBounds {
     /// A page.
-    pub(super) const PAGE: Bounds = Bounds { bytes: PAGE_BYTES, lines: PAGE_LINES };
+    pub(super) const PAGE: ReplyBounds = ReplyBounds { bytes: PAGE_BYTES, lines: PAGE_LINES };
     /// As much as there may be.
-    pub(super) const MOST: Bounds = Bounds { bytes: MOST_BYTES, lines: usize::MAX };
+    pub(super) const MAX: ReplyBounds = ReplyBounds { bytes: MAX_REPLY_BYTES, lines: usize::MAX };
 
     /// A page, unless the caller asks for more than is usual.
-    pub(super) fn of(limit: Option<u64>, usual: u64) -> Bounds {
-        if limit.is_some_and(|limit| limit > usual) { Bounds::MOST } else { Bounds::PAGE }
+    pub(super) fn of(limit: Option<u64>, usual: u64) -> ReplyBounds {
+        if limit.is_some_and(|limit| limit > usual) { ReplyBounds::MAX } else { ReplyBounds::PAGE }
     }
 }
 
 /// Text that is written line by line, for as long as it fits.
 #[derive(Debug)]
-pub(super) struct Paged {
+pub(super) struct PagedText {
     text: String,
     lines: usize,
-    bounds: Bounds,
+    bounds: ReplyBounds,
 }
 
-impl Paged {
-    pub(super) fn new(bounds: Bounds) -> Self {
-        Paged { text: String::new(), lines: 0, bounds }
+impl PagedText {
+    pub(super) fn new(bounds: ReplyBounds) -> Self {
+        PagedText { text: String::new(), lines: 0, bounds }
     }
 
     /// Adds a line, or several that belong together, or says that they do not fit.
@@ -71,13 +71,13 @@ mod tests {
 
     #[test]
     fn a_page_ends_at_a_whole_line() {
-        let mut page = Paged::new(Bounds { bytes: 10, lines: 3 });
+        let mut page = PagedText::new(ReplyBounds { bytes: 10, lines: 3 });
         assert!(page.line("1234") && page.line("5678"));
         assert!(!page.line("9"), "there is no room left");
         assert_eq!(page.into_text(), "1234\n5678\n");
-        let mut page = Paged::new(Bounds { bytes: 100, lines: 2 });
+        let mut page = PagedText::new(ReplyBounds { bytes: 100, lines: 2 });
         assert!(page.line("1") && page.line("2") && !page.line("3"));
-        let mut page = Paged::new(Bounds { bytes: 2, lines: 2 });
+        let mut page = PagedText::new(ReplyBounds { bytes: 2, lines: 2 });
         assert!(page.line("12345") && !page.line("6"));
     }
 }

@@ -31,7 +31,7 @@ pub struct Reply {
 /// What the results of tools are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Results {
+pub enum ResultFormat {
     /// Text alone, for models: many hosts drop the text of a result that has structured content, or send both.
     #[default]
     Text,
@@ -39,20 +39,20 @@ pub enum Results {
     Structured,
 }
 
-impl Results {
+impl ResultFormat {
     /// Structured where either asks for it.
-    pub fn or(self, other: Results) -> Results {
-        if self == Results::Text { other } else { self }
+    pub fn or(self, other: ResultFormat) -> ResultFormat {
+        if self == ResultFormat::Text { other } else { self }
     }
 
     /// Whether these are text alone.
     pub fn is_text(&self) -> bool {
-        *self == Results::Text
+        *self == ResultFormat::Text
     }
 
     /// Structured where the caller says so, as a switch of a command does.
-    pub fn structured_if(structured: bool) -> Results {
-        if structured { Results::Structured } else { Results::Text }
+    pub fn structured_if(structured: bool) -> ResultFormat {
+        if structured { ResultFormat::Structured } else { ResultFormat::Text }
     }
 }
 

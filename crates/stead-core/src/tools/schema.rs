@@ -11,7 +11,7 @@ pub struct Field {
     /// What it is called.
     pub name: &'static str,
     /// What it holds.
-    pub takes: Takes,
+    pub takes: FieldType,
     /// Whether it is always there.
     pub required: bool,
     /// What it means.
@@ -20,7 +20,7 @@ pub struct Field {
 
 /// What a field holds.
 #[derive(Debug, Clone, Copy)]
-pub enum Takes {
+pub enum FieldType {
     /// Any text.
     Text,
     /// A path.
@@ -48,41 +48,47 @@ pub enum Takes {
 }
 
 /// Numbers that JSON readers of every language hold exactly.
-const EXACT: u64 = (1 << 53) - 1;
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-impl Takes {
+impl FieldType {
     /// A number from `least` on.
-    pub(super) const fn from(least: u64) -> Takes {
-        Takes::Integer { least, most: EXACT }
+    pub(super) const fn from(least: u64) -> FieldType {
+        FieldType::Integer { least, most: MAX_SAFE_INTEGER }
     }
 
     /// What it takes, in words: "`limit` takes …".
     pub fn words(&self) -> String {
         match self {
-            Takes::Text => "a text".to_owned(),
-            Takes::Path => "a path, such as \"/notes/plan.md\"".to_owned(),
-            Takes::Tag => "a version tag, as a read returned it".to_owned(),
-            Takes::Texts { most } => format!("a list of 1 to {most} texts"),
-            Takes::Integer { least, most: EXACT } => format!("a whole number of at least {least}"),
-            Takes::Integer { least, most } => format!("a whole number from {least} to {most}"),
-            Takes::Flag => "true or false".to_owned(),
-            Takes::OneOf(texts) => {
+            FieldType::Text => "a text".to_owned(),
+            FieldType::Path => "a path, such as \"/notes/plan.md\"".to_owned(),
+            FieldType::Tag => "a version tag, as a read returned it".to_owned(),
+            FieldType::Texts { most } => format!("a list of 1 to {most} texts"),
+            FieldType::Integer { least, most: MAX_SAFE_INTEGER } => {
+                format!("a whole number of at least {least}")
+            }
+            FieldType::Integer { least, most } => format!("a whole number from {least} to {most}"),
+            FieldType::Flag => "true or false".to_owned(),
+            FieldType::OneOf(texts) => {
                 let texts: Vec<_> = texts.iter().map(|text| format!("\"{text}\"")).collect();
                 format!("one of {}", texts.join(", "))
             }
-            Takes::List(_) => "a list".to_owned(),
+            FieldType::List(_) => "a list".to_owned(),
         }
     }
 
     fn schema(&self) -> Map<String, Value> {
         let schema = match self {
-            Takes::Text | Takes::Path | Takes::Tag => json!({ "type": "string" }),
-            Takes::Texts { .. } => json!({ "type": "array", "items": { "type": "string" } }),
-            Takes::Integer { least, most: EXACT } => json!({ "type": "integer", "minimum": least }),
-            Takes::Integer { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
-            Takes::Flag => json!({ "type": "boolean" }),
-            Takes::OneOf(texts) => json!({ "type": "string", "enum": texts }),
-            Takes::List(fields) => json!({ "type": "array", "items": object(fields) }),
+            FieldType::Text | FieldType::Path | FieldType::Tag => json!({ "type": "string" }),
+            FieldType::Texts { .. } => json!({ "type": "array", "items": { "type": "string" } }),
+            FieldType::Integer { least, most: MAX_SAFE_INTEGER } => {
+                json!({ "type": "integer", "minimum": least })
+            }
+            FieldType::Integer { least, most } => {
+                json!({ "type": "integer", "minimum": least, "maximum": most })
+            }
+            FieldType::Flag => json!({ "type": "boolean" }),
+            FieldType::OneOf(texts) => json!({ "type": "string", "enum": texts }),
+            FieldType::List(fields) => json!({ "type": "array", "items": object(fields) }),
         };
         match schema {
             Value::Object(schema) => schema,
@@ -93,12 +99,12 @@ impl Takes {
 
 impl Field {
     /// A field that has to be there.
-    pub(super) const fn needed(name: &'static str, takes: Takes, about: &'static str) -> Field {
+    pub(super) const fn needed(name: &'static str, takes: FieldType, about: &'static str) -> Field {
         Field { name, takes, required: true, about }
     }
 
     /// A field that may be left out.
-    pub(super) const fn optional(name: &'static str, takes: Takes, about: &'static str) -> Field {
+    pub(super) const fn optional(name: &'static str, takes: FieldType, about: &'static str) -> Field {
         Field { name, takes, required: false, about }
     }
 }

@@ -11,10 +11,13 @@ use crate::error::{Error, ErrorKind};
 use crate::name::harmless;
 use crate::path::VfsPath;
 use crate::scope::AccessScope;
-use crate::tools::{Arguments, Desk, Failure, Moments, Offered, Reply, Results, TOOLS, Takes, Tool, tool};
-use crate::vfs::{Asking, CallEnd, Entry, Refusal, Vfs};
-use crate::watch::Watch;
-use crate::workspace::Ask;
+use crate::tools::{
+    Arguments, Failure, FieldType, OfferedWhen, Reply, ResultFormat, Snapshots, TOOLS, Tool, ToolContext,
+    tool,
+};
+use crate::vfs::{ApprovalItem, ApprovalRefusal, ApprovalRequest, CallEnd, Vfs};
+use crate::watch::CallMonitor;
+use crate::workspace::ApprovalPolicy;
 
 /// What the configuration says about an agent's tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +29,7 @@ pub struct ToolChoice {
     /// A person is asked before one of these is used.
     pub ask: BTreeSet<String>,
     /// What results are made of.
-    pub results: Results,
+    pub results: ResultFormat,
 }
 
 /// The tools of one identity over its Workspaces.
@@ -38,17 +41,17 @@ pub struct Toolbox {
     /// The scopes that some Workspace has.
     scopes: Vec<AccessScope>,
     choice: Arc<ToolChoice>,
-    moments: Option<Arc<dyn Moments>>,
+    moments: Option<Arc<dyn Snapshots>>,
 }
 
 /// What came of asking a person.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Answer {
+pub enum ApprovalAnswer {
     /// Nobody was asked yet.
     #[default]
     NotAsked,
     /// They agree to what they were shown.
-    Agreed(Agreement),
+    Agreed(ApprovalGrant),
     /// They do not.
     Refused,
     /// There is no way to ask anybody.
@@ -57,56 +60,57 @@ pub enum Answer {
 
 /// What a person has agreed to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Agreement(Agreed);
+pub struct ApprovalGrant(GrantedItems);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Agreed {
+enum GrantedItems {
     Everything,
     /// These places, and what is done there.
-    Shown(Vec<Entry>),
+    Shown(Vec<ApprovalItem>),
 }
 
-impl Agreement {
+impl ApprovalGrant {
     /// An agreement to whatever is asked for, by someone who knows what that is.
     pub fn to_everything() -> Self {
-        Agreement(Agreed::Everything)
+        ApprovalGrant(GrantedItems::Everything)
     }
 }
 
 /// What a person has to be asked before the call can go on. Nothing has happened yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct ApprovalQuestion {
     /// The question, in a sentence that names everything the call is about.
     pub text: String,
-    shown: Vec<Entry>,
+    shown: Vec<ApprovalItem>,
 }
 
 /// The tool that names the Workspaces; where it is not offered, the first one does.
-const NAMING: &str = "list_directory";
+const WORKSPACE_NAMING_TOOL: &str = "list_directory";
 
 /// How many paths a question names one by one.
-const NAMED: usize = 100;
+const MAX_NAMED_PATHS: usize = 100;
 
-impl Question {
-    fn about(tool: &Tool, shown: Vec<Entry>) -> Self {
+impl ApprovalQuestion {
+    fn about(tool: &Tool, shown: Vec<ApprovalItem>) -> Self {
         let mut known = BTreeSet::new();
         let paths = shown.iter().map(|entry| &entry.path).filter(|path| known.insert(*path));
         let paths: Vec<&VfsPath> = paths.collect();
         // A name must not read as the end of the name: nothing in it can stand for what is around it.
         let quoted =
             |path: &VfsPath| format!("`{}`", harmless(path.as_str()).to_string().replace('`', "\\u{60}"));
-        let named = paths.iter().take(NAMED).map(|path| quoted(path)).collect::<Vec<_>>().join(", ");
-        let more = match paths.len().saturating_sub(NAMED) {
+        let named =
+            paths.iter().take(MAX_NAMED_PATHS).map(|path| quoted(path)).collect::<Vec<_>>().join(", ");
+        let more = match paths.len().saturating_sub(MAX_NAMED_PATHS) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
         let text = format!("May the agent use `{}` on {named}{more}?", tool.name);
-        Question { text, shown }
+        ApprovalQuestion { text, shown }
     }
 
     /// The person says yes to it.
-    pub fn agreed(self) -> Answer {
-        Answer::Agreed(Agreement(Agreed::Shown(self.shown)))
+    pub fn agreed(self) -> ApprovalAnswer {
+        ApprovalAnswer::Agreed(ApprovalGrant(GrantedItems::Shown(self.shown)))
     }
 }
 
@@ -124,12 +128,12 @@ impl Toolbox {
     }
 
     /// The same over a past with names.
-    pub fn with_moments(self, moments: Arc<dyn Moments>) -> Self {
+    pub fn with_moments(self, moments: Arc<dyn Snapshots>) -> Self {
         Toolbox { moments: Some(moments), ..self }
     }
 
     /// The same for a call that someone waits for.
-    pub fn watched(&self, watch: Arc<dyn Watch>) -> Self {
+    pub fn watched(&self, watch: Arc<dyn CallMonitor>) -> Self {
         Toolbox { vfs: self.vfs.watched(watch), ..self.clone() }
     }
 
@@ -142,20 +146,21 @@ impl Toolbox {
     pub fn offers(&self, tool: &Tool) -> bool {
         let named = self.choice.only.as_ref().map(|only| only.contains(tool.name));
         let chosen = match tool.offered {
-            Offered::Always => named.unwrap_or(true),
-            Offered::WithHistory => named.unwrap_or(false) || (self.choice.history && named.is_none()),
+            OfferedWhen::Always => named.unwrap_or(true),
+            OfferedWhen::WithHistory => named.unwrap_or(false) || (self.choice.history && named.is_none()),
         };
         chosen && tool.fits(&self.scopes)
     }
 
     /// What results are made of.
-    pub fn results(&self) -> Results {
+    pub fn results(&self) -> ResultFormat {
         self.choice.results
     }
 
     /// The description of a tool, for one agent. One of the tools names the Workspaces: many hosts show nothing else of a server.
     pub fn description(&self, tool: &Tool) -> Cow<'static, str> {
-        let naming = self.offered().find(|tool| tool.name == NAMING).or_else(|| self.offered().next());
+        let naming =
+            self.offered().find(|tool| tool.name == WORKSPACE_NAMING_TOOL).or_else(|| self.offered().next());
         if naming.is_none_or(|naming| naming.name != tool.name) {
             return Cow::Borrowed(tool.description);
         }
@@ -169,12 +174,13 @@ impl Toolbox {
 
     /// Whether some tool takes version tags.
     fn takes_tags(&self) -> bool {
-        self.offered().any(|tool| tool.input.iter().any(|field| matches!(field.takes, Takes::Tag)))
+        self.offered().any(|tool| tool.input.iter().any(|field| matches!(field.takes, FieldType::Tag)))
     }
 
     /// Whether there is anything that a person is asked about.
     pub fn may_ask(&self) -> bool {
-        !self.choice.ask.is_empty() || self.vfs.workspaces().any(|workspace| workspace.ask() != Ask::Never)
+        !self.choice.ask.is_empty()
+            || self.vfs.workspaces().any(|workspace| workspace.ask() != ApprovalPolicy::Never)
     }
 
     /// The door that the tools go through.
@@ -186,7 +192,12 @@ impl Toolbox {
     /// where it could be asked.
     ///
     /// Until the question is answered nothing is on record, so that one call has one record.
-    pub fn call(&self, name: &str, arguments: Map<String, Value>, answer: Answer) -> Result<Reply, Question> {
+    pub fn call(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+        answer: ApprovalAnswer,
+    ) -> Result<Reply, ApprovalQuestion> {
         let known = tool(name).filter(|tool| self.offers(tool));
         let prepared = match known {
             None => Err(self.not_offered(name)),
@@ -199,32 +210,35 @@ impl Toolbox {
         let asking = self.asking(tool, &answer);
         let vfs = self.vfs.operation(tool.name);
         let vfs = match (&answer, &asking) {
-            (Answer::Agreed(Agreement(Agreed::Everything)), _) => vfs.agreed(),
+            (ApprovalAnswer::Agreed(ApprovalGrant(GrantedItems::Everything)), _) => vfs.agreed(),
             (_, Some(asking)) => vfs.asking(asking),
             (_, None) => vfs,
         };
         let (moments, takes_tags) = (self.moments.as_deref(), self.takes_tags());
         let ran = match tool.offered {
-            Offered::Always => (tool.run)(&Desk { vfs: &vfs, moments, takes_tags }, &mut arguments),
+            OfferedWhen::Always => {
+                (tool.run)(&ToolContext { vfs: &vfs, moments, takes_tags }, &mut arguments)
+            }
             // These look moments up before they come to the door, or come there twice.
-            Offered::WithHistory => {
+            OfferedWhen::WithHistory => {
                 let path = arguments.optional_text("path").map(str::to_owned);
                 let end = |failure: &Failure| match failure.asks && vfs.is_asking() {
                     true => CallEnd::NotYet,
                     false => CallEnd::Outcome(AuditOutcome::of(failure.kind)),
                 };
                 vfs.one_record(tool.name, path.as_deref(), end, |vfs| {
-                    (tool.run)(&Desk { vfs, moments, takes_tags }, &mut arguments).map_err(Failure::heard)
+                    (tool.run)(&ToolContext { vfs, moments, takes_tags }, &mut arguments)
+                        .map_err(Failure::heard)
                 })
             }
         };
         let failure = match (ran, asking) {
             (Err(failure), Some(asking)) if failure.asks => {
-                let question = Question::about(tool, asking.entered());
+                let question = ApprovalQuestion::about(tool, asking.entered());
                 let why = match answer {
-                    Answer::NotAsked | Answer::Agreed(_) => return Err(question),
-                    Answer::Refused => "The person who was asked did not agree.",
-                    Answer::Nobody => {
+                    ApprovalAnswer::NotAsked | ApprovalAnswer::Agreed(_) => return Err(question),
+                    ApprovalAnswer::Refused => "The person who was asked did not agree.",
+                    ApprovalAnswer::Nobody => {
                         "A person has to agree to it first, and your host has no way to ask one, so it is denied."
                     }
                 };
@@ -246,17 +260,21 @@ impl Toolbox {
     }
 
     /// How a call asks, if there is anything to ask about.
-    fn asking(&self, tool: &Tool, answer: &Answer) -> Option<Arc<Asking>> {
+    fn asking(&self, tool: &Tool, answer: &ApprovalAnswer) -> Option<Arc<ApprovalRequest>> {
         let everywhere = self.choice.ask.contains(tool.name);
         if !everywhere && !self.may_ask() {
             return None;
         }
         let asking = match answer {
-            Answer::NotAsked | Answer::Agreed(_) => Asking::new(everywhere, Refusal::Asks),
-            Answer::Refused | Answer::Nobody => Asking::new(everywhere, Refusal::Final),
+            ApprovalAnswer::NotAsked | ApprovalAnswer::Agreed(_) => {
+                ApprovalRequest::new(everywhere, ApprovalRefusal::Asks)
+            }
+            ApprovalAnswer::Refused | ApprovalAnswer::Nobody => {
+                ApprovalRequest::new(everywhere, ApprovalRefusal::Final)
+            }
         };
         Some(Arc::new(match answer {
-            Answer::Agreed(Agreement(Agreed::Shown(shown))) => asking.agreed(shown),
+            ApprovalAnswer::Agreed(ApprovalGrant(GrantedItems::Shown(shown))) => asking.agreed(shown),
             _ => asking,
         }))
     }

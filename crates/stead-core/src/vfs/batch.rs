@@ -5,15 +5,17 @@ use std::io::Read;
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{Content, Expect, Missing, Parents, Side, Step, Store, StoreError, StorePath, Subtree};
-use crate::vfs::call::{Asked, Call, Stage};
-use crate::vfs::own_files::Leaves;
-use crate::vfs::resolve::Spot;
+use crate::store::{
+    Content, IfMissing, Parents, Precondition, Side, Step, Store, StoreError, StorePath, Subtree,
+};
+use crate::vfs::call::{Call, ChangeStage, ParsedPath};
+use crate::vfs::own_files::PriorContent;
+use crate::vfs::resolve::ResolvedPath;
 use crate::vfs::write::{same_store, written};
-use crate::vfs::{IntoPath, Vfs, WriteOptions, Written};
+use crate::vfs::{IntoPath, Vfs, WriteOptions, WriteResult};
 
 impl Vfs {
     /// Starts a change of many steps in one Workspace's Store, done whole or not at all.
@@ -32,7 +34,7 @@ pub struct Batch<'a> {
     steps: Vec<Step>,
     paths: Vec<VfsPath>,
     /// The same as the caller may know them, and whether it may look there.
-    shown: Vec<(VfsPath, Sight)>,
+    shown: Vec<(VfsPath, Visibility)>,
     store: Option<Arc<dyn Store>>,
     /// Directories whose symlinks have been resolved, by the path as it was written, and whether one of these symlinks
     /// may not be read.
@@ -91,7 +93,7 @@ impl<'a> Batch<'a> {
         self.add(path.into_path(), |_, spot| {
             spot.check_not_leading()?;
             let (at, target) = (spot.place.clone(), target.to_vec());
-            Ok(Step::Symlink { at, target, parents: Parents::Create, expect: Expect::Any })
+            Ok(Step::Symlink { at, target, parents: Parents::Create, expect: Precondition::Any })
         })
     }
 
@@ -101,8 +103,8 @@ impl<'a> Batch<'a> {
             Ok(Step::Remove {
                 at: spot.place.clone(),
                 subtree: Subtree::File,
-                expect: Expect::Any,
-                missing: Missing::Fine,
+                expect: Precondition::Any,
+                missing: IfMissing::Fine,
                 spare: spot.spare(Side::From),
                 keep: spot.keep(),
             })
@@ -120,27 +122,27 @@ impl<'a> Batch<'a> {
     }
 
     /// Does it all.
-    pub fn apply(self) -> Result<Vec<Written>> {
+    pub fn apply(self) -> Result<Vec<WriteResult>> {
         let Some(store) = self.store else { return Ok(Vec::new()) };
         let (vfs, steps, paths, shown) = (self.vfs, self.steps, self.paths, self.shown);
         vfs.call("batch", [Ok(common(&paths))], |call, [directory]| {
             call.expect_free.replace(self.expect_free);
             call.blind_at.replace(self.blind_at);
             call.moves(steps.iter().map(written_by).sum());
-            if shown.iter().any(|(_, sight)| *sight == Sight::Blind) {
+            if shown.iter().any(|(_, sight)| *sight == Visibility::Blind) {
                 // Every step that brings content brings all of it; one that sets attributes leaves what is there.
                 let keeps = steps.iter().any(|step| matches!(step, Step::SetAttr { .. }));
-                call.called_as(if keeps { Leaves::Something } else { Leaves::Nothing });
+                call.called_as(if keeps { PriorContent::Something } else { PriorContent::Nothing });
             }
-            let applied = call.apply(&*store, steps, Stage::Last).map_err(|cause| {
+            let applied = call.apply(&*store, steps, ChangeStage::Last).map_err(|cause| {
                 // A Store tells the step only of a symlink; other failures are about the batch.
                 let path = match &cause {
                     StoreError::Link(hit) => &shown.get(hit.step).unwrap_or(&shown[0]).0,
                     _ if shown.len() == 1 => &shown[0].0,
                     _ => directory,
                 };
-                let is_blind = shown.iter().any(|(_, sight)| *sight == Sight::Blind);
-                let sight = if is_blind { Sight::Blind } else { Sight::Sees };
+                let is_blind = shown.iter().any(|(_, sight)| *sight == Visibility::Blind);
+                let sight = if is_blind { Visibility::Blind } else { Visibility::Sees };
                 Error::Store { path: path.clone(), sight, cause }
             })?;
             for path in &paths {
@@ -154,7 +156,11 @@ impl<'a> Batch<'a> {
     }
 
     /// Adds a step if it may be made. A refusal is written down by itself; what is added, with all the rest.
-    fn add(&mut self, path: Asked, step: impl FnOnce(&Call<'_>, &Spot<'_>) -> Result<Step>) -> Result<()> {
+    fn add(
+        &mut self,
+        path: ParsedPath,
+        step: impl FnOnce(&Call<'_>, &ResolvedPath<'_>) -> Result<Step>,
+    ) -> Result<()> {
         let vfs = self.vfs;
         let added = vfs.part("batch", [path], |call, [path]| {
             call.git_names.replace(std::mem::take(&mut self.git_names));
@@ -172,7 +178,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Routes and judges a path; symlinks on the way to it are resolved once per directory.
-    fn spot<'v>(&mut self, call: &Call<'v>, path: &VfsPath) -> Result<Spot<'v>> {
+    fn spot<'v>(&mut self, call: &Call<'v>, path: &VfsPath) -> Result<ResolvedPath<'v>> {
         let asked = call.enter(path, Access::Write)?;
         let spot = match (path.parent(), path.name()) {
             (Some(parent), Some(name)) if !asked.is_workspace() => {
@@ -193,7 +199,7 @@ impl<'a> Batch<'a> {
                     }
                     entered => entered?,
                 };
-                if is_secret { Spot { shown: path.clone(), is_secret, ..spot } } else { spot }
+                if is_secret { ResolvedPath { shown: path.clone(), is_secret, ..spot } } else { spot }
             }
             _ => asked,
         };
@@ -207,7 +213,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-fn put(call: &Call<'_>, spot: &Spot<'_>, content: Content, options: &WriteOptions) -> Result<Step> {
+fn put(call: &Call<'_>, spot: &ResolvedPath<'_>, content: Content, options: &WriteOptions) -> Result<Step> {
     spot.check_not_leading()?;
     call.check_size(content.size()).map_err(|cause| spot.failed(cause))?;
     call.check_expected(spot, options.expect).map_err(|stop| stop.at(spot))?;

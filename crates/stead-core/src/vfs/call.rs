@@ -18,19 +18,21 @@ use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{Operation, OperationId};
-use crate::memory::{Reserved, WHOLE_CONTENTS};
+use crate::memory::{CONTENT_MEMORY, MemoryReservation};
 use crate::path::{PathError, VfsPath};
 use crate::scope::AccessScope;
-use crate::store::{Applied, Change, Lasts, Record, Step, Store, StoreError, StorePath, StoreResult};
+use crate::store::{
+    Applied, Change, CompanionRecord, Step, Store, StoreError, StorePath, StoreResult, SyncPolicy,
+};
 use crate::vfs::batch::common;
-use crate::vfs::quota::{Drafts, without_usage};
-use crate::vfs::whole::Whole;
+use crate::vfs::quota::{DraftCounting, without_usage};
+use crate::vfs::whole::CompoundOperation;
 use crate::vfs::write::same_store;
-use crate::vfs::{Shared, Vfs};
-use crate::watch::Watch;
+use crate::vfs::{Vfs, VfsShared};
+use crate::watch::CallMonitor;
 
 /// A path as it came in: read, or not to be read as one.
-pub(super) type Asked = Result<VfsPath, PathError>;
+pub(super) type ParsedPath = Result<VfsPath, PathError>;
 
 /// One call, while it is under way.
 pub(super) struct Call<'v> {
@@ -73,7 +75,7 @@ pub(super) struct Call<'v> {
 
 /// What a change is to the call that makes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ChangeStage {
     /// The call is done with it.
     Last,
     /// More has to happen before the call is done.
@@ -98,7 +100,7 @@ impl Vfs {
     pub(super) fn call<T, const N: usize>(
         &self,
         name: &'static str,
-        paths: [Asked; N],
+        paths: [ParsedPath; N],
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<T> {
         let (call, result) = self.run(name, paths, act);
@@ -114,7 +116,7 @@ impl Vfs {
     pub(super) fn part<T, const N: usize>(
         &self,
         name: &'static str,
-        paths: [Asked; N],
+        paths: [ParsedPath; N],
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<(T, bool)> {
         let (call, result) = self.run(name, paths, act);
@@ -131,7 +133,7 @@ impl Vfs {
     pub(super) fn unrecorded<T, const N: usize>(
         &self,
         name: &'static str,
-        paths: [Asked; N],
+        paths: [ParsedPath; N],
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> Result<T> {
         self.run(name, paths, act).1
@@ -140,7 +142,7 @@ impl Vfs {
     fn run<T, const N: usize>(
         &self,
         name: &'static str,
-        paths: [Asked; N],
+        paths: [ParsedPath; N],
         act: impl FnOnce(&Call<'_>, [&VfsPath; N]) -> Result<T>,
     ) -> (Call<'_>, Result<T>) {
         let mut wrong = None;
@@ -187,7 +189,7 @@ impl Vfs {
 }
 
 impl<'v> Call<'v> {
-    pub(super) fn shared(&self) -> &'v Shared {
+    pub(super) fn shared(&self) -> &'v VfsShared {
         &self.vfs.shared
     }
 
@@ -244,17 +246,22 @@ impl<'v> Call<'v> {
     }
 
     /// Who may stop the call: once something of it has happened, it goes on to its end.
-    pub(super) fn stoppable(&self) -> Option<Arc<dyn Watch>> {
+    pub(super) fn stoppable(&self) -> Option<Arc<dyn CallMonitor>> {
         self.vfs.watch.clone().filter(|_| !self.changed.get())
     }
 
     /// Reserves memory for whole contents, having waited for it. A call does so once, and before it changes anything.
-    pub(super) fn reserve(&self, bytes: u64) -> StoreResult<Reserved<'static>> {
-        WHOLE_CONTENTS.reserve(bytes, || self.vfs.watch.as_ref().and_then(|watch| watch.stop()))
+    pub(super) fn reserve(&self, bytes: u64) -> StoreResult<MemoryReservation<'static>> {
+        CONTENT_MEMORY.reserve(bytes, || self.vfs.watch.as_ref().and_then(|watch| watch.stop()))
     }
 
     /// Makes a change in a Store.
-    pub(super) fn apply(&self, store: &dyn Store, steps: Vec<Step>, stage: Stage) -> StoreResult<Applied> {
+    pub(super) fn apply(
+        &self,
+        store: &dyn Store,
+        steps: Vec<Step>,
+        stage: ChangeStage,
+    ) -> StoreResult<Applied> {
         self.apply_with(store, steps, stage, |_| ())
     }
 
@@ -264,7 +271,7 @@ impl<'v> Call<'v> {
         &self,
         store: &dyn Store,
         steps: Vec<Step>,
-        stage: Stage,
+        stage: ChangeStage,
         more: impl FnOnce(&mut Change),
     ) -> StoreResult<Applied> {
         let operation = Operation {
@@ -273,9 +280,9 @@ impl<'v> Call<'v> {
             tool: self.recorded_tool(),
             at: self.shared().clock.now(),
         };
-        let drafts = if self.commits_draft.get() { Drafts::Ignored } else { Drafts::Counted };
+        let drafts = if self.commits_draft.get() { DraftCounting::Ignored } else { DraftCounting::Counted };
         // A call that commits a draft holds the turn already.
-        let _turn = (drafts == Drafts::Counted).then(|| self.shared().drafts.turn(&steps));
+        let _turn = (drafts == DraftCounting::Counted).then(|| self.shared().drafts.turn(&steps));
         let (quotas, watch) = (self.quotas_on(store, drafts)?, self.stoppable());
         let mut change = Change { quotas, watch, ..Change::new(operation, steps) };
         let expect_free = self.expect_free.borrow();
@@ -289,11 +296,11 @@ impl<'v> Call<'v> {
         if let Some(log) = &self.shared().audit {
             let about = store.about();
             let along = about.records == Some(log.id());
-            told = along && stage == Stage::Last && self.vfs.whole.is_none();
+            told = along && stage == ChangeStage::Last && self.vfs.whole.is_none();
             if along {
                 let outcome = if told { AuditOutcome::Ok } else { AuditOutcome::Begun };
                 let record = Box::new(self.record(outcome));
-                change.records.push(Record::Audit { record, began: self.began });
+                change.records.push(CompanionRecord::Audit { record, began: self.began });
             } else if let Some(whole) = &self.vfs.whole {
                 // That the whole has begun is noted already; only what lasts longer has to be said once more.
                 if about.outlives_the_process() {
@@ -302,7 +309,7 @@ impl<'v> Call<'v> {
             } else if !self.announced.get() || self.led_on.replace(false) {
                 let record = self.record(AuditOutcome::Begun);
                 // The record has to last no longer than the change.
-                if about.outlives_the_process() && change.lasts == Lasts::Now {
+                if about.outlives_the_process() && change.lasts == SyncPolicy::Now {
                     log.announce(&record)?
                 } else {
                     log.note(&record)?
@@ -330,12 +337,12 @@ impl<'v> Call<'v> {
 
     /// Makes a change without steps where a change failed, and the caller must not learn that: it makes a version, as one
     /// that succeeded would have.
-    pub(super) fn apply_nothing(&self, lasts: Lasts) -> StoreResult<()> {
+    pub(super) fn apply_nothing(&self, lasts: SyncPolicy) -> StoreResult<()> {
         let blind_at = self.blind_at.borrow().clone();
         let Some((store, _)) = blind_at else { return Ok(()) };
         // They were expected of the change that failed.
         self.expect_free.take();
-        self.apply_with(&*store, Vec::new(), Stage::Last, |change| {
+        self.apply_with(&*store, Vec::new(), ChangeStage::Last, |change| {
             change.quotas.clear();
             change.lasts = lasts;
         })?;
@@ -418,7 +425,7 @@ impl<'v> Call<'v> {
 
     /// Ends it as a part of an act: only what is denied has a record of its own. Whoever looks whether something is
     /// there, and finds that it is not, goes on; and where the whole fails, its own record tells.
-    fn joins<T>(&self, whole: &Whole, result: &Result<T>) -> Result<()> {
+    fn joins<T>(&self, whole: &CompoundOperation, result: &Result<T>) -> Result<()> {
         match (result, &self.shared().audit) {
             (Ok(_), _) => whole.moved(self.bytes.get().unwrap_or(0)),
             (Err(error), Some(log)) if error.kind() == ErrorKind::Denied => {
@@ -430,14 +437,14 @@ impl<'v> Call<'v> {
     }
 
     /// Begins what goes on after this call: a file that stays open.
-    pub(super) fn lasting(&self, begins: Begins) -> Result<Lasting> {
+    pub(super) fn lasting(&self, begins: OpenRecording) -> Result<OpenAudit> {
         let whole = self.vfs.whole.clone();
         let log = self.shared().audit.as_ref().filter(|_| whole.is_none());
         let record = log.map(|log| (Arc::clone(log), self.record(AuditOutcome::Begun)));
-        if let (Some((log, record)), Begins::Recorded) = (&record, begins) {
+        if let (Some((log, record)), OpenRecording::Recorded) = (&record, begins) {
             log.note(record).map_err(Error::Unrecorded)?;
         }
-        Ok(Lasting {
+        Ok(OpenAudit {
             record,
             whole,
             began: self.began,
@@ -450,7 +457,7 @@ impl<'v> Call<'v> {
 
 /// Whether it is written down as it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begins {
+pub(super) enum OpenRecording {
     /// Yes: what is read is known even if the end is never reached.
     Recorded,
     /// No: nothing happens that is not a change with a record of its own.
@@ -458,23 +465,23 @@ pub(super) enum Begins {
 }
 
 /// What a file that is open owes the audit: a record at its end, of what was read through it.
-pub(super) struct Lasting {
+pub(super) struct OpenAudit {
     record: Option<(Arc<dyn AuditLog>, AuditRecord)>,
     /// What it is a part of: then that is told what was read, and nobody else.
-    whole: Option<Arc<Whole>>,
+    whole: Option<Arc<CompoundOperation>>,
     began: Instant,
     read: AtomicU64,
     failed: Mutex<Option<ErrorKind>>,
     settled: AtomicBool,
 }
 
-impl fmt::Debug for Lasting {
+impl fmt::Debug for OpenAudit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lasting").field("read", &self.read).finish_non_exhaustive()
     }
 }
 
-impl Lasting {
+impl OpenAudit {
     /// So many bytes were read, or none could be.
     pub(super) fn read<E>(&self, result: &Result<usize, E>, kind: impl FnOnce(&E) -> ErrorKind) {
         match result {
@@ -498,7 +505,7 @@ impl Lasting {
     }
 }
 
-impl Drop for Lasting {
+impl Drop for OpenAudit {
     fn drop(&mut self) {
         if let Some(whole) = &self.whole {
             whole.moved(*self.read.get_mut());

@@ -17,7 +17,7 @@ use crate::workspace::Workspace;
 
 /// A path that a call enters, and what for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Entry {
+pub struct ApprovalItem {
     /// The path, as far as symlinks have been resolved.
     pub path: VfsPath,
     /// What is done there.
@@ -26,19 +26,19 @@ pub struct Entry {
 
 /// What a door may do where a person has to agree.
 #[derive(Debug, Clone, Default)]
-pub(super) enum Consent {
+pub(super) enum Approval {
     /// Nothing: nobody is asked.
     #[default]
     None,
     /// Whatever is asked for.
     All,
     /// What was shown to a person, or is to be.
-    Shown(Arc<Asking>),
+    Shown(Arc<ApprovalRequest>),
 }
 
 /// Whether a refusal for want of an agreement is the end of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ApprovalRefusal {
     /// It is, and goes on record.
     Final,
     /// A person is about to be asked. What comes of that goes on record.
@@ -47,34 +47,34 @@ pub(crate) enum Refusal {
 
 /// One call that asks, or has asked.
 #[derive(Debug)]
-pub(crate) struct Asking {
-    agreed: BTreeSet<Entry>,
+pub(crate) struct ApprovalRequest {
+    agreed: BTreeSet<ApprovalItem>,
     /// Whether the person is asked about every path, since it is the tool that asks.
     everywhere: bool,
-    refusal: Refusal,
-    entered: Mutex<Vec<Entry>>,
+    refusal: ApprovalRefusal,
+    entered: Mutex<Vec<ApprovalItem>>,
 }
 
-impl Asking {
+impl ApprovalRequest {
     /// A call that nobody has agreed to.
-    pub(crate) fn new(everywhere: bool, refusal: Refusal) -> Self {
-        Asking { agreed: BTreeSet::new(), everywhere, refusal, entered: Mutex::default() }
+    pub(crate) fn new(everywhere: bool, refusal: ApprovalRefusal) -> Self {
+        ApprovalRequest { agreed: BTreeSet::new(), everywhere, refusal, entered: Mutex::default() }
     }
 
     /// The same after a person was shown these, and agreed.
-    pub(crate) fn agreed(self, shown: &[Entry]) -> Self {
-        Asking { agreed: shown.iter().cloned().collect(), ..self }
+    pub(crate) fn agreed(self, shown: &[ApprovalItem]) -> Self {
+        ApprovalRequest { agreed: shown.iter().cloned().collect(), ..self }
     }
 
     /// All that the call has entered so far, or would have, in order and once.
-    pub(crate) fn entered(&self) -> Vec<Entry> {
+    pub(crate) fn entered(&self) -> Vec<ApprovalItem> {
         let mut known = BTreeSet::new();
         self.entered.lock().iter().filter(|entry| known.insert(*entry)).cloned().collect()
     }
 
     /// Whether it is what the person has agreed to, or, where a whole directory is restored, a part of it.
     fn covers(&self, path: &VfsPath, access: Access) -> bool {
-        let agreed = |path: &VfsPath| self.agreed.contains(&Entry { path: path.clone(), access });
+        let agreed = |path: &VfsPath| self.agreed.contains(&ApprovalItem { path: path.clone(), access });
         let above = |path: &VfsPath| path.parent();
         match access {
             Access::Restore => std::iter::successors(Some(path.clone()), above).any(|path| agreed(&path)),
@@ -88,15 +88,15 @@ impl Asking {
     }
 }
 
-impl Consent {
+impl Approval {
     /// Whether a person has to be asked before this is entered. That it is wanted is noted.
     pub(super) fn asks(&self, path: &VfsPath, access: Access, workspace: Option<&Workspace>) -> bool {
         let covered = || workspace.is_some_and(|workspace| workspace.ask().covers(access));
         match self {
-            Consent::None => covered(),
-            Consent::All => false,
-            Consent::Shown(asking) => {
-                asking.entered.lock().push(Entry { path: path.clone(), access });
+            Approval::None => covered(),
+            Approval::All => false,
+            Approval::Shown(asking) => {
+                asking.entered.lock().push(ApprovalItem { path: path.clone(), access });
                 if asking.is_strict() { !asking.covers(path, access) } else { covered() }
             }
         }
@@ -104,33 +104,33 @@ impl Consent {
 
     /// Whether a Workspace is passed by that lies below what is looked through.
     pub(super) fn passes_by(&self, workspace: &Workspace) -> bool {
-        let all = matches!(self, Consent::All);
+        let all = matches!(self, Approval::All);
         workspace.ask().covers(Access::Read) && !all
     }
 
     /// Whether only what was shown may be entered.
     pub(super) fn is_strict(&self) -> bool {
-        matches!(self, Consent::Shown(asking) if asking.is_strict())
+        matches!(self, Approval::Shown(asking) if asking.is_strict())
     }
 
     /// Whether a person is about to be asked.
     pub(super) fn is_asking(&self) -> bool {
-        matches!(self, Consent::Shown(asking) if asking.refusal == Refusal::Asks)
+        matches!(self, Approval::Shown(asking) if asking.refusal == ApprovalRefusal::Asks)
     }
 }
 
 impl Vfs {
     /// The same door after a person has agreed to whatever is to be done: Workspaces that ask first ask no more.
     pub fn agreed(&self) -> Vfs {
-        Vfs { consent: Consent::All, ..self.clone() }
+        Vfs { consent: Approval::All, ..self.clone() }
     }
 
     /// The same door for a call that asks a person first, unless one has agreed to everything already.
-    pub(crate) fn asking(&self, asking: &Arc<Asking>) -> Vfs {
+    pub(crate) fn asking(&self, asking: &Arc<ApprovalRequest>) -> Vfs {
         match self.consent {
-            Consent::All => self.clone(),
-            Consent::None | Consent::Shown(_) => {
-                Vfs { consent: Consent::Shown(Arc::clone(asking)), ..self.clone() }
+            Approval::All => self.clone(),
+            Approval::None | Approval::Shown(_) => {
+                Vfs { consent: Approval::Shown(Arc::clone(asking)), ..self.clone() }
             }
         }
     }

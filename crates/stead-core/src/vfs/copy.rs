@@ -6,18 +6,18 @@
 use std::io::Read;
 use std::ops::ControlFlow;
 
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::search::Walk;
+use crate::search::WalkOptions;
 use crate::store::{
-    Attr, Content, Expect, Kind, Missing, OpenContent, Parents, Place, Put, Replace, Side, Step, StoreError,
-    StorePath, Subtree, TagRef, Usage, Version, VersionTag,
+    Attr, Content, IfMissing, NodeKind, NodePath, OpenContent, Parents, Precondition, PutOptions, Replace,
+    RevisionNumber, Side, Step, StoreError, StorePath, Subtree, TagRef, Usage, VersionTag,
 };
-use crate::vfs::call::{Asked, Call, Stage};
-use crate::vfs::own_files::Leaves;
-use crate::vfs::resolve::{Links, Spot};
+use crate::vfs::call::{Call, ChangeStage, ParsedPath};
+use crate::vfs::own_files::PriorContent;
+use crate::vfs::resolve::{ResolvedPath, SymlinkResolver};
 use crate::vfs::write::same_store;
 use crate::vfs::{IntoPath, Vfs, repository};
 
@@ -33,7 +33,7 @@ pub enum Overwrite {
 
 /// What a copy or a move did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopyResult {
     /// Where it came from, symlinks on the way resolved.
     pub from: VfsPath,
     /// Where it is now.
@@ -43,32 +43,32 @@ pub struct Copied {
     /// The state of what is there now, where it is one file.
     pub tag: Option<VersionTag>,
     /// The version that the change made at the destination.
-    pub version: Option<Version>,
+    pub version: Option<RevisionNumber>,
     /// The operation that it all belongs to.
     pub operation: OperationId,
 }
 
 /// The two ends of a copy or a move, both judged.
-struct Ends<'a> {
-    from: Spot<'a>,
-    to: Spot<'a>,
+struct TransferEnds<'a> {
+    from: ResolvedPath<'a>,
+    to: ResolvedPath<'a>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Act {
+enum TransferKind {
     Copy,
     Move,
 }
 
 impl Vfs {
     /// Copies a file, a symlink or a whole directory.
-    pub fn copy(&self, from: impl IntoPath, to: impl IntoPath, overwrite: Overwrite) -> Result<Copied> {
-        self.carry(Act::Copy, from.into_path(), to.into_path(), overwrite, None)
+    pub fn copy(&self, from: impl IntoPath, to: impl IntoPath, overwrite: Overwrite) -> Result<CopyResult> {
+        self.carry(TransferKind::Copy, from.into_path(), to.into_path(), overwrite, None)
     }
 
     /// Moves a file, a symlink or a whole directory.
-    pub fn rename(&self, from: impl IntoPath, to: impl IntoPath, overwrite: Overwrite) -> Result<Copied> {
-        self.carry(Act::Move, from.into_path(), to.into_path(), overwrite, None)
+    pub fn rename(&self, from: impl IntoPath, to: impl IntoPath, overwrite: Overwrite) -> Result<CopyResult> {
+        self.carry(TransferKind::Move, from.into_path(), to.into_path(), overwrite, None)
     }
 
     /// Moves something if it is in the given state.
@@ -78,19 +78,19 @@ impl Vfs {
         to: impl IntoPath,
         overwrite: Overwrite,
         if_match: impl Into<TagRef>,
-    ) -> Result<Copied> {
-        self.carry(Act::Move, from.into_path(), to.into_path(), overwrite, Some(if_match.into()))
+    ) -> Result<CopyResult> {
+        self.carry(TransferKind::Move, from.into_path(), to.into_path(), overwrite, Some(if_match.into()))
     }
 
     fn carry(
         &self,
-        act: Act,
-        from: Asked,
-        to: Asked,
+        act: TransferKind,
+        from: ParsedPath,
+        to: ParsedPath,
         over: Overwrite,
         tag: Option<TagRef>,
-    ) -> Result<Copied> {
-        let name = if act == Act::Copy { "copy" } else { "move" };
+    ) -> Result<CopyResult> {
+        let name = if act == TransferKind::Copy { "copy" } else { "move" };
         self.call(name, [from, to], |call, [from, to]| call.carry(act, from, to, over, tag))
     }
 }
@@ -98,20 +98,20 @@ impl Vfs {
 impl<'v> Call<'v> {
     fn carry(
         &self,
-        act: Act,
+        act: TransferKind,
         from: &VfsPath,
         to: &VfsPath,
         over: Overwrite,
         tag: Option<TagRef>,
-    ) -> Result<Copied> {
-        let (mut from, mut to) = (Links::new(from), Links::new(to));
+    ) -> Result<CopyResult> {
+        let (mut from, mut to) = (SymlinkResolver::new(from), SymlinkResolver::new(to));
         loop {
             self.leads([&from.path, &to.path]);
             let mut ends = self.ends(act, &from, &to)?;
             ends.to = to.shown(ends.to);
             ends.from = from.shown(ends.from);
             let mut tag = tag;
-            if act == Act::Move && ends.from.sight() == Sight::Blind {
+            if act == TransferKind::Move && ends.from.sight() == Visibility::Blind {
                 let own = self.check_own(&ends.from)?;
                 if tag.is_some_and(|tag| !tag.matches(own)) {
                     return Err(ends.from.failed(StoreError::Conflict));
@@ -121,7 +121,7 @@ impl<'v> Call<'v> {
             self.check_reach(&ends.from, &ends.to)?;
             if ends.from.workspace.protect().is_empty()
                 && !ends.to.workspace.protect().is_empty()
-                && ends.from.store().stat(&ends.from.place).is_ok_and(|attr| attr.kind == Kind::Directory)
+                && ends.from.store().stat(&ends.from.place).is_ok_and(|attr| attr.kind == NodeKind::Directory)
             {
                 repository::check_tree(&ends.from).map_err(|cause| ends.from.failed(cause))?;
             }
@@ -144,14 +144,19 @@ impl<'v> Call<'v> {
     }
 
     /// Judges both ends. No Store is touched.
-    fn ends(&self, act: Act, from: &Links, to: &Links) -> Result<Ends<'v>> {
+    fn ends(
+        &self,
+        act: TransferKind,
+        from: &SymlinkResolver,
+        to: &SymlinkResolver,
+    ) -> Result<TransferEnds<'v>> {
         let prefix =
             |path: &VfsPath| self.shared().router.route(path).map(|route| route.workspace.prefix().clone());
         let within = prefix(&from.path).is_some() && prefix(&from.path) == prefix(&to.path);
         let access = match act {
-            Act::Copy => Access::Read,
-            Act::Move if within => Access::Write,
-            Act::Move => Access::Take,
+            TransferKind::Copy => Access::Read,
+            TransferKind::Move if within => Access::Write,
+            TransferKind::Move => Access::Take,
         };
         let source = from.judged(self.enter(&from.path, access));
         let target = to.judged(self.enter(&to.path, Access::Write));
@@ -162,31 +167,31 @@ impl<'v> Call<'v> {
             }
             (source, target) => (source?, target?),
         };
-        if act == Act::Move {
+        if act == TransferKind::Move {
             from.judged(self.check_movable(&source))?;
         } else {
             from.judged(self.check_holds_none(&source))?;
         }
         to.judged(self.check_movable(&target))?;
-        Ok(Ends { from: source, to: target })
+        Ok(TransferEnds { from: source, to: target })
     }
 
     fn carry_within(
         &self,
-        act: Act,
-        ends: &Ends<'_>,
+        act: TransferKind,
+        ends: &TransferEnds<'_>,
         over: Overwrite,
         tag: Option<TagRef>,
-    ) -> Result<Copied> {
-        let Ends { from, to } = ends;
-        let mut expect = tag.map_or(Expect::Any, Expect::from);
+    ) -> Result<CopyResult> {
+        let TransferEnds { from, to } = ends;
+        let mut expect = tag.map_or(Precondition::Any, Precondition::from);
         if to.check_not_leading().is_err() {
             let attr = from.store().stat(&from.place).map_err(|cause| from.failed(cause))?;
-            if attr.kind != Kind::Directory {
+            if attr.kind != NodeKind::Directory {
                 to.check_not_leading()?;
             }
-            if expect == Expect::Any {
-                expect = Expect::Tag(attr.tag);
+            if expect == Precondition::Any {
+                expect = Precondition::Tag(attr.tag);
             }
         }
         let replace = match over {
@@ -194,7 +199,7 @@ impl<'v> Call<'v> {
             Overwrite::Replace => Replace::Over,
         };
         let step = match act {
-            Act::Move => Step::Rename {
+            TransferKind::Move => Step::Rename {
                 from: from.place.clone(),
                 to: to.place.clone(),
                 replace,
@@ -202,7 +207,7 @@ impl<'v> Call<'v> {
                 expect,
                 spare: [from.spare(Side::From), to.spare(Side::To)],
             },
-            Act::Copy => Step::Copy {
+            TransferKind::Copy => Step::Copy {
                 from: from.place.clone(),
                 to: to.place.clone(),
                 replace,
@@ -212,16 +217,16 @@ impl<'v> Call<'v> {
             },
         };
         let mut steps = vec![step];
-        if let (Act::Move, Overwrite::Replace) = (act, over)
+        if let (TransferKind::Move, Overwrite::Replace) = (act, over)
             && let Ok(there) = to.store().stat(&to.place)
-            && there.kind == Kind::File
+            && there.kind == NodeKind::File
             && from.path != to.path
         {
             // A script stays executable, also when something is moved over it.
             steps.push(Step::SetAttr { at: to.place.clone(), mode: Some(there.mode), modified: None });
         }
-        self.leaves(to, Leaves::Nothing);
-        let applied = self.apply(from.store(), steps, Stage::Last).map_err(|cause| {
+        self.leaves(to, PriorContent::Nothing);
+        let applied = self.apply(from.store(), steps, ChangeStage::Last).map_err(|cause| {
             let cause = untold(to, over, cause);
             let about_target = matches!(
                 cause,
@@ -232,7 +237,7 @@ impl<'v> Call<'v> {
             ) || (matches!(cause, StoreError::IsADirectory | StoreError::NotADirectory)
                 && over == Overwrite::Replace);
             // What stands in the way where the caller may not look must not be told of the other end.
-            let is_unseen = || to.sight() == Sight::Blind && from.store().stat(&from.place).is_ok();
+            let is_unseen = || to.sight() == Visibility::Blind && from.store().stat(&from.place).is_ok();
             let is_link = matches!(cause, StoreError::Link(_));
             if about_target || (!is_link && is_unseen()) { to.failed(cause) } else { from.failed(cause) }
         })?;
@@ -243,61 +248,61 @@ impl<'v> Call<'v> {
     /// What a copy or a move did, as far as the caller may know.
     fn copied(
         &self,
-        ends: &Ends<'_>,
+        ends: &TransferEnds<'_>,
         entries: Option<u64>,
         tag: Option<VersionTag>,
-        version: Option<Version>,
-    ) -> Copied {
-        let sees = ends.to.sight() == Sight::Sees;
+        version: Option<RevisionNumber>,
+    ) -> CopyResult {
+        let sees = ends.to.sight() == Visibility::Sees;
         let (from, to) = (ends.from.shown.clone(), ends.to.shown.clone());
         let (tag, version) = (tag.filter(|_| sees), version.filter(|_| sees));
-        Copied { from, to, entries, tag, version, operation: self.operation() }
+        CopyResult { from, to, entries, tag, version, operation: self.operation() }
     }
 
     fn carry_across(
         &self,
-        act: Act,
-        ends: &Ends<'_>,
+        act: TransferKind,
+        ends: &TransferEnds<'_>,
         over: Overwrite,
         tag: Option<TagRef>,
-    ) -> Result<Copied> {
-        let Ends { from, to } = ends;
+    ) -> Result<CopyResult> {
+        let TransferEnds { from, to } = ends;
         let attr = from.store().stat(&from.place).map_err(|cause| from.failed(cause))?;
         if tag.is_some_and(|tag| !tag.matches(attr.tag)) {
             return Err(from.failed(StoreError::Conflict));
         }
-        let mut load = Load { call: self, from, to, steps: Vec::new(), taken: Vec::new(), bytes: 0 };
+        let mut load = TransferPlan { call: self, from, to, steps: Vec::new(), taken: Vec::new(), bytes: 0 };
         match to.store().stat(&to.place) {
             Err(StoreError::NotFound) => {}
             Err(cause) => return Err(to.failed(cause.in_step(0, Side::To))),
-            Ok(_) if over == Overwrite::Refuse || attr.kind == Kind::Directory => {
+            Ok(_) if over == Overwrite::Refuse || attr.kind == NodeKind::Directory => {
                 return Err(to.failed(untold(to, over, StoreError::AlreadyExists)));
             }
-            Ok(there) if there.kind == Kind::Directory => return Err(to.failed(StoreError::IsADirectory)),
+            Ok(there) if there.kind == NodeKind::Directory => return Err(to.failed(StoreError::IsADirectory)),
             // A symlink gives way itself; a write would go where it leads.
-            Ok(there) if there.kind == Kind::Symlink || attr.kind == Kind::Symlink => load.clear(),
+            Ok(there) if there.kind == NodeKind::Symlink || attr.kind == NodeKind::Symlink => load.clear(),
             Ok(_) => {}
         }
-        if attr.kind == Kind::Directory {
+        if attr.kind == NodeKind::Directory {
             load.directory(&attr)?;
         } else {
             to.check_not_leading()?;
             load.entry(&StorePath::here(), &attr, over)?;
         }
-        let Load { steps, taken, bytes, .. } = load;
+        let TransferPlan { steps, taken, bytes, .. } = load;
         self.moves(bytes);
-        let stage = if act == Act::Copy { Stage::Last } else { Stage::Early };
-        self.leaves(to, Leaves::Nothing);
-        let files = taken.iter().filter(|taken| taken.kind != Kind::Directory).count() as u64;
+        let stage = if act == TransferKind::Copy { ChangeStage::Last } else { ChangeStage::Early };
+        self.leaves(to, PriorContent::Nothing);
+        let files = taken.iter().filter(|taken| taken.kind != NodeKind::Directory).count() as u64;
         let applied = self.apply_with(to.store(), steps, stage, |change| {
-            if act == Act::Move {
+            if act == TransferKind::Move {
                 // What is about to go counts no more where it was.
                 let moved = Usage { bytes, files };
                 change.quotas.iter_mut().for_each(|quota| quota.elsewhere = quota.elsewhere.minus(moved));
             }
         });
         let applied = applied.map_err(|cause| to.failed(cause))?;
-        if act == Act::Move {
+        if act == TransferKind::Move {
             // It can still be stopped where what arrived can be taken back.
             let can_stop = over == Overwrite::Refuse;
             let removed = self
@@ -325,7 +330,7 @@ impl<'v> Call<'v> {
     }
 
     /// Makes sure that what was copied has arrived as it was.
-    fn compare(&self, to: &Spot<'_>, taken: &[Taken], can_stop: bool) -> Result<()> {
+    fn compare(&self, to: &ResolvedPath<'_>, taken: &[TransferredEntry], can_stop: bool) -> Result<()> {
         for taken in taken {
             if can_stop {
                 self.check_wanted()?;
@@ -338,17 +343,23 @@ impl<'v> Call<'v> {
     }
 
     /// Removes exactly what was copied, in the state in which it was: what came or changed meanwhile is a Conflict.
-    fn remove_source(&self, from: &Spot<'_>, attr: &Attr, taken: &[Taken], can_stop: bool) -> Result<()> {
-        let (missing, keep) = (Missing::Fails, from.keep());
-        let remove = |taken: &Taken| {
-            let at = Place { from: from.place.from, path: from.place.path.join(&taken.below) };
+    fn remove_source(
+        &self,
+        from: &ResolvedPath<'_>,
+        attr: &Attr,
+        taken: &[TransferredEntry],
+        can_stop: bool,
+    ) -> Result<()> {
+        let (missing, keep) = (IfMissing::Fails, from.keep());
+        let remove = |taken: &TransferredEntry| {
+            let at = NodePath { from: from.place.from, path: from.place.path.join(&taken.below) };
             let (subtree, expect) = match taken.kind {
-                Kind::Directory => (Subtree::EmptyDirectory, Expect::Any),
-                _ => (Subtree::File, Expect::Tag(taken.tag)),
+                NodeKind::Directory => (Subtree::EmptyDirectory, Precondition::Any),
+                _ => (Subtree::File, Precondition::Tag(taken.tag)),
             };
             Step::Remove { at, subtree, expect, missing, spare: None, keep }
         };
-        if attr.kind == Kind::Directory
+        if attr.kind == NodeKind::Directory
             && let Some(spare) = from.spare(Side::From)
             && let Some(spared) = taken.iter().find(|taken| spare.covers(taken.below.as_bytes(), taken.kind))
         {
@@ -356,7 +367,7 @@ impl<'v> Call<'v> {
         }
         // Deepest first: a directory comes before its entries in what was taken.
         let steps = taken.iter().rev().map(remove).collect();
-        let removed = self.apply_with(from.store(), steps, Stage::Last, |change| {
+        let removed = self.apply_with(from.store(), steps, ChangeStage::Last, |change| {
             change.watch = self.vfs.watch.clone().filter(|_| can_stop);
         });
         match removed {
@@ -367,17 +378,17 @@ impl<'v> Call<'v> {
     }
 
     /// Removes a copy that must not stay. It was not there a moment ago, so nothing else is lost if this fails.
-    fn take_back(&self, to: &Spot<'_>) {
+    fn take_back(&self, to: &ResolvedPath<'_>) {
         let (at, keep) = (to.place.clone(), to.keep());
         let step = Step::Remove {
             at,
             subtree: Subtree::Any,
-            expect: Expect::Any,
-            missing: Missing::Fine,
+            expect: Precondition::Any,
+            missing: IfMissing::Fine,
             spare: None,
             keep,
         };
-        let _ = self.apply(to.store(), vec![step], Stage::Early);
+        let _ = self.apply(to.store(), vec![step], ChangeStage::Early);
     }
 }
 
@@ -386,9 +397,9 @@ fn is_stopped(error: &Error) -> bool {
 }
 
 /// Where the caller may not look, only what must not be overwritten tells that a name is taken.
-fn untold(to: &Spot<'_>, over: Overwrite, cause: StoreError) -> StoreError {
+fn untold(to: &ResolvedPath<'_>, over: Overwrite, cause: StoreError) -> StoreError {
     match cause {
-        StoreError::AlreadyExists if to.sight() == Sight::Blind && over == Overwrite::Replace => {
+        StoreError::AlreadyExists if to.sight() == Visibility::Blind && over == Overwrite::Replace => {
             StoreError::HostDenied
         }
         cause => cause,
@@ -396,48 +407,48 @@ fn untold(to: &Spot<'_>, over: Overwrite, cause: StoreError) -> StoreError {
 }
 
 /// What a copy across Stores puts at its destination.
-struct Load<'a> {
+struct TransferPlan<'a> {
     call: &'a Call<'a>,
-    from: &'a Spot<'a>,
-    to: &'a Spot<'a>,
+    from: &'a ResolvedPath<'a>,
+    to: &'a ResolvedPath<'a>,
     steps: Vec<Step>,
-    taken: Vec<Taken>,
+    taken: Vec<TransferredEntry>,
     /// How many bytes of files these are.
     bytes: u64,
 }
 
 /// Something that was copied.
-struct Taken {
+struct TransferredEntry {
     /// Where it is, counted from the top.
     below: StorePath,
-    kind: Kind,
+    kind: NodeKind,
     tag: VersionTag,
     /// The hash of what was read of a file.
     hash: Option<blake3::Hash>,
 }
 
-impl Taken {
-    fn is_still_at(&self, from: &Spot<'_>) -> bool {
-        let place = Place { from: from.place.from, path: from.place.path.join(&self.below) };
-        from.store().stat(&place).is_ok_and(|attr| attr.kind == Kind::Directory || attr.tag == self.tag)
+impl TransferredEntry {
+    fn is_still_at(&self, from: &ResolvedPath<'_>) -> bool {
+        let place = NodePath { from: from.place.from, path: from.place.path.join(&self.below) };
+        from.store().stat(&place).is_ok_and(|attr| attr.kind == NodeKind::Directory || attr.tag == self.tag)
     }
 
-    fn arrived(&self, to: &Spot<'_>) -> bool {
+    fn arrived(&self, to: &ResolvedPath<'_>) -> bool {
         self.hash.is_none_or(|hash| hash_of(to, &self.below).is_ok_and(|there| there == hash))
     }
 }
 
-impl Load<'_> {
+impl TransferPlan<'_> {
     /// Makes room at the destination.
     fn clear(&mut self) {
         let (at, keep) = (self.to.place.clone(), self.to.keep());
-        let (subtree, missing) = (Subtree::File, Missing::Fine);
-        self.steps.push(Step::Remove { at, subtree, expect: Expect::Any, missing, spare: None, keep });
+        let (subtree, missing) = (Subtree::File, IfMissing::Fine);
+        self.steps.push(Step::Remove { at, subtree, expect: Precondition::Any, missing, spare: None, keep });
     }
 
     fn directory(&mut self, attr: &Attr) -> Result<()> {
         let mut found = Vec::new();
-        let walk = Walk { whole: true, ..Walk::default() };
+        let walk = WalkOptions { whole: true, ..WalkOptions::default() };
         let walked = self.from.store().walk(&self.from.place, &walk, &mut |entry| {
             found.push(entry);
             if self.call.check_wanted().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -452,11 +463,16 @@ impl Load<'_> {
         if let Some((parent, _)) = at.path.split()
             && !parent.is_empty()
         {
-            let parent = Place::path(StorePath::from_checked(parent));
+            let parent = NodePath::path(StorePath::from_checked(parent));
             self.steps.push(Step::Mkdir { at: parent, parents: Parents::Create, mode: None });
         }
         self.steps.push(Step::Mkdir { at, parents: Parents::Required, mode: Some(attr.mode) });
-        self.taken.push(Taken { below: StorePath::here(), kind: attr.kind, tag: attr.tag, hash: None });
+        self.taken.push(TransferredEntry {
+            below: StorePath::here(),
+            kind: attr.kind,
+            tag: attr.tag,
+            hash: None,
+        });
         let total = found.len() as u64;
         for (done, entry) in found.into_iter().enumerate() {
             self.call.go_on(done as u64, Some(total))?;
@@ -468,8 +484,8 @@ impl Load<'_> {
     }
 
     fn entry(&mut self, below: &StorePath, attr: &Attr, over: Overwrite) -> Result<()> {
-        let at = Place::path(self.to.place.path.join(below));
-        let source = Place { from: self.from.place.from, path: self.from.place.path.join(below) };
+        let at = NodePath::path(self.to.place.path.join(below));
+        let source = NodePath { from: self.from.place.from, path: self.from.place.path.join(below) };
         if let Some(spare) = self.to.spare(Side::To)
             && spare.covers(below.as_bytes(), attr.kind)
         {
@@ -477,18 +493,18 @@ impl Load<'_> {
         }
         let failed = |cause| self.from.failed(cause);
         let parents = Parents::Create;
-        let expect = if over == Overwrite::Refuse { Expect::Absent } else { Expect::Any };
-        let mut taken = Taken { below: below.clone(), kind: attr.kind, tag: attr.tag, hash: None };
+        let expect = if over == Overwrite::Refuse { Precondition::Absent } else { Precondition::Any };
+        let mut taken = TransferredEntry { below: below.clone(), kind: attr.kind, tag: attr.tag, hash: None };
         match attr.kind {
-            Kind::Directory => self.steps.push(Step::Mkdir { at, parents, mode: Some(attr.mode) }),
-            Kind::Symlink => {
+            NodeKind::Directory => self.steps.push(Step::Mkdir { at, parents, mode: Some(attr.mode) }),
+            NodeKind::Symlink => {
                 let target = self.from.store().read_link(&source).map_err(failed)?;
                 self.steps.push(Step::Symlink { at, target, parents, expect });
             }
-            Kind::File => {
+            NodeKind::File => {
                 let content = self.from.store().open(&source).map_err(failed)?;
                 taken.tag = content.attr().tag;
-                let mut reader = Hashing {
+                let mut reader = HashingReader {
                     call: self.call,
                     content: &*content,
                     at: 0,
@@ -506,10 +522,10 @@ impl Load<'_> {
                 // A file that is replaced keeps its own mode.
                 let mode = (over == Overwrite::Refuse).then_some(attr.mode);
                 let (modified, keep) = (Some(attr.modified), self.to.keep());
-                let put = Put { expect, parents, mode, modified, keep, at_most: None };
+                let put = PutOptions { expect, parents, mode, modified, keep, at_most: None };
                 self.steps.push(Step::Write { at, content: Content::Sealed(sealed), put });
             }
-            Kind::Special(_) => return Err(failed(StoreError::Special(attr.kind))),
+            NodeKind::Special(_) => return Err(failed(StoreError::Special(attr.kind))),
         }
         self.taken.push(taken);
         Ok(())
@@ -517,7 +533,7 @@ impl Load<'_> {
 }
 
 /// A content as a stream that is hashed as it passes.
-struct Hashing<'a> {
+struct HashingReader<'a> {
     call: &'a Call<'a>,
     content: &'a dyn OpenContent,
     at: u64,
@@ -525,7 +541,7 @@ struct Hashing<'a> {
     failed: Option<StoreError>,
 }
 
-impl Read for Hashing<'_> {
+impl Read for HashingReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.call.check_wanted().is_err() {
             return Err(std::io::ErrorKind::Other.into());
@@ -545,8 +561,8 @@ impl Read for Hashing<'_> {
 }
 
 /// The hash of what is now at the destination.
-fn hash_of(to: &Spot<'_>, below: &StorePath) -> Result<blake3::Hash, StoreError> {
-    let place = Place { from: to.place.from, path: to.place.path.join(below) };
+fn hash_of(to: &ResolvedPath<'_>, below: &StorePath) -> Result<blake3::Hash, StoreError> {
+    let place = NodePath { from: to.place.from, path: to.place.path.join(below) };
     let content = to.store().open(&place)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 256 << 10];

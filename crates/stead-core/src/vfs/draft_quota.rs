@@ -10,36 +10,38 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::store::{Content, QuotaLimits, QuotaOn, Step, Store, StoreError, StorePath, StoreResult, Usage};
-use crate::vfs::Shared;
+use crate::store::{
+    Content, QuotaLimits, QuotaResource, Step, Store, StoreError, StorePath, StoreResult, Usage,
+};
+use crate::vfs::VfsShared;
 use crate::vfs::write::same_store;
 
 /// How long what a Store said of its use is believed, while a good part of the quota is free by it.
-const BELIEVED: Duration = Duration::from_millis(100);
+const USAGE_CACHE_TIME: Duration = Duration::from_millis(100);
 /// Which part of a quota that is: one in so many. Closer to the limit the Store is asked for every write that grows.
-const MARGIN: u64 = 4;
+const MARGIN_DIVISOR: u64 = 4;
 
 /// A quota of a door: the Workspace's with this number, or the stead's own, which has the number after the last.
-type Quota = usize;
+type QuotaIndex = usize;
 
 /// What the open files of a door have reserved, for each of its quotas.
 #[derive(Debug, Default)]
-pub(super) struct DraftSpace {
-    tables: Mutex<Tables>,
+pub(super) struct DraftReservations {
+    tables: Mutex<QuotaTables>,
     /// Shared by each call that makes a change. Held alone by a call that must not count a draft twice, or not at all, because it
     /// becomes a change at this moment.
     changes: RwLock<()>,
 }
 
 #[derive(Debug, Default)]
-struct Tables {
+struct QuotaTables {
     reserved: Vec<u64>,
-    used: Vec<Option<Used>>,
+    used: Vec<Option<CachedUsage>>,
 }
 
 /// What a Store said of its use.
 #[derive(Debug, Clone, Copy)]
-struct Used {
+struct CachedUsage {
     bytes: u64,
     until: Instant,
 }
@@ -47,8 +49,8 @@ struct Used {
 /// What a draft has reserved. Dropped, it gives that back.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    space: Arc<DraftSpace>,
-    quotas: Vec<(Quota, QuotaLimits)>,
+    space: Arc<DraftReservations>,
+    quotas: Vec<(QuotaIndex, QuotaLimits)>,
     /// The size of the file that the draft was begun from: that much is counted by the Store.
     base: u64,
     bytes: u64,
@@ -56,32 +58,32 @@ pub(super) struct Reservation {
 
 /// Kept while a change is made.
 #[derive(Debug)]
-pub(super) enum ChangeTurn<'a> {
+pub(super) enum QuotaGuard<'a> {
     /// Nobody counts drafts meanwhile.
     Shared { _guard: RwLockReadGuard<'a, ()> },
     /// Nobody else makes a change meanwhile.
     Alone { _guard: RwLockWriteGuard<'a, ()> },
 }
 
-impl DraftSpace {
+impl DraftReservations {
     /// What is reserved of a quota.
-    pub(super) fn reserved(&self, quota: Quota) -> u64 {
+    pub(super) fn reserved(&self, quota: QuotaIndex) -> u64 {
         self.tables.lock().reserved.get(quota).copied().unwrap_or(0)
     }
 
     /// To be held from before a change's quotas are looked up until it is made. Drafts count against a change that adds
     /// content and is not a draft's own.
-    pub(super) fn turn(&self, steps: &[Step]) -> ChangeTurn<'_> {
+    pub(super) fn turn(&self, steps: &[Step]) -> QuotaGuard<'_> {
         let is_reserved = || self.tables.lock().reserved.iter().any(|bytes| *bytes > 0);
         if steps.iter().any(may_grow) && is_reserved() {
-            return ChangeTurn::Alone { _guard: self.changes.write() };
+            return QuotaGuard::Alone { _guard: self.changes.write() };
         }
-        ChangeTurn::Shared { _guard: self.changes.read() }
+        QuotaGuard::Shared { _guard: self.changes.read() }
     }
 
     /// To be held while a draft becomes a change, until its reservation is given back.
-    pub(super) fn commit_turn(&self) -> ChangeTurn<'_> {
-        ChangeTurn::Shared { _guard: self.changes.read() }
+    pub(super) fn commit_turn(&self) -> QuotaGuard<'_> {
+        QuotaGuard::Shared { _guard: self.changes.read() }
     }
 
     /// Something was changed: what the Stores said before is old.
@@ -101,7 +103,7 @@ fn may_grow(step: &Step) -> bool {
 
 impl Reservation {
     /// Of nothing yet, for a file at a place in a Store.
-    pub(super) fn new(shared: &Shared, store: &dyn Store, at: &StorePath) -> Self {
+    pub(super) fn new(shared: &VfsShared, store: &dyn Store, at: &StorePath) -> Self {
         let workspaces = shared.router.workspaces().map(|workspace| (workspace.quota(), workspace.mount()));
         let mut quotas = Vec::new();
         let mut count = 0;
@@ -127,7 +129,7 @@ impl Reservation {
     }
 
     /// Makes sure that the draft may have that size, and reserves what it lacks.
-    pub(super) fn grow(&mut self, shared: &Shared, size: u64) -> StoreResult<()> {
+    pub(super) fn grow(&mut self, shared: &VfsShared, size: u64) -> StoreResult<()> {
         for (_, limits) in &self.quotas {
             // What was larger before may be written to, as long as it does not grow.
             if size > self.base {
@@ -149,18 +151,18 @@ impl Reservation {
             let asked = Instant::now();
             let bytes = shared.used(*quota)?.bytes;
             // A Store that has to look through all of its files is asked less often.
-            let until = Instant::now() + BELIEVED.max(asked.elapsed() * 10);
-            used.push(Used { bytes, until });
+            let until = Instant::now() + USAGE_CACHE_TIME.max(asked.elapsed() * 10);
+            used.push(CachedUsage { bytes, until });
         }
         self.take(wanted, Some(&used))
     }
 
     /// Reserves for the largest size that the draft may have, of these.
-    pub(super) fn largest(&mut self, shared: &Shared, least: u64, size: u64) -> StoreResult<u64> {
+    pub(super) fn largest(&mut self, shared: &VfsShared, least: u64, size: u64) -> StoreResult<u64> {
         let Err(refused) = self.grow(shared, size) else { return Ok(size) };
         let StoreError::OverQuota { on, wanted, allowed, .. } = &refused else { return Err(refused) };
         let most = match on {
-            QuotaOn::FileBytes => *allowed,
+            QuotaResource::FileBytes => *allowed,
             _ => size.saturating_sub(wanted.saturating_sub(*allowed)),
         };
         // Another limit may be closer still: then less is asked for once more, and the error tells.
@@ -168,7 +170,7 @@ impl Reservation {
     }
 
     /// Reserves so much in all, if that fits into each quota by what is used of it.
-    fn take(&mut self, wanted: u64, fresh: Option<&[Used]>) -> StoreResult<()> {
+    fn take(&mut self, wanted: u64, fresh: Option<&[CachedUsage]>) -> StoreResult<()> {
         let more = wanted - self.bytes;
         let mut tables = self.space.tables.lock();
         for (index, (quota, limits)) in self.quotas.iter().enumerate() {
@@ -184,10 +186,10 @@ impl Reservation {
             let wanted = used.saturating_add(more);
             let is_known = || {
                 let is_recent = known.is_some_and(|used| Instant::now() < used.until);
-                is_recent && wanted < allowed - allowed / MARGIN
+                is_recent && wanted < allowed - allowed / MARGIN_DIVISOR
             };
             if wanted > allowed || !(fresh.is_some() || is_known()) {
-                return Err(StoreError::OverQuota { on: QuotaOn::Bytes, used, wanted, allowed });
+                return Err(StoreError::OverQuota { on: QuotaResource::Bytes, used, wanted, allowed });
             }
         }
         for (quota, _) in &self.quotas {
@@ -225,9 +227,9 @@ impl Drop for Reservation {
     }
 }
 
-impl Shared {
+impl VfsShared {
     /// How much of a quota is used, by what the Stores hold.
-    fn used(&self, quota: Quota) -> StoreResult<Usage> {
+    fn used(&self, quota: QuotaIndex) -> StoreResult<Usage> {
         match self.router.workspaces().nth(quota) {
             Some(workspace) => workspace.mount().store().usage(workspace.mount().path()),
             None => self

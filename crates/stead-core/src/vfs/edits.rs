@@ -6,11 +6,11 @@ use std::ops::Range;
 use crate::store::{Draft, StoreResult, VersionTag};
 
 /// How much is copied at once.
-const PIECE: usize = 256 << 10;
+const COPY_CHUNK: usize = 256 << 10;
 
 /// What was done to a draft since it was begun.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Edits {
+pub(super) struct DraftEdits {
     /// The state that the draft was begun from, where there was one.
     pub(super) base: Option<VersionTag>,
     /// The least size that it was cut to.
@@ -23,9 +23,9 @@ pub(super) struct Edits {
     tail: Option<u64>,
 }
 
-impl Edits {
+impl DraftEdits {
     pub(super) fn of(base: Option<VersionTag>) -> Self {
-        Edits { base, ..Edits::default() }
+        DraftEdits { base, ..DraftEdits::default() }
     }
 
     /// Something is written at a place.
@@ -88,12 +88,13 @@ impl Edits {
     /// Does to a draft what was done to another, however much that is.
     pub(super) fn copy(&mut self, from: &mut dyn Draft, to: &mut dyn Draft) -> StoreResult<()> {
         self.begin(to)?;
-        let (old, mut buffer) = (self.tail, vec![0; PIECE]);
+        let (old, mut buffer) = (self.tail, vec![0; COPY_CHUNK]);
         for range in self.ranges(from.size()).collect::<Vec<_>>() {
             let start = if old == Some(range.start) { self.end(to) } else { range.start };
             let mut done = 0;
             while range.start + done < range.end {
-                let wanted = usize::try_from(range.end - range.start - done).unwrap_or(PIECE).min(PIECE);
+                let wanted =
+                    usize::try_from(range.end - range.start - done).unwrap_or(COPY_CHUNK).min(COPY_CHUNK);
                 match from.read_at(range.start + done, &mut buffer[..wanted])? {
                     0 => break,
                     count => {
@@ -127,11 +128,11 @@ impl Edits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{DraftOf, Store};
+    use crate::store::{DraftBase, Store};
     use crate::testkit::ModelStore;
 
     fn draft(text: &str) -> Box<dyn Draft> {
-        let mut draft = ModelStore::default().draft(DraftOf::Nothing).unwrap();
+        let mut draft = ModelStore::default().draft(DraftBase::Nothing).unwrap();
         draft.write_at(0, text.as_bytes()).unwrap();
         draft
     }
@@ -143,24 +144,24 @@ mod tests {
     }
 
     /// What becomes of `newer` when what was done to `old` is done to it.
-    fn moved(old: &str, newer: &str, act: impl Fn(&mut Edits, &mut dyn Draft)) -> String {
-        let (mut edits, mut from, mut to) = (Edits::default(), draft(old), draft(newer));
+    fn moved(old: &str, newer: &str, act: impl Fn(&mut DraftEdits, &mut dyn Draft)) -> String {
+        let (mut edits, mut from, mut to) = (DraftEdits::default(), draft(old), draft(newer));
         act(&mut edits, &mut *from);
         edits.copy(&mut *from, &mut *to).unwrap();
         text(&mut *to)
     }
 
-    fn write(edits: &mut Edits, draft: &mut dyn Draft, at: u64, text: &str) {
+    fn write(edits: &mut DraftEdits, draft: &mut dyn Draft, at: u64, text: &str) {
         edits.write(at, text.len());
         draft.write_at(at, text.as_bytes()).unwrap();
     }
 
-    fn append(edits: &mut Edits, draft: &mut dyn Draft, text: &str) {
+    fn append(edits: &mut DraftEdits, draft: &mut dyn Draft, text: &str) {
         edits.append(draft.size());
         draft.write_at(draft.size(), text.as_bytes()).unwrap();
     }
 
-    fn resize(edits: &mut Edits, draft: &mut dyn Draft, size: u64) {
+    fn resize(edits: &mut DraftEdits, draft: &mut dyn Draft, size: u64) {
         edits.resize(draft.size(), size);
         draft.set_size(size).unwrap();
     }

@@ -9,7 +9,7 @@ use crate::vfs::{IntoPath, Vfs};
 
 /// A file that is followed.
 #[derive(Debug)]
-pub struct Followed {
+pub struct FollowedFile {
     vfs: Vfs,
     path: VfsPath,
     state: Option<VersionTag>,
@@ -19,10 +19,10 @@ impl Vfs {
     /// Begins to follow what has a path that may be read; it need not be there yet.
     ///
     /// That it is followed is on record. Looking whether it has changed tells nothing of what is in it, and is not.
-    pub fn follow(&self, path: impl IntoPath) -> Result<Followed> {
+    pub fn follow(&self, path: impl IntoPath) -> Result<FollowedFile> {
         self.call("follow", [path.into_path()], |call, [path]| {
             let state = call.state(path)?;
-            Ok(Followed { vfs: self.clone(), path: path.clone(), state })
+            Ok(FollowedFile { vfs: self.clone(), path: path.clone(), state })
         })
     }
 }
@@ -38,7 +38,7 @@ impl Call<'_> {
     }
 }
 
-impl Followed {
+impl FollowedFile {
     /// The path.
     pub fn path(&self) -> &VfsPath {
         &self.path

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{Fork, ForkName, Store};
@@ -64,7 +64,8 @@ impl Call<'_> {
             made: self.shared().clock.now(),
         };
         let made = mount.store().fork(&fork);
-        let store = made.map_err(|cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause })?;
+        let store =
+            made.map_err(|cause| Error::Store { path: prefix.clone(), sight: Visibility::Sees, cause })?;
         Ok((fork, store))
     }
 }

@@ -10,10 +10,10 @@ use crate::glob::{Anchor, PathGlobs};
 use crate::name::Name;
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
-use crate::search::{Unread, Walk};
-use crate::store::{Attr, Entry, Kind, Listing, Page, StoreError, StorePath, StoreResult, VersionTag};
+use crate::search::{UnreadablePaths, WalkOptions};
+use crate::store::{Attr, Entry, Listing, NodeKind, Page, StoreError, StorePath, StoreResult, VersionTag};
 use crate::vfs::call::Call;
-use crate::vfs::resolve::{Lead, Links, Spot, link_at};
+use crate::vfs::resolve::{Resolution, ResolvedPath, SymlinkResolver, link_at};
 use crate::vfs::{IntoPath, Vfs};
 use crate::workspace::{Barrier, Workspace};
 
@@ -41,7 +41,7 @@ impl ListPage {
 
 /// A directory, or a page of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Directory {
+pub struct DirectoryListing {
     /// The path, symlinks resolved.
     pub path: VfsPath,
     /// The entries, sorted by name.
@@ -52,7 +52,7 @@ pub struct Directory {
     pub cursor: Option<String>,
 }
 
-impl Directory {
+impl DirectoryListing {
     /// Keeps only the first so many entries of this page; the next page begins after them.
     pub(crate) fn keep(&mut self, count: usize) {
         if count < self.entries.len() {
@@ -68,7 +68,7 @@ pub struct DirEntry {
     /// The name.
     pub name: Name,
     /// What has it.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Bytes in a file.
     pub size: u64,
     /// Permission bits.
@@ -95,7 +95,15 @@ impl DirEntry {
     }
 
     fn level(name: Name, workspace: Option<AccessScope>) -> Self {
-        DirEntry { name, kind: Kind::Directory, size: 0, mode: 0o755, modified: None, tag: None, workspace }
+        DirEntry {
+            name,
+            kind: NodeKind::Directory,
+            size: 0,
+            mode: 0o755,
+            modified: None,
+            tag: None,
+            workspace,
+        }
     }
 }
 
@@ -123,11 +131,11 @@ impl Default for WalkQuery {
 
 /// Something below a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Walked {
+pub struct PathEntry {
     /// Its logical path; what could mislead a reader is escaped.
     pub path: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Bytes in a file.
     pub size: u64,
     /// Permission bits.
@@ -142,7 +150,7 @@ pub struct Walked {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WalkResult {
     /// What was found, sorted by path.
-    pub found: Vec<Walked>,
+    pub found: Vec<PathEntry>,
     /// What could not be looked into, so that it is missing here; sorted by path.
     pub unread: Vec<Unreadable>,
 }
@@ -157,15 +165,15 @@ pub struct Unreadable {
 }
 
 /// A part of what lies below a path: one Workspace's share of it.
-pub(super) struct Region<'a> {
-    pub(super) spot: Spot<'a>,
+pub(super) struct WalkRegion<'a> {
+    pub(super) spot: ResolvedPath<'a>,
     /// Where it begins, counted from the path that was asked for.
     pub(super) base: String,
     /// What other Workspaces cover, counted from the spot.
     pub(super) skip: Vec<StorePath>,
 }
 
-impl Region<'_> {
+impl WalkRegion<'_> {
     /// The logical path of something that was found here, escaped.
     pub(super) fn shown(&self, found: &StorePath) -> String {
         match (found.is_here(), self.spot.path.is_root()) {
@@ -176,7 +184,7 @@ impl Region<'_> {
     }
 
     /// Takes over what a Store noted while it was looked through.
-    pub(super) fn note(&self, noted: &Unread, unread: &mut Vec<Unreadable>) {
+    pub(super) fn note(&self, noted: &UnreadablePaths, unread: &mut Vec<Unreadable>) {
         let unreadable = |(path, cause): (StorePath, StoreError)| Unreadable {
             path: self.shown(&path),
             reason: cause.to_string(),
@@ -201,7 +209,7 @@ pub(super) fn sort_key(path: &str) -> Vec<u8> {
 
 impl Vfs {
     /// The entries of a directory, nested Workspaces included.
-    pub fn list(&self, path: impl IntoPath, page: &ListPage) -> Result<Directory> {
+    pub fn list(&self, path: impl IntoPath, page: &ListPage) -> Result<DirectoryListing> {
         self.call("list", [path.into_path()], |call, [path]| call.list(path, page))
     }
 
@@ -214,11 +222,11 @@ impl Vfs {
 impl<'v> Call<'v> {
     /// Whether a spot is a level that is there although its Store has nothing there: a Mount's own directory before
     /// anything is in it, or the way to a nested Workspace.
-    pub(super) fn is_level(&self, spot: &Spot<'_>) -> bool {
+    pub(super) fn is_level(&self, spot: &ResolvedPath<'_>) -> bool {
         spot.is_workspace() || self.shared().router.nested(&spot.path).next().is_some()
     }
 
-    fn list(&self, path: &VfsPath, page: &ListPage) -> Result<Directory> {
+    fn list(&self, path: &VfsPath, page: &ListPage) -> Result<DirectoryListing> {
         let after = page.cursor.as_deref().map(read_cursor).transpose()?;
         let wanted = Page { after: after.clone(), limit: page.limit.max(1) };
         let empty = Listing { entries: Vec::new(), total: 0, more: false };
@@ -241,7 +249,7 @@ impl<'v> Call<'v> {
     }
 
     /// The names in a directory that are, or lead to, nested Workspaces.
-    fn levels_in(&self, path: &VfsPath, spot: Option<&Spot<'_>>) -> StoreResult<Levels> {
+    fn levels_in(&self, path: &VfsPath, spot: Option<&ResolvedPath<'_>>) -> StoreResult<SyntheticEntries> {
         let names = self.shared().router.names_below(path);
         let places: Vec<_> = match spot {
             Some(spot) => names.iter().map(|name| spot.place.join(name.as_bytes())).collect(),
@@ -254,7 +262,7 @@ impl<'v> Call<'v> {
             _ => vec![false; names.len()],
         };
         there.resize(names.len(), false);
-        let mut levels = Levels::default();
+        let mut levels = SyntheticEntries::default();
         for (name, there) in names.into_iter().zip(there) {
             let child = path.join(name).expect("a part of a prefix");
             let workspace =
@@ -303,19 +311,19 @@ impl<'v> Call<'v> {
             if depth == 0 {
                 continue;
             }
-            let walk = Walk {
+            let walk = WalkOptions {
                 depth,
                 skip: region.skip.clone(),
                 only: based(&region.base),
                 deadline: Some(deadline),
-                unread: Unread::default(),
+                unread: UnreadablePaths::default(),
                 whole: false,
             };
             let mut left = query.limit;
             let visited = region.spot.store().walk(&region.spot.place, &walk, &mut |entry| {
                 if query.has_extension(entry.path.as_bytes(), entry.attr.kind) {
                     let path = region.shown(&entry.path);
-                    found.insert(sort_key(&path), Walked::found(path, &entry.attr));
+                    found.insert(sort_key(&path), PathEntry::found(path, &entry.attr));
                     left -= 1;
                 }
                 let enough = left == 0 || self.check_wanted().is_err();
@@ -341,10 +349,10 @@ impl<'v> Call<'v> {
     fn levels_above(
         &self,
         asked: &VfsPath,
-        region: &Region<'_>,
+        region: &WalkRegion<'_>,
         query: &WalkQuery,
         only: Option<&PathGlobs>,
-        found: &mut BTreeMap<Vec<u8>, Walked>,
+        found: &mut BTreeMap<Vec<u8>, PathEntry>,
     ) {
         let mut below = String::new();
         for (index, name) in region.base.split('/').filter(|name| !name.is_empty()).enumerate() {
@@ -355,24 +363,24 @@ impl<'v> Call<'v> {
             let path = asked.join(&below).expect("a part of a prefix");
             let wanted = only.is_none_or(|globs| globs.matches(&below)) && query.extensions.is_empty();
             if index < query.depth && wanted {
-                found.entry(sort_key(path.as_str())).or_insert_with(|| Walked::level(&path));
+                found.entry(sort_key(path.as_str())).or_insert_with(|| PathEntry::level(&path));
             }
         }
     }
 
     /// The readable parts of what lies below a path, one for each Workspace that has a share in it.
-    pub(super) fn regions(&self, path: &VfsPath) -> Result<Vec<Region<'v>>> {
+    pub(super) fn regions(&self, path: &VfsPath) -> Result<Vec<WalkRegion<'v>>> {
         let router = &self.shared().router;
         let mut regions = Vec::new();
-        let mut links = Links::new(path);
+        let mut links = SymlinkResolver::new(path);
         let path = loop {
             if links.path != *path {
                 self.leads([&links.path]);
             }
             match links.judged(self.lead(&links.path, Access::Read))? {
-                Lead::Synthetic => break links.path,
-                Lead::Spot(spot) => match spot.store().stat(&spot.place) {
-                    Ok(attr) if attr.kind == Kind::Symlink => match link_at(&spot) {
+                Resolution::Synthetic => break links.path,
+                Resolution::Spot(spot) => match spot.store().stat(&spot.place) {
+                    Ok(attr) if attr.kind == NodeKind::Symlink => match link_at(&spot) {
                         Ok(StoreError::Link(hit)) => links.follow(&spot, &hit)?,
                         Ok(other) | Err(other) => return Err(links.failed(&spot, other)),
                     },
@@ -383,7 +391,7 @@ impl<'v> Call<'v> {
                         let path = spot.path.clone();
                         let skip =
                             router.nested(&path).filter_map(|nested| below(nested.prefix(), &path)).collect();
-                        regions.push(Region { spot, base: String::new(), skip });
+                        regions.push(WalkRegion { spot, base: String::new(), skip });
                         break path;
                     }
                 },
@@ -399,7 +407,7 @@ impl<'v> Call<'v> {
             let spot = self.nested(nested);
             let skip = router.nested(prefix).filter_map(|deeper| below(deeper.prefix(), prefix)).collect();
             let base = prefix.below(&path).expect("nested below it").to_owned();
-            regions.push(Region { spot, base, skip });
+            regions.push(WalkRegion { spot, base, skip });
         }
         Ok(regions)
     }
@@ -410,7 +418,7 @@ fn below(path: &VfsPath, prefix: &VfsPath) -> Option<StorePath> {
 }
 
 impl WalkQuery {
-    fn has_extension(&self, path: &[u8], kind: Kind) -> bool {
+    fn has_extension(&self, path: &[u8], kind: NodeKind) -> bool {
         if self.extensions.is_empty() {
             return true;
         }
@@ -418,13 +426,13 @@ impl WalkQuery {
         let extension =
             name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0).map(|dot| &name[dot + 1..]);
         let wanted = |wanted: &String| extension == Some(wanted.trim_start_matches('.').as_bytes());
-        kind != Kind::Directory && self.extensions.iter().any(wanted)
+        kind != NodeKind::Directory && self.extensions.iter().any(wanted)
     }
 }
 
-impl Walked {
+impl PathEntry {
     fn found(path: String, attr: &Attr) -> Self {
-        Walked {
+        PathEntry {
             path,
             kind: attr.kind,
             size: attr.size,
@@ -435,9 +443,9 @@ impl Walked {
     }
 
     fn level(path: &VfsPath) -> Self {
-        Walked {
+        PathEntry {
             path: path.to_string(),
-            kind: Kind::Directory,
+            kind: NodeKind::Directory,
             size: 0,
             mode: 0o755,
             modified: None,
@@ -448,14 +456,20 @@ impl Walked {
 
 /// Entries that a directory has because of the Workspaces below it.
 #[derive(Debug, Default)]
-struct Levels {
+struct SyntheticEntries {
     entries: BTreeMap<Name, DirEntry>,
     /// How many entries of the Store these hide.
     hidden: u64,
 }
 
 /// Puts the levels into a Store's page, where they belong by name.
-fn merge(path: VfsPath, listing: Listing, levels: Levels, after: Option<&Name>, limit: usize) -> Directory {
+fn merge(
+    path: VfsPath,
+    listing: Listing,
+    levels: SyntheticEntries,
+    after: Option<&Name>,
+    limit: usize,
+) -> DirectoryListing {
     let total = listing.total - levels.hidden.min(listing.total) + levels.entries.len() as u64;
     let last = if listing.more { listing.entries.last().map(|entry| entry.name.clone()) } else { None };
     let in_page = |name: &Name| {
@@ -475,7 +489,7 @@ fn merge(path: VfsPath, listing: Listing, levels: Levels, after: Option<&Name>, 
     let more = listing.more || entries.len() > limit;
     entries.truncate(limit);
     let cursor = entries.last().filter(|_| more).map(|entry| write_cursor(&entry.name));
-    Directory { path, entries, total, cursor }
+    DirectoryListing { path, entries, total, cursor }
 }
 
 /// A cursor is the last name of a page, in hexadecimal, since a name may be any bytes.

@@ -4,11 +4,11 @@
 //! or can't be looked at as it was, is a barrier, and says why.
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::path::VfsPath;
 use crate::router::Router;
 use crate::scope::Access;
-use crate::store::{Store, StoreError, StoreResult, Version, VersionCount};
+use crate::store::{RevisionNumber, RevisionSequence, Store, StoreError, StoreResult};
 use crate::vfs::Vfs;
 use crate::vfs::call::Call;
 use crate::workspace::{Barrier, Workspace};
@@ -17,15 +17,15 @@ use crate::workspace::{Barrier, Workspace};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PointInTime {
     /// A version. Its number names one moment only where all Stores count their versions together.
-    Version(Version),
+    Version(RevisionNumber),
     /// A version, as the Store counts that is behind this path. Stores that count for themselves are barriers.
-    VersionAt(Version, VfsPath),
+    VersionAt(RevisionNumber, VfsPath),
     /// A time: each Store has its own version for it.
     Time(Timestamp),
 }
 
-impl From<Version> for PointInTime {
-    fn from(version: Version) -> Self {
+impl From<RevisionNumber> for PointInTime {
+    fn from(version: RevisionNumber) -> Self {
         PointInTime::Version(version)
     }
 }
@@ -48,7 +48,7 @@ impl Vfs {
 }
 
 /// What a Workspace is in the past.
-enum Then {
+enum PastWorkspace {
     Visible(Workspace),
     Barrier(&'static str),
 }
@@ -59,16 +59,16 @@ impl Call<'_> {
         let (mut workspaces, mut visible, mut unknown) = (Vec::new(), 0, None);
         for workspace in self.shared().router.all() {
             let failed = |cause| {
-                let sight = Sight::of(workspace.scope());
+                let sight = Visibility::of(workspace.scope());
                 Error::Store { path: workspace.prefix().clone(), sight, cause }
             };
             let why = match then(workspace, point, count) {
-                Ok(Then::Visible(past)) => {
+                Ok(PastWorkspace::Visible(past)) => {
                     visible += 1;
                     workspaces.push(past);
                     continue;
                 }
-                Ok(Then::Barrier(why)) => why,
+                Ok(PastWorkspace::Barrier(why)) => why,
                 Err(StoreError::Unsupported(why)) => why,
                 // A fork has no version from before it was made. One that none of them has is no version.
                 Err(cause @ StoreError::NotFound) => {
@@ -87,15 +87,15 @@ impl Call<'_> {
     }
 
     /// How the Stores count that a version is meant for; refused where it would mean another moment in each.
-    fn count_of(&self, point: &PointInTime) -> Result<Option<VersionCount>> {
+    fn count_of(&self, point: &PointInTime) -> Result<Option<RevisionSequence>> {
         let router = &self.shared().router;
         match point {
-            PointInTime::Time(_) | PointInTime::Version(Version::NOW) => Ok(None),
+            PointInTime::Time(_) | PointInTime::Version(RevisionNumber::NOW) => Ok(None),
             PointInTime::VersionAt(_, path) => {
                 Ok(router.route(path).and_then(|route| count(&**route.workspace.mount().store())))
             }
             PointInTime::Version(version) => {
-                let mut known: Option<(&Workspace, VersionCount)> = None;
+                let mut known: Option<(&Workspace, RevisionSequence)> = None;
                 for workspace in router.workspaces().filter(|one| one.scope().allows(Access::History)) {
                     let store = &**workspace.mount().store();
                     if !store.about().history {
@@ -129,34 +129,40 @@ pub(super) fn count_together(one: &dyn Store, other: &dyn Store) -> bool {
 }
 
 /// Who counts a Store's versions: the Store alone, where it does not say; nobody, where there are none yet.
-fn count(store: &dyn Store) -> Option<VersionCount> {
-    let is_new = || store.version().is_ok_and(|version| version == Version(0));
+fn count(store: &dyn Store) -> Option<RevisionSequence> {
+    let is_new = || store.version().is_ok_and(|version| version == RevisionNumber(0));
     match store.version_count() {
         None if is_new() => None,
-        count => count.or_else(|| Some(VersionCount::alone(store))),
+        count => count.or_else(|| Some(RevisionSequence::alone(store))),
     }
 }
 
-fn then(workspace: &Workspace, point: &PointInTime, meant: Option<VersionCount>) -> StoreResult<Then> {
+fn then(
+    workspace: &Workspace,
+    point: &PointInTime,
+    meant: Option<RevisionSequence>,
+) -> StoreResult<PastWorkspace> {
     if workspace.barrier().is_some() {
-        return Ok(Then::Barrier("it is not there"));
+        return Ok(PastWorkspace::Barrier("it is not there"));
     }
     if !workspace.scope().allows(Access::History) {
-        return Ok(Then::Barrier("nobody looks into the past of what may only be written"));
+        return Ok(PastWorkspace::Barrier("nobody looks into the past of what may only be written"));
     }
     let store = workspace.mount().store();
     if !store.about().history {
-        return Ok(Then::Barrier("its Store keeps no history"));
+        return Ok(PastWorkspace::Barrier("its Store keeps no history"));
     }
     let version = match point {
         PointInTime::Time(time) => store.version_at(*time)?,
         PointInTime::Version(version) | PointInTime::VersionAt(version, _) => {
             let differs = |meant| count(&**store).is_some_and(|here| here != meant);
-            if *version != Version::NOW && meant.is_some_and(differs) {
-                return Ok(Then::Barrier("its Store counts its versions apart; name a time instead"));
+            if *version != RevisionNumber::NOW && meant.is_some_and(differs) {
+                return Ok(PastWorkspace::Barrier(
+                    "its Store counts its versions apart; name a time instead",
+                ));
             }
             *version
         }
     };
-    Ok(Then::Visible(workspace.clone().looking_back(store.as_of(version)?)))
+    Ok(PastWorkspace::Visible(workspace.clone().looking_back(store.as_of(version)?)))
 }

@@ -34,24 +34,24 @@ mod whole;
 mod write;
 
 pub use crate::history::diff::ContentDiff;
-pub use crate::lines::{LineRange, Rest};
+pub use crate::lines::{Continuation, LineRange};
 pub use batch::Batch;
-pub use consent::Entry;
-pub(crate) use consent::{Asking, Refusal};
-pub use copy::{Copied, Overwrite};
-pub use follow::Followed;
+pub use consent::ApprovalItem;
+pub(crate) use consent::{ApprovalRefusal, ApprovalRequest};
+pub use copy::{CopyResult, Overwrite};
+pub use follow::FollowedFile;
 pub use history::{
-    Blamed, Did, DiffOptions, Difference, Differs, LogChange, LogEntry, LogQuery, OnConflict, PathChange,
-    PathConflict, Restore, Undo, UndoOptions, Undone,
+    BlameLine, DiffOptions, Difference, DifferenceKind, LogAction, LogChange, LogEntry, LogQuery, OnConflict,
+    PathChange, PathConflict, RestoreOptions, RevertResult, UndoOptions, UndoTarget,
 };
-pub use list::{DirEntry, Directory, ListPage, Unreadable, WalkQuery, WalkResult, Walked};
+pub use list::{DirEntry, DirectoryListing, ListPage, PathEntry, Unreadable, WalkQuery, WalkResult};
 pub use looking_back::PointInTime;
 pub use once::CallEnd;
-pub use open::{Made, OpenFile, OpenOptions};
-pub use read::{FileReader, Range, Stat, TextRead, WholeRead, media_type};
+pub use open::{CommittedDraft, OpenFile, OpenOptions};
+pub use read::{ByteRange, BytesRead, FileReader, Stat, TextRead, media_type};
 pub use resolve::IntoPath;
 pub use search::{FileMatch, GlobResult, GrepResult};
-pub use write::{Edited, RemoveOptions, Removed, WriteOptions, Written};
+pub use write::{EditResult, RemoveOptions, RemoveResult, WriteOptions, WriteResult};
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -62,10 +62,10 @@ use crate::error::Result;
 use crate::identity::{Identity, OperationId};
 use crate::router::{DuplicatePrefix, Router};
 use crate::store::QuotaLimits;
-use crate::vfs::consent::Consent;
-use crate::vfs::once::OneRecord;
-use crate::vfs::whole::Whole;
-use crate::watch::Watch;
+use crate::vfs::consent::Approval;
+use crate::vfs::once::SingleRecord;
+use crate::vfs::whole::CompoundOperation;
+use crate::watch::CallMonitor;
 use crate::workspace::Workspace;
 
 /// How much one call may take.
@@ -98,19 +98,19 @@ pub enum LostUpdates {
 /// Cloning is cheap, and clones share what they remember.
 #[derive(Debug, Clone)]
 pub struct Vfs {
-    shared: Arc<Shared>,
+    shared: Arc<VfsShared>,
     tool: Option<Cow<'static, str>>,
     operation: Option<OperationId>,
-    consent: Consent,
-    watch: Option<Arc<dyn Watch>>,
+    consent: Approval,
+    watch: Option<Arc<dyn CallMonitor>>,
     /// The act that its calls are parts of, where they are.
-    whole: Option<Arc<Whole>>,
+    whole: Option<Arc<CompoundOperation>>,
     /// The record of the surface's call that its calls are made for, where there is one for all of them.
-    once: Option<Arc<OneRecord>>,
+    once: Option<Arc<SingleRecord>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct VfsShared {
     router: Router,
     stead: Option<Arc<str>>,
     identity: Arc<Identity>,
@@ -119,10 +119,10 @@ struct Shared {
     lost_updates: LostUpdates,
     quota: QuotaLimits,
     audit: Option<Arc<dyn AuditLog>>,
-    seen: seen::Seen,
+    seen: seen::ReadSet,
     open: open::OpenNodes,
-    drafts: Arc<draft_quota::DraftSpace>,
-    own: own::Own,
+    drafts: Arc<draft_quota::DraftReservations>,
+    own: own::OwnRevisions,
 }
 
 /// Puts a [`Vfs`] together.
@@ -178,7 +178,7 @@ impl VfsBuilder {
 
     /// Opens the door. Two Workspaces with one prefix are refused.
     pub fn build(self) -> Result<Vfs, DuplicatePrefix> {
-        let shared = Shared {
+        let shared = VfsShared {
             router: Router::new(self.workspaces)?,
             stead: self.stead,
             identity: Arc::new(self.identity),
@@ -187,16 +187,16 @@ impl VfsBuilder {
             lost_updates: self.lost_updates,
             quota: self.quota,
             audit: self.audit,
-            seen: seen::Seen::default(),
+            seen: seen::ReadSet::default(),
             open: open::OpenNodes::default(),
             drafts: Arc::default(),
-            own: own::Own::default(),
+            own: own::OwnRevisions::default(),
         };
         Ok(Vfs {
             shared: Arc::new(shared),
             tool: None,
             operation: None,
-            consent: Consent::None,
+            consent: Approval::None,
             watch: None,
             whole: None,
             once: None,
@@ -245,12 +245,12 @@ impl Vfs {
     }
 
     /// The same door for a call that someone waits for.
-    pub fn watched(&self, watch: Arc<dyn Watch>) -> Vfs {
+    pub fn watched(&self, watch: Arc<dyn CallMonitor>) -> Vfs {
         Vfs { watch: Some(watch), ..self.clone() }
     }
 
     /// Who waits for the call, if someone does: for what is done beside the door and takes long.
-    pub fn watch(&self) -> Option<&Arc<dyn Watch>> {
+    pub fn watch(&self) -> Option<&Arc<dyn CallMonitor>> {
         self.watch.as_ref()
     }
 }
@@ -263,8 +263,8 @@ impl Vfs {
 
     /// The same door over other ways.
     fn behind(&self, router: Router) -> Vfs {
-        let Shared { stead, identity, clock, limits, lost_updates, quota, audit, .. } = &*self.shared;
-        let shared = Shared {
+        let VfsShared { stead, identity, clock, limits, lost_updates, quota, audit, .. } = &*self.shared;
+        let shared = VfsShared {
             router,
             stead: stead.clone(),
             identity: Arc::clone(identity),
@@ -273,10 +273,10 @@ impl Vfs {
             lost_updates: *lost_updates,
             quota: *quota,
             audit: audit.clone(),
-            seen: seen::Seen::default(),
+            seen: seen::ReadSet::default(),
             open: open::OpenNodes::default(),
             drafts: Arc::default(),
-            own: own::Own::default(),
+            own: own::OwnRevisions::default(),
         };
         Vfs { shared: Arc::new(shared), ..self.clone() }
     }

@@ -15,20 +15,20 @@ use crate::vfs::Vfs;
 
 /// The record of a call that is under way.
 #[derive(Default)]
-pub(super) struct OneRecord {
+pub(super) struct SingleRecord {
     /// Whether it was written already: together with a change, say.
     written: AtomicBool,
     /// What the door would have written last: what came before only led to it.
     held: Mutex<Option<AuditRecord>>,
 }
 
-impl fmt::Debug for OneRecord {
+impl fmt::Debug for SingleRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OneRecord").field("written", &self.written).finish_non_exhaustive()
     }
 }
 
-impl OneRecord {
+impl SingleRecord {
     /// The record was written.
     pub(super) fn is_written(&self) {
         self.written.store(true, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Vfs {
         else {
             return act(&inside);
         };
-        let (at, began, once) = (self.shared.clock.now(), Instant::now(), Arc::new(OneRecord::default()));
+        let (at, began, once) = (self.shared.clock.now(), Instant::now(), Arc::new(SingleRecord::default()));
         let inside = Vfs { once: Some(Arc::clone(&once)), ..inside };
         let result = act(&inside);
         let outcome = match result.as_ref().err().map(end) {

@@ -13,29 +13,29 @@ use std::sync::{Arc, Weak};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Attr, Content, Draft, DraftOf, Expect, Kind, Lasts, NodeId, OpenContent, Place, Put, Step, Store,
-    StoreError, VersionTag,
+    Attr, Content, Draft, DraftBase, NodeId, NodeKind, NodePath, OpenContent, Precondition, PutOptions, Step,
+    Store, StoreError, SyncPolicy, VersionTag,
 };
-use crate::vfs::call::{Begins, Call, Lasting, Stage};
+use crate::vfs::call::{Call, ChangeStage, OpenAudit, OpenRecording};
 use crate::vfs::cut_off::CutOff;
 use crate::vfs::draft_quota::Reservation;
-use crate::vfs::edits::Edits;
-use crate::vfs::own_files::Leaves;
-use crate::vfs::quota::{Drafts, without_usage};
-use crate::vfs::resolve::{Spot, Stop};
-use crate::vfs::{IntoPath, Shared, Vfs};
+use crate::vfs::edits::DraftEdits;
+use crate::vfs::own_files::PriorContent;
+use crate::vfs::quota::{DraftCounting, without_usage};
+use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
+use crate::vfs::{IntoPath, Vfs, VfsShared};
 
 /// How often whoever has written into what others write into as well tries to be the last.
-const ATTEMPTS: usize = 200;
+const MAX_COMMIT_ATTEMPTS: usize = 200;
 /// The most that is written again over what another has made of a file.
-const MERGED: u64 = 256 << 20;
+const MAX_MERGE_BYTES: u64 = 256 << 20;
 /// The most that is written again so that a reader sees what another has made of a file before this becomes a change.
-const REBASED: u64 = 8 << 20;
+const MAX_REBASE_BYTES: u64 = 8 << 20;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -79,7 +79,7 @@ impl OpenOptions {
 
 /// What the host has to allow the program that opens a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rights {
+pub(super) enum HostRights {
     /// To read it.
     Read,
     /// No more than to write it, or it was made by this very call.
@@ -92,7 +92,7 @@ pub(super) struct OpenNodes {
     nodes: Mutex<HashMap<(usize, NodeId), Weak<OpenNode>>>,
     /// How often it was told that others have changed something.
     told: AtomicU64,
-    commits: Mutex<Commits>,
+    commits: Mutex<RecentCommits>,
     /// Files that were made through this door, are open since, and have not been written yet, with the operation that
     /// made them. What is done to one until then belongs to the same operation, so that an undo removes the file.
     created: Mutex<HashMap<(usize, NodeId), OperationId>>,
@@ -100,17 +100,17 @@ pub(super) struct OpenNodes {
 
 /// A moment, told from others by what had become a change by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment(u64);
+pub(super) struct CommitMark(u64);
 
 /// Which nodes have become a change last.
 #[derive(Debug, Default)]
-struct Commits {
+struct RecentCommits {
     count: u64,
     /// The last ones, in order.
     last: VecDeque<(usize, NodeId)>,
 }
 
-impl Commits {
+impl RecentCommits {
     /// As many as happen while something is read.
     const REMEMBERED: usize = 1024;
 
@@ -123,7 +123,7 @@ impl Commits {
     }
 
     /// Whether a node may have become a change since a moment.
-    fn include(&self, key: (usize, NodeId), since: Moment) -> bool {
+    fn include(&self, key: (usize, NodeId), since: CommitMark) -> bool {
         let count = usize::try_from(self.count - since.0).unwrap_or(usize::MAX);
         count > self.last.len() || self.last.iter().rev().take(count).any(|last| *last == key)
     }
@@ -135,33 +135,33 @@ pub(super) struct OpenNode {
     node: NodeId,
     /// How many [`OpenFile`]s there are of it. References from elsewhere come and go, and say nothing about that.
     files: AtomicUsize,
-    state: RwLock<State>,
+    state: RwLock<OpenNodeState>,
 }
 
-struct State {
+struct OpenNodeState {
     content: Box<dyn OpenContent>,
     draft: Option<Box<dyn Draft>>,
     /// What was done to the draft.
-    edits: Edits,
+    edits: DraftEdits,
     /// When the draft was last written to, or is said to have been.
     modified: Timestamp,
     /// What the draft has reserved of quotas.
     reserved: Reservation,
-    nameless: Nameless,
+    nameless: UnlinkedAttributes,
     /// What was cut off, for as long as a reader may not have heard of that.
     cut_off: Option<CutOff>,
 }
 
 /// Attributes that were given to a file after its name was removed.
 #[derive(Debug, Default, Clone, Copy)]
-struct Nameless {
+struct UnlinkedAttributes {
     mode: Option<u32>,
     modified: Option<Timestamp>,
 }
 
 /// What an open file has become a change of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Made {
+pub struct CommittedDraft {
     /// The state that was written into, where it is known: with what was written since, a reader of it has all of the new
     /// state.
     pub from: Option<VersionTag>,
@@ -169,7 +169,7 @@ pub struct Made {
     pub tag: VersionTag,
 }
 
-impl State {
+impl OpenNodeState {
     /// Puts what was written into the newest state of the file, which another has made. Where that fails, what was
     /// written stays as it is.
     fn rebase(&mut self, mut theirs: Box<dyn Draft>, now: VersionTag, limit: u64) -> Result<(), StoreError> {
@@ -198,7 +198,7 @@ impl State {
 
     /// Attributes of the node, as they are with what was written.
     fn over(&self, attr: Attr) -> Attr {
-        let Nameless { mode, modified } = self.nameless;
+        let UnlinkedAttributes { mode, modified } = self.nameless;
         let modified = modified.unwrap_or(attr.modified);
         let attr = Attr { mode: mode.unwrap_or(attr.mode), modified, ..attr };
         match &self.draft {
@@ -223,15 +223,15 @@ pub struct OpenFile {
     vfs: Vfs,
     path: VfsPath,
     /// Where that is in the Store.
-    place: Place,
+    place: NodePath,
     /// The path as the caller may know it.
     shown: VfsPath,
     /// Whether it lies where the caller may not look.
     is_blind: bool,
     options: OpenOptions,
-    put: Put,
+    put: PutOptions,
     node: Arc<OpenNode>,
-    lasting: Lasting,
+    lasting: OpenAudit,
 }
 
 impl Vfs {
@@ -259,39 +259,42 @@ impl Call<'_> {
         }
         let access = if options.write { Access::Write } else { Access::Read };
         let made = Cell::new(false);
-        let (node, spot) = self.at(path, access, |spot| -> Result<_, Stop> {
+        let (node, spot) = self.at(path, access, |spot| -> Result<_, ResolvedCallError> {
             if options.read {
                 // A symlink may have led into a Workspace of another scope.
                 self.enter(&spot.path, Access::Read)?;
             }
-            if spot.sight() == Sight::Blind && !options.create {
+            if spot.sight() == Visibility::Blind && !options.create {
                 // Whether something is there to be opened is not told.
                 self.check_own(spot)?;
             }
-            let rights = if options.read { Rights::Read } else { Rights::Write };
+            let rights = if options.read { HostRights::Read } else { HostRights::Write };
             if options.create {
-                self.leaves(spot, if options.truncate { Leaves::Nothing } else { Leaves::Something });
+                self.leaves(
+                    spot,
+                    if options.truncate { PriorContent::Nothing } else { PriorContent::Something },
+                );
             }
             let write =
                 |put| Step::Write { at: spot.place.clone(), content: Content::Bytes(Vec::new()), put };
-            let put = Put { keep: spot.keep(), ..Put::default() };
+            let put = PutOptions { keep: spot.keep(), ..PutOptions::default() };
             match self.open_node(spot, rights) {
-                Ok(node) if spot.sight() == Sight::Blind && options.create => {
+                Ok(node) if spot.sight() == Visibility::Blind && options.create => {
                     // Opening a file that is there makes as many versions as making one does, in the same operation.
                     if options.truncate {
                         self.change(spot, write(put))?;
                     } else {
-                        self.apply_nothing(Lasts::Now)?;
+                        self.apply_nothing(SyncPolicy::Now)?;
                     }
                     made.set(true);
                     Ok(node)
                 }
                 Err(StoreError::NotFound) if options.write && options.create => {
                     spot.check_not_leading()?;
-                    match self.change(spot, write(Put { expect: Expect::Absent, ..put })) {
+                    match self.change(spot, write(PutOptions { expect: Precondition::Absent, ..put })) {
                         Ok(_) => {
                             made.set(true);
-                            Ok(self.open_node(spot, Rights::Write)?)
+                            Ok(self.open_node(spot, HostRights::Write)?)
                         }
                         // Someone else made it in between: it is there, which is what was wanted.
                         Err(StoreError::AlreadyExists) => Ok(self.open_node(spot, rights)?),
@@ -312,27 +315,31 @@ impl Call<'_> {
     pub(super) fn opened(
         &self,
         node: Arc<OpenNode>,
-        spot: &Spot<'_>,
+        spot: &ResolvedPath<'_>,
         options: OpenOptions,
     ) -> Result<OpenFile> {
-        let put = Put { keep: spot.keep(), ..Put::default() };
-        let begins = if options.read { Begins::Recorded } else { Begins::Silently };
+        let put = PutOptions { keep: spot.keep(), ..PutOptions::default() };
+        let begins = if options.read { OpenRecording::Recorded } else { OpenRecording::Silently };
         let lasting = self.lasting(begins)?;
         node.files.fetch_add(1, Ordering::Relaxed);
-        let is_blind = spot.sight() == Sight::Blind;
+        let is_blind = spot.sight() == Visibility::Blind;
         let (vfs, path, place) = (self.vfs.clone(), spot.path.clone(), spot.place.clone());
         Ok(OpenFile { vfs, path, place, shown: spot.shown.clone(), is_blind, options, put, node, lasting })
     }
 
-    pub(super) fn open_node(&self, spot: &Spot<'_>, rights: Rights) -> Result<Arc<OpenNode>, StoreError> {
+    pub(super) fn open_node(
+        &self,
+        spot: &ResolvedPath<'_>,
+        rights: HostRights,
+    ) -> Result<Arc<OpenNode>, StoreError> {
         let (told, since) = (self.shared().open.told.load(Ordering::Acquire), self.shared().open.moment());
         let content = match spot.store().open(&spot.place) {
-            Err(StoreError::HostDenied) if rights == Rights::Write => {
+            Err(StoreError::HostDenied) if rights == HostRights::Write => {
                 spot.store().open_to_write(&spot.place)?
             }
             content => content?,
         };
-        debug_assert_eq!(content.attr().kind, Kind::File);
+        debug_assert_eq!(content.attr().kind, NodeKind::File);
         let node = content.attr().node;
         let store = spot.workspace.mount().store();
         let key = key(store, node);
@@ -343,13 +350,13 @@ impl Call<'_> {
             return Ok(shared);
         }
         open.retain(|_, node| node.strong_count() > 0);
-        let state = RwLock::new(State {
+        let state = RwLock::new(OpenNodeState {
             content,
             draft: None,
-            edits: Edits::default(),
+            edits: DraftEdits::default(),
             modified: Timestamp(0),
             reserved: Reservation::new(self.shared(), &**store, &spot.place.path),
-            nameless: Nameless::default(),
+            nameless: UnlinkedAttributes::default(),
             cut_off: None,
         });
         let shared = Arc::new(OpenNode { store: Arc::clone(store), node, files: AtomicUsize::new(0), state });
@@ -379,7 +386,7 @@ impl Call<'_> {
     }
 
     /// [`Call::joins_creation`] for the file at a spot.
-    pub(super) fn joins_creation_at(&self, spot: &Spot<'_>) {
+    pub(super) fn joins_creation_at(&self, spot: &ResolvedPath<'_>) {
         if self.shared().open.created.lock().is_empty() {
             return;
         }
@@ -391,13 +398,13 @@ impl Call<'_> {
 
 impl OpenNodes {
     /// Now, for [`OpenNodes::over`].
-    pub(super) fn moment(&self) -> Moment {
-        Moment(self.commits.lock().count)
+    pub(super) fn moment(&self) -> CommitMark {
+        CommitMark(self.commits.lock().count)
     }
 
     /// Attributes of a node, as they are with what was written through this door and is no change yet. They were read
     /// after that moment; what was written may have become a change in between, and is in them or not.
-    pub(super) fn over(&self, store: &Arc<dyn Store>, mut attr: Attr, mut since: Moment) -> Attr {
+    pub(super) fn over(&self, store: &Arc<dyn Store>, mut attr: Attr, mut since: CommitMark) -> Attr {
         let key = key(store, attr.node);
         loop {
             let open = self.nodes.lock().get(&key).and_then(Weak::upgrade);
@@ -406,7 +413,7 @@ impl OpenNodes {
                 return over;
             }
             since = self.moment();
-            match store.stat(&Place::node(attr.node)) {
+            match store.stat(&NodePath::node(attr.node)) {
                 Ok(newer) => attr = newer,
                 // It is gone meanwhile; whoever comes back for it will find out.
                 Err(_) => return over,
@@ -475,19 +482,19 @@ impl OpenNode {
         let now = content.attr().tag;
         if state.draft.is_some()
             && state.edits.base.is_some_and(|base| base != now)
-            && state.gives_way(REBASED)
+            && state.gives_way(MAX_REBASE_BYTES)
         {
             // Where that fails, the change finds out.
             let theirs = self.draft(&*state.content);
             let _ = theirs.and_then(|theirs| state.rebase(theirs, now, limit));
         }
         state.show(content);
-        state.nameless = Nameless::default();
+        state.nameless = UnlinkedAttributes::default();
     }
 
     /// Opens what is there now. A mode that was set since it was opened does not bind those who have it open.
     fn open_again(&self, content: &dyn OpenContent) -> Result<Box<dyn OpenContent>, StoreError> {
-        match self.store.open(&Place::node(self.node)) {
+        match self.store.open(&NodePath::node(self.node)) {
             Err(StoreError::HostDenied) => content.reopened()?.ok_or(StoreError::HostDenied),
             content => content,
         }
@@ -495,7 +502,7 @@ impl OpenNode {
 
     /// A draft of what is there now, by the same rule.
     fn draft(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
-        match self.store.draft(DraftOf::File(&Place::node(self.node))) {
+        match self.store.draft(DraftBase::File(&NodePath::node(self.node))) {
             Err(StoreError::HostDenied) => content.draft()?.ok_or(StoreError::HostDenied),
             draft => draft,
         }
@@ -657,7 +664,7 @@ impl OpenFile {
 
     fn drafting<T>(
         &self,
-        write: impl FnOnce(&mut dyn Draft, &mut Edits, &mut Room<'_>) -> Result<T, StoreError>,
+        write: impl FnOnce(&mut dyn Draft, &mut DraftEdits, &mut DraftRoom<'_>) -> Result<T, StoreError>,
     ) -> Result<T> {
         if !self.options.write {
             return Err(Error::Invalid(format!("`{}` was not opened for writing", self.path)));
@@ -670,11 +677,11 @@ impl OpenFile {
                 Some(draft) => draft,
                 None => {
                     // From before the draft: a state that is newer than this only counts as another's.
-                    let before = match self.node.store.stat(&Place::node(self.node.node)) {
+                    let before = match self.node.store.stat(&NodePath::node(self.node.node)) {
                         Err(StoreError::NotFound) => None,
                         stat => Some(stat?.tag),
                     };
-                    state.edits = Edits::of(before);
+                    state.edits = DraftEdits::of(before);
                     let draft = self.begin(&*state.content)?;
                     // What is removed counts for nothing in its Store.
                     state.reserved.begin(before.map_or(0, |_| draft.size()));
@@ -682,7 +689,7 @@ impl OpenFile {
                 }
             };
             let draft = state.draft.insert(draft);
-            let mut room = Room { shared, reserved: &mut state.reserved };
+            let mut room = DraftRoom { shared, reserved: &mut state.reserved };
             let written = write(&mut **draft, &mut state.edits, &mut room);
             state.reserved.fit(draft.size());
             let written = written?;
@@ -701,7 +708,7 @@ impl OpenFile {
         let StoreError::OverQuota { on, allowed, .. } = cause else { return cause };
         let store = &*self.node.store;
         let withheld = self.vfs.unrecorded("open", [Ok(self.path.clone())], |call, _| {
-            let quotas = call.quotas_on(store, Drafts::Ignored).map_err(|cause| self.failed(cause))?;
+            let quotas = call.quotas_on(store, DraftCounting::Ignored).map_err(|cause| self.failed(cause))?;
             Ok(call.withheld_limits(store, &quotas))
         });
         match withheld {
@@ -715,7 +722,7 @@ impl OpenFile {
     fn begin(&self, content: &dyn OpenContent) -> Result<Box<dyn Draft>, StoreError> {
         match self.node.draft(content) {
             Err(StoreError::NotFound) => {
-                let mut draft = self.node.store.draft(DraftOf::Nothing)?;
+                let mut draft = self.node.store.draft(DraftBase::Nothing)?;
                 let mut buffer = vec![0; 256 << 10];
                 let mut at = 0;
                 loop {
@@ -733,12 +740,12 @@ impl OpenFile {
 
     /// Makes what was written a change. A file that has been removed stays removed, and readable here.
     pub fn sync(&self) -> Result<()> {
-        self.put(Lasts::Now, |_| ())
+        self.put(SyncPolicy::Now, |_| ())
     }
 
     /// Makes what was written a change that need not be on the disk yet.
     pub fn flush(&self) -> Result<()> {
-        self.put(Lasts::Soon, |_| ())
+        self.put(SyncPolicy::Soon, |_| ())
     }
 
     /// Puts on the disk what could wait.
@@ -748,7 +755,7 @@ impl OpenFile {
 
     /// Makes what was written a change, and tells what it made before anybody can learn of it through this door. Where it
     /// fails, what was written stays, for another attempt.
-    pub fn put(&self, lasts: Lasts, tell: impl FnOnce(Made)) -> Result<()> {
+    pub fn put(&self, lasts: SyncPolicy, tell: impl FnOnce(CommittedDraft)) -> Result<()> {
         let mut state = self.node.state.write();
         if state.draft.is_none() {
             return Ok(());
@@ -781,41 +788,46 @@ impl OpenFile {
     fn commit(
         &self,
         call: &Call<'_>,
-        state: &mut RwLockWriteGuard<'_, State>,
-        lasts: Lasts,
-    ) -> Result<Option<Made>, StoreError> {
-        let (store, at) = (&*self.node.store, Place::node(self.node.node));
+        state: &mut RwLockWriteGuard<'_, OpenNodeState>,
+        lasts: SyncPolicy,
+    ) -> Result<Option<CommittedDraft>, StoreError> {
+        let (store, at) = (&*self.node.store, NodePath::node(self.node.node));
         let limit = self.vfs.shared.limits.file_size;
         for attempt in 0.. {
             let now = match store.stat(&at) {
                 Err(StoreError::NotFound) if state.content.is_removed() => return Ok(None),
                 // The Store has lost sight of it, and finds it again where it was opened.
-                Err(StoreError::NotFound) if attempt < ATTEMPTS && self.is_where_it_was_opened() => continue,
+                Err(StoreError::NotFound)
+                    if attempt < MAX_COMMIT_ATTEMPTS && self.is_where_it_was_opened() =>
+                {
+                    continue;
+                }
                 // Another has moved it to where the Store can't follow.
                 Err(StoreError::NotFound) => return Err(StoreError::Conflict),
                 stat => stat?.tag,
             };
-            let gives_way = state.gives_way(MERGED);
+            let gives_way = state.gives_way(MAX_MERGE_BYTES);
             if gives_way && state.edits.base.is_some_and(|base| base != now) {
                 let theirs = self.node.draft(&*state.content)?;
                 state.rebase(theirs, now, limit)?;
             }
-            let base = state.edits.base.filter(|_| gives_way && attempt < ATTEMPTS);
-            let expect = base.map_or(Expect::Any, Expect::Tag);
-            let put = Put { modified: Some(state.modified), expect, ..self.put.clone() };
+            let base = state.edits.base.filter(|_| gives_way && attempt < MAX_COMMIT_ATTEMPTS);
+            let expect = base.map_or(Precondition::Any, Precondition::Tag);
+            let put = PutOptions { modified: Some(state.modified), expect, ..self.put.clone() };
             if self.is_blind {
-                let leaves = if state.edits.is_whole() { Leaves::Nothing } else { Leaves::Something };
+                let leaves =
+                    if state.edits.is_whole() { PriorContent::Nothing } else { PriorContent::Something };
                 call.called_as(leaves);
                 call.blind_at.replace(Some((Arc::clone(&self.node.store), self.place.path.clone())));
             }
-            let State { draft: Some(ours), edits, .. } = &mut **state else { return Ok(None) };
+            let OpenNodeState { draft: Some(ours), edits, .. } = &mut **state else { return Ok(None) };
             // How large the file is, is not told where the caller may not look.
             let written = if self.is_blind { edits.bytes(ours.size()) } else { ours.size() };
             let applied = ours.seal().and_then(|sealed| {
                 let content = Content::Sealed(sealed);
                 call.moves(written);
                 let step = Step::Write { at: at.clone(), content, put };
-                call.apply_with(store, vec![step], Stage::Last, |change| change.lasts = lasts)
+                call.apply_with(store, vec![step], ChangeStage::Last, |change| change.lasts = lasts)
             });
             self.vfs.shared.open.commits.lock().add(key(&self.node.store, self.node.node));
             match applied {
@@ -828,12 +840,12 @@ impl OpenFile {
                     // Not the state that is opened: that may be another's by now.
                     let made = applied.outcomes.first().and_then(|outcome| outcome.attr);
                     let tag = made.unwrap_or_else(|| state.content.attr()).tag;
-                    return Ok(Some(Made { from: state.edits.base, tag }));
+                    return Ok(Some(CommittedDraft { from: state.edits.base, tag }));
                 }
                 // Another was faster: what was written goes into what that one has made.
                 Err(StoreError::Conflict) if base.is_some() => {}
                 // It was removed or moved meanwhile, which the next look tells.
-                Err(StoreError::NotFound) if attempt < ATTEMPTS => {}
+                Err(StoreError::NotFound) if attempt < MAX_COMMIT_ATTEMPTS => {}
                 Err(error) => return Err(error),
             }
         }
@@ -846,18 +858,18 @@ impl OpenFile {
     }
 
     fn failed(&self, cause: StoreError) -> Error {
-        let sight = if self.is_blind { Sight::Blind } else { Sight::Sees };
+        let sight = if self.is_blind { Visibility::Blind } else { Visibility::Sees };
         Error::Store { path: self.shown.clone(), sight, cause }
     }
 }
 
 /// How large a draft may become.
-struct Room<'a> {
-    shared: &'a Shared,
+struct DraftRoom<'a> {
+    shared: &'a VfsShared,
     reserved: &'a mut Reservation,
 }
 
-impl Room<'_> {
+impl DraftRoom<'_> {
     /// Makes sure that there is room for a draft of that size.
     fn grow(&mut self, size: u64) -> Result<(), StoreError> {
         within(size, self.shared.limits.file_size)?;

@@ -8,80 +8,80 @@ use std::collections::{BTreeSet, HashMap};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::store::{Store, Version};
+use crate::store::{RevisionNumber, Store};
 
 /// The versions that were made through one door, as long as someone follows.
 #[derive(Debug, Default)]
-pub(super) struct Own {
-    state: Mutex<Option<State>>,
+pub(super) struct OwnRevisions {
+    state: Mutex<Option<TrackedRevisions>>,
     ended: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TrackedRevisions {
     last: u64,
     under_way: BTreeSet<u64>,
-    versions: HashMap<usize, BTreeSet<Version>>,
+    versions: HashMap<usize, BTreeSet<RevisionNumber>>,
 }
 
 /// A change that is under way.
-pub(super) struct UnderWay<'o> {
-    own: &'o Own,
+pub(super) struct PendingChange<'o> {
+    own: &'o OwnRevisions,
     number: u64,
 }
 
-impl Own {
+impl OwnRevisions {
     /// Someone follows from now on.
     pub(super) fn follow(&self) {
         self.state.lock().get_or_insert_default();
     }
 
     /// A change begins, if anybody wants to know.
-    pub(super) fn begin(&self) -> Option<UnderWay<'_>> {
+    pub(super) fn begin(&self) -> Option<PendingChange<'_>> {
         let mut state = self.state.lock();
         let state = state.as_mut()?;
         state.last += 1;
         state.under_way.insert(state.last);
-        Some(UnderWay { own: self, number: state.last })
+        Some(PendingChange { own: self, number: state.last })
     }
 
     /// Waits until every change that has begun by now has ended. What the feed has told before this is known after it.
     pub(super) fn settle(&self) {
         let mut state = self.state.lock();
         let Some(last) = state.as_ref().map(|state| state.last) else { return };
-        let waits = |state: &mut Option<State>| {
+        let waits = |state: &mut Option<TrackedRevisions>| {
             state.as_ref().and_then(|state| state.under_way.first()).is_some_and(|first| *first <= last)
         };
         self.ended.wait_while(&mut state, waits);
     }
 
     /// Whether a version was made through this door.
-    pub(super) fn includes(&self, store: &dyn Store, version: Version) -> bool {
+    pub(super) fn includes(&self, store: &dyn Store, version: RevisionNumber) -> bool {
         let state = self.state.lock();
         let versions = state.as_ref().and_then(|state| state.versions.get(&key(store)));
         versions.is_some_and(|versions| versions.contains(&version))
     }
 
     /// The feed has told of all versions up to this one.
-    pub(super) fn forget(&self, store: &dyn Store, told: Version) {
+    pub(super) fn forget(&self, store: &dyn Store, told: RevisionNumber) {
         if let Some(versions) =
             self.state.lock().as_mut().and_then(|state| state.versions.get_mut(&key(store)))
         {
-            *versions = versions.split_off(&Version(told.0 + 1));
+            *versions = versions.split_off(&RevisionNumber(told.0 + 1));
         }
     }
 }
 
-impl UnderWay<'_> {
+impl PendingChange<'_> {
     /// It has made a version.
-    pub(super) fn made(&self, store: &dyn Store, version: Version) {
+    pub(super) fn made(&self, store: &dyn Store, version: RevisionNumber) {
         if let Some(state) = self.own.state.lock().as_mut() {
             state.versions.entry(key(store)).or_default().insert(version);
         }
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for PendingChange<'_> {
     fn drop(&mut self) {
         if let Some(state) = self.own.state.lock().as_mut() {
             state.under_way.remove(&self.number);
@@ -105,22 +105,22 @@ mod tests {
 
     #[test]
     fn versions_are_known_until_the_feed_has_told_of_them() {
-        let (own, one, other) = (Own::default(), ModelStore::default(), ModelStore::default());
+        let (own, one, other) = (OwnRevisions::default(), ModelStore::default(), ModelStore::default());
         assert!(own.begin().is_none(), "nobody follows");
         own.follow();
         let change = own.begin().unwrap();
-        change.made(&one, Version(1));
-        change.made(&one, Version(3));
+        change.made(&one, RevisionNumber(1));
+        change.made(&one, RevisionNumber(3));
         drop(change);
-        assert!(own.includes(&one, Version(1)) && own.includes(&one, Version(3)));
-        assert!(!own.includes(&one, Version(2)) && !own.includes(&other, Version(1)));
-        own.forget(&one, Version(2));
-        assert!(!own.includes(&one, Version(1)) && own.includes(&one, Version(3)));
+        assert!(own.includes(&one, RevisionNumber(1)) && own.includes(&one, RevisionNumber(3)));
+        assert!(!own.includes(&one, RevisionNumber(2)) && !own.includes(&other, RevisionNumber(1)));
+        own.forget(&one, RevisionNumber(2));
+        assert!(!own.includes(&one, RevisionNumber(1)) && own.includes(&one, RevisionNumber(3)));
     }
 
     #[test]
     fn whoever_judges_waits_for_changes_under_way_and_not_for_later_ones() {
-        let own = Own::default();
+        let own = OwnRevisions::default();
         own.follow();
         let first = own.begin().unwrap();
         let settled = AtomicBool::new(false);

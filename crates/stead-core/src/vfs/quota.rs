@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use crate::scope::Access;
-use crate::store::{QuotaLimits, QuotaOn, QuotaRoot, Store, StoreError, StorePath, StoreResult, Usage};
-use crate::vfs::Shared;
+use crate::store::{QuotaLimits, QuotaResource, QuotaRoot, Store, StoreError, StorePath, StoreResult, Usage};
+use crate::vfs::VfsShared;
 use crate::vfs::call::Call;
 use crate::vfs::write::same_store;
 use crate::workspace::Workspace;
 
 /// Whether what open files have reserved counts along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Drafts {
+pub(super) enum DraftCounting {
     /// Yes.
     Counted,
     /// No: one of them is about to become a change, and all of them were found to fit.
@@ -20,10 +20,10 @@ pub(super) enum Drafts {
 
 impl Call<'_> {
     /// The quotas that a change of this Store counts against.
-    pub(super) fn quotas_on(&self, store: &dyn Store, drafts: Drafts) -> StoreResult<Vec<QuotaRoot>> {
+    pub(super) fn quotas_on(&self, store: &dyn Store, drafts: DraftCounting) -> StoreResult<Vec<QuotaRoot>> {
         let reserved = |number: usize| match drafts {
-            Drafts::Counted => Usage { bytes: self.shared().drafts.reserved(number), files: 0 },
-            Drafts::Ignored => Usage::default(),
+            DraftCounting::Counted => Usage { bytes: self.shared().drafts.reserved(number), files: 0 },
+            DraftCounting::Ignored => Usage::default(),
         };
         let mut roots = Vec::new();
         for (number, workspace) in self.vfs.workspaces().enumerate() {
@@ -61,7 +61,7 @@ impl Call<'_> {
     }
 }
 
-impl Shared {
+impl VfsShared {
     /// The places in Stores that the stead's own quota counts, each once.
     pub(super) fn own_places(&self) -> impl Iterator<Item = (&Arc<dyn Store>, &StorePath)> {
         let mut places: Vec<(&Arc<dyn Store>, &StorePath)> = Vec::new();
@@ -134,10 +134,10 @@ impl Call<'_> {
 pub(super) fn without_usage(cause: StoreError, withheld: &[QuotaLimits]) -> StoreError {
     let StoreError::OverQuota { on, allowed, .. } = cause else { return cause };
     let is_withheld = |limits: &QuotaLimits| match on {
-        QuotaOn::Bytes => limits.bytes == Some(allowed),
-        QuotaOn::Files => limits.files == Some(allowed),
+        QuotaResource::Bytes => limits.bytes == Some(allowed),
+        QuotaResource::Files => limits.files == Some(allowed),
         // Of one file that the caller may not look at, the size is not told anyway.
-        QuotaOn::FileBytes => false,
+        QuotaResource::FileBytes => false,
     };
     if withheld.iter().any(is_withheld) { StoreError::AtLimit { on, allowed } } else { cause }
 }

@@ -2,29 +2,29 @@
 
 use std::ops::ControlFlow;
 
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::path::{MAX_DEPTH, MAX_PATH, PathError};
-use crate::search::Walk;
-use crate::store::{Found, Kind, StoreError};
+use crate::search::WalkOptions;
+use crate::store::{NodeKind, StoreError, WalkEntry};
 use crate::vfs::call::Call;
-use crate::vfs::resolve::Spot;
+use crate::vfs::resolve::ResolvedPath;
 
 impl Call<'_> {
     /// Refuses to bring a directory so deep that something in it would have a path that can't be asked for.
     ///
     /// Only a move to a deeper place can do that, and only then the directory is looked through.
-    pub(super) fn check_reach(&self, from: &Spot<'_>, to: &Spot<'_>) -> Result<()> {
+    pub(super) fn check_reach(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<()> {
         // Where nothing may be looked at, only files can be moved.
-        if to.path.depth() <= from.path.depth() || from.sight() == Sight::Blind {
+        if to.path.depth() <= from.path.depth() || from.sight() == Visibility::Blind {
             return Ok(());
         }
         match from.store().stat(&from.place) {
-            Ok(attr) if attr.kind == Kind::Directory => {}
+            Ok(attr) if attr.kind == NodeKind::Directory => {}
             // The change reports what is wrong with it.
             _ => return Ok(()),
         }
         let mut over = None;
-        let visit = &mut |found: Found| {
+        let visit = &mut |found: WalkEntry| {
             let depth = to.path.depth() + found.path.depth();
             let length = to.path.as_str().len() + 1 + found.path.as_bytes().len();
             if depth > MAX_DEPTH {
@@ -34,7 +34,7 @@ impl Call<'_> {
             }
             if over.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        match from.store().walk(&from.place, &Walk::default(), visit) {
+        match from.store().walk(&from.place, &WalkOptions::default(), visit) {
             Ok(()) | Err(StoreError::NotFound | StoreError::Link(_) | StoreError::NotADirectory) => {}
             Err(cause) => return Err(from.failed(cause)),
         }

@@ -3,13 +3,13 @@
 use std::io;
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result, Sight};
-use crate::lines::{LineRange, Rest, read_lines};
+use crate::error::{Error, Result, Visibility};
+use crate::lines::{Continuation, LineRange, read_lines};
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
-use crate::store::{Attr, Kind, OpenContent, StoreError, StoreResult, VersionTag};
-use crate::vfs::call::{Begins, Call, Lasting};
-use crate::vfs::resolve::{Spot, link_at};
+use crate::store::{Attr, NodeKind, OpenContent, StoreError, StoreResult, VersionTag};
+use crate::vfs::call::{Call, OpenAudit, OpenRecording};
+use crate::vfs::resolve::{ResolvedPath, link_at};
 use crate::vfs::{IntoPath, Vfs};
 
 /// What is known of a path.
@@ -18,7 +18,7 @@ pub struct Stat {
     /// The path, symlinks resolved.
     pub path: VfsPath,
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Bytes in a file.
     pub size: u64,
     /// Permission bits.
@@ -37,7 +37,7 @@ pub struct Stat {
 
 /// A file's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WholeRead {
+pub struct BytesRead {
     /// The path, symlinks resolved.
     pub path: VfsPath,
     /// The bytes.
@@ -50,7 +50,7 @@ pub struct WholeRead {
 
 /// A part of a file, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Range {
+pub struct ByteRange {
     /// The first byte.
     pub offset: u64,
     /// At most so many.
@@ -69,7 +69,7 @@ pub struct TextRead {
     /// How many lines these are.
     pub count: u64,
     /// What comes after them.
-    pub rest: Rest,
+    pub rest: Continuation,
     /// The file's size in bytes.
     pub size: u64,
     /// The state they are of.
@@ -80,9 +80,9 @@ impl TextRead {
     /// A sentence for the reader if there is more, with how to get it.
     pub fn more(&self) -> Option<String> {
         match self.rest {
-            Rest::End { .. } => None,
-            Rest::More { next } => Some(format!("There is more; read on with offset {next}.")),
-            Rest::Cut { at } => Some(format!(
+            Continuation::End { .. } => None,
+            Continuation::More { next } => Some(format!("There is more; read on with offset {next}.")),
+            Continuation::Cut { at } => Some(format!(
                 "Line {} is too long for one call and is cut; it goes on at byte {at}.",
                 self.first + self.count - 1
             )),
@@ -99,7 +99,7 @@ impl Vfs {
     /// Attributes of what has a path, a symlink itself included.
     pub fn stat_link(&self, path: impl IntoPath) -> Result<Stat> {
         self.call("stat", [path.into_path()], |call, [path]| {
-            let look = |spot: &Spot<'_>| match spot.store().stat(&spot.place) {
+            let look = |spot: &ResolvedPath<'_>| match spot.store().stat(&spot.place) {
                 Err(StoreError::NotFound) if call.is_level(spot) => Ok(None),
                 answer => answer.map(Some),
             };
@@ -115,34 +115,34 @@ impl Vfs {
 
     /// Whether a path leads to a file.
     pub fn is_file(&self, path: impl IntoPath) -> Result<bool> {
-        self.call("is_file", [path.into_path()], |call, [path]| Ok(call.kind(path)? == Some(Kind::File)))
+        self.call("is_file", [path.into_path()], |call, [path]| Ok(call.kind(path)? == Some(NodeKind::File)))
     }
 
     /// Whether a path leads to a directory.
     pub fn is_directory(&self, path: impl IntoPath) -> Result<bool> {
-        let directory = Some(Kind::Directory);
+        let directory = Some(NodeKind::Directory);
         self.call("is_directory", [path.into_path()], |call, [path]| Ok(call.kind(path)? == directory))
     }
 
     /// A whole file.
-    pub fn read(&self, path: impl IntoPath) -> Result<WholeRead> {
+    pub fn read(&self, path: impl IntoPath) -> Result<BytesRead> {
         self.call("read", [path.into_path()], |call, [path]| {
             let limit = self.shared.limits.whole_read;
             let (whole, spot) = call.at(path, Access::Read, |spot| spot.store().read(&spot.place, limit))?;
             call.moves(whole.bytes.len() as u64);
             self.shared.seen.note(&spot.path, whole.attr.tag);
             let (bytes, size) = (whole.bytes, whole.attr.size);
-            Ok(WholeRead { path: spot.path, bytes, size, tag: whole.attr.tag })
+            Ok(BytesRead { path: spot.path, bytes, size, tag: whole.attr.tag })
         })
     }
 
     /// Many whole files; each is a call of its own, and has its own result.
-    pub fn read_many<P: IntoPath>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Result<WholeRead>> {
+    pub fn read_many<P: IntoPath>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Result<BytesRead>> {
         paths.into_iter().map(|path| self.read(path)).collect()
     }
 
     /// Some bytes of a file.
-    pub fn read_range(&self, path: impl IntoPath, range: Range) -> Result<WholeRead> {
+    pub fn read_range(&self, path: impl IntoPath, range: ByteRange) -> Result<BytesRead> {
         self.call("read_range", [path.into_path()], |call, [path]| {
             let limit = self.shared.limits.whole_read;
             let ((bytes, attr), spot) = call.at(path, Access::Read, |spot| {
@@ -159,7 +159,7 @@ impl Vfs {
             })?;
             call.moves(bytes.len() as u64);
             self.shared.seen.note(&spot.path, attr.tag);
-            Ok(WholeRead { path: spot.path, bytes, size: attr.size, tag: attr.tag })
+            Ok(BytesRead { path: spot.path, bytes, size: attr.size, tag: attr.tag })
         })
     }
 
@@ -181,7 +181,7 @@ impl Vfs {
     pub fn reader(&self, path: impl IntoPath) -> Result<FileReader> {
         let opened = self.part("read", [path.into_path()], |call, [path]| {
             let (content, spot) = call.at(path, Access::Read, |spot| spot.store().open(&spot.place))?;
-            let lasting = call.lasting(Begins::Recorded)?;
+            let lasting = call.lasting(OpenRecording::Recorded)?;
             self.shared.seen.note(&spot.path, content.attr().tag);
             Ok(FileReader { content, position: 0, path: spot.path, lasting })
         });
@@ -194,7 +194,7 @@ impl Call<'_> {
         let (attr, path) = self.at_any(
             path,
             |spot| match spot.store().stat(&spot.place) {
-                Ok(attr) if attr.kind == Kind::Symlink => Err(link_at(spot)?),
+                Ok(attr) if attr.kind == NodeKind::Symlink => Err(link_at(spot)?),
                 Err(StoreError::NotFound) if self.is_level(spot) => Ok(None),
                 answer => answer.map(Some),
             },
@@ -203,7 +203,7 @@ impl Call<'_> {
         Ok(self.described(path, attr))
     }
 
-    fn kind(&self, path: &VfsPath) -> Result<Option<Kind>> {
+    fn kind(&self, path: &VfsPath) -> Result<Option<NodeKind>> {
         match self.stat(path) {
             Ok(stat) => Ok(Some(stat.kind)),
             Err(Error::Store { cause: StoreError::NotFound | StoreError::NotADirectory, .. }) => Ok(None),
@@ -221,12 +221,12 @@ impl Call<'_> {
                 created: attr.created,
                 modified: Some(attr.modified),
                 tag: Some(attr.tag),
-                mime: (attr.kind == Kind::File).then(|| media_type(&path)).flatten(),
+                mime: (attr.kind == NodeKind::File).then(|| media_type(&path)).flatten(),
                 scope,
                 path,
             },
             None => Stat {
-                kind: Kind::Directory,
+                kind: NodeKind::Directory,
                 size: 0,
                 mode: 0o755,
                 created: None,
@@ -245,7 +245,7 @@ impl Call<'_> {
             let content = spot.store().open(&spot.place)?;
             Ok((read_lines(&*content, LineRange { offset: first, ..range })?, content.attr()))
         })?;
-        if let Rest::End { lines: total } = lines.rest
+        if let Continuation::End { lines: total } = lines.rest
             && lines.count == 0
             && first > total.max(1)
         {
@@ -280,7 +280,7 @@ pub struct FileReader {
     content: Box<dyn OpenContent>,
     position: u64,
     path: VfsPath,
-    lasting: Lasting,
+    lasting: OpenAudit,
 }
 
 impl std::fmt::Debug for FileReader {
@@ -320,7 +320,7 @@ impl io::Read for FileReader {
                 StoreError::Unavailable { .. } => io::ErrorKind::WouldBlock,
                 _ => io::ErrorKind::Other,
             };
-            io::Error::new(kind, Error::Store { path: self.path.clone(), sight: Sight::Sees, cause })
+            io::Error::new(kind, Error::Store { path: self.path.clone(), sight: Visibility::Sees, cause })
         })?;
         self.position += count as u64;
         Ok(count)

@@ -9,37 +9,37 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use crate::name::{escaped, folded};
-use crate::search::Walk;
+use crate::search::WalkOptions;
 use crate::store::{StoreError, StorePath, StoreResult};
-use crate::vfs::resolve::Spot;
+use crate::vfs::resolve::ResolvedPath;
 
 /// The names that git looks for in a repository.
-const NAMES: [&str; 7] = ["HEAD", "objects", "refs", COMMON_DIR, "config", "config.worktree", "hooks"];
+const GIT_NAMES: [&str; 7] = ["HEAD", "objects", "refs", COMMON_DIR, "config", "config.worktree", "hooks"];
 /// Makes git look for the rest of a repository in another directory.
 const COMMON_DIR: &str = "commondir";
 /// Those of them that git does what they say.
-const OBEYED: [&str; 4] = [COMMON_DIR, "config", "config.worktree", "hooks"];
+const OBEYED_NAMES: [&str; 4] = [COMMON_DIR, "config", "config.worktree", "hooks"];
 
 /// A name that git looks for, in a directory that git may take for a repository.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct GitName {
     directory: StorePath,
     name: &'static str,
 }
 
 /// Whether a change may use such a name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict<T> {
+pub(super) enum RepositoryVerdict<T> {
     /// With it, git would obey an agent.
     Refused,
     /// It may, as long as these names, in the same directory, are free when the change is made.
     Allowed(Vec<T>),
 }
 
-impl Part {
+impl GitName {
     /// The names of a path, those of its directories included, that git looks for in a repository: none for nearly all
     /// paths. Directories count because a change makes those that are missing.
-    pub(super) fn all_of(spot: &Spot<'_>) -> Vec<Self> {
+    pub(super) fn all_of(spot: &ResolvedPath<'_>) -> Vec<Self> {
         let mut parts = Vec::new();
         let mut rest = spot.place.path.as_bytes();
         while !rest.is_empty() {
@@ -47,7 +47,7 @@ impl Part {
             let name = &rest[cut.map_or(0, |cut| cut + 1)..];
             rest = &rest[..cut.unwrap_or(0)];
             if let Some(name) = git_name(name) {
-                parts.push(Part { directory: StorePath::from_checked(rest), name });
+                parts.push(GitName { directory: StorePath::from_checked(rest), name });
             }
         }
         parts
@@ -59,20 +59,22 @@ impl Part {
     }
 
     /// Whether the name may be changed, or made, given what is there.
-    pub(super) fn verdict(&self, there: impl Fn(StorePath) -> bool) -> Verdict<StorePath> {
+    pub(super) fn verdict(&self, there: impl Fn(StorePath) -> bool) -> RepositoryVerdict<StorePath> {
         let path = |name: &str| self.directory.child(name.as_bytes());
         match judge(self.name, |name| there(path(name))) {
-            Verdict::Refused => Verdict::Refused,
-            Verdict::Allowed(free) => Verdict::Allowed(free.into_iter().map(path).collect()),
+            RepositoryVerdict::Refused => RepositoryVerdict::Refused,
+            RepositoryVerdict::Allowed(free) => {
+                RepositoryVerdict::Allowed(free.into_iter().map(path).collect())
+            }
         }
     }
 }
 
 /// Refuses a directory that holds a repository which git would obey, and so must not come from a Workspace that protects
 /// nothing into one that does.
-pub(super) fn check_tree(from: &Spot<'_>) -> StoreResult<()> {
+pub(super) fn check_tree(from: &ResolvedPath<'_>) -> StoreResult<()> {
     let mut names: HashMap<StorePath, Vec<&'static str>> = HashMap::new();
-    from.store().walk(&from.place, &Walk::default(), &mut |found| {
+    from.store().walk(&from.place, &WalkOptions::default(), &mut |found| {
         if let Some((directory, name)) = found.path.split()
             && let Some(name) = git_name(name)
         {
@@ -82,7 +84,7 @@ pub(super) fn check_tree(from: &Spot<'_>) -> StoreResult<()> {
     })?;
     for (directory, names) in names {
         let (name, rest) = names.split_last().expect("a directory is noted with a name");
-        if judge(name, |other| rest.contains(&other)) == Verdict::Refused {
+        if judge(name, |other| rest.contains(&other)) == RepositoryVerdict::Refused {
             let path = directory.child(name.as_bytes());
             return Err(StoreError::Spared { path: escaped(path.as_bytes()).to_string() });
         }
@@ -93,18 +95,18 @@ pub(super) fn check_tree(from: &Spot<'_>) -> StoreResult<()> {
 /// The name that git, or a file system that does not tell case apart, takes this one for.
 fn git_name(name: &[u8]) -> Option<&'static str> {
     if name.is_ascii() {
-        return NAMES.into_iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name));
+        return GIT_NAMES.into_iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name));
     }
     let name = folded(&String::from_utf8_lossy(name));
-    NAMES.into_iter().find(|known| known.eq_ignore_ascii_case(&name))
+    GIT_NAMES.into_iter().find(|known| known.eq_ignore_ascii_case(&name))
 }
 
 /// The rule, given which names are there.
-fn judge(name: &'static str, there: impl Fn(&str) -> bool) -> Verdict<&'static str> {
-    let (is_there, is_obeyed) = (there(name), OBEYED.contains(&name));
+fn judge(name: &'static str, there: impl Fn(&str) -> bool) -> RepositoryVerdict<&'static str> {
+    let (is_there, is_obeyed) = (there(name), OBEYED_NAMES.contains(&name));
     // What is there already makes nothing new of its directory.
     if is_there && !is_obeyed {
-        return Verdict::Allowed(Vec::new());
+        return RepositoryVerdict::Allowed(Vec::new());
     }
     let will_be = |other: &str| other == name || there(other);
     let missing = if !will_be("HEAD") {
@@ -116,10 +118,10 @@ fn judge(name: &'static str, there: impl Fn(&str) -> bool) -> Verdict<&'static s
     };
     match missing {
         // The change that makes the last of the missing names will find this one there.
-        Some(_) if is_there => Verdict::Allowed(Vec::new()),
-        Some(missing) => Verdict::Allowed(missing),
-        None if is_obeyed || OBEYED.iter().any(|other| there(other)) => Verdict::Refused,
-        None => Verdict::Allowed(OBEYED.to_vec()),
+        Some(_) if is_there => RepositoryVerdict::Allowed(Vec::new()),
+        Some(missing) => RepositoryVerdict::Allowed(missing),
+        None if is_obeyed || OBEYED_NAMES.iter().any(|other| there(other)) => RepositoryVerdict::Refused,
+        None => RepositoryVerdict::Allowed(OBEYED_NAMES.to_vec()),
     }
 }
 
@@ -127,7 +129,7 @@ fn judge(name: &'static str, there: impl Fn(&str) -> bool) -> Verdict<&'static s
 mod tests {
     use super::*;
 
-    fn judged(name: &'static str, there: &[&str]) -> Verdict<&'static str> {
+    fn judged(name: &'static str, there: &[&str]) -> RepositoryVerdict<&'static str> {
         judge(name, |name| there.contains(&name))
     }
 
@@ -136,15 +138,18 @@ mod tests {
         let parts = ["HEAD", "objects", "refs", "config"];
         for last in parts {
             let others: Vec<_> = parts.into_iter().filter(|other| *other != last).collect();
-            assert_eq!(judged(last, &others), Verdict::Refused, "{last}");
+            assert_eq!(judged(last, &others), RepositoryVerdict::Refused, "{last}");
             for missing in &others {
                 let fewer: Vec<_> = others.iter().copied().filter(|other| other != missing).collect();
-                assert!(matches!(judged(last, &fewer), Verdict::Allowed(_)), "{last} without {missing}");
+                assert!(
+                    matches!(judged(last, &fewer), RepositoryVerdict::Allowed(_)),
+                    "{last} without {missing}"
+                );
             }
         }
-        assert_eq!(judged("commondir", &["HEAD"]), Verdict::Refused);
-        assert_eq!(judged("HEAD", &["commondir"]), Verdict::Refused);
-        assert_eq!(judged("HEAD", &["objects", "refs", "hooks"]), Verdict::Refused);
+        assert_eq!(judged("commondir", &["HEAD"]), RepositoryVerdict::Refused);
+        assert_eq!(judged("HEAD", &["commondir"]), RepositoryVerdict::Refused);
+        assert_eq!(judged("HEAD", &["objects", "refs", "hooks"]), RepositoryVerdict::Refused);
     }
 
     #[test]
@@ -154,8 +159,8 @@ mod tests {
             for other in parts.into_iter().filter(|other| *other != one) {
                 let rest: Vec<_> = parts.into_iter().filter(|name| *name != one && *name != other).collect();
                 let needs = |name, other| match judged(name, &rest) {
-                    Verdict::Allowed(free) => free.contains(&other),
-                    Verdict::Refused => false,
+                    RepositoryVerdict::Allowed(free) => free.contains(&other),
+                    RepositoryVerdict::Refused => false,
                 };
                 assert!(needs(one, other) && needs(other, one), "{one} and {other} beside {rest:?}");
             }
@@ -164,13 +169,13 @@ mod tests {
 
     #[test]
     fn what_is_no_repository_and_what_git_itself_changes_is_free() {
-        assert_eq!(judged("config", &[]), Verdict::Allowed(vec!["HEAD"]));
-        assert_eq!(judged("config", &["config"]), Verdict::Allowed(Vec::new()), "nothing new");
-        assert!(matches!(judged("hooks", &["HEAD", "objects"]), Verdict::Allowed(_)));
-        assert_eq!(judged("HEAD", &["objects", "refs"]), Verdict::Allowed(OBEYED.to_vec()));
+        assert_eq!(judged("config", &[]), RepositoryVerdict::Allowed(vec!["HEAD"]));
+        assert_eq!(judged("config", &["config"]), RepositoryVerdict::Allowed(Vec::new()), "nothing new");
+        assert!(matches!(judged("hooks", &["HEAD", "objects"]), RepositoryVerdict::Allowed(_)));
+        assert_eq!(judged("HEAD", &["objects", "refs"]), RepositoryVerdict::Allowed(OBEYED_NAMES.to_vec()));
         for name in ["HEAD", "objects", "refs"] {
             let there = ["HEAD", "objects", "refs", "config", "hooks"];
-            assert_eq!(judged(name, &there), Verdict::Allowed(Vec::new()), "{name}");
+            assert_eq!(judged(name, &there), RepositoryVerdict::Allowed(Vec::new()), "{name}");
         }
     }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::path::{PathError, VfsPath};
 use crate::router::Route;
 use crate::scope::Access;
-use crate::store::{Attr, Kind, LinkHit, Place, Store, StoreError, StorePath, StoreResult};
+use crate::store::{Attr, LinkHit, NodeKind, NodePath, Store, StoreError, StorePath, StoreResult};
 use crate::vfs::call::Call;
-use crate::vfs::repository::{Part, Verdict};
+use crate::vfs::repository::{GitName, RepositoryVerdict};
 use crate::workspace::{Barrier, Workspace};
 
 /// How many symlinks one path may lead through.
@@ -28,18 +28,18 @@ impl<T: TryInto<VfsPath, Error = PathError>> IntoPath for T {
 
 /// A path that may be used as asked: the scope has been judged.
 #[derive(Debug, Clone)]
-pub(super) struct Spot<'a> {
+pub(super) struct ResolvedPath<'a> {
     pub(super) workspace: &'a Workspace,
     /// The path, as far as symlinks have been resolved.
     pub(super) path: VfsPath,
     /// The path as the caller may know it: where a symlink of a WRITE_ONLY Workspace leads is not told.
     pub(super) shown: VfsPath,
-    pub(super) place: Place,
+    pub(super) place: NodePath,
     /// Whether a symlink has led here that the caller may not read.
     pub(super) is_secret: bool,
 }
 
-impl<'a> Spot<'a> {
+impl<'a> ResolvedPath<'a> {
     pub(super) fn store(&self) -> &'a dyn Store {
         &**self.workspace.mount().store()
     }
@@ -60,8 +60,8 @@ impl<'a> Spot<'a> {
     }
 
     /// Whether the caller may look at what is here.
-    pub(super) fn sight(&self) -> Sight {
-        if self.is_secret { Sight::Blind } else { Sight::of(self.workspace.scope()) }
+    pub(super) fn sight(&self) -> Visibility {
+        if self.is_secret { Visibility::Blind } else { Visibility::of(self.workspace.scope()) }
     }
 
     /// A Store's answer, about this path.
@@ -71,46 +71,46 @@ impl<'a> Spot<'a> {
 }
 
 /// Why a call at a spot went no further.
-pub(super) enum Stop {
+pub(super) enum ResolvedCallError {
     /// The Store said so.
     Store(StoreError),
     /// The door did.
     Door(Error),
 }
 
-impl Stop {
+impl ResolvedCallError {
     /// The error that a caller gets, for a stop at this spot.
-    pub(super) fn at(self, spot: &Spot<'_>) -> Error {
+    pub(super) fn at(self, spot: &ResolvedPath<'_>) -> Error {
         match self {
-            Stop::Store(cause) => spot.failed(cause),
-            Stop::Door(error) => error,
+            ResolvedCallError::Store(cause) => spot.failed(cause),
+            ResolvedCallError::Door(error) => error,
         }
     }
 }
 
-impl From<StoreError> for Stop {
+impl From<StoreError> for ResolvedCallError {
     fn from(cause: StoreError) -> Self {
-        Stop::Store(cause)
+        ResolvedCallError::Store(cause)
     }
 }
 
-impl From<Error> for Stop {
+impl From<Error> for ResolvedCallError {
     fn from(error: Error) -> Self {
-        Stop::Door(error)
+        ResolvedCallError::Door(error)
     }
 }
 
 /// Where a path leads.
-pub(super) enum Lead<'a> {
+pub(super) enum Resolution<'a> {
     /// Into a Workspace.
-    Spot(Spot<'a>),
+    Spot(ResolvedPath<'a>),
     /// To a level that is there only because Workspaces lie below it.
     Synthetic,
 }
 
 impl<'v> Call<'v> {
     /// Routes a path and judges it. No Store is touched, but for the few names that git looks for in a repository.
-    pub(super) fn lead(&self, path: &VfsPath, access: Access) -> Result<Lead<'v>> {
+    pub(super) fn lead(&self, path: &VfsPath, access: Access) -> Result<Resolution<'v>> {
         let router = &self.shared().router;
         let Some(Route { workspace, below }) = router.route(path) else {
             if router.is_synthetic(path) && router.workspaces().next().is_some() {
@@ -118,7 +118,7 @@ impl<'v> Call<'v> {
                 if self.vfs.consent.asks(path, access, None) {
                     return Err(Error::Ask { path: path.clone(), workspace: path.clone() });
                 }
-                return Ok(Lead::Synthetic);
+                return Ok(Resolution::Synthetic);
             }
             let workspaces = router.workspaces().map(|workspace| workspace.prefix().clone()).collect();
             return Err(Error::Outside { path: path.clone(), workspaces });
@@ -145,7 +145,7 @@ impl<'v> Call<'v> {
         if let Some(barrier) = workspace.barrier() {
             return Err(withheld(barrier));
         }
-        let spot = Spot {
+        let spot = ResolvedPath {
             workspace,
             path: path.clone(),
             shown: path.clone(),
@@ -158,11 +158,11 @@ impl<'v> Call<'v> {
             if is_protected(below) || spot.in_store().is_some_and(is_protected) {
                 return Err(Error::Protected { path: path.clone(), workspace: workspace.prefix().clone() });
             }
-            for part in Part::all_of(&spot) {
+            for part in GitName::all_of(&spot) {
                 self.check_repository(&spot, &part)?;
             }
         }
-        if changes && spot.sight() == Sight::Blind {
+        if changes && spot.sight() == Visibility::Blind {
             let store = workspace.mount().store();
             let place = || (Arc::clone(store), spot.place.path.clone());
             self.blind_at.borrow_mut().get_or_insert_with(place);
@@ -171,18 +171,19 @@ impl<'v> Call<'v> {
         if self.vfs.consent.asks(path, access, Some(workspace)) {
             return Err(Error::Ask { path: path.clone(), workspace: workspace.prefix().clone() });
         }
-        Ok(Lead::Spot(spot))
+        Ok(Resolution::Spot(spot))
     }
 
     /// Refuses a change after which git would obey an agent.
-    fn check_repository(&self, spot: &Spot<'_>, part: &Part) -> Result<()> {
+    fn check_repository(&self, spot: &ResolvedPath<'_>, part: &GitName) -> Result<()> {
         let mut made = self.git_names.borrow_mut();
-        let there = |path: StorePath| made.contains(&path) || spot.store().stat(&Place::path(path)).is_ok();
+        let there =
+            |path: StorePath| made.contains(&path) || spot.store().stat(&NodePath::path(path)).is_ok();
         match part.verdict(there) {
-            Verdict::Refused => {
+            RepositoryVerdict::Refused => {
                 Err(Error::Repository { path: spot.path.clone(), workspace: spot.workspace.prefix().clone() })
             }
-            Verdict::Allowed(free) => {
+            RepositoryVerdict::Allowed(free) => {
                 made.insert(part.path());
                 let store = spot.workspace.mount().store();
                 self.expect_free.borrow_mut().extend(free.into_iter().map(|path| (Arc::clone(store), path)));
@@ -192,31 +193,31 @@ impl<'v> Call<'v> {
     }
 
     /// The Workspace's own place, where one above it is looked through and this one has been judged.
-    pub(super) fn nested(&self, workspace: &'v Workspace) -> Spot<'v> {
+    pub(super) fn nested(&self, workspace: &'v Workspace) -> ResolvedPath<'v> {
         let (path, place) = (workspace.prefix().clone(), workspace.mount().place(""));
-        Spot { workspace, shown: path.clone(), path, place, is_secret: false }
+        ResolvedPath { workspace, shown: path.clone(), path, place, is_secret: false }
     }
 
     /// Routes a path into a Workspace and judges it.
-    pub(super) fn enter(&self, path: &VfsPath, access: Access) -> Result<Spot<'v>> {
+    pub(super) fn enter(&self, path: &VfsPath, access: Access) -> Result<ResolvedPath<'v>> {
         match self.lead(path, access)? {
-            Lead::Spot(spot) => Ok(spot),
-            Lead::Synthetic if access == Access::Read => {
+            Resolution::Spot(spot) => Ok(spot),
+            Resolution::Synthetic if access == Access::Read => {
                 let cause = StoreError::IsADirectory;
-                Err(Error::Store { path: path.clone(), sight: Sight::Sees, cause })
+                Err(Error::Store { path: path.clone(), sight: Visibility::Sees, cause })
             }
-            Lead::Synthetic => Err(Error::OnlyLeadsThere { path: path.clone() }),
+            Resolution::Synthetic => Err(Error::OnlyLeadsThere { path: path.clone() }),
         }
     }
 
     /// Calls a Store where a path leads, following symlinks as it reports them.
-    pub(super) fn at<T, S: Into<Stop>>(
+    pub(super) fn at<T, S: Into<ResolvedCallError>>(
         &self,
         path: &VfsPath,
         access: Access,
-        mut call: impl FnMut(&Spot<'_>) -> Result<T, S>,
-    ) -> Result<(T, Spot<'v>)> {
-        let mut links = Links::new(path);
+        mut call: impl FnMut(&ResolvedPath<'_>) -> Result<T, S>,
+    ) -> Result<(T, ResolvedPath<'v>)> {
+        let mut links = SymlinkResolver::new(path);
         loop {
             if links.hops > 0 {
                 self.leads([&links.path]);
@@ -224,9 +225,9 @@ impl<'v> Call<'v> {
             let spot = links.shown(links.judged(self.enter(&links.path, access))?);
             match call(&spot).map_err(Into::into) {
                 Ok(value) => return Ok((value, spot)),
-                Err(Stop::Store(StoreError::Link(hit))) => links.follow(&spot, &hit)?,
-                Err(Stop::Store(cause)) => return Err(links.failed(&spot, cause)),
-                Err(Stop::Door(error)) => return links.judged(Err(error)),
+                Err(ResolvedCallError::Store(StoreError::Link(hit))) => links.follow(&spot, &hit)?,
+                Err(ResolvedCallError::Store(cause)) => return Err(links.failed(&spot, cause)),
+                Err(ResolvedCallError::Door(error)) => return links.judged(Err(error)),
             }
         }
     }
@@ -235,17 +236,17 @@ impl<'v> Call<'v> {
     pub(super) fn at_any<T>(
         &self,
         path: &VfsPath,
-        mut call: impl FnMut(&Spot<'_>) -> StoreResult<T>,
+        mut call: impl FnMut(&ResolvedPath<'_>) -> StoreResult<T>,
         synthetic: impl FnOnce(&VfsPath) -> T,
     ) -> Result<(T, VfsPath)> {
-        let mut links = Links::new(path);
+        let mut links = SymlinkResolver::new(path);
         loop {
             if links.hops > 0 {
                 self.leads([&links.path]);
             }
             let spot = match links.judged(self.lead(&links.path, Access::Read))? {
-                Lead::Spot(spot) => spot,
-                Lead::Synthetic => return Ok((synthetic(&links.path), links.path)),
+                Resolution::Spot(spot) => spot,
+                Resolution::Synthetic => return Ok((synthetic(&links.path), links.path)),
             };
             match call(&spot) {
                 Ok(value) => return Ok((value, spot.path)),
@@ -256,9 +257,9 @@ impl<'v> Call<'v> {
     }
 
     /// Resolves every symlink of a path, the last component's included, without needing anything to be there.
-    pub(super) fn resolve(&self, path: &VfsPath, access: Access) -> Result<(Option<Attr>, Spot<'v>)> {
+    pub(super) fn resolve(&self, path: &VfsPath, access: Access) -> Result<(Option<Attr>, ResolvedPath<'v>)> {
         self.at(path, access, |spot| match spot.store().stat(&spot.place) {
-            Ok(attr) if attr.kind == Kind::Symlink => Err(link_at(spot)?),
+            Ok(attr) if attr.kind == NodeKind::Symlink => Err(link_at(spot)?),
             Ok(attr) => Ok(Some(attr)),
             Err(StoreError::NotFound) => Ok(None),
             Err(other) => Err(other),
@@ -267,13 +268,13 @@ impl<'v> Call<'v> {
 }
 
 /// The hit that a Store would report if it had to follow the symlink at this spot.
-pub(super) fn link_at(spot: &Spot<'_>) -> StoreResult<StoreError> {
+pub(super) fn link_at(spot: &ResolvedPath<'_>) -> StoreResult<StoreError> {
     let target = spot.store().read_link(&spot.place)?;
     Ok(LinkHit::at(spot.place.path.depth(), target))
 }
 
 /// A path on its way through symlinks.
-pub(super) struct Links {
+pub(super) struct SymlinkResolver {
     asked: VfsPath,
     pub(super) path: VfsPath,
     hops: usize,
@@ -281,9 +282,9 @@ pub(super) struct Links {
     is_secret: bool,
 }
 
-impl Links {
+impl SymlinkResolver {
     pub(super) fn new(path: &VfsPath) -> Self {
-        Links { asked: path.clone(), path: path.clone(), hops: 0, is_secret: false }
+        SymlinkResolver { asked: path.clone(), path: path.clone(), hops: 0, is_secret: false }
     }
 
     /// A refusal to go where a symlink leads says that, and not where it leads. Of a symlink that the caller may not read
@@ -308,21 +309,21 @@ impl Links {
     }
 
     /// A spot that this has led to, as the caller may know it.
-    pub(super) fn shown<'a>(&self, spot: Spot<'a>) -> Spot<'a> {
+    pub(super) fn shown<'a>(&self, spot: ResolvedPath<'a>) -> ResolvedPath<'a> {
         match self.is_secret {
-            true => Spot { shown: self.asked.clone(), is_secret: true, ..spot },
+            true => ResolvedPath { shown: self.asked.clone(), is_secret: true, ..spot },
             false => spot,
         }
     }
 
     /// Something stands in the way where the caller may not look.
     fn unwritable(&self) -> Error {
-        Error::Store { path: self.asked.clone(), sight: Sight::Blind, cause: StoreError::HostDenied }
+        Error::Store { path: self.asked.clone(), sight: Visibility::Blind, cause: StoreError::HostDenied }
     }
 
     /// A Store's answer, about the path that was asked for: where a symlink on the way leads may be a path of the host.
-    pub(super) fn failed(&self, spot: &Spot<'_>, cause: StoreError) -> Error {
-        let sight = if self.is_secret { Sight::Blind } else { spot.sight() };
+    pub(super) fn failed(&self, spot: &ResolvedPath<'_>, cause: StoreError) -> Error {
+        let sight = if self.is_secret { Visibility::Blind } else { spot.sight() };
         Error::Store { path: self.asked.clone(), sight, cause }
     }
 
@@ -331,7 +332,7 @@ impl Links {
     }
 
     /// Goes on where the symlink leads that a Store met on the way to `spot`.
-    pub(super) fn follow(&mut self, spot: &Spot<'_>, hit: &LinkHit) -> Result<()> {
+    pub(super) fn follow(&mut self, spot: &ResolvedPath<'_>, hit: &LinkHit) -> Result<()> {
         self.hops += 1;
         self.is_secret |= !spot.workspace.scope().allows(Access::Read);
         if self.hops > MAX_LINKS && self.is_secret {

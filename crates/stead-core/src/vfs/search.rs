@@ -7,17 +7,17 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::glob::{Anchor, PathGlobs};
 use crate::path::VfsPath;
-use crate::search::{Grep, GrepQuery, HitLine, LineRole, Output, Unread};
+use crate::search::{Grep, GrepOutput, GrepQuery, HitLine, LineRole, UnreadablePaths};
 use crate::store::StoreError;
 use crate::vfs::call::Call;
 use crate::vfs::list::sort_key;
-use crate::vfs::{IntoPath, Unreadable, Vfs, WalkQuery, WalkResult, Walked};
+use crate::vfs::{IntoPath, PathEntry, Unreadable, Vfs, WalkQuery, WalkResult};
 
 /// What a glob found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobResult {
     /// What matches, sorted by path.
-    pub found: Vec<Walked>,
+    pub found: Vec<PathEntry>,
     /// Whether there is more than was asked for.
     pub truncated: bool,
     /// What could not be looked into; sorted by path.
@@ -81,14 +81,14 @@ impl Call<'_> {
         let globs = |patterns: &[String]| PathGlobs::new(patterns, Anchor::AnyDirectory);
         let include = if query.include.is_empty() { None } else { Some(globs(&query.include)?) };
         let grep = Grep::new(query, include, globs(&query.exclude)?)?;
-        let mut best = Best { query, files: BTreeMap::new(), results: 0, truncated: false };
+        let mut best = FirstResults { query, files: BTreeMap::new(), results: 0, truncated: false };
         let (mut timed_out, mut unread) = (false, Vec::new());
         for region in self.regions(path)? {
             let mut grep = grep.clone();
             grep.include = grep.include.map(|globs| globs.with_base(&region.base));
             grep.exclude = grep.exclude.with_base(&region.base);
             grep.skip.clone_from(&region.skip);
-            grep.unread = Unread::default();
+            grep.unread = UnreadablePaths::default();
             grep.watch.clone_from(&self.vfs.watch);
             let searched = region.spot.store().grep(&region.spot.place, &grep, &mut |file| {
                 best.add(region.shown(&file.path), file.hits.count, file.hits.lines);
@@ -110,16 +110,16 @@ impl Call<'_> {
 }
 
 /// The first results by path, whatever order they come in: so the same search always gives the same answer.
-struct Best<'a> {
+struct FirstResults<'a> {
     query: &'a GrepQuery,
     files: BTreeMap<Vec<u8>, FileMatch>,
     results: usize,
     truncated: bool,
 }
 
-impl Best<'_> {
+impl FirstResults<'_> {
     fn weight(&self, file: &FileMatch) -> usize {
-        if self.query.output == Output::Lines { file.count } else { 1 }
+        if self.query.output == GrepOutput::Lines { file.count } else { 1 }
     }
 
     fn add(&mut self, path: String, count: usize, lines: Vec<HitLine>) {

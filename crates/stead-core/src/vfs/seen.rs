@@ -13,16 +13,16 @@ use crate::store::VersionTag;
 const CAPACITY: usize = 4_096;
 
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<Memory>);
+pub(super) struct ReadSet(Mutex<ReadSetEntries>);
 
 #[derive(Debug, Default)]
-struct Memory {
+struct ReadSetEntries {
     tags: HashMap<VfsPath, VersionTag>,
     /// Oldest first. A path that was seen again stands here once, where it was first seen.
     order: VecDeque<VfsPath>,
 }
 
-impl Seen {
+impl ReadSet {
     /// The caller knows this state of the file now.
     pub(super) fn note(&self, path: &VfsPath, tag: VersionTag) {
         let mut memory = self.0.lock();
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_memory_is_bounded_and_forgets_the_oldest() {
-        let seen = Seen::default();
+        let seen = ReadSet::default();
         let path = |n: usize| VfsPath::parse(&n.to_string()).unwrap();
         for n in 0..=CAPACITY {
             seen.note(&path(n), VersionTag(n as u128));
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_takes_no_place() {
-        let seen = Seen::default();
+        let seen = ReadSet::default();
         let path = VfsPath::parse("/a").unwrap();
         seen.note(&path, VersionTag(1));
         seen.forget(&path);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_change_of_ones_own_is_known_only_on_top_of_what_was_known() {
-        let seen = Seen::default();
+        let seen = ReadSet::default();
         let path = VfsPath::parse("/a").unwrap();
         seen.note(&path, VersionTag(1));
         seen.advance(&path, Some(VersionTag(1)), VersionTag(2));

@@ -14,10 +14,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::store::StoreResult;
-use crate::vfs::{IntoPath, Shared, Vfs};
+use crate::vfs::{IntoPath, Vfs, VfsShared};
 
 /// An act of many calls, while it is under way.
-pub(super) struct Whole {
+pub(super) struct CompoundOperation {
     tool: Cow<'static, str>,
     paths: Vec<VfsPath>,
     at: Timestamp,
@@ -32,7 +32,7 @@ pub(super) struct Whole {
     denied: Mutex<Option<AuditRecord>>,
 }
 
-impl fmt::Debug for Whole {
+impl fmt::Debug for CompoundOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Whole").field("tool", &self.tool).field("paths", &self.paths).finish_non_exhaustive()
     }
@@ -60,7 +60,7 @@ impl Vfs {
         let at = self.shared.clock.now();
         let operation = OperationId::fresh(at);
         let tool = tool.into();
-        let whole = Arc::new(Whole {
+        let whole = Arc::new(CompoundOperation {
             tool: tool.clone(),
             paths: path.iter().cloned().collect(),
             at,
@@ -99,7 +99,7 @@ impl Vfs {
     }
 }
 
-impl Whole {
+impl CompoundOperation {
     /// So many bytes were read or written by a part of it.
     pub(super) fn moved(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -128,7 +128,7 @@ impl Whole {
         Ok(())
     }
 
-    pub(super) fn record(&self, shared: &Shared, outcome: AuditOutcome) -> AuditRecord {
+    pub(super) fn record(&self, shared: &VfsShared, outcome: AuditOutcome) -> AuditRecord {
         let begun = outcome == AuditOutcome::Begun;
         let route = self.paths.first().and_then(|path| shared.router.route(path));
         AuditRecord {
@@ -148,7 +148,7 @@ impl Whole {
         }
     }
 
-    fn note(&self, shared: &Shared, outcome: AuditOutcome) -> Result<()> {
+    fn note(&self, shared: &VfsShared, outcome: AuditOutcome) -> Result<()> {
         let Some(log) = &shared.audit else { return Ok(()) };
         match log.note(&self.record(shared, outcome)) {
             // What has changed has changed, and a record says that it was about to.

@@ -5,26 +5,27 @@ use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::edit::{Edit, Occurrences};
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Applied, Content, DraftOf, Expect, Keep, Lasts, Missing, Outcome, Parents, Put, Sealed, Side, Spare,
-    Step, Store, StoreError, Subtree, TagRef, Version, VersionTag,
+    Applied, Content, DisplacedContent, DraftBase, IfMissing, Parents, Precondition, ProtectedNames,
+    PutOptions, RevisionNumber, SealedContent, Side, Step, StepOutcome, Store, StoreError, Subtree,
+    SyncPolicy, TagRef, VersionTag,
 };
-use crate::vfs::call::{Call, Stage};
-use crate::vfs::own_files::{Leaves, not_own};
-use crate::vfs::resolve::{Spot, Stop};
-use crate::vfs::{IntoPath, LostUpdates, Shared, Vfs};
+use crate::vfs::call::{Call, ChangeStage};
+use crate::vfs::own_files::{PriorContent, not_own};
+use crate::vfs::resolve::{ResolvedCallError, ResolvedPath};
+use crate::vfs::{IntoPath, LostUpdates, Vfs, VfsShared};
 
 /// Content up to this size is copied rather than resolving its path beforehand: a copy is quicker than a look.
-const COPIED: usize = 64 << 10;
+const MAX_CLONED_CONTENT: usize = 64 << 10;
 
 /// How a file is written.
 #[derive(Debug, Clone, Default)]
 pub struct WriteOptions {
-    pub(super) expect: Expect,
+    pub(super) expect: Precondition,
     mode: Option<u32>,
     modified: Option<Timestamp>,
     parents: Parents,
@@ -38,7 +39,7 @@ impl WriteOptions {
 
     /// Only if nothing is there.
     pub fn create_only(self) -> Self {
-        WriteOptions { expect: Expect::Absent, ..self }
+        WriteOptions { expect: Precondition::Absent, ..self }
     }
 
     /// Only if the file is in this state.
@@ -62,17 +63,17 @@ impl WriteOptions {
     }
 
     /// How content is put at a spot.
-    pub(super) fn put(&self, spot: &Spot<'_>) -> Put {
+    pub(super) fn put(&self, spot: &ResolvedPath<'_>) -> PutOptions {
         let WriteOptions { expect, mode, modified, parents } = *self;
         // That a parent is missing would tell what is there.
-        let parents = if spot.sight() == Sight::Blind { Parents::Create } else { parents };
-        Put { expect, parents, mode, modified, keep: spot.keep(), at_most: None }
+        let parents = if spot.sight() == Visibility::Blind { Parents::Create } else { parents };
+        PutOptions { expect, parents, mode, modified, keep: spot.keep(), at_most: None }
     }
 }
 
 /// What a write did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteResult {
     /// The path, symlinks resolved.
     pub path: VfsPath,
     /// Whether it was not there before; `None` in a WRITE_ONLY Workspace, where that is not told.
@@ -80,16 +81,16 @@ pub struct Written {
     /// The state it is in now; `None` in a WRITE_ONLY Workspace.
     pub tag: Option<VersionTag>,
     /// The version that the change made, on a Store with history; `None` in a WRITE_ONLY Workspace.
-    pub version: Option<Version>,
+    pub version: Option<RevisionNumber>,
     /// The operation that the change belongs to.
     pub operation: OperationId,
 }
 
 /// What an edit did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edited {
+pub struct EditResult {
     /// What it did to the file.
-    pub written: Written,
+    pub written: WriteResult,
     /// How many replacements it made.
     pub replaced: usize,
 }
@@ -107,31 +108,35 @@ pub struct RemoveOptions {
 
 /// What a removal did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemoveResult {
     /// The path.
     pub path: VfsPath,
     /// Whether the caller is told that something was there and is gone. It is not in a WRITE_ONLY Workspace: there the
     /// answer is the same whatever was there, also if it has to stay.
     pub is_told: bool,
     /// The version that the change made, on a Store with history; `None` in a WRITE_ONLY Workspace.
-    pub version: Option<Version>,
+    pub version: Option<RevisionNumber>,
     /// The operation that the change belongs to.
     pub operation: OperationId,
 }
 
-impl Spot<'_> {
-    pub(super) fn keep(&self) -> Keep {
-        if self.workspace.scratch().matches(self.below()) { Keep::Scratch } else { Keep::History }
+impl ResolvedPath<'_> {
+    pub(super) fn keep(&self) -> DisplacedContent {
+        if self.workspace.scratch().matches(self.below()) {
+            DisplacedContent::Scratch
+        } else {
+            DisplacedContent::History
+        }
     }
 
-    pub(super) fn spare(&self, on: Side) -> Option<Spare> {
+    pub(super) fn spare(&self, on: Side) -> Option<ProtectedNames> {
         let globs = self.workspace.protect();
         if globs.is_empty() {
             return None;
         }
         let mut at = vec![self.below().to_owned()];
         at.extend(self.in_store().map(str::to_owned));
-        Some(Spare { globs: Arc::clone(globs), at, on })
+        Some(ProtectedNames { globs: Arc::clone(globs), at, on })
     }
 
     /// Only a directory may take a name that leads to something protected: a file or a symlink there would stand in
@@ -150,7 +155,7 @@ impl Spot<'_> {
 
 impl Vfs {
     /// Writes a whole file.
-    pub fn write(&self, path: impl IntoPath, content: impl Into<Vec<u8>>) -> Result<Written> {
+    pub fn write(&self, path: impl IntoPath, content: impl Into<Vec<u8>>) -> Result<WriteResult> {
         self.write_with(path, content, &WriteOptions::new())
     }
 
@@ -160,15 +165,15 @@ impl Vfs {
         path: impl IntoPath,
         content: impl Into<Vec<u8>>,
         options: &WriteOptions,
-    ) -> Result<Written> {
+    ) -> Result<WriteResult> {
         self.call("write", [path.into_path()], |call, [path]| {
             let bytes = content.into();
             call.moves(bytes.len() as u64);
-            if bytes.len() > COPIED {
+            if bytes.len() > MAX_CLONED_CONTENT {
                 let (_, spot) = call.resolve(path, Access::Write)?;
                 return call.put(&spot, Content::Bytes(bytes), options);
             }
-            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, Stop> {
+            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
                 call.put_at(spot, Content::Bytes(bytes.clone()), options)
             })?;
             Ok(written)
@@ -181,7 +186,7 @@ impl Vfs {
         path: impl IntoPath,
         from: &mut dyn Read,
         options: &WriteOptions,
-    ) -> Result<Written> {
+    ) -> Result<WriteResult> {
         self.call("write", [path.into_path()], |call, [path]| {
             let (_, spot) = call.resolve(path, Access::Write)?;
             let sealed = call.drafted(&spot, from)?;
@@ -191,7 +196,7 @@ impl Vfs {
     }
 
     /// Adds to the end of a file; a missing one is made.
-    pub fn append(&self, path: impl IntoPath, content: impl Into<Vec<u8>>) -> Result<Written> {
+    pub fn append(&self, path: impl IntoPath, content: impl Into<Vec<u8>>) -> Result<WriteResult> {
         self.append_with(path, content, &WriteOptions::new())
     }
 
@@ -201,19 +206,19 @@ impl Vfs {
         path: impl IntoPath,
         content: impl Into<Vec<u8>>,
         options: &WriteOptions,
-    ) -> Result<Written> {
+    ) -> Result<WriteResult> {
         self.call("append", [path.into_path()], |call, [path]| {
             let bytes = content.into();
             call.moves(bytes.len() as u64);
-            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, Stop> {
+            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
                 spot.check_not_leading()?;
                 call.check_size(bytes.len() as u64)?;
                 let limit = call.shared().limits.file_size;
-                let put = Put { at_most: (limit < u64::MAX).then_some(limit), ..options.put(spot) };
+                let put = PutOptions { at_most: (limit < u64::MAX).then_some(limit), ..options.put(spot) };
                 let step =
                     Step::Append { at: spot.place.clone(), content: Content::Bytes(bytes.clone()), put };
                 call.check_expected(spot, options.expect)?;
-                call.leaves(spot, Leaves::Something);
+                call.leaves(spot, PriorContent::Something);
                 let changed = call.change(spot, step);
                 let (outcome, written) = changed.map_err(|cause| unexpected(spot, options.expect, cause))?;
                 call.advance_seen(spot, &outcome);
@@ -230,7 +235,7 @@ impl Vfs {
         old: &str,
         new: &str,
         occurrences: Occurrences,
-    ) -> Result<Edited> {
+    ) -> Result<EditResult> {
         self.edit_with(path, old, new, occurrences, None)
     }
 
@@ -242,7 +247,7 @@ impl Vfs {
         new: &str,
         occurrences: Occurrences,
         if_match: Option<TagRef>,
-    ) -> Result<Edited> {
+    ) -> Result<EditResult> {
         self.call("edit", [path.into_path()], |call, [path]| {
             let edit = Edit::new(old, new, occurrences)?;
             call.edit(path, &edit, if_match)
@@ -250,11 +255,11 @@ impl Vfs {
     }
 
     /// Makes a directory, with missing parents or only in one that exists.
-    pub fn mkdir(&self, path: impl IntoPath, parents: Parents) -> Result<Written> {
+    pub fn mkdir(&self, path: impl IntoPath, parents: Parents) -> Result<WriteResult> {
         self.call("mkdir", [path.into_path()], |call, [path]| {
             let made = call.at(path, Access::Write, |spot| {
                 // That a parent is missing would tell what is there.
-                let parents = if spot.sight() == Sight::Blind { Parents::Create } else { parents };
+                let parents = if spot.sight() == Visibility::Blind { Parents::Create } else { parents };
                 let step = Step::Mkdir { at: spot.place.clone(), parents, mode: None };
                 call.change(spot, step).map(|(_, written)| written)
             });
@@ -266,20 +271,20 @@ impl Vfs {
     }
 
     /// Makes a symlink. Where it leads is judged whenever it is followed.
-    pub fn symlink(&self, path: impl IntoPath, target: &str) -> Result<Written> {
+    pub fn symlink(&self, path: impl IntoPath, target: &str) -> Result<WriteResult> {
         self.call("symlink", [path.into_path()], |call, [path]| {
             if target.is_empty() || target.contains('\0') || target.len() > crate::path::MAX_PATH {
                 return Err(Error::Invalid(
                     "a symlink's target is a path of 1 to 4096 bytes without NUL".into(),
                 ));
             }
-            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, Stop> {
+            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
                 spot.check_not_leading()?;
                 let step = Step::Symlink {
                     at: spot.place.clone(),
                     target: target.as_bytes().to_vec(),
                     parents: Parents::Create,
-                    expect: Expect::Absent,
+                    expect: Precondition::Absent,
                 };
                 Ok(call.change(spot, step)?.1)
             })?;
@@ -293,10 +298,10 @@ impl Vfs {
         path: impl IntoPath,
         mode: Option<u32>,
         modified: Option<Timestamp>,
-    ) -> Result<Written> {
+    ) -> Result<WriteResult> {
         self.call("set_attributes", [path.into_path()], |call, [path]| {
-            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, Stop> {
-                if spot.sight() == Sight::Blind {
+            let (written, _) = call.at(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
+                if spot.sight() == Visibility::Blind {
                     call.check_own(spot)?;
                 }
                 call.sets_attributes(spot);
@@ -310,12 +315,12 @@ impl Vfs {
     }
 
     /// Removes a file or a symlink.
-    pub fn remove_file(&self, path: impl IntoPath, options: RemoveOptions) -> Result<Removed> {
+    pub fn remove_file(&self, path: impl IntoPath, options: RemoveOptions) -> Result<RemoveResult> {
         self.call("remove", [path.into_path()], |call, [path]| call.remove(path, Subtree::File, options))
     }
 
     /// Removes a directory: an empty one, or with all that it holds.
-    pub fn remove_directory(&self, path: impl IntoPath, options: RemoveOptions) -> Result<Removed> {
+    pub fn remove_directory(&self, path: impl IntoPath, options: RemoveOptions) -> Result<RemoveResult> {
         let subtree = if options.recursive { Subtree::Directory } else { Subtree::EmptyDirectory };
         self.call("remove", [path.into_path()], |call, [path]| call.remove(path, subtree, options))
     }
@@ -323,9 +328,9 @@ impl Vfs {
 
 impl Call<'_> {
     /// Takes a stream into a draft of the Store at this spot.
-    pub(super) fn drafted(&self, spot: &Spot<'_>, from: &mut dyn Read) -> Result<Sealed> {
+    pub(super) fn drafted(&self, spot: &ResolvedPath<'_>, from: &mut dyn Read) -> Result<SealedContent> {
         let failed = |cause| spot.failed(cause);
-        let mut draft = spot.store().draft(DraftOf::Nothing).map_err(failed)?;
+        let mut draft = spot.store().draft(DraftBase::Nothing).map_err(failed)?;
         let mut buffer = vec![0; 256 << 10];
         let mut size = 0;
         loop {
@@ -347,28 +352,35 @@ impl Call<'_> {
     }
 
     /// Puts content at a spot whose symlinks have been resolved.
-    fn put(&self, spot: &Spot<'_>, content: Content, options: &WriteOptions) -> Result<Written> {
+    fn put(&self, spot: &ResolvedPath<'_>, content: Content, options: &WriteOptions) -> Result<WriteResult> {
         self.put_at(spot, content, options).map_err(|stop| match stop {
             // It was no symlink a moment ago.
-            Stop::Store(StoreError::Link(_)) => spot.failed(StoreError::Conflict),
+            ResolvedCallError::Store(StoreError::Link(_)) => spot.failed(StoreError::Conflict),
             stop => stop.at(spot),
         })
     }
 
-    fn put_at(&self, spot: &Spot<'_>, content: Content, options: &WriteOptions) -> Result<Written, Stop> {
+    fn put_at(
+        &self,
+        spot: &ResolvedPath<'_>,
+        content: Content,
+        options: &WriteOptions,
+    ) -> Result<WriteResult, ResolvedCallError> {
         spot.check_not_leading()?;
         self.check_size(content.size())?;
-        let Shared { seen, lost_updates, .. } = self.shared();
+        let VfsShared { seen, lost_updates, .. } = self.shared();
         let guard = match (options.expect, lost_updates) {
             // Whoever may not look could never look again.
-            (Expect::Any, LostUpdates::Refuse) if spot.sight() == Sight::Sees => seen.tag(&spot.path),
+            (Precondition::Any, LostUpdates::Refuse) if spot.sight() == Visibility::Sees => {
+                seen.tag(&spot.path)
+            }
             _ => None,
         };
-        let expect = guard.map_or(options.expect, Expect::TagOrAbsent);
-        let put = Put { expect, ..options.put(spot) };
+        let expect = guard.map_or(options.expect, Precondition::TagOrAbsent);
+        let put = PutOptions { expect, ..options.put(spot) };
         let step = Step::Write { at: spot.place.clone(), content, put };
         self.check_expected(spot, options.expect)?;
-        self.leaves(spot, Leaves::Nothing);
+        self.leaves(spot, PriorContent::Nothing);
         let (outcome, written) = match self.change(spot, step) {
             Err(StoreError::Conflict) if guard.is_some() => {
                 return Err(Error::ReadAgain { path: spot.path.clone() }.into());
@@ -386,15 +398,15 @@ impl Call<'_> {
         if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
     }
 
-    fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<TagRef>) -> Result<Edited> {
-        let (edited, _) = self.at(path, Access::Write, |spot| -> Result<_, Stop> {
-            let mut expect = if_match.map_or(Expect::Any, Expect::from);
+    fn edit(&self, path: &VfsPath, edit: &Edit, if_match: Option<TagRef>) -> Result<EditResult> {
+        let (edited, _) = self.at(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
+            let mut expect = if_match.map_or(Precondition::Any, Precondition::from);
             self.check_expected(spot, expect)?;
-            if spot.sight() == Sight::Blind {
-                expect = Expect::Tag(self.check_own(spot)?);
-                self.leaves(spot, Leaves::Nothing);
+            if spot.sight() == Visibility::Blind {
+                expect = Precondition::Tag(self.check_own(spot)?);
+                self.leaves(spot, PriorContent::Nothing);
             }
-            let Shared { limits, quota, .. } = self.shared();
+            let VfsShared { limits, quota, .. } = self.shared();
             let edit = edit.clone().at_most(limits.file_size).within(*quota).within(spot.workspace.quota());
             // What is not there, or is no file, the Store refuses by itself.
             let size = spot.store().stat(&spot.place).map_or(0, |attr| attr.size);
@@ -403,57 +415,59 @@ impl Call<'_> {
             let changed = self.change(spot, step);
             let (outcome, written) = changed.map_err(|cause| unexpected(spot, expect, cause))?;
             self.advance_seen(spot, &outcome);
-            Ok(Edited { written, replaced: outcome.replaced })
+            Ok(EditResult { written, replaced: outcome.replaced })
         })?;
         Ok(edited)
     }
 
-    fn advance_seen(&self, spot: &Spot<'_>, outcome: &Outcome) {
+    fn advance_seen(&self, spot: &ResolvedPath<'_>, outcome: &StepOutcome) {
         if let Some(attr) = outcome.attr {
             self.shared().seen.advance(&spot.path, outcome.before, attr.tag);
         }
     }
 
-    fn remove(&self, path: &VfsPath, subtree: Subtree, options: RemoveOptions) -> Result<Removed> {
-        let expect = options.if_match.map_or(Expect::Any, Expect::from);
-        let removed = self.at(path, Access::Write, |spot| -> Result<_, Stop> {
+    fn remove(&self, path: &VfsPath, subtree: Subtree, options: RemoveOptions) -> Result<RemoveResult> {
+        let expect = options.if_match.map_or(Precondition::Any, Precondition::from);
+        let removed = self.at(path, Access::Write, |spot| -> Result<_, ResolvedCallError> {
             self.check_movable(spot)?;
             self.check_expected(spot, expect)?;
             let step = Step::Remove {
                 at: spot.place.clone(),
                 subtree,
                 expect,
-                missing: if options.force { Missing::Fine } else { Missing::Fails },
+                missing: if options.force { IfMissing::Fine } else { IfMissing::Fails },
                 spare: spot.spare(Side::From),
                 keep: spot.keep(),
             };
             Ok(self.change(spot, step).map_err(|cause| unexpected(spot, expect, cause))?.1)
         });
         let (written, is_told) = match removed {
-            Err(error) if expect == Expect::Any && error.tells_what_is_there() => (self.untold(path)?, false),
-            removed => removed.map(|(written, spot)| (written, spot.sight() == Sight::Sees))?,
+            Err(error) if expect == Precondition::Any && error.tells_what_is_there() => {
+                (self.untold(path)?, false)
+            }
+            removed => removed.map(|(written, spot)| (written, spot.sight() == Visibility::Sees))?,
         };
-        let Written { path, version, operation, .. } = written;
-        Ok(Removed { path, is_told, version, operation })
+        let WriteResult { path, version, operation, .. } = written;
+        Ok(RemoveResult { path, is_told, version, operation })
     }
 
     /// The answer where the caller may not know what was there, and whether something was done.
-    fn untold(&self, path: &VfsPath) -> Result<Written> {
-        let failed = |cause| Error::Store { path: path.clone(), sight: Sight::Blind, cause };
-        self.apply_nothing(Lasts::Now).map_err(failed)?;
+    fn untold(&self, path: &VfsPath) -> Result<WriteResult> {
+        let failed = |cause| Error::Store { path: path.clone(), sight: Visibility::Blind, cause };
+        self.apply_nothing(SyncPolicy::Now).map_err(failed)?;
         let operation = self.operation();
-        Ok(Written { path: path.clone(), created: None, tag: None, version: None, operation })
+        Ok(WriteResult { path: path.clone(), created: None, tag: None, version: None, operation })
     }
 
     /// A Workspace, and a directory that holds one, stay where they are.
-    pub(super) fn check_movable(&self, spot: &Spot<'_>) -> Result<()> {
+    pub(super) fn check_movable(&self, spot: &ResolvedPath<'_>) -> Result<()> {
         if spot.is_workspace() {
             return Err(Error::IsWorkspace { path: spot.path.clone() });
         }
         self.check_holds_none(spot)
     }
 
-    pub(super) fn check_holds_none(&self, spot: &Spot<'_>) -> Result<()> {
+    pub(super) fn check_holds_none(&self, spot: &ResolvedPath<'_>) -> Result<()> {
         match self.shared().router.nested(&spot.path).next() {
             Some(nested) => {
                 Err(Error::HoldsWorkspace { path: spot.path.clone(), nested: nested.prefix().clone() })
@@ -463,8 +477,12 @@ impl Call<'_> {
     }
 
     /// Makes a change of one step, which is all that the call does.
-    pub(super) fn change(&self, spot: &Spot<'_>, step: Step) -> Result<(Outcome, Written), StoreError> {
-        let applied = self.apply(spot.store(), vec![step], Stage::Last)?;
+    pub(super) fn change(
+        &self,
+        spot: &ResolvedPath<'_>,
+        step: Step,
+    ) -> Result<(StepOutcome, WriteResult), StoreError> {
+        let applied = self.apply(spot.store(), vec![step], ChangeStage::Last)?;
         let outcome = applied.outcomes.first().copied().unwrap_or_default();
         Ok((outcome, written(spot.shown.clone(), spot.sight(), &outcome, &applied, self.operation())))
     }
@@ -472,26 +490,28 @@ impl Call<'_> {
 
 pub(super) fn written(
     path: VfsPath,
-    sight: Sight,
-    outcome: &Outcome,
+    sight: Visibility,
+    outcome: &StepOutcome,
     applied: &Applied,
     operation: OperationId,
-) -> Written {
+) -> WriteResult {
     match sight {
-        Sight::Sees => {
+        Visibility::Sees => {
             let tag = outcome.attr.map(|attr| attr.tag);
-            Written { path, created: Some(outcome.created), tag, version: applied.version, operation }
+            WriteResult { path, created: Some(outcome.created), tag, version: applied.version, operation }
         }
         // A tag and a version tell what is new from what was there before.
-        Sight::Blind => Written { path, created: None, tag: None, version: None, operation },
+        Visibility::Blind => WriteResult { path, created: None, tag: None, version: None, operation },
     }
 }
 
 /// Why a change failed for which a version tag was expected. Where the caller may not look, another has written or removed
 /// the file since its tag was compared, so it is no longer the caller's own.
-fn unexpected(spot: &Spot<'_>, expect: Expect, cause: StoreError) -> Stop {
+fn unexpected(spot: &ResolvedPath<'_>, expect: Precondition, cause: StoreError) -> ResolvedCallError {
     match expect {
-        Expect::Tag(_) | Expect::ShortTag(_) if spot.sight() == Sight::Blind && is_another(&cause) => {
+        Precondition::Tag(_) | Precondition::ShortTag(_)
+            if spot.sight() == Visibility::Blind && is_another(&cause) =>
+        {
             not_own(spot).into()
         }
         _ => cause.into(),

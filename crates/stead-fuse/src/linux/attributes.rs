@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use stead_core::Timestamp;
-use stead_core::store::{Attr, Kind, Special};
+use stead_core::store::{Attr, NodeKind, SpecialKind};
 
 /// How many bytes a program should read or write at once.
-const BLOCK: u32 = 128 << 10;
+const PREFERRED_IO_SIZE: u32 = 128 << 10;
 
 /// Attributes of something with that number.
 pub(crate) fn file_attr(ino: u64, attr: &Attr, links: u32, (uid, gid): (u32, u32)) -> FileAttr {
@@ -26,23 +26,23 @@ pub(crate) fn file_attr(ino: u64, attr: &Attr, links: u32, (uid, gid): (u32, u32
         uid,
         gid,
         rdev: 0,
-        blksize: BLOCK,
+        blksize: PREFERRED_IO_SIZE,
         flags: 0,
     }
 }
 
 /// How many names whatever has a name has. For a directory, too: two would tell programs that walk a tree that no
 /// directory is in it, and one tells them that directories are not counted here.
-pub(crate) const LINKS: u32 = 1;
+pub(crate) const LINK_COUNT: u32 = 1;
 
-pub(crate) fn file_type(kind: Kind) -> FileType {
+pub(crate) fn file_type(kind: NodeKind) -> FileType {
     match kind {
-        Kind::File => FileType::RegularFile,
-        Kind::Directory => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Special(Special::Fifo) => FileType::NamedPipe,
-        Kind::Special(Special::Socket) => FileType::Socket,
-        Kind::Special(Special::Device) => FileType::CharDevice,
+        NodeKind::File => FileType::RegularFile,
+        NodeKind::Directory => FileType::Directory,
+        NodeKind::Symlink => FileType::Symlink,
+        NodeKind::Special(SpecialKind::Fifo) => FileType::NamedPipe,
+        NodeKind::Special(SpecialKind::Socket) => FileType::Socket,
+        NodeKind::Special(SpecialKind::Device) => FileType::CharDevice,
     }
 }
 

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 /// The kernel's pages, as large as they are at the least.
-const PAGE: u64 = 4096;
+const PAGE_SIZE: u64 = 4096;
 /// How many stretches are told apart.
-const STRETCHES: usize = 64;
+const MAX_RANGES: usize = 64;
 
 /// What is known of one file's pages.
 #[derive(Debug, Default)]
@@ -25,11 +25,11 @@ pub(crate) struct PageCache {
     direct: AtomicUsize,
     /// Whether `doubt` has something to be asked for.
     is_doubtful: AtomicBool,
-    doubt: Mutex<Doubt>,
+    doubt: Mutex<ReadTracker>,
 }
 
 #[derive(Debug, Default)]
-struct Doubt {
+struct ReadTracker {
     /// How many droppings are under way.
     dropping: usize,
     /// What was read since the last dropping began, until the first write after its end.
@@ -55,7 +55,8 @@ impl PageCache {
         }
         let mut doubt = self.doubt.lock();
         let touches = |read: &Range<u64>| {
-            read.start < stretch.end.next_multiple_of(PAGE) && stretch.start / PAGE * PAGE < read.end
+            read.start < stretch.end.next_multiple_of(PAGE_SIZE)
+                && stretch.start / PAGE_SIZE * PAGE_SIZE < read.end
         };
         let is_stale = doubt.read.iter().flatten().any(touches);
         self.settle(&mut doubt);
@@ -69,7 +70,7 @@ impl PageCache {
         }
     }
 
-    fn settle(&self, doubt: &mut Doubt) {
+    fn settle(&self, doubt: &mut ReadTracker) {
         if doubt.dropping == 0 {
             doubt.read = None;
             self.is_doubtful.store(false, Ordering::SeqCst);
@@ -77,22 +78,22 @@ impl PageCache {
     }
 
     /// The kernel is made to drop pages, for as long as the value is held.
-    pub(crate) fn dropping(&self, writes: Writes) -> Dropping<'_> {
+    pub(crate) fn dropping(&self, writes: ConcurrentWrites) -> InvalidationGuard<'_> {
         let mut doubt = self.doubt.lock();
         doubt.dropping += 1;
-        if writes == Writes::MayBeUnderWay {
+        if writes == ConcurrentWrites::MayBeUnderWay {
             doubt.read.get_or_insert_default();
             self.is_doubtful.store(true, Ordering::SeqCst);
         }
         // What is read from here on counts again.
         self.has_pages.store(false, Ordering::SeqCst);
-        Dropping(self)
+        InvalidationGuard(self)
     }
 
     /// Something is written past the kernel's pages, until the value is dropped.
-    pub(crate) fn directly(self: &Arc<Self>) -> Directly {
+    pub(crate) fn directly(self: &Arc<Self>) -> DirectWriteGuard {
         self.direct.fetch_add(1, Ordering::SeqCst);
-        Directly(Arc::clone(self))
+        DirectWriteGuard(Arc::clone(self))
     }
 
     /// Whether the kernel may have pages that lack what is being written past them.
@@ -108,7 +109,7 @@ impl PageCache {
 
 /// Whether programs may be writing into pages that are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Writes {
+pub(crate) enum ConcurrentWrites {
     /// They may.
     MayBeUnderWay,
     /// The kernel lets nobody write meanwhile.
@@ -117,9 +118,9 @@ pub(crate) enum Writes {
 
 /// The kernel is made to drop pages.
 #[derive(Debug)]
-pub(crate) struct Dropping<'a>(&'a PageCache);
+pub(crate) struct InvalidationGuard<'a>(&'a PageCache);
 
-impl Drop for Dropping<'_> {
+impl Drop for InvalidationGuard<'_> {
     fn drop(&mut self) {
         self.0.doubt.lock().dropping -= 1;
     }
@@ -127,9 +128,9 @@ impl Drop for Dropping<'_> {
 
 /// Something is written past the kernel's pages.
 #[derive(Debug)]
-pub(crate) struct Directly(Arc<PageCache>);
+pub(crate) struct DirectWriteGuard(Arc<PageCache>);
 
-impl Drop for Directly {
+impl Drop for DirectWriteGuard {
     fn drop(&mut self) {
         self.0.direct.fetch_sub(1, Ordering::SeqCst);
     }
@@ -144,7 +145,7 @@ fn note(read: &mut Vec<Range<u64>>, mut new: Range<u64>) {
         apart
     });
     read.push(new);
-    if read.len() > STRETCHES {
+    if read.len() > MAX_RANGES {
         let start = read.iter().map(|read| read.start).min().unwrap_or(0);
         let end = read.iter().map(|read| read.end).max().unwrap_or(0);
         read.clear();
@@ -161,14 +162,14 @@ mod tests {
         let cache = PageCache::default();
         cache.read(0..4096);
         assert!(!cache.written(&(100..200)), "nothing was dropped");
-        drop(cache.dropping(Writes::MayBeUnderWay));
+        drop(cache.dropping(ConcurrentWrites::MayBeUnderWay));
         assert!(!cache.has_pages());
         cache.read(0..4096);
         cache.read(40_960..45_056);
         assert!(cache.has_pages());
         assert!(cache.written(&(4_000..5_000)));
         assert!(!cache.written(&(100..200)), "it was copied after the dropping");
-        drop(cache.dropping(Writes::MayBeUnderWay));
+        drop(cache.dropping(ConcurrentWrites::MayBeUnderWay));
         cache.read(0..4096);
         assert!(!cache.written(&(4_096..5_000)), "another page");
     }
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn writes_during_a_dropping_settle_nothing() {
         let cache = PageCache::default();
-        let dropping = cache.dropping(Writes::MayBeUnderWay);
+        let dropping = cache.dropping(ConcurrentWrites::MayBeUnderWay);
         cache.read(0..4096);
         assert!(cache.written(&(0..10)));
         assert!(cache.written(&(0..10)), "it may have been copied before the page went");
@@ -188,10 +189,10 @@ mod tests {
     #[test]
     fn nothing_is_in_doubt_where_the_kernel_lets_nobody_write() {
         let cache = PageCache::default();
-        drop(cache.dropping(Writes::Wait));
+        drop(cache.dropping(ConcurrentWrites::Wait));
         cache.read(0..4096);
         assert!(!cache.written(&(0..10)));
-        drop(cache.dropping(Writes::MayBeUnderWay));
+        drop(cache.dropping(ConcurrentWrites::MayBeUnderWay));
         cache.read(0..4096);
         cache.nobody_writes();
         assert!(!cache.written(&(0..10)));
@@ -200,11 +201,11 @@ mod tests {
     #[test]
     fn many_stretches_become_one() {
         let cache = PageCache::default();
-        drop(cache.dropping(Writes::MayBeUnderWay));
+        drop(cache.dropping(ConcurrentWrites::MayBeUnderWay));
         for page in (0..1_000).step_by(2) {
-            cache.read(page * PAGE..(page + 1) * PAGE);
+            cache.read(page * PAGE_SIZE..(page + 1) * PAGE_SIZE);
         }
-        assert!(cache.doubt.lock().read.as_ref().unwrap().len() <= STRETCHES);
-        assert!(cache.written(&(998 * PAGE..998 * PAGE + 1)));
+        assert!(cache.doubt.lock().read.as_ref().unwrap().len() <= MAX_RANGES);
+        assert!(cache.written(&(998 * PAGE_SIZE..998 * PAGE_SIZE + 1)));
     }
 }

@@ -2,7 +2,7 @@
 
 use fuser::Errno;
 use stead_core::path::PathError;
-use stead_core::{Access, AccessScope, Error, Sight, StoreError};
+use stead_core::{Access, AccessScope, Error, StoreError, Visibility};
 
 /// The number for an error.
 pub(crate) fn errno(error: &Error) -> Errno {
@@ -38,7 +38,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::Partly { cause, .. } => errno(cause),
         // Where nothing may be looked at, what is in the way is not told.
         Error::Store {
-            sight: Sight::Blind,
+            sight: Visibility::Blind,
             cause:
                 StoreError::NotADirectory
                 | StoreError::IsADirectory
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_full_disk_has_one_number_whether_the_file_or_its_record_finds_no_room() {
         let path = stead_core::VfsPath::root();
-        let sight = stead_core::Sight::Sees;
+        let sight = stead_core::Visibility::Sees;
         let written = Error::Store { path, sight, cause: StoreError::NoSpace };
         for error in [written, Error::Unrecorded(StoreError::NoSpace)] {
             assert_eq!((errno(&error), error.kind().code()), (Errno::ENOSPC, "quota"));

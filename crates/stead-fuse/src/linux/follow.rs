@@ -12,54 +12,56 @@ use std::time::Duration;
 
 use fuser::{INodeNo, Notifier};
 use stead_core::Name;
-use stead_core::store::{ChangeKind, Changed, Place, Store, Version};
+use stead_core::store::{ChangeKind, FeedEntry, NodePath, RevisionNumber, Store};
 
-use crate::linux::mounting::Mounting;
+use crate::linux::mounting::FuseAdapter;
 
 /// How often a Store is asked.
-const PACE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How much is taken at once.
-const MOST: usize = 10_000;
+const MAX_CHANGES: usize = 10_000;
 
 /// One Store, and the Workspaces that stand on it.
-struct Followed {
+struct FollowedStore {
     store: Arc<dyn Store>,
     workspaces: Vec<usize>,
-    cursor: Option<Version>,
+    cursor: Option<RevisionNumber>,
     /// What the kernel did not know when it was told: an answer that tells it may have been on the way.
-    missed: Vec<Told>,
+    missed: Vec<Invalidation>,
 }
 
 /// What the kernel is told.
-enum Told {
+enum Invalidation {
     /// A file's attributes are different.
     Inode(INodeNo),
     /// A name in a directory leads to something else.
     Name(INodeNo, Vec<u8>),
 }
 
-impl Told {
+impl Invalidation {
     /// Whether the kernel knew it.
     fn to(&self, notifier: &Notifier) -> bool {
         match self {
-            Told::Inode(ino) => notifier.inval_inode(*ino, -1, 0).is_ok(),
-            Told::Name(parent, name) => notifier.inval_entry(*parent, OsStr::from_bytes(name)).is_ok(),
+            Invalidation::Inode(ino) => notifier.inval_inode(*ino, -1, 0).is_ok(),
+            Invalidation::Name(parent, name) => {
+                notifier.inval_entry(*parent, OsStr::from_bytes(name)).is_ok()
+            }
         }
     }
 }
 
 /// Where each Store is now: all that happens from here on is told by [`follow`].
-pub(crate) struct Beginning(Vec<Followed>);
+pub(crate) struct FeedCursors(Vec<FollowedStore>);
 
-impl Beginning {
-    pub(crate) fn of(mounting: &Mounting) -> Self {
+impl FeedCursors {
+    pub(crate) fn of(mounting: &FuseAdapter) -> Self {
         mounting.door.follow();
-        let mut followed: Vec<Followed> = Vec::new();
+        let mut followed: Vec<FollowedStore> = Vec::new();
         for workspace in 0..mounting.door.workspaces().len() {
             let store = mounting.door.store(workspace);
             match followed.iter_mut().find(|known| Arc::ptr_eq(&known.store, store)) {
                 Some(known) => known.workspaces.push(workspace),
-                None if store.about().feed => followed.push(Followed {
+                None if store.about().feed => followed.push(FollowedStore {
                     store: Arc::clone(store),
                     workspaces: vec![workspace],
                     cursor: store.changes_since(None, 1).ok().map(|feed| feed.cursor),
@@ -68,7 +70,7 @@ impl Beginning {
                 None => {}
             }
         }
-        Beginning(followed)
+        FeedCursors(followed)
     }
 
     /// Whether there is nobody to ask.
@@ -78,24 +80,29 @@ impl Beginning {
 }
 
 /// Follows the Stores until the other end of `stop` is dropped.
-pub(crate) fn follow(mounting: &Mounting, notifier: &Notifier, beginning: Beginning, stop: &Receiver<()>) {
+pub(crate) fn follow(
+    mounting: &FuseAdapter,
+    notifier: &Notifier,
+    beginning: FeedCursors,
+    stop: &Receiver<()>,
+) {
     let mut followed = beginning.0;
-    while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(PACE) {
+    while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(POLL_INTERVAL) {
         for store in &mut followed {
             store.ask(mounting, notifier);
         }
     }
 }
 
-impl Followed {
-    fn ask(&mut self, mounting: &Mounting, notifier: &Notifier) {
+impl FollowedStore {
+    fn ask(&mut self, mounting: &FuseAdapter, notifier: &Notifier) {
         // By now it has come, or never will.
         for told in std::mem::take(&mut self.missed) {
             told.to(notifier);
         }
         loop {
             // What can't be told now is told later; until then the kernel believes it no longer than it may.
-            let Ok(feed) = self.store.changes_since(self.cursor, MOST) else { return };
+            let Ok(feed) = self.store.changes_since(self.cursor, MAX_CHANGES) else { return };
             self.cursor = Some(feed.cursor);
             let more = feed.more;
             if feed.changes.is_empty() {
@@ -116,19 +123,19 @@ impl Followed {
         }
     }
 
-    fn tell(&mut self, mounting: &Mounting, notifier: &Notifier, workspace: usize, changed: &Changed) {
+    fn tell(&mut self, mounting: &FuseAdapter, notifier: &Notifier, workspace: usize, changed: &FeedEntry) {
         let inodes = &mounting.inodes;
         match changed.what {
             ChangeKind::Written | ChangeKind::Attributes => {
                 let Some(ino) = inodes.number(workspace, changed.node) else { return };
-                let now = self.store.stat(&Place::node(changed.node)).ok().map(|attr| attr.tag);
+                let now = self.store.stat(&NodePath::node(changed.node)).ok().map(|attr| attr.tag);
                 let outdated = now.filter(|now| inodes.is_outdated(ino, *now));
                 if let Some(now) = outdated {
                     mounting.drop_content(INodeNo(ino), now);
                 } else {
                     // Also where the kernel was told already: of two answers at once it may have taken the older one.
                     mounting.door.refresh(workspace, changed.node);
-                    self.say(notifier, Told::Inode(INodeNo(ino)));
+                    self.say(notifier, Invalidation::Inode(INodeNo(ino)));
                 }
             }
             ChangeKind::Created | ChangeKind::MovedTo | ChangeKind::Removed | ChangeKind::MovedFrom => {
@@ -137,7 +144,7 @@ impl Followed {
                 {
                     // A rename through this mount is in the Store before it is in the table.
                     let _names = mounting.hold_names();
-                    let there = self.store.stat(&Place::child(changed.parent, &name)).ok();
+                    let there = self.store.stat(&NodePath::child(changed.parent, &name)).ok();
                     let there = there.and_then(|attr| inodes.number(workspace, attr.node));
                     let named = inodes.named(parent, &name);
                     if there.is_some() && there == named {
@@ -151,13 +158,13 @@ impl Followed {
                     }
                 }
                 // The kernel may be waiting for an answer about that directory before it hears this: nothing is held.
-                self.say(notifier, Told::Name(INodeNo(parent), changed.name.clone()));
+                self.say(notifier, Invalidation::Name(INodeNo(parent), changed.name.clone()));
                 let _ = notifier.inval_inode(INodeNo(parent), -1, 0);
             }
         }
     }
 
-    fn say(&mut self, notifier: &Notifier, told: Told) {
+    fn say(&mut self, notifier: &Notifier, told: Invalidation) {
         if !told.to(notifier) {
             self.missed.push(told);
         }

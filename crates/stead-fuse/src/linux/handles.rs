@@ -8,13 +8,13 @@ use std::time::Instant;
 use parking_lot::{Mutex, RwLock};
 use stead_core::Name;
 use stead_core::vfs::OpenFile;
-use stead_core::vfs::mounted::Looked;
+use stead_core::vfs::mounted::Lookup;
 
 use crate::linux::cache::PageCache;
 
 /// A file that a program has open.
 #[derive(Debug)]
-pub(crate) struct File {
+pub(crate) struct OpenedFile {
     pub(crate) ino: u64,
     pub(crate) file: OpenFile,
     /// Whether it was opened for writing.
@@ -25,7 +25,7 @@ pub(crate) struct File {
     pub(crate) is_direct: bool,
     /// What the kernel may have of its content.
     pub(crate) pages: Arc<PageCache>,
-    pub(crate) users: Users,
+    pub(crate) users: UsingThreads,
     /// Whether something was written through it that it has not made a change of.
     pub(crate) is_unfinished: AtomicBool,
 }
@@ -35,11 +35,11 @@ pub(crate) struct File {
 /// The kernel tells of every close, also by a child that was born with the file and never used it. That is no close to
 /// whoever uses it.
 #[derive(Debug)]
-pub(crate) struct Users(Mutex<Vec<u32>>);
+pub(crate) struct UsingThreads(Mutex<Vec<u32>>);
 
-impl Users {
+impl UsingThreads {
     pub(crate) fn new(thread: u32) -> Self {
-        Users(Mutex::new(vec![thread]))
+        UsingThreads(Mutex::new(vec![thread]))
     }
 
     /// A thread writes.
@@ -97,14 +97,14 @@ fn process_of(thread: u32) -> Option<u32> {
 
 /// A directory that a program reads.
 #[derive(Debug, Default)]
-pub(crate) struct Directory {
-    pub(crate) read: Mutex<Read>,
+pub(crate) struct OpenedDirectory {
+    pub(crate) read: Mutex<DirectoryBuffer>,
 }
 
 /// What was read of a directory. A program may go back to any entry that it has seen.
 #[derive(Debug, Default)]
-pub(crate) struct Read {
-    pub(crate) entries: Vec<(Name, Looked)>,
+pub(crate) struct DirectoryBuffer {
+    pub(crate) entries: Vec<(Name, Lookup)>,
     /// Where to go on, if there is more.
     pub(crate) next: Option<Name>,
     /// How much had changed when it was read, and when that was.
@@ -116,8 +116,8 @@ pub(crate) struct Read {
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
     last: AtomicU64,
-    files: RwLock<HashMap<u64, Arc<File>>>,
-    directories: RwLock<HashMap<u64, Arc<Directory>>>,
+    files: RwLock<HashMap<u64, Arc<OpenedFile>>>,
+    directories: RwLock<HashMap<u64, Arc<OpenedDirectory>>>,
 }
 
 impl Handles {
@@ -125,42 +125,42 @@ impl Handles {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub(crate) fn add_file(&self, file: File) -> u64 {
+    pub(crate) fn add_file(&self, file: OpenedFile) -> u64 {
         let handle = self.fresh();
         self.files.write().insert(handle, Arc::new(file));
         handle
     }
 
-    pub(crate) fn file(&self, handle: u64) -> Option<Arc<File>> {
+    pub(crate) fn file(&self, handle: u64) -> Option<Arc<OpenedFile>> {
         self.files.read().get(&handle).cloned()
     }
 
     /// Some file of that number that is open.
-    pub(crate) fn file_of(&self, ino: u64) -> Option<Arc<File>> {
+    pub(crate) fn file_of(&self, ino: u64) -> Option<Arc<OpenedFile>> {
         self.files.read().values().find(|file| file.ino == ino).cloned()
     }
 
     /// Files are few and looked through seldom: only where a name is gone, or a size or a time is set.
-    pub(crate) fn files_of(&self, ino: u64) -> Vec<Arc<File>> {
+    pub(crate) fn files_of(&self, ino: u64) -> Vec<Arc<OpenedFile>> {
         self.files.read().values().filter(|file| file.ino == ino).cloned().collect()
     }
 
-    pub(crate) fn remove_file(&self, handle: u64) -> Option<Arc<File>> {
+    pub(crate) fn remove_file(&self, handle: u64) -> Option<Arc<OpenedFile>> {
         self.files.write().remove(&handle)
     }
 
     /// Everything that is open, at the end.
-    pub(crate) fn take_files(&self) -> Vec<Arc<File>> {
+    pub(crate) fn take_files(&self) -> Vec<Arc<OpenedFile>> {
         self.files.write().drain().map(|(_, file)| file).collect()
     }
 
-    pub(crate) fn add_directory(&self, directory: Directory) -> u64 {
+    pub(crate) fn add_directory(&self, directory: OpenedDirectory) -> u64 {
         let handle = self.fresh();
         self.directories.write().insert(handle, Arc::new(directory));
         handle
     }
 
-    pub(crate) fn directory(&self, handle: u64) -> Option<Arc<Directory>> {
+    pub(crate) fn directory(&self, handle: u64) -> Option<Arc<OpenedDirectory>> {
         self.directories.read().get(&handle).cloned()
     }
 
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn threads_of_one_process_are_one_user() {
         let (own, other) = (std::process::id(), std::os::unix::process::parent_id());
-        let users = Users::new(own);
+        let users = UsingThreads::new(own);
         assert!(users.include(own));
         assert!(!users.include(other));
         let thread = std::thread::spawn(|| rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());

@@ -9,26 +9,26 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use stead_core::path::VfsPath;
-use stead_core::store::{Kind, NodeId, VersionTag};
-use stead_core::vfs::mounted::{Looked, Seat};
+use stead_core::store::{NodeId, NodeKind, VersionTag};
+use stead_core::vfs::mounted::{DirectoryRef, Lookup};
 use stead_core::{Name, Timestamp};
 
 use crate::linux::cache::PageCache;
 
 /// The top of the mount.
-pub(crate) const ROOT: u64 = 1;
+pub(crate) const ROOT_INO: u64 = 1;
 
 /// How many bits of a number the node takes; above them is the Workspace.
 const NODE_BITS: u32 = 48;
 /// What is set in numbers that were given out in turn, because the node is too large for the others.
-const IN_TURN: u64 = 1 << 63;
+const SEQUENTIAL_BIT: u64 = 1 << 63;
 
 /// How long a file counts as one that is changed elsewhere, too.
-const SHARED: Duration = Duration::from_secs(2);
+const SHARED_WINDOW: Duration = Duration::from_secs(2);
 
 /// What a number stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Key {
+enum InodeKey {
     /// A directory that is there because of the Workspaces. It never moves.
     Level(VfsPath),
     /// A node in a Workspace.
@@ -37,7 +37,7 @@ enum Key {
 
 #[derive(Debug)]
 struct Inode {
-    key: Key,
+    key: InodeKey,
     /// The Workspace that it is in; none above all of them.
     workspace: Option<usize>,
     /// The node behind a level, where there is one.
@@ -64,17 +64,17 @@ struct Inode {
     /// When it was last found to have been changed elsewhere, or was written past the kernel's pages.
     elsewhere: Option<Instant>,
     /// What a directory was when the kernel was last told all its names, and when that was.
-    listed: Option<(Listed, Instant)>,
+    listed: Option<(DirectoryState, Instant)>,
 }
 
 impl Inode {
     /// What the kernel has not been told of yet.
-    fn new(key: &Key, looked: &Looked) -> Self {
+    fn new(key: &InodeKey, looked: &Lookup) -> Self {
         Inode {
             key: key.clone(),
             workspace: looked.workspace,
             node: looked.node,
-            is_directory: looked.attr.kind == Kind::Directory,
+            is_directory: looked.attr.kind == NodeKind::Directory,
             place: None,
             lost: false,
             ended: false,
@@ -92,7 +92,7 @@ impl Inode {
 
 /// A directory, told from the same one with other names in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct DirectoryState {
     pub(crate) node: NodeId,
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
@@ -100,12 +100,12 @@ pub(crate) struct Listed {
 
 /// All that the kernel knows by number.
 #[derive(Debug)]
-pub(crate) struct Inodes(Mutex<Table>);
+pub(crate) struct Inodes(Mutex<InodeTable>);
 
 #[derive(Debug)]
-struct Table {
+struct InodeTable {
     inodes: HashMap<u64, Inode>,
-    by_key: HashMap<Key, u64>,
+    by_key: HashMap<InodeKey, u64>,
     /// Who has which name in which directory.
     names: HashMap<(u64, Name), u64>,
     in_turn: u64,
@@ -114,32 +114,32 @@ struct Table {
 }
 
 /// A node that the kernel does not know any more.
-pub(crate) type Forgotten = (usize, NodeId);
+pub(crate) type ForgottenNode = (usize, NodeId);
 
 impl Inodes {
     /// The top alone.
-    pub(crate) fn new(top: &Looked) -> Self {
-        let mut table = Table {
+    pub(crate) fn new(top: &Lookup) -> Self {
+        let mut table = InodeTable {
             inodes: HashMap::new(),
             by_key: HashMap::new(),
             names: HashMap::new(),
             in_turn: 0,
-            levels: vec![ROOT],
+            levels: vec![ROOT_INO],
         };
-        let key = Key::Level(top.path.clone());
+        let key = InodeKey::Level(top.path.clone());
         let inode = Inode { lookups: 1, ..Inode::new(&key, top) };
-        table.inodes.insert(ROOT, inode);
-        table.by_key.insert(key, ROOT);
+        table.inodes.insert(ROOT_INO, inode);
+        table.by_key.insert(key, ROOT_INO);
         Inodes(Mutex::new(table))
     }
 
     /// The number of what was found under a name. The kernel is told of it once more, if `told` says so.
-    pub(crate) fn found(&self, parent: u64, name: &Name, looked: &Looked, told: bool) -> u64 {
+    pub(crate) fn found(&self, parent: u64, name: &Name, looked: &Lookup, told: bool) -> u64 {
         let mut table = self.0.lock();
         let table = &mut *table;
         let key = match (looked.is_level, looked.workspace, looked.node) {
-            (false, Some(workspace), Some(node)) => Key::Node(workspace, node),
-            _ => Key::Level(looked.path.clone()),
+            (false, Some(workspace), Some(node)) => InodeKey::Node(workspace, node),
+            _ => InodeKey::Level(looked.path.clone()),
         };
         let known = table.by_key.get(&key).copied();
         if let Some(ino) = known.filter(|_| told) {
@@ -151,11 +151,11 @@ impl Inodes {
             Some(ino) if !told => return ino,
             Some(ino) if !has_ended => ino,
             _ => {
-                if !told && let Key::Node(..) = key {
+                if !told && let InodeKey::Node(..) = key {
                     return table.fresh(&key);
                 }
                 // A node's own number would tell a new file from one that was there before.
-                let is_hidden = looked.is_blind && matches!(key, Key::Node(..));
+                let is_hidden = looked.is_blind && matches!(key, InodeKey::Node(..));
                 let mut ino = if has_ended || is_hidden { table.in_turn() } else { table.fresh(&key) };
                 if table.inodes.contains_key(&ino) {
                     // Several files have had this node one after the other, and the kernel still knows the first one.
@@ -174,7 +174,7 @@ impl Inodes {
     }
 
     /// The kernel forgets so many times that it was told of something.
-    pub(crate) fn forget(&self, ino: u64, times: u64) -> Option<Forgotten> {
+    pub(crate) fn forget(&self, ino: u64, times: u64) -> Option<ForgottenNode> {
         let mut table = self.0.lock();
         let inode = table.inodes.get_mut(&ino)?;
         inode.lookups = inode.lookups.saturating_sub(times);
@@ -182,10 +182,10 @@ impl Inodes {
     }
 
     /// Where something is: its path, and the node.
-    pub(crate) fn seat(&self, ino: u64) -> Option<Seat> {
+    pub(crate) fn seat(&self, ino: u64) -> Option<DirectoryRef> {
         let table = self.0.lock();
         let node = table.inodes.get(&ino)?.node;
-        Some(Seat { path: table.path(ino)?, node })
+        Some(DirectoryRef { path: table.path(ino)?, node })
     }
 
     /// A directory that is there because of the Workspaces has a node now.
@@ -198,8 +198,8 @@ impl Inodes {
     /// The Workspace and the node behind a number.
     pub(crate) fn node(&self, ino: u64) -> Option<(usize, NodeId)> {
         match self.0.lock().inodes.get(&ino)?.key {
-            Key::Node(workspace, node) => Some((workspace, node)),
-            Key::Level(_) => None,
+            InodeKey::Node(workspace, node) => Some((workspace, node)),
+            InodeKey::Level(_) => None,
         }
     }
 
@@ -212,13 +212,13 @@ impl Inodes {
             found == Some((Some(workspace), Some(node)))
         };
         let by_level = || table.levels.iter().find(is_level).copied();
-        table.by_key.get(&Key::Node(workspace, node)).copied().or_else(by_level)
+        table.by_key.get(&InodeKey::Node(workspace, node)).copied().or_else(by_level)
     }
 
     /// The directory that something has its name in; the top is in itself.
     pub(crate) fn parent(&self, ino: u64) -> u64 {
         let table = self.0.lock();
-        table.inodes.get(&ino).and_then(|inode| inode.place.as_ref()).map_or(ROOT, |(parent, _)| *parent)
+        table.inodes.get(&ino).and_then(|inode| inode.place.as_ref()).map_or(ROOT_INO, |(parent, _)| *parent)
     }
 
     /// Whether whoever wants something that is nowhere should look again: another has moved it, or its name belongs to
@@ -262,7 +262,7 @@ impl Inodes {
     pub(crate) fn removed(&self, parent: u64, name: &Name) {
         let mut table = self.0.lock();
         let named = table.names.get(&(parent, name.clone())).and_then(|ino| table.inodes.get(ino));
-        if named.is_some_and(|inode| matches!(inode.key, Key::Node(..))) {
+        if named.is_some_and(|inode| matches!(inode.key, InodeKey::Node(..))) {
             table.vacate(parent, name);
         }
     }
@@ -326,7 +326,7 @@ impl Inodes {
     pub(crate) fn is_shared(&self, ino: u64) -> bool {
         let table = self.0.lock();
         let since = table.inodes.get(&ino).and_then(|inode| inode.elsewhere);
-        since.is_some_and(|since| since.elapsed() < SHARED)
+        since.is_some_and(|since| since.elapsed() < SHARED_WINDOW)
     }
 
     /// What the kernel may have of a file's content.
@@ -345,14 +345,14 @@ impl Inodes {
     }
 
     /// The kernel is about to be told all names in a directory.
-    pub(crate) fn list(&self, ino: u64, listed: Option<Listed>) {
+    pub(crate) fn list(&self, ino: u64, listed: Option<DirectoryState>) {
         if let Some(inode) = self.0.lock().inodes.get_mut(&ino) {
             inode.listed = listed.map(|listed| (listed, Instant::now()));
         }
     }
 
     /// What a directory was when the kernel was last told its names, and when that was.
-    pub(crate) fn listed(&self, ino: u64) -> Option<(Listed, Instant)> {
+    pub(crate) fn listed(&self, ino: u64) -> Option<(DirectoryState, Instant)> {
         self.0.lock().inodes.get(&ino)?.listed
     }
 
@@ -368,16 +368,16 @@ impl Inodes {
     }
 }
 
-impl Table {
+impl InodeTable {
     /// A number for something new.
-    fn fresh(&mut self, key: &Key) -> u64 {
+    fn fresh(&mut self, key: &InodeKey) -> u64 {
         match *key {
-            Key::Level(_) => {
-                let ino = ROOT + self.levels.len() as u64;
+            InodeKey::Level(_) => {
+                let ino = ROOT_INO + self.levels.len() as u64;
                 self.levels.push(ino);
                 ino
             }
-            Key::Node(workspace, node) => {
+            InodeKey::Node(workspace, node) => {
                 let fits = node.0 >> NODE_BITS == 0 && (workspace as u64) < (1 << (62 - NODE_BITS));
                 if fits {
                     return (workspace as u64 + 1) << NODE_BITS | node.0;
@@ -389,12 +389,12 @@ impl Table {
 
     fn in_turn(&mut self) -> u64 {
         self.in_turn += 1;
-        IN_TURN | self.in_turn
+        SEQUENTIAL_BIT | self.in_turn
     }
 
     /// Gives something a place.
     fn put(&mut self, ino: u64, parent: u64, name: &Name) {
-        if ino == ROOT {
+        if ino == ROOT_INO {
             return;
         }
         let place = Some((parent, name.clone()));
@@ -461,7 +461,7 @@ impl Table {
     fn end_if_another(&mut self, ino: u64, created: Option<Timestamp>) {
         let Some(inode) = self.inodes.get_mut(&ino) else { return };
         let is_another = inode.created.zip(created).is_some_and(|(known, now)| known != now);
-        if !is_another || matches!(inode.key, Key::Level(_)) {
+        if !is_another || matches!(inode.key, InodeKey::Level(_)) {
             return;
         }
         inode.ended = true;
@@ -488,9 +488,9 @@ impl Table {
     }
 
     /// Forgets what neither the kernel nor anything in it needs.
-    fn drop_unused(&mut self, ino: u64) -> Option<Forgotten> {
+    fn drop_unused(&mut self, ino: u64) -> Option<ForgottenNode> {
         let inode = self.inodes.get(&ino)?;
-        if inode.lookups > 0 || inode.kids > 0 || ino == ROOT || matches!(inode.key, Key::Level(_)) {
+        if inode.lookups > 0 || inode.kids > 0 || ino == ROOT_INO || matches!(inode.key, InodeKey::Level(_)) {
             return None;
         }
         let inode = self.inodes.remove(&ino).expect("found above");
@@ -503,7 +503,7 @@ impl Table {
             self.leave(parent);
         }
         match inode.key {
-            Key::Node(workspace, node) if has_node => Some((workspace, node)),
+            InodeKey::Node(workspace, node) if has_node => Some((workspace, node)),
             _ => None,
         }
     }
@@ -518,8 +518,8 @@ impl Table {
         let mut at = self.inodes.get(&ino)?;
         let level = loop {
             match &at.key {
-                Key::Level(path) => break path,
-                Key::Node(..) => {
+                InodeKey::Level(path) => break path,
+                InodeKey::Node(..) => {
                     let (parent, name) = at.place.as_ref()?;
                     names.push(name.as_plain()?);
                     at = self.inodes.get(parent)?;
@@ -536,7 +536,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use stead_core::store::{Attr, Kind};
+    use stead_core::store::{Attr, NodeKind};
 
     use super::*;
 
@@ -544,10 +544,10 @@ mod tests {
         Name::new(text.as_bytes()).unwrap()
     }
 
-    fn node(path: &str, id: u64) -> Looked {
+    fn node(path: &str, id: u64) -> Lookup {
         let attr = Attr {
             node: NodeId(id),
-            kind: Kind::Directory,
+            kind: NodeKind::Directory,
             size: 0,
             mode: 0o755,
             created: None,
@@ -556,11 +556,11 @@ mod tests {
             tag: VersionTag(id.into()),
         };
         let path = VfsPath::parse(path).unwrap();
-        Looked { path, workspace: Some(0), is_level: false, is_blind: false, node: Some(NodeId(id)), attr }
+        Lookup { path, workspace: Some(0), is_level: false, is_blind: false, node: Some(NodeId(id)), attr }
     }
 
     fn top() -> Inodes {
-        Inodes::new(&Looked { is_level: true, node: None, ..node("/", 0) })
+        Inodes::new(&Lookup { is_level: true, node: None, ..node("/", 0) })
     }
 
     fn path(inodes: &Inodes, ino: u64) -> Option<String> {
@@ -570,14 +570,14 @@ mod tests {
     #[test]
     fn a_directory_that_moves_takes_all_that_is_in_it() {
         let inodes = top();
-        let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        let a = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.found(a, &name("b"), &node("/a/b", 11), true);
         let c = inodes.found(b, &name("c"), &node("/a/b/c", 12), true);
-        let over = inodes.found(ROOT, &name("d"), &node("/d", 13), true);
-        inodes.moved((a, &name("b")), (ROOT, &name("d")));
+        let over = inodes.found(ROOT_INO, &name("d"), &node("/d", 13), true);
+        inodes.moved((a, &name("b")), (ROOT_INO, &name("d")));
         assert_eq!(path(&inodes, c).as_deref(), Some("/d/c"));
         assert_eq!(path(&inodes, over), None);
-        inodes.exchanged((ROOT, &name("d")), (ROOT, &name("a")));
+        inodes.exchanged((ROOT_INO, &name("d")), (ROOT_INO, &name("a")));
         assert_eq!(path(&inodes, c).as_deref(), Some("/a/c"));
         assert_eq!(path(&inodes, a).as_deref(), Some("/d"));
         assert_eq!(inodes.parent(c), b);
@@ -589,35 +589,35 @@ mod tests {
     #[test]
     fn numbers_are_the_same_again_and_what_is_forgotten_goes() {
         let inodes = top();
-        let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        let a = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.found(a, &name("b"), &node("/a/b", 11), true);
-        assert_eq!(inodes.found(ROOT, &name("a"), &node("/a", 10), true), a);
+        assert_eq!(inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true), a);
         assert_eq!(inodes.forget(a, 2), None, "something in it is known");
         assert_eq!(path(&inodes, b).as_deref(), Some("/a/b"));
         assert_eq!(inodes.forget(b, 1), Some((0, NodeId(11))));
         assert_eq!(inodes.0.lock().inodes.len(), 1);
         assert_eq!(inodes.0.lock().names.len(), 0);
-        assert_eq!(inodes.found(ROOT, &name("a"), &node("/a", 10), true), a);
-        let large = inodes.found(ROOT, &name("l"), &node("/l", u64::MAX), true);
-        assert_eq!(large, IN_TURN | 1);
+        assert_eq!(inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true), a);
+        let large = inodes.found(ROOT_INO, &name("l"), &node("/l", u64::MAX), true);
+        assert_eq!(large, SEQUENTIAL_BIT | 1);
     }
 
     #[test]
     fn nobody_climbs_further_than_from_where_the_kernel_may_take_it_to_be() {
         let inodes = top();
-        let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        let a = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.found(a, &name("b"), &node("/a/b", 11), true);
         let c = inodes.found(b, &name("c"), &node("/a/b/c", 12), true);
-        let d = inodes.found(ROOT, &name("d"), &node("/d", 13), true);
+        let d = inodes.found(ROOT_INO, &name("d"), &node("/d", 13), true);
         let link = inodes.found(d, &name("l"), &node("/d/l", 14), true);
         assert_eq!((inodes.climbs(link), inodes.climbs(c)), (1, 2));
-        inodes.moved((ROOT, &name("d")), (c, &name("d")));
+        inodes.moved((ROOT_INO, &name("d")), (c, &name("d")));
         assert_eq!(path(&inodes, link).as_deref(), Some("/a/b/c/d/l"));
         assert_eq!(inodes.climbs(link), 1);
         inodes.moved((c, &name("d")), (b, &name("e")));
         assert_eq!(inodes.climbs(link), 1);
-        inodes.moved((ROOT, &name("a")), (ROOT, &name("z")));
-        inodes.moved((b, &name("c")), (ROOT, &name("c")));
+        inodes.moved((ROOT_INO, &name("a")), (ROOT_INO, &name("z")));
+        inodes.moved((b, &name("c")), (ROOT_INO, &name("c")));
         assert_eq!(inodes.climbs(c), 0);
         let fresh = inodes.found(b, &name("m"), &node("/z/b/m", 15), true);
         assert_eq!(inodes.climbs(fresh), 2);
@@ -628,16 +628,16 @@ mod tests {
     #[test]
     fn what_comes_after_something_that_was_removed_is_another() {
         let inodes = top();
-        let first = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
-        inodes.ended(ROOT, &name("a"));
-        let second = inodes.found(ROOT, &name("b"), &node("/b", 10), true);
+        let first = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        inodes.ended(ROOT_INO, &name("a"));
+        let second = inodes.found(ROOT_INO, &name("b"), &node("/b", 10), true);
         assert_ne!(first, second);
         assert_eq!((path(&inodes, first), path(&inodes, second)), (None, Some("/b".to_owned())));
         assert_eq!(inodes.forget(first, 1), None, "the node belongs to the second");
         assert_eq!(inodes.number(0, NodeId(10)), Some(second));
-        inodes.removed(ROOT, &name("b"));
+        inodes.removed(ROOT_INO, &name("b"));
         assert_eq!(
-            inodes.found(ROOT, &name("c"), &node("/c", 10), true),
+            inodes.found(ROOT_INO, &name("c"), &node("/c", 10), true),
             second,
             "another has only moved it"
         );
@@ -645,18 +645,18 @@ mod tests {
     }
 
     /// A file with one node for all, made at some time.
-    fn made(path: &str, at: i64) -> Looked {
+    fn made(path: &str, at: i64) -> Lookup {
         let looked = node(path, 10);
-        let attr = Attr { kind: Kind::File, created: Some(Timestamp(at)), ..looked.attr };
-        Looked { attr, ..looked }
+        let attr = Attr { kind: NodeKind::File, created: Some(Timestamp(at)), ..looked.attr };
+        Lookup { attr, ..looked }
     }
 
     #[test]
     fn what_has_the_node_of_something_that_the_host_removed_is_another() {
         let inodes = top();
-        let first = inodes.found(ROOT, &name("f"), &made("/f", 1), true);
-        assert_eq!(inodes.found(ROOT, &name("f"), &made("/f", 1), true), first);
-        let second = inodes.found(ROOT, &name("new"), &made("/new", 2), true);
+        let first = inodes.found(ROOT_INO, &name("f"), &made("/f", 1), true);
+        assert_eq!(inodes.found(ROOT_INO, &name("f"), &made("/f", 1), true), first);
+        let second = inodes.found(ROOT_INO, &name("new"), &made("/new", 2), true);
         assert_ne!(first, second);
         assert_eq!((path(&inodes, first), path(&inodes, second)), (None, Some("/new".to_owned())));
         assert!(inodes.is_elsewhere(first), "a program that goes by the old name looks again");
@@ -665,12 +665,12 @@ mod tests {
     #[test]
     fn a_number_that_the_kernel_still_has_is_given_to_nothing_else() {
         let inodes = top();
-        let first = inodes.found(ROOT, &name("f"), &made("/f", 1), true);
+        let first = inodes.found(ROOT_INO, &name("f"), &made("/f", 1), true);
         assert!(!inodes.opens(first, VersionTag(1)));
-        let second = inodes.found(ROOT, &name("f"), &made("/f", 2), true);
+        let second = inodes.found(ROOT_INO, &name("f"), &made("/f", 2), true);
         assert_eq!(inodes.forget(second, 1), Some((0, NodeId(10))));
         // A program still has the first one open, and the kernel has its content.
-        let third = inodes.found(ROOT, &name("f"), &made("/f", 3), true);
+        let third = inodes.found(ROOT_INO, &name("f"), &made("/f", 3), true);
         assert!(third != first && third != second);
         assert!(inodes.is_outdated(first, VersionTag(3)), "what is known of the first one stays");
         assert_eq!(inodes.forget(first, 1), None, "the node belongs to the third");
@@ -681,20 +681,20 @@ mod tests {
     fn a_workspace_is_known_by_its_own_node_and_not_by_that_of_another() {
         let inodes = top();
         let level =
-            |path: &str, workspace| Looked { is_level: true, workspace: Some(workspace), ..node(path, 3) };
-        let one = inodes.found(ROOT, &name("one"), &level("/one", 0), true);
-        let other = inodes.found(ROOT, &name("other"), &level("/other", 1), true);
+            |path: &str, workspace| Lookup { is_level: true, workspace: Some(workspace), ..node(path, 3) };
+        let one = inodes.found(ROOT_INO, &name("one"), &level("/one", 0), true);
+        let other = inodes.found(ROOT_INO, &name("other"), &level("/other", 1), true);
         assert_eq!(inodes.number(0, NodeId(3)), Some(one));
         assert_eq!(inodes.number(1, NodeId(3)), Some(other));
         assert_eq!(inodes.number(2, NodeId(3)), None, "a third has no place in the mount yet");
-        inodes.removed(ROOT, &name("one"));
-        assert_eq!(inodes.named(ROOT, &name("one")), Some(one), "a Workspace stays");
+        inodes.removed(ROOT_INO, &name("one"));
+        assert_eq!(inodes.named(ROOT_INO, &name("one")), Some(one), "a Workspace stays");
     }
 
     #[test]
     fn nothing_is_below_itself() {
         let inodes = top();
-        let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        let a = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
         let b = inodes.found(a, &name("b"), &node("/a/b", 11), true);
         let c = inodes.found(b, &name("c"), &node("/a/b/c", 12), true);
         // Another has put the first below the last.
@@ -702,7 +702,7 @@ mod tests {
         assert_eq!(path(&inodes, a), None);
         assert!(inodes.is_elsewhere(b));
         assert_eq!(inodes.climbs(c), 2);
-        assert_eq!(inodes.found(ROOT, &name("b"), &node("/b", 11), true), b);
+        assert_eq!(inodes.found(ROOT_INO, &name("b"), &node("/b", 11), true), b);
         assert_eq!(path(&inodes, a).as_deref(), Some("/b/c/d"));
         // It is its own child, as far as anybody can tell.
         inodes.found(a, &name("a"), &node("/b/c/d/a", 10), true);
@@ -716,16 +716,16 @@ mod tests {
     #[test]
     fn a_listing_moves_nothing() {
         let inodes = top();
-        let ino = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
-        inodes.moved((ROOT, &name("a")), (ROOT, &name("b")));
-        assert_eq!(inodes.found(ROOT, &name("a"), &node("/a", 10), false), ino);
+        let ino = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        inodes.moved((ROOT_INO, &name("a")), (ROOT_INO, &name("b")));
+        assert_eq!(inodes.found(ROOT_INO, &name("a"), &node("/a", 10), false), ino);
         assert_eq!(path(&inodes, ino).as_deref(), Some("/b"));
     }
 
     #[test]
     fn content_that_the_kernel_has_is_told_from_other_content() {
         let inodes = top();
-        let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
+        let a = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
         assert!(!inodes.opens(a, VersionTag(1)));
         assert!(inodes.opens(a, VersionTag(1)));
         assert!(!inodes.is_outdated(a, VersionTag(1)) && inodes.is_outdated(a, VersionTag(2)));
@@ -740,8 +740,8 @@ mod tests {
     #[test]
     fn a_file_that_is_written_past_the_pages_is_read_past_them_for_a_while() {
         let inodes = top();
-        let a = inodes.found(ROOT, &name("a"), &node("/a", 10), true);
-        let b = inodes.found(ROOT, &name("b"), &node("/b", 11), true);
+        let a = inodes.found(ROOT_INO, &name("a"), &node("/a", 10), true);
+        let b = inodes.found(ROOT_INO, &name("b"), &node("/b", 11), true);
         inodes.opens(a, VersionTag(1));
         assert!(!inodes.is_shared(a));
         inodes.written_directly(a);

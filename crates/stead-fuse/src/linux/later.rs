@@ -4,16 +4,16 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-type Job = Box<dyn FnOnce() + Send>;
+type WorkerJob = Box<dyn FnOnce() + Send>;
 
 /// A thread that does one thing after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Later(OnceLock<Sender<Option<Job>>>);
+pub(crate) struct WorkerThread(OnceLock<Sender<Option<WorkerJob>>>);
 
-impl Later {
+impl WorkerThread {
     /// Starts the thread. It ends with [`Later::end`].
     pub(crate) fn start(&self, name: &str) -> std::io::Result<JoinHandle<()>> {
-        let (sender, jobs) = channel::<Option<Job>>();
+        let (sender, jobs) = channel::<Option<WorkerJob>>();
         self.0.set(sender).expect("it is started once");
         Builder::new().name(name.into()).spawn(move || {
             while let Ok(Some(job)) = jobs.recv() {
@@ -23,7 +23,7 @@ impl Later {
     }
 
     /// Has something done.
-    pub(crate) fn run(&self, job: Job) {
+    pub(crate) fn run(&self, job: WorkerJob) {
         // Before the start and after the end there is no kernel that would wait, and nobody who asks.
         if let Some(jobs) = self.0.get() {
             let _ = jobs.send(Some(job));

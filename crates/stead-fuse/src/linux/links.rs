@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_kernel_is_told_only_what_stays_inside() {
-        let mount = stead_core::Mount::new(std::sync::Arc::new(stead_core::testkit::Untouchable));
+        let mount = stead_core::Mount::new(std::sync::Arc::new(stead_core::testkit::PanickingStore));
         let workspace = stead_core::Workspace::new(path("/w"), stead_core::AccessScope::ReadWrite, mount);
         let router = Router::new([workspace]).unwrap();
         let told = |link: &str, target: &str| {

@@ -28,4 +28,4 @@ mod programs;
 mod requests;
 mod session;
 
-pub use session::{Mount, Watched, clear_stale};
+pub use session::{FuseMount, OrphanedMount, clear_stale};

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 /// What the source begins with that `mount` shows of a stead.
-pub(super) const SOURCE: &str = "stead:";
+pub(super) const SOURCE_PREFIX: &str = "stead:";
 /// How many symlinks one path may lead through.
 const MAX_LINKS: usize = 40;
 
 /// One line of the table.
-struct Mounted {
+struct MountEntry {
     /// Its device, `major:minor`.
     device: String,
     at: PathBuf,
@@ -17,13 +17,13 @@ struct Mounted {
     source: String,
 }
 
-impl Mounted {
+impl MountEntry {
     fn is_fuse(&self) -> bool {
         self.kind == "fuse" || self.kind.starts_with("fuse.")
     }
 
     fn is_stead(&self) -> bool {
-        self.is_fuse() && self.source.starts_with(SOURCE)
+        self.is_fuse() && self.source.starts_with(SOURCE_PREFIX)
     }
 }
 
@@ -36,7 +36,7 @@ pub(super) fn device_at(at: &Path) -> Option<String> {
 
 /// Where the stead with that device is mounted now.
 pub(super) fn place_of(device: &str) -> Option<PathBuf> {
-    let is_it = |mounted: &Mounted| mounted.is_stead() && mounted.device == device;
+    let is_it = |mounted: &MountEntry| mounted.is_stead() && mounted.device == device;
     all().into_iter().find(is_it).map(|mounted| mounted.at)
 }
 
@@ -48,20 +48,20 @@ pub(super) fn is_inside(at: &Path) -> bool {
 
 /// The devices of everything that some process answers for: to look there may mean to wait for that process.
 pub(super) fn fuse_devices() -> Vec<String> {
-    all().into_iter().filter(Mounted::is_fuse).map(|mounted| mounted.device).collect()
+    all().into_iter().filter(MountEntry::is_fuse).map(|mounted| mounted.device).collect()
 }
 
-fn all() -> Vec<Mounted> {
+fn all() -> Vec<MountEntry> {
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
     String::from_utf8_lossy(&table).lines().filter_map(read).collect()
 }
 
-fn read(line: &str) -> Option<Mounted> {
+fn read(line: &str) -> Option<MountEntry> {
     let (about, kind) = line.split_once(" - ")?;
     let (mut about, mut kind) = (about.split(' '), kind.split(' '));
     let (device, at) = (about.nth(2)?, about.nth(1)?);
     let (kind, source) = (kind.next()?, kind.next()?);
-    Some(Mounted {
+    Some(MountEntry {
         device: device.to_owned(),
         at: PathBuf::from(unescaped(at)),
         kind: kind.to_owned(),

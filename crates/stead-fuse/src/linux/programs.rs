@@ -18,10 +18,10 @@ use crate::linux::mount_table;
 /// How many symlinks one path may lead through.
 const MAX_LINKS: usize = 40;
 /// Read and run, by everybody.
-const EVERYBODY: u32 = 0o005;
+const OTHERS_READ_EXECUTE: u32 = 0o005;
 
 // As in <sys/stat.h>, which are the kernel's own for all programs.
-const TYPE: u32 = 0o170_000;
+const FILE_TYPE_MASK: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
 
@@ -54,7 +54,7 @@ fn find(target: &[u8]) -> rustix::io::Result<bool> {
             return Ok(false);
         }
         let mode = u32::from(about.stx_mode);
-        match mode & TYPE {
+        match mode & FILE_TYPE_MASK {
             SYMLINK => {
                 links += 1;
                 if links > MAX_LINKS {
@@ -68,7 +68,7 @@ fn find(target: &[u8]) -> rustix::io::Result<bool> {
                     names.push_front(name);
                 }
             }
-            REGULAR => return Ok(names.is_empty() && mode & EVERYBODY == EVERYBODY),
+            REGULAR => return Ok(names.is_empty() && mode & OTHERS_READ_EXECUTE == OTHERS_READ_EXECUTE),
             _ => way.push(found),
         }
     }

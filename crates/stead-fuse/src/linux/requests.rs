@@ -15,36 +15,38 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use stead_core::path::MAX_COMPONENT;
-use stead_core::store::{Kind, Special, VersionTag};
+use stead_core::store::{NodeKind, SpecialKind, VersionTag};
 
 use crate::linux::attributes::file_type;
-use crate::linux::cache::Writes;
+use crate::linux::cache::ConcurrentWrites;
 use crate::linux::errno::errno;
-use crate::linux::mounting::{Answer, CREATE_NEW, Mounting, Space, Told, Wanted, Written};
+use crate::linux::mounting::{
+    AttrChange, CREATE_NEW, EntryReply, FuseAdapter, FuseResult, Space, WriteReply,
+};
 
 /// The most that is read or written at once.
-const MOST: u32 = 1 << 20;
+const MAX_IO_SIZE: u32 = 1 << 20;
 
 /// How long a page may take to be dropped that nobody has locked.
-const LOCKED: Duration = Duration::from_millis(200);
+const INVALIDATION_TIMEOUT: Duration = Duration::from_millis(200);
 
 // As in <sys/stat.h>, which are the kernel's own for all programs.
-const TYPE: u32 = 0o170_000;
+const FILE_TYPE_MASK: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 const FIFO: u32 = 0o010_000;
 const SOCKET: u32 = 0o140_000;
 
 /// What is handed to the kernel's side.
 #[derive(Debug, Clone)]
-pub(crate) struct Served(pub(crate) Arc<Mounting>);
+pub(crate) struct FuseServer(pub(crate) Arc<FuseAdapter>);
 
 thread_local! {
     /// What was read last, on its way to the kernel.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Served {
-    fn answer_entry(&self, result: Answer<Told>, reply: ReplyEntry) {
+impl FuseServer {
+    fn answer_entry(&self, result: FuseResult<EntryReply>, reply: ReplyEntry) {
         match result {
             Ok(told) => {
                 let mounting = Arc::clone(&self.0);
@@ -57,7 +59,7 @@ impl Served {
         }
     }
 
-    fn answer_attr(&self, result: Answer<Told>, reply: ReplyAttr) {
+    fn answer_attr(&self, result: FuseResult<EntryReply>, reply: ReplyAttr) {
         match result {
             Ok(told) => {
                 let mounting = Arc::clone(&self.0);
@@ -70,7 +72,7 @@ impl Served {
         }
     }
 
-    fn answer_once_dropped(&self, stale: Answer<Vec<(INodeNo, VersionTag)>>, reply: ReplyEmpty) {
+    fn answer_once_dropped(&self, stale: FuseResult<Vec<(INodeNo, VersionTag)>>, reply: ReplyEmpty) {
         match stale {
             Ok(stale) => self.once_dropped(stale, || reply.ok()),
             Err(error) => reply.error(error),
@@ -82,11 +84,11 @@ impl Served {
     fn drop_again(&self, ino: INodeNo, from: u64) {
         let (mounting, (done, dropped)) = (Arc::clone(&self.0), channel());
         let drop_them = move || {
-            mounting.drop_pages(ino, from, Writes::Wait);
+            mounting.drop_pages(ino, from, ConcurrentWrites::Wait);
             let _ = done.send(());
         };
         if Builder::new().name("stead-again".into()).spawn(drop_them).is_ok() {
-            let _ = dropped.recv_timeout(LOCKED);
+            let _ = dropped.recv_timeout(INVALIDATION_TIMEOUT);
         }
     }
 
@@ -112,7 +114,7 @@ impl Served {
     }
 }
 
-impl Filesystem for Served {
+impl Filesystem for FuseServer {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // Not that it cuts a file when it is opened: it would take a program that runs for cut before it finds that it
         // must not be, and end it so.
@@ -130,8 +132,8 @@ impl Filesystem for Served {
         }
         let maps_directly = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP).is_ok();
         self.0.maps_directly.store(maps_directly, Ordering::Relaxed);
-        let _ = config.set_max_write(MOST);
-        if let Err(most) = config.set_max_readahead(MOST) {
+        let _ = config.set_max_write(MAX_IO_SIZE);
+        if let Err(most) = config.set_max_readahead(MAX_IO_SIZE) {
             let _ = config.set_max_readahead(most);
         }
         let _ = config.set_max_background(64);
@@ -177,7 +179,7 @@ impl Filesystem for Served {
         if size.is_some() {
             self.has_heard_of_cuts(ino);
         }
-        let wanted = Wanted { mode, uid, gid, size, modified };
+        let wanted = AttrChange { mode, uid, gid, size, modified };
         self.answer_attr(self.0.setattr(request, ino, wanted, handle), reply);
     }
 
@@ -198,10 +200,10 @@ impl Filesystem for Served {
         _: u32,
         reply: ReplyEntry,
     ) {
-        let special = match mode & TYPE {
+        let special = match mode & FILE_TYPE_MASK {
             REGULAR | 0 => None,
-            FIFO => Some(Special::Fifo),
-            SOCKET => Some(Special::Socket),
+            FIFO => Some(SpecialKind::Fifo),
+            SOCKET => Some(SpecialKind::Socket),
             _ => return reply.error(Errno::EPERM),
         };
         if let Some(kind) = special {
@@ -219,11 +221,11 @@ impl Filesystem for Served {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(self.0.remove(parent, name, Kind::File), reply);
+        answer(self.0.remove(parent, name, NodeKind::File), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(self.0.remove(parent, name, Kind::Directory), reply);
+        answer(self.0.remove(parent, name, NodeKind::Directory), reply);
     }
 
     fn symlink(&self, _: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
@@ -289,7 +291,7 @@ impl Filesystem for Served {
         if !open.is_direct {
             open.pages.read(offset..offset.saturating_add(size.into()));
         }
-        BUFFER.with_borrow_mut(|buffer| {
+        READ_BUFFER.with_borrow_mut(|buffer| {
             let size = size as usize;
             if buffer.len() < size {
                 buffer.resize(size, 0);
@@ -319,21 +321,23 @@ impl Filesystem for Served {
         reply: ReplyWrite,
     ) {
         match self.0.write(request, handle, offset, data, flags) {
-            Ok((count, Written::Done)) => reply.written(count),
-            Ok((count, Written::Directly { ino, from, until })) => {
+            Ok((count, WriteReply::Done)) => reply.written(count),
+            Ok((count, WriteReply::Directly { ino, from, until })) => {
                 let mounting = Arc::clone(&self.0);
                 self.0.written.run(Box::new(move || {
-                    mounting.drop_pages(ino, from, Writes::Wait);
+                    mounting.drop_pages(ino, from, ConcurrentWrites::Wait);
                     drop(until);
                     reply.written(count);
                 }));
             }
-            Ok((count, Written::Behind { ino, from })) => {
+            Ok((count, WriteReply::Behind { ino, from })) => {
                 reply.written(count);
                 let mounting = Arc::clone(&self.0);
-                self.0.later.run(Box::new(move || mounting.drop_pages(ino, from, Writes::MayBeUnderWay)));
+                self.0
+                    .later
+                    .run(Box::new(move || mounting.drop_pages(ino, from, ConcurrentWrites::MayBeUnderWay)));
             }
-            Ok((count, Written::Again { ino, from })) => {
+            Ok((count, WriteReply::Again { ino, from })) => {
                 self.drop_again(ino, from);
                 reply.written(count);
             }
@@ -391,7 +395,7 @@ impl Filesystem for Served {
         let mut stale = Vec::new();
         let read = self.0.read_directory(ino, handle, offset, |entry| {
             let Some(told) = self.0.told_all_of(ino, entry) else { return false };
-            let Told { ttl, attr, outdated } = &told;
+            let EntryReply { ttl, attr, outdated } = &told;
             let full = reply.add(attr.ino, entry.next, entry.name, ttl, attr, Generation(0));
             if full {
                 self.0.told_in_vain(entry, &told);
@@ -457,7 +461,7 @@ impl Filesystem for Served {
     }
 }
 
-fn answer(result: Answer<()>, reply: ReplyEmpty) {
+fn answer(result: FuseResult<()>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(error),

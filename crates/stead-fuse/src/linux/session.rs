@@ -14,26 +14,26 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use stead_core::Vfs;
 
-use crate::linux::follow::{Beginning, follow};
-use crate::linux::mount_table::{self, SOURCE};
-use crate::linux::mounting::Mounting;
-use crate::linux::requests::Served;
-use crate::{MountError, Options};
+use crate::linux::follow::{FeedCursors, follow};
+use crate::linux::mount_table::{self, SOURCE_PREFIX};
+use crate::linux::mounting::FuseAdapter;
+use crate::linux::requests::FuseServer;
+use crate::{MountError, MountOptions};
 
 /// What `mount` shows as the type, after `fuse.`, where the host tells it.
 const SUBTYPE: &str = "stead";
 /// How many requests are answered at once.
 const THREADS: usize = 8;
 /// How long whoever uses the mount has to stop, before it ends without them.
-const PATIENCE: Duration = Duration::from_secs(2);
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A stead that is mounted. Dropped, it is unmounted.
 #[derive(Debug)]
-pub struct Mount {
+pub struct FuseMount {
     at: PathBuf,
     /// Tells it from others, also where a directory above it has another name by now.
     device: Option<String>,
-    mounting: Arc<Mounting>,
+    mounting: Arc<FuseAdapter>,
     session: Option<BackgroundSession>,
     /// Dropped to stop whoever follows the Stores.
     stop: Option<Sender<()>>,
@@ -41,9 +41,9 @@ pub struct Mount {
     later: Vec<JoinHandle<()>>,
 }
 
-impl Mount {
+impl FuseMount {
     /// Mounts what can be reached through a door at a directory.
-    pub fn new(vfs: &Vfs, at: &Path, options: Options) -> Result<Self, MountError> {
+    pub fn new(vfs: &Vfs, at: &Path, options: MountOptions) -> Result<Self, MountError> {
         if !Path::new("/dev/fuse").exists() {
             return Err(MountError::Unsupported(
                 "this host has no /dev/fuse; load the kernel module fuse, or give the container the device"
@@ -59,18 +59,18 @@ impl Mount {
         }
         let config = config(&options);
         let mounting =
-            Mounting::new(vfs, &at, options).map_err(|error| MountError::Place(error.to_string()))?;
+            FuseAdapter::new(vfs, &at, options).map_err(|error| MountError::Place(error.to_string()))?;
         let mounting = Arc::new(mounting);
         // From before the first answer on, so that nothing is missed.
-        let beginning = Beginning::of(&mounting);
+        let beginning = FeedCursors::of(&mounting);
         let later = [mounting.later.start("stead-later"), mounting.written.start("stead-written")];
         let later = later.into_iter().collect::<io::Result<_>>().map_err(|error| refused(&error))?;
         let session =
-            Session::new(Served(Arc::clone(&mounting)), &at, &config).map_err(|error| refused(&error))?;
+            Session::new(FuseServer(Arc::clone(&mounting)), &at, &config).map_err(|error| refused(&error))?;
         let session = session.spawn().map_err(|error| refused(&error))?;
         let notifier = session.notifier();
         mounting.notifier.set(notifier.clone()).expect("it is set here alone");
-        let mut mount = Mount {
+        let mut mount = FuseMount {
             device: mount_table::device_at(&at),
             at,
             mounting: Arc::clone(&mounting),
@@ -135,7 +135,7 @@ impl Mount {
 
     /// Takes the mount away: politely first, then from under those who do not let go.
     fn leave(&self, session: &BackgroundSession) -> Result<(), MountError> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + UNMOUNT_TIMEOUT;
         let mut politely = true;
         loop {
             let flags = if politely { UnmountFlags::empty() } else { UnmountFlags::DETACH };
@@ -164,7 +164,7 @@ impl Mount {
             }
         }
         // Taken from under them, it ends when they let go: nobody waits for that.
-        let until = if politely { Instant::now() + PATIENCE } else { Instant::now() };
+        let until = if politely { Instant::now() + UNMOUNT_TIMEOUT } else { Instant::now() };
         while !session.guard.is_finished() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -172,7 +172,7 @@ impl Mount {
     }
 }
 
-impl Drop for Mount {
+impl Drop for FuseMount {
     fn drop(&mut self) {
         // Nobody is left to be told; `unmount` tells.
         let _ = self.end();
@@ -195,10 +195,10 @@ fn empty_directory(at: &Path) -> Result<PathBuf, MountError> {
     }
 }
 
-fn config(options: &Options) -> Config {
+fn config(options: &MountOptions) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName(format!("{SOURCE}{}", options.name.replace([',', '\\', ' '], "_"))),
+        MountOption::FSName(format!("{SOURCE_PREFIX}{}", options.name.replace([',', '\\', ' '], "_"))),
         MountOption::Subtype(SUBTYPE.into()),
         MountOption::DefaultPermissions,
         MountOption::NoSuid,
@@ -237,15 +237,15 @@ pub fn clear_stale(at: &Path) -> Result<(), MountError> {
 
 /// A mount that is watched, by whoever outlives the process behind it.
 #[derive(Debug)]
-pub struct Watched {
+pub struct OrphanedMount {
     /// Tells it from another that is mounted there later, and stays its own where a directory above it is renamed.
     device: String,
 }
 
-impl Watched {
+impl OrphanedMount {
     /// The stead with that device ([`Mount::device`]), if it is mounted.
     pub fn new(device: &str) -> Option<Self> {
-        mount_table::place_of(device).map(|_| Watched { device: device.to_owned() })
+        mount_table::place_of(device).map(|_| OrphanedMount { device: device.to_owned() })
     }
 
     /// Takes the mount away, if it is still there: the process behind it has ended.

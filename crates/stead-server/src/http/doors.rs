@@ -40,42 +40,42 @@ impl std::fmt::Display for PublicUrl {
 
 /// The names under which a server may be called.
 #[derive(Debug, Clone)]
-pub(super) struct Doors {
+pub(super) struct HostPolicy {
     public: Option<PublicUrl>,
 }
 
 /// Why a request is turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Astray {
+pub(super) enum HostRejection {
     Host,
     /// It names several hosts, and a proxy before this server may have looked at another one.
     Hosts,
     Origin,
 }
 
-impl Doors {
+impl HostPolicy {
     pub(super) fn new(public: Option<PublicUrl>) -> Self {
-        Doors { public }
+        HostPolicy { public }
     }
 
     /// Whether a request that came in at an address of this machine came to the right place, and the URL that it was
     /// called by.
-    pub(super) fn judge(&self, headers: &HeaderMap, uri: &Uri, at: IpAddr) -> Result<String, Astray> {
+    pub(super) fn judge(&self, headers: &HeaderMap, uri: &Uri, at: IpAddr) -> Result<String, HostRejection> {
         let mut hosts = headers.get_all(HOST).iter();
-        let (host, None) = (hosts.next(), hosts.next()) else { return Err(Astray::Hosts) };
-        let host = host.and_then(|host| host.to_str().ok()).ok_or(Astray::Host)?;
-        let authority: Authority = host.parse().map_err(|_| Astray::Host)?;
+        let (host, None) = (hosts.next(), hosts.next()) else { return Err(HostRejection::Hosts) };
+        let host = host.and_then(|host| host.to_str().ok()).ok_or(HostRejection::Host)?;
+        let authority: Authority = host.parse().map_err(|_| HostRejection::Host)?;
         if uri.authority().is_some_and(|named| *named != authority) {
-            return Err(Astray::Hosts);
+            return Err(HostRejection::Hosts);
         }
         if authority.as_str().contains('@') || !has_good_port(&authority) {
-            return Err(Astray::Host);
+            return Err(HostRejection::Host);
         }
         let public = self.public.as_ref();
         let is_public =
             public.is_some_and(|public| public.authority.eq_ignore_ascii_case(authority.as_str()));
         if !is_public && !is_own(authority.host(), at) {
-            return Err(Astray::Host);
+            return Err(HostRejection::Host);
         }
         let called = match public {
             Some(public) if is_public => public.to_string(),
@@ -84,7 +84,7 @@ impl Doors {
         for origin in headers.get_all(ORIGIN) {
             // A browser says so only of pages; a page of this server itself is fine, and of nobody else.
             if !origin.to_str().is_ok_and(|origin| origin.eq_ignore_ascii_case(&called)) {
-                return Err(Astray::Origin);
+                return Err(HostRejection::Origin);
             }
         }
         Ok(called)
@@ -117,9 +117,9 @@ fn has_good_port(authority: &Authority) -> bool {
 mod tests {
     use super::*;
 
-    fn judge(host: Option<&str>, origin: Option<&str>) -> Result<String, Astray> {
+    fn judge(host: Option<&str>, origin: Option<&str>) -> Result<String, HostRejection> {
         let public = "https://Stead.example.com/".parse().ok();
-        let doors = Doors::new(public);
+        let doors = HostPolicy::new(public);
         let mut headers = HeaderMap::new();
         for (name, value) in [(HOST, host), (ORIGIN, origin)] {
             if let Some(value) = value {
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_request_names_one_host() {
-        let doors = Doors::new(None);
+        let doors = HostPolicy::new(None);
         let judge = |hosts: &[&str], uri: &str| {
             let mut headers = HeaderMap::new();
             for host in hosts {
@@ -141,9 +141,9 @@ mod tests {
         };
         assert!(judge(&["127.0.0.1:1"], "http://127.0.0.1:1/mcp").is_ok());
         assert!(judge(&["localhost"], "http://LOCALHOST/mcp").is_ok());
-        assert_eq!(judge(&["127.0.0.1"], "http://evil.example/mcp"), Err(Astray::Hosts));
-        assert_eq!(judge(&["127.0.0.1", "evil.example"], "/mcp"), Err(Astray::Hosts));
-        assert_eq!(judge(&["127.0.0.1", "127.0.0.1"], "/mcp"), Err(Astray::Hosts));
+        assert_eq!(judge(&["127.0.0.1"], "http://evil.example/mcp"), Err(HostRejection::Hosts));
+        assert_eq!(judge(&["127.0.0.1", "evil.example"], "/mcp"), Err(HostRejection::Hosts));
+        assert_eq!(judge(&["127.0.0.1", "127.0.0.1"], "/mcp"), Err(HostRejection::Hosts));
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
             Some(""),
             None,
         ] {
-            assert_eq!(judge(host, None), Err(Astray::Host), "{host:?}");
+            assert_eq!(judge(host, None), Err(HostRejection::Host), "{host:?}");
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
         assert!(judge(Some("localhost:1"), Some("http://localhost:1")).is_ok());
         assert!(judge(Some("stead.example.com"), Some("https://stead.example.com")).is_ok());
         for origin in ["http://localhost:2", "https://localhost:1", "http://evil.example", "null", ""] {
-            assert_eq!(judge(Some("localhost:1"), Some(origin)), Err(Astray::Origin), "{origin}");
+            assert_eq!(judge(Some("localhost:1"), Some(origin)), Err(HostRejection::Origin), "{origin}");
         }
     }
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 /// All connections.
 #[derive(Debug)]
-pub(super) struct Guests {
+pub(super) struct ConnectionLimiter {
     places: Arc<Semaphore>,
     next: AtomicU64,
     /// Those that nobody has been let in by, oldest first.
@@ -19,24 +19,24 @@ pub(super) struct Guests {
 
 /// One connection, and its place.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct ConnectionSlot {
     number: u64,
     known: AtomicBool,
     sent_away: CancellationToken,
-    among: Weak<Guests>,
+    among: Weak<ConnectionLimiter>,
     _place: OwnedSemaphorePermit,
 }
 
-impl Guests {
+impl ConnectionLimiter {
     /// Room for so many.
     pub(super) fn new(most: usize) -> Arc<Self> {
         let places = Arc::new(Semaphore::new(most));
-        Arc::new(Guests { places, next: AtomicU64::new(0), strangers: Mutex::default() })
+        Arc::new(ConnectionLimiter { places, next: AtomicU64::new(0), strangers: Mutex::default() })
     }
 
     /// A place for a connection that is there. Where none is free, the oldest stranger makes room; where there are none
     /// of them either, it waits.
-    pub(super) async fn admit(self: &Arc<Self>) -> Guest {
+    pub(super) async fn admit(self: &Arc<Self>) -> ConnectionSlot {
         let place = match Arc::clone(&self.places).try_acquire_owned() {
             Ok(place) => place,
             Err(_) => {
@@ -50,7 +50,13 @@ impl Guests {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let sent_away = CancellationToken::new();
         self.strangers.lock().insert(number, sent_away.clone());
-        Guest { number, known: AtomicBool::new(false), sent_away, among: Arc::downgrade(self), _place: place }
+        ConnectionSlot {
+            number,
+            known: AtomicBool::new(false),
+            sent_away,
+            among: Arc::downgrade(self),
+            _place: place,
+        }
     }
 
     /// Waits until all of them have left.
@@ -60,7 +66,7 @@ impl Guests {
     }
 }
 
-impl Guest {
+impl ConnectionSlot {
     /// Somebody was let in by it, so it stays.
     pub(super) fn is_known(&self) {
         if !self.known.swap(true, Ordering::Relaxed) {
@@ -80,7 +86,7 @@ impl Guest {
     }
 }
 
-impl Drop for Guest {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.forget();
     }
@@ -98,14 +104,14 @@ mod tests {
     }
 
     /// Stays until it is sent away.
-    fn silent(guest: Guest) {
+    fn silent(guest: ConnectionSlot) {
         tokio::spawn(async move { guest.sent_away().await });
     }
 
     #[test]
     fn the_oldest_stranger_makes_room() {
         run(async {
-            let guests = Guests::new(3);
+            let guests = ConnectionLimiter::new(3);
             let known = guests.admit().await;
             known.is_known();
             for _ in 0..10 {
@@ -119,7 +125,7 @@ mod tests {
     #[test]
     fn whoever_was_let_in_stays_and_others_wait() {
         run(async {
-            let guests = Guests::new(1);
+            let guests = ConnectionLimiter::new(1);
             let known = guests.admit().await;
             known.is_known();
             let waits = tokio::time::timeout(Duration::from_millis(50), guests.admit()).await;

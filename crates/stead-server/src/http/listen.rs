@@ -12,20 +12,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::doors::PublicUrl;
-use super::guests::{Guest, Guests};
+use super::guests::{ConnectionLimiter, ConnectionSlot};
 use super::routes::Routes;
 use crate::in_place::in_place;
-use crate::steads::Steads;
+use crate::steads::SteadRegistry;
 use crate::watching::keep_current;
 
 /// How many connections there are at a time. Further ones take the place of those that nobody was let in by, or wait.
-const CONNECTIONS: usize = 1_024;
+const MAX_CONNECTIONS: usize = 1_024;
 /// How long the head of a request may take.
-const HEAD: Duration = Duration::from_secs(15);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long requests that are under way have time to end when the server does.
-const LAST: Duration = Duration::from_secs(3);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often is written down when tokens were last used.
-const USES: Duration = Duration::from_secs(60);
+const TOKEN_USE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How a server is reached.
 #[derive(Debug, Clone, Default)]
@@ -41,7 +41,7 @@ pub struct HttpOptions {
 /// It has to run inside a multi-threaded runtime: calls are made on its workers.
 pub async fn serve(
     listener: std::net::TcpListener,
-    steads: Arc<Steads>,
+    steads: Arc<SteadRegistry>,
     options: HttpOptions,
     over: CancellationToken,
 ) -> io::Result<()> {
@@ -54,7 +54,7 @@ pub async fn serve(
     let routes = Arc::new(Routes::new(steads.clone(), tokens.clone(), options, cut));
     let current = tokio::spawn(keep_current(steads));
     let uses = tokio::spawn(note_uses(tokens.clone()));
-    let guests = Guests::new(CONNECTIONS);
+    let guests = ConnectionLimiter::new(MAX_CONNECTIONS);
     let accept = async {
         loop {
             match listener.accept().await {
@@ -68,7 +68,7 @@ pub async fn serve(
         }
     };
     over.run_until_cancelled(accept).await;
-    let _ = tokio::time::timeout(LAST, guests.left(CONNECTIONS)).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, guests.left(MAX_CONNECTIONS)).await;
     current.abort();
     uses.abort();
     // What was used in the last minute is worth a try.
@@ -81,7 +81,7 @@ async fn connection(
     from: SocketAddr,
     routes: Arc<Routes>,
     over: CancellationToken,
-    guest: Guest,
+    guest: ConnectionSlot,
 ) {
     // Otherwise an answer in pieces waits for the client's acknowledgement: 44 ms for nothing.
     let _ = stream.set_nodelay(true);
@@ -98,7 +98,7 @@ async fn connection(
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
@@ -108,7 +108,7 @@ async fn connection(
         () = guest.sent_away() => {}
         () = over.cancelled() => {
             served.as_mut().graceful_shutdown();
-            let _ = tokio::time::timeout(LAST, served).await;
+            let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, served).await;
         }
     }
     metrics.disconnected();
@@ -116,7 +116,7 @@ async fn connection(
 
 async fn note_uses(tokens: Arc<Tokens>) {
     loop {
-        tokio::time::sleep(USES).await;
+        tokio::time::sleep(TOKEN_USE_INTERVAL).await;
         // What can't be written down now is lost: it is for people to look at, and nothing depends on it.
         let _ = in_place(|| tokens.note_uses()).await;
     }

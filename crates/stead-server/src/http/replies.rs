@@ -9,17 +9,17 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
-use super::doors::Astray;
-use super::who::Stranger;
-use crate::mcp::Wrong;
+use super::doors::HostRejection;
+use super::who::AuthError;
+use crate::mcp::MessageError;
 
-pub(super) type Reply = Response<BoxBody<Bytes, Infallible>>;
+pub(super) type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 /// How to let someone in.
-const HOW: &str =
+const TOKEN_HINT: &str =
     "make a token with `stead token create --agent NAME`, and send it as `Authorization: Bearer …`";
 
-fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply {
+fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpResponse {
     let mut reply = Response::new(Full::new(body.into()).boxed());
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -27,47 +27,47 @@ fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Repl
     reply
 }
 
-pub(super) fn text(body: impl Into<Bytes>) -> Reply {
+pub(super) fn text(body: impl Into<Bytes>) -> HttpResponse {
     reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", body)
 }
 
-pub(super) fn document(value: &Value) -> Reply {
+pub(super) fn document(value: &Value) -> HttpResponse {
     reply(StatusCode::OK, "application/json", value.to_string())
 }
 
 /// A refusal, in a sentence.
-pub(super) fn refusal(status: StatusCode, code: &str, sentence: &str) -> Reply {
+pub(super) fn refusal(status: StatusCode, code: &str, sentence: &str) -> HttpResponse {
     let body = json!({ "error": code, "error_description": sentence });
     reply(status, "application/json", body.to_string())
 }
 
 /// What was sent is no message.
-pub(super) fn no_message(wrong: &Wrong, id: Option<Value>) -> Reply {
-    let Wrong { code, sentence } = wrong;
+pub(super) fn no_message(wrong: &MessageError, id: Option<Value>) -> HttpResponse {
+    let MessageError { code, sentence } = wrong;
     let body = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": sentence } });
     reply(StatusCode::BAD_REQUEST, "application/json", body.to_string())
 }
 
-pub(super) fn crowded(sentence: &str) -> Reply {
+pub(super) fn crowded(sentence: &str) -> HttpResponse {
     let mut reply = refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", sentence);
     reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
     reply
 }
 
-pub(super) fn astray(astray: Astray) -> Reply {
+pub(super) fn astray(astray: HostRejection) -> HttpResponse {
     let sentence = match astray {
-        Astray::Hosts => {
+        HostRejection::Hosts => {
             return refusal(
                 StatusCode::BAD_REQUEST,
                 "invalid",
                 "a request names one Host, and its URL no other",
             );
         }
-        Astray::Host => {
+        HostRejection::Host => {
             "the Host that this request names is not this server's; where it has another name, say so with \
              `stead serve --public-url`"
         }
-        Astray::Origin => {
+        HostRejection::Origin => {
             "this request comes from a web page of somebody else; where it is yours, say so with \
              `stead serve --public-url`"
         }
@@ -76,7 +76,7 @@ pub(super) fn astray(astray: Astray) -> Reply {
 }
 
 /// The answer to one who was not let in; `called` is the URL by which they called.
-pub(super) fn stranger(stranger: &Stranger, called: &str) -> Reply {
+pub(super) fn stranger(stranger: &AuthError, called: &str) -> HttpResponse {
     let metadata = format!("resource_metadata=\"{called}/.well-known/oauth-protected-resource/mcp\"");
     let challenge = |status, code: &str, sentence: &str, challenge: String| {
         let mut reply = refusal(status, code, sentence);
@@ -87,19 +87,19 @@ pub(super) fn stranger(stranger: &Stranger, called: &str) -> Reply {
         reply
     };
     match stranger {
-        Stranger::NoToken => challenge(
+        AuthError::NoToken => challenge(
             StatusCode::UNAUTHORIZED,
             "unauthorized",
-            &format!("this server wants a token: {HOW}"),
+            &format!("this server wants a token: {TOKEN_HINT}"),
             format!("Bearer {metadata}"),
         ),
-        Stranger::BadToken => challenge(
+        AuthError::BadToken => challenge(
             StatusCode::UNAUTHORIZED,
             "invalid_token",
-            &format!("the token is none, or is revoked, or its time is over: {HOW}"),
+            &format!("the token is none, or is revoked, or its time is over: {TOKEN_HINT}"),
             format!("Bearer error=\"invalid_token\", {metadata}"),
         ),
-        Stranger::NoAgent(agent) => {
+        AuthError::NoAgent(agent) => {
             let name: String =
                 agent.chars().filter(|c| c.is_ascii_graphic() && !"\"\\".contains(*c)).collect();
             challenge(
@@ -109,16 +109,16 @@ pub(super) fn stranger(stranger: &Stranger, called: &str) -> Reply {
                 format!("Bearer error=\"insufficient_scope\", scope=\"agent:{name}\", {metadata}"),
             )
         }
-        Stranger::NotHere => refusal(
+        AuthError::NotHere => refusal(
             StatusCode::FORBIDDEN,
             "forbidden",
-            &format!("this server has no tokens yet, so it serves its own machine only: {HOW}"),
+            &format!("this server has no tokens yet, so it serves its own machine only: {TOKEN_HINT}"),
         ),
-        Stranger::WhichAgent(agents) => refusal(
+        AuthError::WhichAgent(agents) => refusal(
             StatusCode::FORBIDDEN,
             "forbidden",
             &format!(
-                "which agent? There are {}: say `stead serve --agent NAME`, or {HOW}",
+                "which agent? There are {}: say `stead serve --agent NAME`, or {TOKEN_HINT}",
                 agents
                     .iter()
                     .map(|agent| format!("`{}`", agent.escape_debug()))
@@ -126,12 +126,12 @@ pub(super) fn stranger(stranger: &Stranger, called: &str) -> Reply {
                     .join(", ")
             ),
         ),
-        Stranger::Unknown => crowded("the tokens can't be read right now; try again"),
+        AuthError::Unknown => crowded("the tokens can't be read right now; try again"),
     }
 }
 
 /// What clients have to know to get a token (RFC 9728).
-pub(super) fn metadata(called: &str) -> Reply {
+pub(super) fn metadata(called: &str) -> HttpResponse {
     document(&json!({
         "resource": format!("{called}/mcp"),
         "resource_name": "Stead",

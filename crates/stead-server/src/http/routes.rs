@@ -15,33 +15,33 @@ use stead::{Clock, Identity, SystemClock, Tokens};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-use super::doors::Doors;
-use super::guests::Guest;
+use super::doors::HostPolicy;
+use super::guests::ConnectionSlot;
 use super::listen::HttpOptions;
-use super::replies::{self, Reply};
-use super::until::Until;
-use super::who::{Caller, Stranger, who};
+use super::replies::{self, HttpResponse};
+use super::until::ConditionalBody;
+use super::who::{AuthError, Caller, who};
 use crate::in_place::in_place;
-use crate::limits::LONGEST_MESSAGE;
-use crate::mcp::{Begins, Endpoint, Handled, Head};
+use crate::limits::MAX_MESSAGE_BYTES;
+use crate::mcp::{Endpoint, EndpointOutcome, MessageHead, RequestKind};
 use crate::metrics::Metrics;
-use crate::steads::Steads;
+use crate::steads::SteadRegistry;
 
 /// How long the body of a request may take.
-const BODY: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How many steads are opened at a time. Each holds a thread, and they wait for each other anyway.
-const OPENING: usize = 2;
+const MAX_OPENING_STEADS: usize = 2;
 /// How many bytes of messages all identities together may have under way, and how many one of them. Messages up to
 /// [`SMALL_MESSAGE`] are not counted.
-const MESSAGES: usize = 128 << 20;
-const MESSAGES_OF_ONE: usize = 48 << 20;
+const MAX_BYTES_IN_FLIGHT: usize = 128 << 20;
+const MAX_BYTES_IN_FLIGHT_PER_IDENTITY: usize = 48 << 20;
 const SMALL_MESSAGE: usize = 64 << 10;
 
 /// Everything that a request is answered with.
 pub(super) struct Routes {
-    doors: Doors,
-    steads: Arc<Steads>,
+    doors: HostPolicy,
+    steads: Arc<SteadRegistry>,
     tokens: Arc<Tokens>,
     local: Option<String>,
     endpoints: Mutex<HashMap<Identity, Arc<Endpoint>>>,
@@ -53,20 +53,20 @@ pub(super) struct Routes {
 
 impl Routes {
     pub(super) fn new(
-        steads: Arc<Steads>,
+        steads: Arc<SteadRegistry>,
         tokens: Arc<Tokens>,
         options: HttpOptions,
         over: CancellationToken,
     ) -> Self {
-        let doors = Doors::new(options.public_url);
+        let doors = HostPolicy::new(options.public_url);
         Routes {
             doors,
             steads,
             tokens,
             local: options.agent,
             endpoints: Mutex::default(),
-            opening: Semaphore::new(OPENING),
-            messages: Semaphore::new(MESSAGES >> 10),
+            opening: Semaphore::new(MAX_OPENING_STEADS),
+            messages: Semaphore::new(MAX_BYTES_IN_FLIGHT >> 10),
             over,
         }
     }
@@ -80,8 +80,8 @@ impl Routes {
         &self,
         request: Request<Incoming>,
         (from, at): (IpAddr, IpAddr),
-        guest: &Guest,
-    ) -> Reply {
+        guest: &ConnectionSlot,
+    ) -> HttpResponse {
         let reply = match self.doors.judge(request.headers(), request.uri(), at) {
             Ok(called) => self.route(request, from, &called, guest).await,
             Err(astray) => replies::astray(astray),
@@ -90,7 +90,13 @@ impl Routes {
         reply
     }
 
-    async fn route(&self, request: Request<Incoming>, from: IpAddr, called: &str, guest: &Guest) -> Reply {
+    async fn route(
+        &self,
+        request: Request<Incoming>,
+        from: IpAddr,
+        called: &str,
+        guest: &ConnectionSlot,
+    ) -> HttpResponse {
         match (request.uri().path(), request.method()) {
             ("/mcp", _) => match self.who(&request, from) {
                 Ok(caller) => {
@@ -121,15 +127,15 @@ impl Routes {
         }
     }
 
-    fn who(&self, request: &Request<Incoming>, from: IpAddr) -> Result<Caller, Stranger> {
+    fn who(&self, request: &Request<Incoming>, from: IpAddr) -> Result<Caller, AuthError> {
         let config = self.steads.config();
         who(request.headers(), from, &self.tokens, &config, self.local.as_deref())
     }
 
     /// Numbers are for this machine, and for whoever has a token.
-    fn may_measure(&self, request: &Request<Incoming>, from: IpAddr) -> Result<(), Stranger> {
+    fn may_measure(&self, request: &Request<Incoming>, from: IpAddr) -> Result<(), AuthError> {
         match self.who(request, from) {
-            Err(Stranger::NoToken | Stranger::WhichAgent(_))
+            Err(AuthError::NoToken | AuthError::WhichAgent(_))
                 if super::who::is_here(request.headers(), from) =>
             {
                 Ok(())
@@ -147,12 +153,12 @@ impl Routes {
         sessions
     }
 
-    async fn mcp(&self, request: Request<Incoming>, caller: Caller) -> Reply {
+    async fn mcp(&self, request: Request<Incoming>, caller: Caller) -> HttpResponse {
         let endpoint = match self.endpoint(&caller.identity).await {
             Ok(endpoint) => endpoint,
             Err(error) => return replies::crowded(&error.to_string()),
         };
-        let room = tokio::time::timeout(BODY, self.room(&endpoint, request.body())).await;
+        let room = tokio::time::timeout(BODY_TIMEOUT, self.room(&endpoint, request.body())).await;
         let Ok(_room) = room else {
             return replies::crowded("too many large messages are under way; send this one again later");
         };
@@ -165,18 +171,18 @@ impl Routes {
         }
         match endpoint.handle(request, about.begins).await {
             // JSON that is no message of MCP's is no wrong media type.
-            Handled::Answered(reply)
+            EndpointOutcome::Answered(reply)
                 if about.is_json && reply.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE =>
             {
                 about.not_taken
             }
-            Handled::Answered(reply) => self.while_let_in(reply, caller),
-            Handled::NoSession => replies::refusal(
+            EndpointOutcome::Answered(reply) => self.while_let_in(reply, caller),
+            EndpointOutcome::NoSession => replies::refusal(
                 StatusCode::NOT_FOUND,
                 "not_found",
                 "you have no such session; initialize anew",
             ),
-            Handled::Crowded => replies::crowded(
+            EndpointOutcome::Crowded => replies::crowded(
                 "you have too many sessions open: end some with DELETE, or wait until they do",
             ),
         }
@@ -185,8 +191,8 @@ impl Routes {
     /// Waits until there is room for a message: first among those of its identity, then among all.
     async fn room<'a>(&'a self, endpoint: &'a Endpoint, body: &Incoming) -> [Option<SemaphorePermit<'a>>; 2] {
         // What says nothing of its length may be as long as any.
-        let length = body.size_hint().exact().unwrap_or(LONGEST_MESSAGE as u64);
-        let length = usize::try_from(length).unwrap_or(LONGEST_MESSAGE).min(LONGEST_MESSAGE);
+        let length = body.size_hint().exact().unwrap_or(MAX_MESSAGE_BYTES as u64);
+        let length = usize::try_from(length).unwrap_or(MAX_MESSAGE_BYTES).min(MAX_MESSAGE_BYTES);
         if length <= SMALL_MESSAGE {
             return [None, None];
         }
@@ -205,38 +211,42 @@ impl Routes {
             return Ok(endpoint);
         }
         let served = in_place(|| self.steads.get(identity)).await?;
-        let made = || Arc::new(Endpoint::new(served, MESSAGES_OF_ONE, self.over.child_token()));
+        let made =
+            || Arc::new(Endpoint::new(served, MAX_BYTES_IN_FLIGHT_PER_IDENTITY, self.over.child_token()));
         Ok(Arc::clone(self.endpoints.lock().entry(identity.clone()).or_insert_with(made)))
     }
 
     /// A stream ends when the token that it was opened with is revoked.
-    fn while_let_in(&self, reply: Reply, caller: Caller) -> Reply {
+    fn while_let_in(&self, reply: HttpResponse, caller: Caller) -> HttpResponse {
         let streams = reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
         let Some(token) = caller.token.filter(|_| streams) else { return reply };
         let tokens = Arc::clone(&self.tokens);
-        reply.map(|body| Until::new(body, move || tokens.still_holds(&token, SystemClock.now())).boxed())
+        reply.map(|body| {
+            ConditionalBody::new(body, move || tokens.still_holds(&token, SystemClock.now())).boxed()
+        })
     }
 }
 
 /// What has to be known of a request before it is handed on.
-struct About {
-    begins: Begins,
+struct RequestInfo {
+    begins: RequestKind,
     is_json: bool,
     /// What is answered if it is JSON, and no message.
-    not_taken: Reply,
+    not_taken: HttpResponse,
 }
 
 /// Takes a request in whole, if it is not too large and does not take too long.
-async fn whole(request: Request<Incoming>) -> Result<(Request<Full<Bytes>>, About), Box<Reply>> {
+async fn whole(request: Request<Incoming>) -> Result<(Request<Full<Bytes>>, RequestInfo), Box<HttpResponse>> {
     let (parts, body) = request.into_parts();
     let too_large = || {
         let sentence = format!(
             "a message may have {} MiB; a larger file can be written piece by piece with append_file",
-            LONGEST_MESSAGE >> 20
+            MAX_MESSAGE_BYTES >> 20
         );
         Box::new(replies::refusal(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &sentence))
     };
-    let body = match tokio::time::timeout(BODY, Limited::new(body, LONGEST_MESSAGE).collect()).await {
+    let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_MESSAGE_BYTES).collect()).await
+    {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
         Ok(Err(_)) => {
@@ -252,11 +262,13 @@ async fn whole(request: Request<Incoming>) -> Result<(Request<Full<Bytes>>, Abou
         }
     };
     let head = match parts.method {
-        Method::POST => Head::read(&body).map_err(|wrong| Box::new(replies::no_message(&wrong, None)))?,
-        _ => Head::default(),
+        Method::POST => {
+            MessageHead::read(&body).map_err(|wrong| Box::new(replies::no_message(&wrong, None)))?
+        }
+        _ => MessageHead::default(),
     };
-    let about = About {
-        begins: if head.initializes() { Begins::Session } else { Begins::Nothing },
+    let about = RequestInfo {
+        begins: if head.initializes() { RequestKind::Session } else { RequestKind::Nothing },
         not_taken: replies::no_message(
             &head.wrong(),
             head.id.as_ref().map(|id| id.clone().into_json_value()),

@@ -11,24 +11,24 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Interval;
 
 /// How often is looked.
-const PACE: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A body that ends as soon as a condition does not hold.
-pub(super) struct Until<F> {
+pub(super) struct ConditionalBody<F> {
     body: BoxBody<Bytes, Infallible>,
     holds: F,
     pace: Interval,
 }
 
-impl<F: Fn() -> bool> Until<F> {
+impl<F: Fn() -> bool> ConditionalBody<F> {
     pub(super) fn new(body: BoxBody<Bytes, Infallible>, holds: F) -> Self {
-        let mut pace = tokio::time::interval(PACE);
+        let mut pace = tokio::time::interval(CHECK_INTERVAL);
         pace.reset();
-        Until { body, holds, pace }
+        ConditionalBody { body, holds, pace }
     }
 }
 
-impl<F: Fn() -> bool + Unpin> Body for Until<F> {
+impl<F: Fn() -> bool + Unpin> Body for ConditionalBody<F> {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -17,7 +17,7 @@ pub(super) struct Caller {
 
 /// Why someone was not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Stranger {
+pub(super) enum AuthError {
     /// They came without a token.
     NoToken,
     /// The token is none, or none any more.
@@ -39,39 +39,43 @@ pub(super) fn who(
     tokens: &Tokens,
     config: &Config,
     local: Option<&str>,
-) -> Result<Caller, Stranger> {
+) -> Result<Caller, AuthError> {
     let known = |identity: Identity, token| match config.agents.contains_key(&identity.agent) {
         true => Ok(Caller { identity, token }),
-        false => Err(Stranger::NoAgent(identity.agent)),
+        false => Err(AuthError::NoAgent(identity.agent)),
     };
-    if tokens.are_in_use().map_err(|_| Stranger::Unknown)? {
+    if tokens.are_in_use().map_err(|_| AuthError::Unknown)? {
         let secret = bearer(headers)?;
-        let token = tokens.check(secret, SystemClock.now()).map_err(|_| Stranger::Unknown)?;
-        let token = token.ok_or(Stranger::BadToken)?;
+        let token = tokens.check(secret, SystemClock.now()).map_err(|_| AuthError::Unknown)?;
+        let token = token.ok_or(AuthError::BadToken)?;
         return known(token.identity.clone(), Some(token));
     }
     if headers.contains_key(AUTHORIZATION) {
-        return Err(Stranger::BadToken);
+        return Err(AuthError::BadToken);
     }
     if !is_here(headers, from) {
-        return Err(Stranger::NotHere);
+        return Err(AuthError::NotHere);
     }
     match (local, config.agents.keys().collect::<Vec<_>>().as_slice()) {
         (Some(agent), _) => known(Identity::agent(agent), None),
         (None, [only]) => known(Identity::agent(*only), None),
-        (None, several) => Err(Stranger::WhichAgent(several.iter().map(ToString::to_string).collect())),
+        (None, several) => Err(AuthError::WhichAgent(several.iter().map(ToString::to_string).collect())),
     }
 }
 
 /// The token that a request carries. It is only ever looked for in its header.
-fn bearer(headers: &HeaderMap) -> Result<&str, Stranger> {
+fn bearer(headers: &HeaderMap) -> Result<&str, AuthError> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(first), None) = (given.next(), given.next()) else {
-        return Err(if headers.contains_key(AUTHORIZATION) { Stranger::BadToken } else { Stranger::NoToken });
+        return Err(if headers.contains_key(AUTHORIZATION) {
+            AuthError::BadToken
+        } else {
+            AuthError::NoToken
+        });
     };
-    let text = first.to_str().map_err(|_| Stranger::BadToken)?;
-    let (scheme, secret) = text.split_once(' ').ok_or(Stranger::BadToken)?;
-    if scheme.eq_ignore_ascii_case("bearer") { Ok(secret.trim()) } else { Err(Stranger::BadToken) }
+    let text = first.to_str().map_err(|_| AuthError::BadToken)?;
+    let (scheme, secret) = text.split_once(' ').ok_or(AuthError::BadToken)?;
+    if scheme.eq_ignore_ascii_case("bearer") { Ok(secret.trim()) } else { Err(AuthError::BadToken) }
 }
 
 /// Whether a request was made on this machine: not by a proxy here for somebody elsewhere.
@@ -114,11 +118,11 @@ mod tests {
         assert_eq!(judge(&plain, HERE, None).expect("let in").identity.agent, "a");
         assert_eq!(
             judge(&plain, IpAddr::from([10, 0, 0, 1]), None).expect_err("a stranger"),
-            Stranger::NotHere
+            AuthError::NotHere
         );
         let proxied = headers(&[("x-forwarded-for", "10.0.0.1")]);
-        assert_eq!(judge(&proxied, HERE, None).expect_err("a stranger"), Stranger::NotHere);
-        assert_eq!(judge(&plain, HERE, Some("b")).expect_err("a stranger"), Stranger::NoAgent("b".into()));
+        assert_eq!(judge(&proxied, HERE, None).expect_err("a stranger"), AuthError::NotHere);
+        assert_eq!(judge(&plain, HERE, Some("b")).expect_err("a stranger"), AuthError::NoAgent("b".into()));
     }
 
     #[test]
@@ -128,7 +132,7 @@ mod tests {
         let tokens = Tokens::of(&config);
         let plain = HeaderMap::new();
         let which = who(&plain, HERE, &tokens, &config, None).expect_err("a stranger");
-        assert_eq!(which, Stranger::WhichAgent(vec!["a".into(), "b".into()]));
+        assert_eq!(which, AuthError::WhichAgent(vec!["a".into(), "b".into()]));
         assert_eq!(who(&plain, HERE, &tokens, &config, Some("b")).expect("let in").identity.agent, "b");
     }
 
@@ -142,12 +146,12 @@ mod tests {
         let (good, gone) = (made("b"), made("c"));
         let judge = |headers: &HeaderMap| who(headers, HERE, &tokens, &config, Some("a"));
         let with = |value: &str| judge(&headers(&[("authorization", value)]));
-        assert_eq!(judge(&HeaderMap::new()).expect_err("a stranger"), Stranger::NoToken);
+        assert_eq!(judge(&HeaderMap::new()).expect_err("a stranger"), AuthError::NoToken);
         assert_eq!(with(&format!("Bearer {good}")).expect("let in").identity.agent, "b");
         assert_eq!(with(&format!("bearer  {good}")).expect("let in").identity.agent, "b");
         for wrong in ["Bearer", "Bearer stead_x", &format!("Basic {good}"), &good] {
-            assert_eq!(with(wrong).expect_err("a stranger"), Stranger::BadToken, "{wrong}");
+            assert_eq!(with(wrong).expect_err("a stranger"), AuthError::BadToken, "{wrong}");
         }
-        assert_eq!(with(&format!("Bearer {gone}")).expect_err("a stranger"), Stranger::NoAgent("c".into()));
+        assert_eq!(with(&format!("Bearer {gone}")).expect_err("a stranger"), AuthError::NoAgent("c".into()));
     }
 }

@@ -9,17 +9,17 @@ use rmcp::RoleServer;
 use rmcp::model::{ErrorData, ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext};
 use stead_core::tools::Failure;
-use stead_core::watch::{Stop, Watch};
+use stead_core::watch::{CallMonitor, StopReason};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::served::{Now, Served};
+use crate::served::{LiveStead, SteadView};
 
 /// How often a client is told how far a call has come.
-const PACE: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why there is no answer of the core's.
-pub(super) enum Broken {
+pub(super) enum McpCallError {
     /// The call was not made, or not to its end.
     Refused(Failure),
     /// It broke.
@@ -28,31 +28,32 @@ pub(super) enum Broken {
     Cancelled,
 }
 
-impl From<Broken> for ErrorData {
-    fn from(broken: Broken) -> Self {
+impl From<McpCallError> for ErrorData {
+    fn from(broken: McpCallError) -> Self {
         match broken {
-            Broken::Refused(failure) => super::convert::error(&failure),
-            Broken::Panicked => ErrorData::internal_error(
+            McpCallError::Refused(failure) => super::convert::error(&failure),
+            McpCallError::Panicked => ErrorData::internal_error(
                 "something inside the server broke during this call; it may be worth another try, and a report",
                 None,
             ),
-            Broken::Cancelled => ErrorData::internal_error("the call was cancelled", None),
+            McpCallError::Cancelled => ErrorData::internal_error("the call was cancelled", None),
         }
     }
 }
 
 /// Makes a call: on this thread, as the core is synchronous, among the calls that the identity may make at a time.
 pub(super) async fn enter<T>(
-    served: &Served,
+    served: &LiveStead,
     context: &RequestContext<RoleServer>,
-    act: impl FnOnce(&Now, &Arc<dyn Watch>) -> T,
-) -> Result<T, Broken> {
+    act: impl FnOnce(&SteadView, &Arc<dyn CallMonitor>) -> T,
+) -> Result<T, McpCallError> {
     let _place = tokio::select! {
-        place = served.place() => place.map_err(Broken::Refused)?,
-        () = context.ct.cancelled() => return Err(Broken::Cancelled),
+        place = served.place() => place.map_err(McpCallError::Refused)?,
+        () = context.ct.cancelled() => return Err(McpCallError::Cancelled),
     };
-    let progress = context.meta.get_progress_token().map(|token| Progress::begin(token, &context.peer));
-    let waiting: Arc<dyn Watch> = Arc::new(Waiting {
+    let progress =
+        context.meta.get_progress_token().map(|token| ProgressReporter::begin(token, &context.peer));
+    let waiting: Arc<dyn CallMonitor> = Arc::new(RequestMonitor {
         cancelled: context.ct.clone(),
         deadline: Instant::now() + served.limits().call,
         come: progress.as_ref().map(|progress| progress.come.clone()),
@@ -65,45 +66,45 @@ pub(super) async fn enter<T>(
     if let Some(progress) = progress {
         progress.end().await;
     }
-    made.map_err(|_| Broken::Panicked)
+    made.map_err(|_| McpCallError::Panicked)
 }
 
 /// Who waits for a call.
 #[derive(Debug)]
-struct Waiting {
+struct RequestMonitor {
     cancelled: CancellationToken,
     deadline: Instant,
     come: Option<watch::Sender<(u64, Option<u64>)>>,
 }
 
-impl Watch for Waiting {
+impl CallMonitor for RequestMonitor {
     fn progress(&self, done: u64, total: Option<u64>) {
         if let Some(come) = &self.come {
             come.send_replace((done, total));
         }
     }
 
-    fn stop(&self) -> Option<Stop> {
+    fn stop(&self) -> Option<StopReason> {
         if self.cancelled.is_cancelled() {
-            return Some(Stop::Cancelled);
+            return Some(StopReason::Cancelled);
         }
-        (Instant::now() > self.deadline).then_some(Stop::TooLong)
+        (Instant::now() > self.deadline).then_some(StopReason::TooLong)
     }
 }
 
 /// Tells a client how far a call has come, until it has come to its end.
-struct Progress {
+struct ProgressReporter {
     come: watch::Sender<(u64, Option<u64>)>,
     ended: CancellationToken,
     teller: tokio::task::JoinHandle<()>,
 }
 
-impl Progress {
+impl ProgressReporter {
     fn begin(token: ProgressToken, peer: &Peer<RoleServer>) -> Self {
         let (come, seen) = watch::channel((0, None));
         let ended = CancellationToken::new();
         let teller = tokio::spawn(tell(seen, token, peer.clone(), ended.clone()));
-        Progress { come, ended, teller }
+        ProgressReporter { come, ended, teller }
     }
 
     /// Nothing is told after the answer.
@@ -135,6 +136,6 @@ async fn tell(
         if peer.notify_progress(param).await.is_err() {
             return;
         }
-        ended.run_until_cancelled(tokio::time::sleep(PACE)).await;
+        ended.run_until_cancelled(tokio::time::sleep(PROGRESS_INTERVAL)).await;
     }
 }

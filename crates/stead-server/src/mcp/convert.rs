@@ -9,23 +9,23 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 use stead_core::ErrorKind;
-use stead_core::tools::{Block, Failure, Hints, Reply, Results, Toolbox};
+use stead_core::tools::{Block, Failure, Hints, Reply, ResultFormat, Toolbox};
 
 use super::uri;
 
 /// How a tool tells Claude Code of its longest answer, which is cut otherwise.
-const LONGEST: &str = "anthropic/maxResultSizeChars";
+const MAX_RESULT_SIZE_KEY: &str = "anthropic/maxResultSizeChars";
 
 /// A tool as clients list it.
-pub(super) fn tool(toolbox: &Toolbox, tool: &stead_core::Tool, results: Results) -> Tool {
+pub(super) fn tool(toolbox: &Toolbox, tool: &stead_core::Tool, results: ResultFormat) -> Tool {
     let mut listed = Tool::new(tool.name, toolbox.description(tool), Arc::new(tool.input_schema()))
         .with_title(tool.title)
         .with_annotations(annotations(tool.hints));
-    if results == Results::Structured {
+    if results == ResultFormat::Structured {
         listed = listed.with_raw_output_schema(Arc::new(output_schema(tool.output_schema())));
     }
     if let Some(longest) = tool.longest {
-        let meta = JsonObject::from_iter([(LONGEST.to_owned(), longest.into())]);
+        let meta = JsonObject::from_iter([(MAX_RESULT_SIZE_KEY.to_owned(), longest.into())]);
         listed = listed.with_meta(MetaObject(meta));
     }
     listed
@@ -66,11 +66,11 @@ fn output_schema(mut schema: JsonObject) -> JsonObject {
 }
 
 /// An answer: text and pictures, and its facts beside them where they are asked for.
-pub(super) fn result(reply: Reply, results: Results) -> CallToolResult {
+pub(super) fn result(reply: Reply, results: ResultFormat) -> CallToolResult {
     let failed = reply.is_failure();
     let (blocks, facts) = match results {
-        Results::Text => (reply.for_model(), None),
-        Results::Structured => {
+        ResultFormat::Text => (reply.for_model(), None),
+        ResultFormat::Structured => {
             let facts = Value::Object(reply.structured());
             (reply.for_program(), Some(facts))
         }

@@ -17,16 +17,16 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{Answerer, priming};
-use crate::limits::LONGEST_MESSAGE;
-use crate::served::Served;
+use super::{ActiveHandler, priming};
+use crate::limits::MAX_MESSAGE_BYTES;
+use crate::served::LiveStead;
 
 /// How long a session lives in which nothing happens.
-const IDLE: Duration = Duration::from_secs(30 * 60);
-const SESSION: &str = "mcp-session-id";
+const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const SESSION_HEADER: &str = "mcp-session-id";
 
 /// What became of a request.
-pub(crate) enum Handled {
+pub(crate) enum EndpointOutcome {
     /// It was answered.
     Answered(Response<BoxBody<Bytes, Infallible>>),
     /// There is no such session, for this identity.
@@ -37,7 +37,7 @@ pub(crate) enum Handled {
 
 /// What a request begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Begins {
+pub(crate) enum RequestKind {
     /// A session.
     Session,
     /// Nothing that outlives its answer.
@@ -46,26 +46,26 @@ pub(crate) enum Begins {
 
 /// Where one identity's clients come in.
 pub(crate) struct Endpoint {
-    served: Arc<Served>,
+    served: Arc<LiveStead>,
     sessions: Arc<LocalSessionManager>,
-    service: StreamableHttpService<Answerer, LocalSessionManager>,
+    service: StreamableHttpService<ActiveHandler, LocalSessionManager>,
     messages: Semaphore,
 }
 
 impl Endpoint {
     /// An endpoint for this identity, with room for so many bytes of messages, until the token says that it is over.
-    pub(crate) fn new(served: Arc<Served>, messages: usize, over: CancellationToken) -> Self {
+    pub(crate) fn new(served: Arc<LiveStead>, messages: usize, over: CancellationToken) -> Self {
         let mut sessions = LocalSessionManager::default();
-        sessions.session_config.keep_alive = Some(IDLE);
+        sessions.session_config.keep_alive = Some(SESSION_IDLE_TIMEOUT);
         let sessions = Arc::new(sessions);
         // Host and Origin have been checked, for every path, before a request comes here.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_json_response(true)
-            .with_max_request_body_bytes(LONGEST_MESSAGE)
+            .with_max_request_body_bytes(MAX_MESSAGE_BYTES)
             .with_cancellation_token(over);
         let handler = Arc::clone(&served);
-        let make = move || Ok(Answerer::new(Arc::clone(&handler)));
+        let make = move || Ok(ActiveHandler::new(Arc::clone(&handler)));
         Endpoint {
             served,
             service: StreamableHttpService::new(make, Arc::clone(&sessions), config),
@@ -85,20 +85,20 @@ impl Endpoint {
     }
 
     /// Answers a request.
-    pub(crate) async fn handle(&self, request: Request<Full<Bytes>>, begins: Begins) -> Handled {
-        let session = request.headers().get(SESSION).map(|id| id.to_str().unwrap_or_default());
+    pub(crate) async fn handle(&self, request: Request<Full<Bytes>>, begins: RequestKind) -> EndpointOutcome {
+        let session = request.headers().get(SESSION_HEADER).map(|id| id.to_str().unwrap_or_default());
         if let Some(id) = session
             && request.method() == Method::DELETE
             && !self.sessions.has_session(&id.into()).await.unwrap_or(false)
         {
-            return Handled::NoSession;
+            return EndpointOutcome::NoSession;
         }
-        if begins == Begins::Session && self.sessions().await >= self.served.limits().sessions {
-            return Handled::Crowded;
+        if begins == RequestKind::Session && self.sessions().await >= self.served.limits().sessions {
+            return EndpointOutcome::Crowded;
         }
         let ends = request.method() == Method::DELETE;
         // `initialize` has no header with the revision, and its answer is not resumed.
-        let unprimed = begins == Begins::Session || priming::is_unknown_to(request.headers());
+        let unprimed = begins == RequestKind::Session || priming::is_unknown_to(request.headers());
         let mut answer = self.service.handle(request).await;
         if unprimed {
             answer = priming::removed(answer);
@@ -107,6 +107,6 @@ impl Endpoint {
             // The session is over now, not later; clients take anything else for a failure to end it.
             *answer.status_mut() = StatusCode::NO_CONTENT;
         }
-        Handled::Answered(answer)
+        EndpointOutcome::Answered(answer)
     }
 }

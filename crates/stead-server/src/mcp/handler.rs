@@ -15,40 +15,40 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use stead::Identity;
-use stead_core::tools::{Answer, Question, Reply, Results};
+use stead_core::tools::{ApprovalAnswer, ApprovalQuestion, Reply, ResultFormat};
 use tracing::{Instrument, field};
 
-use super::call::{Broken, enter};
-use super::notify::Listener;
-use super::question::Asked;
+use super::call::{McpCallError, enter};
+use super::notify::ClientSubscriptions;
+use super::question::ApprovalOutcome;
 use super::{convert, methods, question, resources};
-use crate::served::Served;
+use crate::served::LiveStead;
 
 /// The prompt that is the Filesystem Map.
-const PROMPT: &str = "filesystem_map";
+const MAP_PROMPT: &str = "filesystem_map";
 /// How long a list may be taken for the one that holds, in milliseconds; whoever listens is told at once.
-pub(super) const FRESH: u64 = 5_000;
+pub(super) const CACHE_TTL_MS: u64 = 5_000;
 
 /// How often a person is asked about one call.
-const ROUNDS: usize = 4;
+const MAX_APPROVAL_ROUNDS: usize = 4;
 
 /// Answers one connection, or one request where there are no connections, of one identity.
 #[derive(Debug, Clone)]
-pub(crate) struct Handler {
-    served: Arc<Served>,
-    listener: Arc<Listener>,
+pub(crate) struct McpHandler {
+    served: Arc<LiveStead>,
+    listener: Arc<ClientSubscriptions>,
 }
 
-impl Handler {
+impl McpHandler {
     /// Answers for this identity, and for no other.
-    pub(crate) fn new(served: Arc<Served>) -> Self {
-        Handler { listener: Arc::new(Listener::new(Arc::clone(&served))), served }
+    pub(crate) fn new(served: Arc<LiveStead>) -> Self {
+        McpHandler { listener: Arc::new(ClientSubscriptions::new(Arc::clone(&served))), served }
     }
 
     /// What results are made of: as the server, the agent, or the token of this request has it.
-    fn results(&self, extensions: &Extensions) -> Results {
+    fn results(&self, extensions: &Extensions) -> ResultFormat {
         let request = extensions.get::<http::request::Parts>();
-        let of_token = request.and_then(|parts| parts.extensions.get::<Results>()).copied();
+        let of_token = request.and_then(|parts| parts.extensions.get::<ResultFormat>()).copied();
         self.served.results().or(of_token.unwrap_or_default())
     }
 
@@ -59,25 +59,25 @@ impl Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         if !self.served.now().toolbox.may_ask() || !question::can_ask(context) {
             let arguments = request.arguments.take().unwrap_or_default();
-            return self.end(&request.name, arguments, context, Answer::Nobody).await;
+            return self.end(&request.name, arguments, context, ApprovalAnswer::Nobody).await;
         }
         let mut answer = question::answered(&request, &self.served);
         // While a person thinks, what a path leads to may change; then they are asked about that.
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_APPROVAL_ROUNDS {
             let arguments = request.arguments.clone().unwrap_or_default();
             let question = match self.make(&request.name, arguments, context, answer).await? {
                 Ok(reply) => return Ok(convert::result(reply, self.results(&context.extensions)).into()),
                 Err(question) => question,
             };
             answer = match question::ask(question, &request, &self.served, context).await {
-                Asked::Answered(answer) => answer,
-                Asked::Later(asks) => return Ok(asks.into()),
-                Asked::Crowded(failure) => {
+                ApprovalOutcome::Answered(answer) => answer,
+                ApprovalOutcome::Later(asks) => return Ok(asks.into()),
+                ApprovalOutcome::Crowded(failure) => {
                     return Ok(convert::result(failure.into(), self.results(&context.extensions)).into());
                 }
             };
         }
-        self.end(&request.name, request.arguments.unwrap_or_default(), context, Answer::Refused).await
+        self.end(&request.name, request.arguments.unwrap_or_default(), context, ApprovalAnswer::Refused).await
     }
 
     /// Uses a tool after which nobody is asked any more.
@@ -86,7 +86,7 @@ impl Handler {
         name: &str,
         arguments: JsonObject,
         context: &RequestContext<RoleServer>,
-        answer: Answer,
+        answer: ApprovalAnswer,
     ) -> Result<CallToolResponse, ErrorData> {
         let made = self.make(name, arguments, context, answer).await?;
         Ok(convert::result(made.expect("nobody is asked"), self.results(&context.extensions)).into())
@@ -108,8 +108,8 @@ impl Handler {
         name: &str,
         arguments: JsonObject,
         context: &RequestContext<RoleServer>,
-        answer: Answer,
-    ) -> Result<Result<Reply, Question>, ErrorData> {
+        answer: ApprovalAnswer,
+    ) -> Result<Result<Reply, ApprovalQuestion>, ErrorData> {
         let began = Instant::now();
         // What a client makes up must not become a name among the numbers.
         let tool = stead_core::tools::tool(name);
@@ -120,14 +120,14 @@ impl Handler {
             now.toolbox.watched(Arc::clone(watch)).call(name, arguments, answer)
         });
         let made = match made.instrument(span.clone()).await {
-            Err(Broken::Refused(failure)) => Ok(Ok(failure.into())),
+            Err(McpCallError::Refused(failure)) => Ok(Ok(failure.into())),
             made => made,
         };
         let outcome = match &made {
             Ok(Ok(Reply { failure: Some(failure), .. })) => failure.kind.code(),
             Ok(Ok(_)) => "ok",
             Ok(Err(_)) => "asked",
-            Err(Broken::Cancelled) => "cancelled",
+            Err(McpCallError::Cancelled) => "cancelled",
             Err(_) => "broken",
         };
         span.record("outcome", outcome);
@@ -153,7 +153,7 @@ fn misshapen_call(request: &CustomRequest) -> Option<&str> {
     params.get("arguments").filter(|arguments| !arguments.is_object()).map(|_| name)
 }
 
-impl ServerHandler for Handler {
+impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -172,7 +172,7 @@ impl ServerHandler for Handler {
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
         let versions = self.supported_protocol_versions().into_owned();
         let result = DiscoverResult::from_server_info(versions, self.get_info());
-        Ok(result.with_ttl_ms(FRESH).with_cache_scope(CacheScope::Private))
+        Ok(result.with_ttl_ms(CACHE_TTL_MS).with_cache_scope(CacheScope::Private))
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
@@ -186,7 +186,9 @@ impl ServerHandler for Handler {
     ) -> Result<ListToolsResult, ErrorData> {
         let (now, results) = (self.served.now(), self.results(&context.extensions));
         let tools = now.toolbox.offered().map(|tool| convert::tool(&now.toolbox, tool, results)).collect();
-        Ok(ListToolsResult::with_all_items(tools).with_ttl_ms(FRESH).with_cache_scope(CacheScope::Private))
+        Ok(ListToolsResult::with_all_items(tools)
+            .with_ttl_ms(CACHE_TTL_MS)
+            .with_cache_scope(CacheScope::Private))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -208,10 +210,10 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let map = Prompt::new(PROMPT, Some("What you have access to, and with which tools."), None)
+        let map = Prompt::new(MAP_PROMPT, Some("What you have access to, and with which tools."), None)
             .with_title("Filesystem Map");
         Ok(ListPromptsResult::with_all_items(vec![map])
-            .with_ttl_ms(FRESH)
+            .with_ttl_ms(CACHE_TTL_MS)
             .with_cache_scope(CacheScope::Private))
     }
 
@@ -220,8 +222,8 @@ impl ServerHandler for Handler {
         request: GetPromptRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        if request.name != PROMPT {
-            return Err(ErrorData::invalid_params(format!("there is one prompt, `{PROMPT}`"), None));
+        if request.name != MAP_PROMPT {
+            return Err(ErrorData::invalid_params(format!("there is one prompt, `{MAP_PROMPT}`"), None));
         }
         let message = PromptMessage::new_text(Role::User, self.served.now().map.clone());
         Ok(GetPromptResult::new(vec![message]).into())

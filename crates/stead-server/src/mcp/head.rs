@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// The parts of a message that every message has.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Head<'a> {
+pub(crate) struct MessageHead<'a> {
     #[serde(default)]
     pub(crate) id: Option<RequestId>,
     #[serde(borrow, default)]
@@ -18,36 +18,37 @@ pub(crate) struct Head<'a> {
 
 /// What is wrong with a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct MessageError {
     pub(crate) code: i32,
     pub(crate) sentence: &'static str,
 }
 
-const NO_JSON: Wrong = Wrong { code: ErrorCode::PARSE_ERROR.0, sentence: "this is no JSON" };
-const NO_MESSAGE: Wrong =
-    Wrong { code: ErrorCode::INVALID_REQUEST.0, sentence: "this is no JSON-RPC message" };
-const NO_VERSION: Wrong = Wrong {
+const INVALID_JSON: MessageError =
+    MessageError { code: ErrorCode::PARSE_ERROR.0, sentence: "this is no JSON" };
+const INVALID_MESSAGE: MessageError =
+    MessageError { code: ErrorCode::INVALID_REQUEST.0, sentence: "this is no JSON-RPC message" };
+const INVALID_VERSION: MessageError = MessageError {
     code: ErrorCode::INVALID_REQUEST.0,
     sentence: "this is no JSON-RPC message: its `jsonrpc` has to be \"2.0\"",
 };
-const A_BATCH: Wrong = Wrong {
+const BATCH_UNSUPPORTED: MessageError = MessageError {
     code: ErrorCode::INVALID_REQUEST.0,
     sentence: "batches are not supported; send one message at a time",
 };
 
-impl<'a> Head<'a> {
-    pub(crate) fn read(text: &'a [u8]) -> Result<Self, Wrong> {
+impl<'a> MessageHead<'a> {
+    pub(crate) fn read(text: &'a [u8]) -> Result<Self, MessageError> {
         // What is passed over is not looked at otherwise.
         if std::str::from_utf8(text).is_err() {
-            return Err(NO_JSON);
+            return Err(INVALID_JSON);
         }
-        let read =
-            serde_json::from_slice(text).map_err(|error| if error.is_data() { NO_MESSAGE } else { NO_JSON });
+        let read = serde_json::from_slice(text)
+            .map_err(|error| if error.is_data() { INVALID_MESSAGE } else { INVALID_JSON });
         match text.trim_ascii_start().first() {
             Some(b'{') => read,
             // A list would be read as an object's fields in their order.
-            Some(b'[') => Err(read.err().filter(|wrong| *wrong == NO_JSON).unwrap_or(A_BATCH)),
-            _ => Err(read.err().unwrap_or(NO_MESSAGE)),
+            Some(b'[') => Err(read.err().filter(|wrong| *wrong == INVALID_JSON).unwrap_or(BATCH_UNSUPPORTED)),
+            _ => Err(read.err().unwrap_or(INVALID_MESSAGE)),
         }
     }
 
@@ -57,14 +58,14 @@ impl<'a> Head<'a> {
     }
 
     /// What is wrong with a message that has this head and was not taken.
-    pub(crate) fn wrong(&self) -> Wrong {
+    pub(crate) fn wrong(&self) -> MessageError {
         match (&self.id, &self.method) {
-            (_, Some(_)) if self.jsonrpc.as_deref() != Some("2.0") => NO_VERSION,
-            (Some(_), Some(_)) => Wrong {
+            (_, Some(_)) if self.jsonrpc.as_deref() != Some("2.0") => INVALID_VERSION,
+            (Some(_), Some(_)) => MessageError {
                 code: ErrorCode::INVALID_PARAMS.0,
                 sentence: "the parameters of this request are not of the kind that it takes",
             },
-            _ => NO_MESSAGE,
+            _ => INVALID_MESSAGE,
         }
     }
 }
@@ -75,17 +76,18 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_apart() {
-        let wrong =
-            |text: &str| Head::read(text.as_bytes()).map(|head| head.wrong()).unwrap_or_else(|wrong| wrong);
+        let wrong = |text: &str| {
+            MessageHead::read(text.as_bytes()).map(|head| head.wrong()).unwrap_or_else(|wrong| wrong)
+        };
         for text in ["", "x", "{\"id\":", "[1,"] {
-            assert_eq!(wrong(text), NO_JSON, "{text}");
+            assert_eq!(wrong(text), INVALID_JSON, "{text}");
         }
-        assert_eq!(wrong(" [{}]"), A_BATCH);
-        assert_eq!(wrong("[]"), A_BATCH);
+        assert_eq!(wrong(" [{}]"), BATCH_UNSUPPORTED);
+        assert_eq!(wrong("[]"), BATCH_UNSUPPORTED);
         for text in ["42", "\"x\"", "null", "{}", "{\"id\":{}}", "{\"id\":1}"] {
-            assert_eq!(wrong(text), NO_MESSAGE, "{text}");
+            assert_eq!(wrong(text), INVALID_MESSAGE, "{text}");
         }
-        assert_eq!(wrong("{\"id\":1,\"method\":\"x\"}"), NO_VERSION);
+        assert_eq!(wrong("{\"id\":1,\"method\":\"x\"}"), INVALID_VERSION);
         let versed = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}";
         assert_eq!(wrong(versed).code, ErrorCode::INVALID_PARAMS.0);
     }

@@ -3,11 +3,11 @@
 use rmcp::model::RequestId;
 
 /// The longest id, as it is written, that is answered.
-const LONGEST: usize = 128;
+const MAX_ID_BYTES: usize = 128;
 
 /// Looks for the `id` of the outermost object.
 #[derive(Debug, Default)]
-pub(super) struct IdOf {
+pub(super) struct RequestIdScanner {
     depth: usize,
     in_text: bool,
     escaped: bool,
@@ -18,7 +18,7 @@ pub(super) struct IdOf {
     id: Vec<u8>,
 }
 
-impl IdOf {
+impl RequestIdScanner {
     /// More of the line.
     pub(super) fn pass(&mut self, bytes: &[u8]) {
         for &byte in bytes {
@@ -52,17 +52,17 @@ impl IdOf {
         match byte {
             b':' if !was_in_text => self.is_id = self.id.is_empty() && self.last == b"\"id\"",
             b',' | b'}' if !was_in_text => self.is_id = false,
-            _ if self.is_id && self.id.len() <= LONGEST => self.id.push(byte),
+            _ if self.is_id && self.id.len() <= MAX_ID_BYTES => self.id.push(byte),
             _ => {}
         }
-        if (was_in_text || self.in_text) && self.last.len() <= LONGEST {
+        if (was_in_text || self.in_text) && self.last.len() <= MAX_ID_BYTES {
             self.last.push(byte);
         }
     }
 
     /// The id, if there was one.
     pub(super) fn found(self) -> Option<RequestId> {
-        let found = (!self.id.is_empty() && self.id.len() <= LONGEST).then_some(self.id)?;
+        let found = (!self.id.is_empty() && self.id.len() <= MAX_ID_BYTES).then_some(self.id)?;
         serde_json::from_slice(&found).ok()
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Option<RequestId> {
-        let mut id = IdOf::default();
+        let mut id = RequestIdScanner::default();
         // However it is cut.
         for piece in text.as_bytes().chunks(3) {
             id.pass(piece);

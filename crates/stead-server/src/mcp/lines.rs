@@ -19,28 +19,32 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio_util::sync::CancellationToken;
 
-use super::Answerer;
-use super::id_of::IdOf;
-use super::message::{Refusal, parse, too_long, under_way};
-use crate::limits::LONGEST_MESSAGE;
+use super::ActiveHandler;
+use super::id_of::RequestIdScanner;
+use super::message::{MessageRefusal, parse, too_long, under_way};
+use crate::limits::MAX_MESSAGE_BYTES;
 
 /// How many requests may be without an answer that has been written.
-const UNANSWERED: usize = 32;
+const MAX_UNANSWERED: usize = 32;
 /// How many bytes of answers may lie around unwritten before nothing new is begun.
-const UNWRITTEN: usize = 4 << 20;
+const MAX_UNWRITTEN_BYTES: usize = 4 << 20;
 /// How many messages wait for those to get fewer. What is no request passes them by: it may be what they wait for.
-const PARKED: usize = 64;
+const MAX_PARKED: usize = 64;
 /// How many bytes these may have.
-const PARKED_BYTES: usize = 4 << 20;
+const MAX_PARKED_BYTES: usize = 4 << 20;
 
 /// Serves one client until it closes one of its ends: the one that it writes to, or the one that it reads from, which
 /// `unread` waits for where that can be known before something is written.
-pub(crate) async fn over_lines<R, W>(handler: Answerer, read: R, write: W, unread: impl Future<Output = ()>)
-where
+pub(crate) async fn over_lines<R, W>(
+    handler: ActiveHandler,
+    read: R,
+    write: W,
+    unread: impl Future<Output = ()>,
+) where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let lines = Lines::new(read, write);
+    let lines = LineTransport::new(read, write);
     let gone = lines.flow.gone.clone();
     let served = async {
         // However it ends, the client is gone, and nobody is left to be told.
@@ -56,22 +60,22 @@ where
     served.await;
 }
 
-struct Lines<R, W> {
+struct LineTransport<R, W> {
     read: BufReader<R>,
     line: Vec<u8>,
     /// What is looked for in a line that is too long, while the rest of it passes by.
-    passing: Option<IdOf>,
+    passing: Option<RequestIdScanner>,
     /// Whether a request has come. What comes before it can't be meant for anyone.
     begun: bool,
     parked: VecDeque<(RxJsonRpcMessage<RoleServer>, usize)>,
     parked_bytes: usize,
     writer: Arc<AsyncMutex<Option<W>>>,
-    flow: Arc<Flow>,
+    flow: Arc<FlowControl>,
 }
 
 /// What the reading side has to know of the writing side.
 #[derive(Debug, Default)]
-struct Flow {
+struct FlowControl {
     unanswered: Mutex<HashSet<RequestId>>,
     /// The ids of requests whose answers are not on their way yet, so that no other may have them.
     under_way: Mutex<HashSet<RequestId>>,
@@ -83,30 +87,30 @@ struct Flow {
     gone: CancellationToken,
 }
 
-impl Flow {
+impl FlowControl {
     /// Whether the client has left so much unread that nothing more is read from it.
     fn is_stuck(&self) -> bool {
-        self.unwritten.load(Ordering::Relaxed) >= UNWRITTEN
+        self.unwritten.load(Ordering::Relaxed) >= MAX_UNWRITTEN_BYTES
     }
 
     /// Whether no further request is begun.
     fn is_full(&self) -> bool {
         let open = self.questions.lock().len();
-        self.is_stuck() || self.unanswered.lock().len().saturating_sub(open) >= UNANSWERED
+        self.is_stuck() || self.unanswered.lock().len().saturating_sub(open) >= MAX_UNANSWERED
     }
 }
 
 /// What a line turned out to be.
-enum Line {
+enum LineRead {
     Whole,
     /// It was too long, and this was its id, if it had one.
     TooLong(Option<RequestId>),
     End,
 }
 
-impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTransport<R, W> {
     fn new(read: R, write: W) -> Self {
-        Lines {
+        LineTransport {
             read: BufReader::with_capacity(64 << 10, read),
             line: Vec::new(),
             passing: None,
@@ -119,21 +123,21 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     }
 
     /// Reads one line into `self.line`. It may be dropped at any time, and goes on where it was.
-    async fn read_line(&mut self) -> io::Result<Line> {
+    async fn read_line(&mut self) -> io::Result<LineRead> {
         loop {
             let available = self.read.fill_buf().await?;
             if available.is_empty() {
                 // A last line may lack its end.
                 return Ok(match self.passing.take() {
-                    Some(id) => Line::TooLong(id.found()),
-                    None if self.line.is_empty() => Line::End,
-                    None => Line::Whole,
+                    Some(id) => LineRead::TooLong(id.found()),
+                    None if self.line.is_empty() => LineRead::End,
+                    None => LineRead::Whole,
                 });
             }
             let newline = memchr::memchr(b'\n', available);
             let (end, used) = newline.map_or((available.len(), available.len()), |at| (at, at + 1));
-            if self.passing.is_none() && self.line.len() + end > LONGEST_MESSAGE {
-                let mut id = IdOf::default();
+            if self.passing.is_none() && self.line.len() + end > MAX_MESSAGE_BYTES {
+                let mut id = RequestIdScanner::default();
                 id.pass(&std::mem::take(&mut self.line));
                 self.passing = Some(id);
             }
@@ -144,13 +148,13 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             self.read.consume(used);
             if newline.is_some() {
                 let passed = self.passing.take();
-                return Ok(passed.map_or(Line::Whole, |id| Line::TooLong(id.found())));
+                return Ok(passed.map_or(LineRead::Whole, |id| LineRead::TooLong(id.found())));
             }
         }
     }
 
     /// The message of the line that was read, or what is wrong with it.
-    fn message(&mut self) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Refusal> {
+    fn message(&mut self) -> Result<Option<RxJsonRpcMessage<RoleServer>>, MessageRefusal> {
         let line = std::mem::take(&mut self.line);
         let text = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&line).trim_ascii();
         let parsed = if text.is_empty() { Ok(None) } else { parse(text) };
@@ -163,7 +167,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     }
 
     /// Says what was wrong with a line.
-    fn refuse(&self, Refusal { error, id }: Refusal) {
+    fn refuse(&self, MessageRefusal { error, id }: MessageRefusal) {
         let said: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
         if let Ok(line) = as_line(&said) {
             // A task of its own: half of a line must not be left where this one is dropped.
@@ -237,7 +241,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                 return Some(message);
             }
             let flow = Arc::clone(&self.flow);
-            if flow.is_stuck() || self.parked.len() >= PARKED || self.parked_bytes >= PARKED_BYTES {
+            if flow.is_stuck() || self.parked.len() >= MAX_PARKED || self.parked_bytes >= MAX_PARKED_BYTES {
                 flow.eased.notified().await;
                 continue;
             }
@@ -247,15 +251,15 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             };
             let bytes = self.line.len();
             let message = match line {
-                Ok(Line::Whole) => self.message(),
-                Ok(Line::TooLong(id)) => Err(too_long(id)),
-                Ok(Line::End) if self.parked.is_empty() => {
+                Ok(LineRead::Whole) => self.message(),
+                Ok(LineRead::TooLong(id)) => Err(too_long(id)),
+                Ok(LineRead::End) if self.parked.is_empty() => {
                     // Whoever waits for a person would wait in vain.
                     let answer = self.unanswerable()?;
                     self.delivered(&answer);
                     return Some(answer);
                 }
-                Ok(Line::End) => {
+                Ok(LineRead::End) => {
                     // What was asked for before the end is still done.
                     flow.eased.notified().await;
                     continue;
@@ -298,7 +302,7 @@ fn as_line(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
 /// Writes a line, which counts as unwritten from now on.
 fn write<W: AsyncWrite + Send + Unpin + 'static>(
     writer: &Arc<AsyncMutex<Option<W>>>,
-    flow: &Arc<Flow>,
+    flow: &Arc<FlowControl>,
     line: Vec<u8>,
     answers: Option<RequestId>,
 ) -> impl Future<Output = io::Result<()>> + Send + 'static {
@@ -324,7 +328,7 @@ fn write<W: AsyncWrite + Send + Unpin + 'static>(
     }
 }
 
-impl<R, W> Transport<RoleServer> for Lines<R, W>
+impl<R, W> Transport<RoleServer> for LineTransport<R, W>
 where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,

@@ -6,20 +6,20 @@ use rmcp::model::{
 };
 use serde::Deserialize;
 
-use super::Head;
-use crate::limits::LONGEST_MESSAGE;
+use super::MessageHead;
+use crate::limits::MAX_MESSAGE_BYTES;
 
 /// The message that a line is, or what is wrong with it.
-pub(super) fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
+pub(super) fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, MessageRefusal> {
     if let Some(call) = tool_call(text) {
         return Ok(Some(call));
     }
     serde_json::from_slice(text).map(Some).map_err(|_| {
-        let (wrong, id) = match Head::read(text) {
+        let (wrong, id) = match MessageHead::read(text) {
             Ok(head) => (head.wrong(), head.id),
             Err(wrong) => (wrong, None),
         };
-        Refusal { error: ErrorData::new(ErrorCode(wrong.code), wrong.sentence, None), id }
+        MessageRefusal { error: ErrorData::new(ErrorCode(wrong.code), wrong.sentence, None), id }
     })
 }
 
@@ -30,13 +30,13 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refusal
 fn tool_call(text: &[u8]) -> Option<ClientJsonRpcMessage> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Call<'a> {
+    struct ToolCall<'a> {
         jsonrpc: &'a str,
         id: RequestId,
         method: &'a str,
         params: CallToolRequestParams,
     }
-    let call: Call<'_> = serde_json::from_slice(text).ok()?;
+    let call: ToolCall<'_> = serde_json::from_slice(text).ok()?;
     if call.jsonrpc != "2.0" || call.method != "tools/call" {
         return None;
     }
@@ -48,22 +48,22 @@ fn tool_call(text: &[u8]) -> Option<ClientJsonRpcMessage> {
 }
 
 /// What is said of a line that was not kept.
-pub(super) fn too_long(id: Option<RequestId>) -> Refusal {
+pub(super) fn too_long(id: Option<RequestId>) -> MessageRefusal {
     let message = format!(
         "a message may have {} MiB; a larger file can be written piece by piece with append_file",
-        LONGEST_MESSAGE >> 20
+        MAX_MESSAGE_BYTES >> 20
     );
-    Refusal { error: ErrorData::invalid_request(message, None), id }
+    MessageRefusal { error: ErrorData::invalid_request(message, None), id }
 }
 
 /// What is said of a request whose id another one has that is not answered yet: nobody could tell the answers apart.
-pub(super) fn under_way(id: RequestId) -> Refusal {
+pub(super) fn under_way(id: RequestId) -> MessageRefusal {
     let message = "a request with this id is under way; give each request an id of its own";
-    Refusal { error: ErrorData::invalid_request(message, None), id: Some(id) }
+    MessageRefusal { error: ErrorData::invalid_request(message, None), id: Some(id) }
 }
 
 /// What is said of a line that is no message, and to which request, if that can be told.
-pub(super) struct Refusal {
+pub(super) struct MessageRefusal {
     pub(super) error: ErrorData,
     pub(super) id: Option<RequestId>,
 }

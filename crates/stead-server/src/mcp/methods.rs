@@ -3,18 +3,18 @@
 use rmcp::model::{ErrorCode, ErrorData, ProtocolVersion};
 
 /// In every protocol.
-const ALWAYS: [&str; 4] = ["tools/call", "prompts/get", "resources/read", "tools/list"];
+const COMMON_METHODS: [&str; 4] = ["tools/call", "prompts/get", "resources/read", "tools/list"];
 /// Until 2025-11-25: sessions, and what lives in them.
-const OF_SESSIONS: [&str; 3] = ["initialize", "resources/subscribe", "resources/unsubscribe"];
+const SESSION_METHODS: [&str; 3] = ["initialize", "resources/subscribe", "resources/unsubscribe"];
 /// From 2026-07-28 on.
-const WITHOUT_SESSIONS: [&str; 1] = ["subscriptions/listen"];
+const SESSIONLESS_METHODS: [&str; 1] = ["subscriptions/listen"];
 
 /// What is wrong with a request that the MCP library knows no type for.
 pub(super) fn not_taken(method: &str, version: Option<&ProtocolVersion>) -> ErrorData {
     let has_sessions = version.is_none_or(|version| *version < ProtocolVersion::V_2026_07_28);
-    let of_era: &[&str] = if has_sessions { &OF_SESSIONS } else { &WITHOUT_SESSIONS };
+    let of_era: &[&str] = if has_sessions { &SESSION_METHODS } else { &SESSIONLESS_METHODS };
     let method: String = method.chars().take(64).collect();
-    if ALWAYS.contains(&&*method) || of_era.contains(&&*method) {
+    if COMMON_METHODS.contains(&&*method) || of_era.contains(&&*method) {
         return ErrorData::invalid_params(format!("the parameters of `{method}` are wrong"), None);
     }
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)

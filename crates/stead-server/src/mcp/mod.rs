@@ -18,9 +18,9 @@ mod resources;
 mod uri;
 
 #[cfg(feature = "conformance")]
-pub(crate) use conformance::Fixtures as Answerer;
-pub(crate) use endpoint::{Begins, Endpoint, Handled};
+pub(crate) use conformance::ConformanceHandler as ActiveHandler;
+pub(crate) use endpoint::{Endpoint, EndpointOutcome, RequestKind};
 #[cfg(not(feature = "conformance"))]
-pub(crate) use handler::Handler as Answerer;
-pub(crate) use head::{Head, Wrong};
+pub(crate) use handler::McpHandler as ActiveHandler;
+pub(crate) use head::{MessageError, MessageHead};
 pub(crate) use lines::over_lines;

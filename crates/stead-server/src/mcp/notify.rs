@@ -10,30 +10,30 @@ use rmcp::RoleServer;
 use rmcp::model::{ErrorData, ResourceUpdatedNotificationParam, SubscriptionFilter};
 use rmcp::service::{Peer, SubscriptionContext};
 use stead_core::tools::Failure;
-use stead_core::vfs::Followed;
+use stead_core::vfs::FollowedFile;
 
 use super::{convert, resources, uri};
 use crate::in_place::in_place;
-use crate::served::{Now, Served};
+use crate::served::{LiveStead, SteadView};
 
 /// How often files that are followed are looked at.
-const PACE: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How many resources one client may follow.
-const MOST: usize = 256;
+const MAX_SUBSCRIPTIONS: usize = 256;
 
 /// What one client follows.
 #[derive(Debug)]
-pub(super) struct Listener {
-    served: Arc<Served>,
+pub(super) struct ClientSubscriptions {
+    served: Arc<LiveStead>,
     /// The files, by the URI that the client knows them by.
-    followed: Mutex<HashMap<String, Followed>>,
+    followed: Mutex<HashMap<String, FollowedFile>>,
     lists: AtomicBool,
     files: AtomicBool,
 }
 
-impl Listener {
-    pub(super) fn new(served: Arc<Served>) -> Self {
-        Listener {
+impl ClientSubscriptions {
+    pub(super) fn new(served: Arc<LiveStead>) -> Self {
+        ClientSubscriptions {
             served,
             followed: Mutex::default(),
             lists: AtomicBool::new(false),
@@ -42,13 +42,14 @@ impl Listener {
     }
 
     /// Begins to follow a resource.
-    pub(super) fn subscribe(&self, now: &Now, uri: String) -> Result<(), ErrorData> {
+    pub(super) fn subscribe(&self, now: &SteadView, uri: String) -> Result<(), ErrorData> {
         if uri == uri::MAP {
             // Whoever is told of lists is told of the map.
             return Ok(());
         }
-        if self.followed.lock().len() >= MOST {
-            let message = format!("at most {MOST} resources can be followed; unsubscribe from some first");
+        if self.followed.lock().len() >= MAX_SUBSCRIPTIONS {
+            let message =
+                format!("at most {MAX_SUBSCRIPTIONS} resources can be followed; unsubscribe from some first");
             return Err(ErrorData::invalid_params(message, None));
         }
         let followed = follow(now, &uri).map_err(|failure| convert::resource_error(&failure, &uri))?;
@@ -70,7 +71,7 @@ impl Listener {
             loop {
                 tokio::select! {
                     changed = changes.changed() => if changed.is_err() { return },
-                    () = tokio::time::sleep(PACE) => {
+                    () = tokio::time::sleep(POLL_INTERVAL) => {
                         if peer.is_transport_closed() { return } else { continue }
                     }
                 }
@@ -94,7 +95,7 @@ impl Listener {
         let (listener, peer, mut changes) = (Arc::clone(self), peer.clone(), self.served.changes());
         tokio::spawn(async move {
             while !peer.is_transport_closed() {
-                tokio::time::sleep(PACE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
                 let anew = changes.has_changed().unwrap_or(false);
                 if anew {
                     changes.mark_unchanged();
@@ -129,7 +130,7 @@ impl Listener {
         let mut accepted = requested.clone();
         if let Some(uris) = &mut accepted.resource_subscriptions {
             uris.retain(|uri| uri == uri::MAP || may_follow(&now, uri));
-            uris.truncate(MOST);
+            uris.truncate(MAX_SUBSCRIPTIONS);
         }
         accepted
     }
@@ -153,7 +154,7 @@ impl Listener {
                     }
                     true
                 }
-                () = tokio::time::sleep(PACE), if !followed.is_empty() => false,
+                () = tokio::time::sleep(POLL_INTERVAL), if !followed.is_empty() => false,
             };
             let told = async {
                 if lists {
@@ -183,25 +184,25 @@ impl Listener {
     }
 }
 
-fn follow(now: &Now, uri: &str) -> Result<Followed, Failure> {
+fn follow(now: &SteadView, uri: &str) -> Result<FollowedFile, Failure> {
     let path = resources::path_of(uri)?;
     Ok(now.toolbox.vfs().operation("resources/subscribe").follow(path.as_str())?)
 }
 
 /// Whether a resource can be followed at all. Nothing is looked at.
-fn may_follow(now: &Now, uri: &str) -> bool {
+fn may_follow(now: &SteadView, uri: &str) -> bool {
     let path = uri::path_of(uri).and_then(|path| stead_core::VfsPath::parse(&path).ok());
     let route = path.as_ref().and_then(|path| now.toolbox.vfs().router().route(path));
     route.is_some_and(|route| route.workspace.scope().allows(stead_core::Access::Read))
 }
 
-fn follow_all(now: &Now, uris: &[String]) -> HashMap<String, Followed> {
+fn follow_all(now: &SteadView, uris: &[String]) -> HashMap<String, FollowedFile> {
     let follow = |uri: &String| Some((uri.clone(), follow(now, uri).ok()?));
     uris.iter().filter_map(follow).collect()
 }
 
 /// The resources that have changed.
-fn changed(followed: &mut HashMap<String, Followed>) -> Vec<String> {
-    let look = |(uri, followed): (&String, &mut Followed)| followed.has_changed().then(|| uri.clone());
+fn changed(followed: &mut HashMap<String, FollowedFile>) -> Vec<String> {
+    let look = |(uri, followed): (&String, &mut FollowedFile)| followed.has_changed().then(|| uri.clone());
     followed.iter_mut().filter_map(look).collect()
 }

@@ -11,21 +11,21 @@ use http_body_util::BodyExt;
 use http_body_util::combinators::BoxBody;
 
 /// The first revision that has it.
-const SINCE: &str = "2025-11-25";
-const REVISION: &str = "mcp-protocol-version";
+const FIRST_VERSION: &str = "2025-11-25";
+const VERSION_HEADER: &str = "mcp-protocol-version";
 
 /// What stands in its place: a comment, as in a stream that is kept alive.
-const COMMENT: &[u8] = b":\n\n";
+const KEEP_ALIVE_COMMENT: &[u8] = b":\n\n";
 
 /// Whether the client that sent these headers reads every event as a message. Revisions are dates.
 pub(crate) fn is_unknown_to(headers: &HeaderMap) -> bool {
-    let revision = headers.get(REVISION).and_then(|value| value.to_str().ok());
-    revision.is_none_or(|revision| revision < SINCE)
+    let revision = headers.get(VERSION_HEADER).and_then(|value| value.to_str().ok());
+    revision.is_none_or(|revision| revision < FIRST_VERSION)
 }
 
 /// The answer without that event. Each event comes as one frame.
 pub(crate) fn removed(answer: Response<BoxBody<Bytes, Infallible>>) -> Response<BoxBody<Bytes, Infallible>> {
-    let without = |data: Bytes| if primes(&data) { Bytes::from_static(COMMENT) } else { data };
+    let without = |data: Bytes| if primes(&data) { Bytes::from_static(KEEP_ALIVE_COMMENT) } else { data };
     answer.map(|body| body.map_frame(move |frame| frame.map_data(without)).boxed())
 }
 
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_client_that_names_no_revision_is_an_older_one() {
         let headers = |revision: &'static str| {
-            HeaderMap::from_iter([(REVISION.parse().unwrap(), HeaderValue::from_static(revision))])
+            HeaderMap::from_iter([(VERSION_HEADER.parse().unwrap(), HeaderValue::from_static(revision))])
         };
         assert!(is_unknown_to(&HeaderMap::new()));
         assert!(is_unknown_to(&headers("2025-06-18")));

@@ -12,14 +12,14 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, RequestContext};
 use stead_core::ErrorKind;
-use stead_core::tools::{Answer, Failure, Question};
+use stead_core::tools::{ApprovalAnswer, ApprovalQuestion, Failure};
 
-use crate::served::Served;
+use crate::served::LiveStead;
 
 /// What came of asking.
-pub(super) enum Asked {
+pub(super) enum ApprovalOutcome {
     /// The person has answered.
-    Answered(Answer),
+    Answered(ApprovalAnswer),
     /// The client is to ask, and to call again.
     Later(InputRequiredResult),
     /// So many questions are open that there is no use in another one.
@@ -42,28 +42,28 @@ pub(super) fn hash(request: &CallToolRequestParams) -> blake3::Hash {
 }
 
 /// What the client says that the person answered, if this is the second time that it calls.
-pub(super) fn answered(request: &CallToolRequestParams, served: &Served) -> Answer {
-    let Some(answers) = &request.input_responses else { return Answer::NotAsked };
+pub(super) fn answered(request: &CallToolRequestParams, served: &LiveStead) -> ApprovalAnswer {
+    let Some(answers) = &request.input_responses else { return ApprovalAnswer::NotAsked };
     let call = hash(request);
     for (name, answer) in answers {
         // A question that is not open any more is asked again.
         if let Some(question) = served.questions().take(name, call) {
             return match answer.get("action").and_then(|action| action.as_str()) {
                 Some("accept") => question.agreed(),
-                _ => Answer::Refused,
+                _ => ApprovalAnswer::Refused,
             };
         }
     }
-    Answer::NotAsked
+    ApprovalAnswer::NotAsked
 }
 
 /// Asks the person.
 pub(super) async fn ask(
-    question: Question,
+    question: ApprovalQuestion,
     request: &CallToolRequestParams,
-    served: &Served,
+    served: &LiveStead,
     context: &RequestContext<RoleServer>,
-) -> Asked {
+) -> ApprovalOutcome {
     let form = ElicitRequest::new(ElicitRequestParams::FormElicitationParams {
         meta: None,
         message: question.text.clone(),
@@ -73,10 +73,10 @@ pub(super) async fn ask(
     if context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28) {
         let name = served.questions().keep(question, hash(request), time);
         let requests = BTreeMap::from([(name, InputRequest::Elicitation(form))]);
-        return Asked::Later(InputRequiredResult::from_input_requests(requests));
+        return ApprovalOutcome::Later(InputRequiredResult::from_input_requests(requests));
     }
     let Some(_open) = served.questions().wait() else {
-        return Asked::Crowded(Failure::new(
+        return ApprovalOutcome::Crowded(Failure::new(
             ErrorKind::Unavailable,
             "too many questions are open already: let the person answer some of them, then call again",
         ));
@@ -84,7 +84,7 @@ pub(super) async fn ask(
     let options = PeerRequestOptions::with_timeout(time);
     let asked = context.peer.send_request_with_option(ServerRequest::ElicitRequest(form), options).await;
     // No answer is no agreement.
-    let Ok(asked) = asked else { return Asked::Answered(Answer::Refused) };
+    let Ok(asked) = asked else { return ApprovalOutcome::Answered(ApprovalAnswer::Refused) };
     let id = asked.id.clone();
     let answer = tokio::select! {
         answer = asked.await_response() => answer,
@@ -93,13 +93,13 @@ pub(super) async fn ask(
             let why = Some("the call was cancelled".to_owned());
             let withdrawn = CancelledNotificationParam::new(Some(id), why);
             let _ = context.peer.notify_cancelled(withdrawn).await;
-            return Asked::Answered(Answer::Refused);
+            return ApprovalOutcome::Answered(ApprovalAnswer::Refused);
         }
     };
-    Asked::Answered(match answer {
+    ApprovalOutcome::Answered(match answer {
         Ok(ClientResult::ElicitResult(answer)) if answer.action == ElicitationAction::Accept => {
             question.agreed()
         }
-        _ => Answer::Refused,
+        _ => ApprovalAnswer::Refused,
     })
 }

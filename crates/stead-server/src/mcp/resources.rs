@@ -4,30 +4,30 @@ use rmcp::model::{
     CacheScope, ErrorData, ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource,
     ResourceContents, ResourceTemplate,
 };
-use stead_core::store::Kind;
+use stead_core::store::NodeKind;
 use stead_core::tools::Failure;
-use stead_core::vfs::{ListPage, Range, media_type};
+use stead_core::vfs::{ByteRange, ListPage, media_type};
 use stead_core::{Access, ErrorKind, VfsPath};
 
-use super::handler::FRESH;
+use super::handler::CACHE_TTL_MS;
 use super::{convert, uri};
-use crate::served::Now;
+use crate::served::SteadView;
 
 /// The largest file that is read as a resource; `read_file` reads larger ones piece by piece.
-const LARGEST: u64 = 4 << 20;
+const MAX_RESOURCE_BYTES: u64 = 4 << 20;
 /// How many resources one page has at the most.
-const PAGE: usize = 200;
+const PAGE_SIZE: usize = 200;
 /// What stands between a Workspace and the place in it, in a cursor: no path holds it.
-const BETWEEN: char = '\0';
+const CURSOR_SEPARATOR: char = '\0';
 
 /// The files at the top of each Workspace that may be read, after the map. Those further down are not listed, but
 /// can be read.
-pub(super) fn list(now: &Now, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
+pub(super) fn list(now: &SteadView, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
     let wrong = || ErrorData::invalid_params("`cursor` is none that a listing returned; leave it out", None);
     let (from, mut after) = match cursor {
         None => (None, None),
         Some(cursor) => {
-            let (prefix, after) = cursor.split_once(BETWEEN).ok_or_else(wrong)?;
+            let (prefix, after) = cursor.split_once(CURSOR_SEPARATOR).ok_or_else(wrong)?;
             (Some(prefix), (!after.is_empty()).then(|| after.to_owned()))
         }
     };
@@ -47,15 +47,15 @@ pub(super) fn list(now: &Now, cursor: Option<&str>) -> Result<ListResourcesResul
     }
     for prefix in &readable[begin..] {
         loop {
-            let room = PAGE.saturating_sub(found.len());
+            let room = PAGE_SIZE.saturating_sub(found.len());
             if room == 0 {
-                let next = format!("{prefix}{BETWEEN}{}", after.unwrap_or_default());
+                let next = format!("{prefix}{CURSOR_SEPARATOR}{}", after.unwrap_or_default());
                 return Ok(listed(found, Some(next)));
             }
             let page = ListPage { cursor: after.take(), limit: room };
             // A Workspace that can't be listed now is in no other's way.
             let Ok(directory) = vfs.list(*prefix, &page) else { break };
-            for entry in directory.entries.iter().filter(|entry| entry.kind == Kind::File) {
+            for entry in directory.entries.iter().filter(|entry| entry.kind == NodeKind::File) {
                 // A name that is no text has no logical path.
                 if let Some(path) =
                     std::str::from_utf8(entry.name.as_bytes()).ok().and_then(|name| prefix.join(name).ok())
@@ -99,12 +99,12 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
         .with_title("A file")
         .with_description("A file of a Workspace that you may read, by its path without the first slash.");
     ListResourceTemplatesResult::with_all_items(vec![template])
-        .with_ttl_ms(FRESH)
+        .with_ttl_ms(CACHE_TTL_MS)
         .with_cache_scope(CacheScope::Private)
 }
 
 /// What a resource holds.
-pub(super) fn read(now: &Now, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+pub(super) fn read(now: &SteadView, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let contents = if uri == uri::MAP {
         ResourceContents::text(now.map.clone(), uri).with_mime_type("text/markdown")
     } else {
@@ -113,15 +113,15 @@ pub(super) fn read(now: &Now, uri: &str) -> Result<ReadResourceResult, ErrorData
     Ok(ReadResourceResult::new(vec![contents]).with_ttl_ms(0).with_cache_scope(CacheScope::Private))
 }
 
-fn read_file(now: &Now, uri: &str) -> Result<ResourceContents, Failure> {
+fn read_file(now: &SteadView, uri: &str) -> Result<ResourceContents, Failure> {
     let path = path_of(uri)?;
     let vfs = now.toolbox.vfs().operation("resources/read");
-    let read = vfs.read_range(path.as_str(), Range { offset: 0, length: LARGEST })?;
-    if read.size > LARGEST {
+    let read = vfs.read_range(path.as_str(), ByteRange { offset: 0, length: MAX_RESOURCE_BYTES })?;
+    if read.size > MAX_RESOURCE_BYTES {
         return Err(Failure::new(
             ErrorKind::TooLarge,
             format!(
-                "`{}` has {} bytes; a resource may have {LARGEST}: read it piece by piece with read_file",
+                "`{}` has {} bytes; a resource may have {MAX_RESOURCE_BYTES}: read it piece by piece with read_file",
                 read.path, read.size
             ),
         ));

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use stead::{AccessScope, Ask, MemoryStore, Mount, Stead, VfsPath, Workspace};
+use stead::{AccessScope, ApprovalPolicy, MemoryStore, Mount, Stead, VfsPath, Workspace};
 use stead_core::vfs::Overwrite;
-use stead_server::{Limits, Served};
+use stead_server::{LiveStead, ServerLimits};
 
 use crate::client::{Client, code, modern};
 
 fn guarded() -> Stead {
     let mount = Mount::new(Arc::new(MemoryStore::new()));
     let workspace = Workspace::new(VfsPath::parse("/n").unwrap(), AccessScope::ReadWrite, mount);
-    Stead::builder("a").mount(workspace.with_ask(Ask::Changes)).build().unwrap()
+    Stead::builder("a").mount(workspace.with_ask(ApprovalPolicy::Changes)).build().unwrap()
 }
 
 fn write() -> Value {
@@ -63,7 +63,7 @@ fn where_nobody_can_be_asked_it_is_denied() {
 #[test]
 fn newer_clients_are_asked_between_two_calls() {
     let stead = guarded();
-    let mut client = Client::silent(Arc::new(Served::new(&stead, Limits::default())));
+    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
     let can_ask = json!({ "elicitation": {} });
     let asked = client.request("tools/call", modern(write(), can_ask.clone()));
     let result = &asked["result"];
@@ -92,7 +92,7 @@ fn newer_clients_are_asked_between_two_calls() {
 #[test]
 fn a_newer_client_says_that_the_person_refuses() {
     let stead = guarded();
-    let mut client = Client::silent(Arc::new(Served::new(&stead, Limits::default())));
+    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
     let can_ask = json!({ "elicitation": {} });
     let asked = client.request("tools/call", modern(write(), can_ask.clone()));
     let name = asked["result"]["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
@@ -116,8 +116,8 @@ fn town() -> Stead {
     };
     let stead = Stead::builder("a")
         .mount(workspace("/free"))
-        .mount(workspace("/prod").with_ask(Ask::Changes))
-        .mount(workspace("/vault").with_ask(Ask::Everything))
+        .mount(workspace("/prod").with_ask(ApprovalPolicy::Changes))
+        .mount(workspace("/vault").with_ask(ApprovalPolicy::Everything))
         .build()
         .unwrap();
     stead.agreed().vfs().write("/prod/p", "text").unwrap();
@@ -158,7 +158,7 @@ fn an_agreement_is_not_spent_where_a_symlink_leads_meanwhile() {
 fn a_newer_client_does_not_spend_it_there_either() {
     let stead = town();
     stead.vfs().symlink("/free/link", "/prod/p").unwrap();
-    let mut client = Client::silent(Arc::new(Served::new(&stead, Limits::default())));
+    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
     let can_ask = json!({ "elicitation": {} });
     let asked = client.request("tools/call", modern(edit(), can_ask.clone()));
     let name = asked["result"]["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use serde_json::json;
-use stead_server::{Limits, Served};
+use stead_server::{LiveStead, ServerLimits};
 
 use crate::client::Client;
 use crate::eras::notes;
@@ -72,7 +72,7 @@ fn parameters_that_are_wrong_are_said_to_be_wrong() {
 
 #[test]
 fn what_comes_before_the_first_request_is_nobodys() {
-    let mut client = Client::silent(Arc::new(Served::new(&notes(), Limits::default())));
+    let mut client = Client::silent(Arc::new(LiveStead::new(&notes(), ServerLimits::default())));
     client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     client.say(&json!({ "jsonrpc": "2.0", "id": 7, "result": {} }));
     assert!(client.initialize(json!({}))["result"].is_object());
@@ -108,7 +108,7 @@ fn a_client_that_never_reads_is_not_read_from_for_ever_and_gets_all_its_answers(
 
 #[test]
 fn clients_that_vanish_leave_others_alone() {
-    let served = Arc::new(Served::new(&notes(), Limits::default()));
+    let served = Arc::new(LiveStead::new(&notes(), ServerLimits::default()));
     let mut stays = Client::silent(Arc::clone(&served));
     stays.initialize(json!({}));
     for _ in 0..50 {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use stead::Stead;
-use stead::tools::Results;
-use stead_server::{Limits, Served};
+use stead::tools::ResultFormat;
+use stead_server::{LiveStead, ServerLimits};
 use tokio::runtime::{Builder, Runtime};
 
 /// Where all servers of these tests run.
@@ -29,7 +29,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// A client that has not said anything yet.
-    pub(crate) fn silent(served: Arc<Served>) -> Self {
+    pub(crate) fn silent(served: Arc<LiveStead>) -> Self {
         let (here, there) = UnixStream::pair().unwrap();
         there.set_nonblocking(true).unwrap();
         here.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -44,7 +44,7 @@ impl Client {
 
     /// A client that has introduced itself, with these capabilities.
     pub(crate) fn with(stead: &Stead, capabilities: Value) -> Self {
-        let mut client = Client::silent(Arc::new(Served::new(stead, Limits::default())));
+        let mut client = Client::silent(Arc::new(LiveStead::new(stead, ServerLimits::default())));
         client.initialize(capabilities);
         client
     }
@@ -55,7 +55,7 @@ impl Client {
 
     /// A client whose results have structured content.
     pub(crate) fn structured(stead: &Stead) -> Self {
-        let served = Served::new(stead, Limits::default()).with_results(Results::Structured);
+        let served = LiveStead::new(stead, ServerLimits::default()).with_results(ResultFormat::Structured);
         let mut client = Client::silent(Arc::new(served));
         client.initialize(json!({}));
         client

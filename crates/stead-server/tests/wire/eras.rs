@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use stead::{AccessScope, MemoryStore, Stead};
-use stead_server::{Limits, Served};
+use stead_server::{LiveStead, ServerLimits};
 
 use crate::client::{Client, introduction, modern};
 
@@ -16,7 +16,7 @@ pub(crate) fn notes() -> Stead {
 }
 
 fn silent() -> Client {
-    Client::silent(Arc::new(Served::new(&notes(), Limits::default())))
+    Client::silent(Arc::new(LiveStead::new(&notes(), ServerLimits::default())))
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn the_map_is_a_prompt_too() {
 #[test]
 fn a_listener_is_told_until_it_has_enough() {
     let stead = notes();
-    let mut client = Client::silent(Arc::new(Served::new(&stead, Limits::default())));
+    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
     let wish = json!({ "notifications": {
         "toolsListChanged": true,
         "resourceSubscriptions": ["stead:///notes/plan.md", "stead:///elsewhere/x"],
@@ -129,7 +129,7 @@ fn a_listener_is_told_until_it_has_enough() {
 fn listeners_are_limited_and_in_nobodys_way() {
     let mut client = silent();
     let wish = || modern(json!({ "notifications": { "toolsListChanged": true } }), json!({}));
-    for _ in 0..Limits::default().listening {
+    for _ in 0..ServerLimits::default().listening {
         client.ask("subscriptions/listen", wish());
         client.notified("notifications/subscriptions/acknowledged");
     }

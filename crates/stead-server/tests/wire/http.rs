@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stead::{Clock, Config, Identity, SystemClock, Timestamp, Tokens};
-use stead_server::{HttpOptions, Limits, Steads};
+use stead_server::{HttpOptions, ServerLimits, SteadRegistry};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{PATIENCE, RUNTIME, code, introduction, modern};
@@ -52,11 +52,11 @@ impl Answer {
 }
 
 impl Server {
-    pub(crate) fn with(text: &str, options: HttpOptions, limits: Limits) -> Self {
+    pub(crate) fn with(text: &str, options: HttpOptions, limits: ServerLimits) -> Self {
         let host = tempfile::tempdir().unwrap();
         let file = host.path().join("stead.toml");
         std::fs::write(&file, text).unwrap();
-        let steads = Arc::new(Steads::of(&Config::load(&file).unwrap(), limits));
+        let steads = Arc::new(SteadRegistry::of(&Config::load(&file).unwrap(), limits));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let over = CancellationToken::new();
@@ -65,7 +65,7 @@ impl Server {
     }
 
     fn new() -> Self {
-        Server::with(CONFIG, HttpOptions::default(), Limits::default())
+        Server::with(CONFIG, HttpOptions::default(), ServerLimits::default())
     }
 
     pub(crate) fn tokens(&self) -> Tokens {
@@ -173,7 +173,7 @@ fn call(tool: &str, arguments: Value) -> Value {
 #[test]
 fn this_machine_is_the_agent_that_was_named() {
     let options = HttpOptions { agent: Some("ann".into()), ..HttpOptions::default() };
-    let server = Server::with(CONFIG, options, Limits::default());
+    let server = Server::with(CONFIG, options, ServerLimits::default());
     let wrote =
         server.modern(None, "tools/call", call("write_file", json!({ "path": "/notes/a", "content": "1" })));
     assert_eq!(wrote.message()["result"]["isError"], false, "{}", wrote.body);
@@ -259,7 +259,7 @@ fn a_session_is_nothing_to_anybody_else() {
 #[test]
 fn sessions_are_limited() {
     let options = HttpOptions { agent: Some("ann".into()), ..HttpOptions::default() };
-    let server = Server::with(CONFIG, options, Limits { sessions: 2, ..Limits::default() });
+    let server = Server::with(CONFIG, options, ServerLimits { sessions: 2, ..ServerLimits::default() });
     let first = server.session(None, json!({}));
     server.session(None, json!({}));
     let message =
@@ -279,7 +279,7 @@ fn sessions_are_limited() {
 fn a_session_can_ask_a_person() {
     let text = CONFIG.replace("scope = \"rw\"", "scope = \"rw\"\n    ask = \"changes\"");
     let options = HttpOptions { agent: Some("ann".into()), ..HttpOptions::default() };
-    let server = Server::with(&text, options, Limits::default());
+    let server = Server::with(&text, options, ServerLimits::default());
     let session = server.session(None, json!({ "elicitation": {} }));
     let headers = [("Mcp-Session-Id", session.as_str())];
     server.post(&headers, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
@@ -357,7 +357,7 @@ fn requests_that_are_meant_for_others_are_turned_away() {
 #[test]
 fn bad_messages_are_refused_and_do_no_harm() {
     let options = HttpOptions { agent: Some("ann".into()), ..HttpOptions::default() };
-    let server = Server::with(CONFIG, options, Limits::default());
+    let server = Server::with(CONFIG, options, ServerLimits::default());
     let deep = b"[".repeat(100_000);
     for body in [&b"garbage"[..], b"", b"{\"jsonrpc\":", b"\xff\xfe", &deep, b"[]", b"42"] {
         let answer = server.request("POST", "/mcp", &[], body);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use stead::{AccessScope, Config, MemoryStore, Stead};
-use stead_server::{Limits, Served};
+use stead_server::{LiveStead, ServerLimits};
 
 use crate::client::{Client, code};
 
@@ -79,8 +79,8 @@ fn a_call_that_is_cancelled_leaves_nothing_behind() {
 #[test]
 fn a_call_that_takes_too_long_is_stopped() {
     let stead = two();
-    let limits = Limits { call: Duration::ZERO, ..Limits::default() };
-    let mut client = Client::silent(Arc::new(Served::new(&stead, limits)));
+    let limits = ServerLimits { call: Duration::ZERO, ..ServerLimits::default() };
+    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, limits)));
     client.initialize(json!({}));
     let answer = client.call("copy_file", json!({ "source": "/one/tree", "destination": "/two/tree" }));
     assert_eq!(code(&answer), "unavailable");
@@ -90,8 +90,8 @@ fn a_call_that_takes_too_long_is_stopped() {
 
 #[test]
 fn whoever_asks_for_more_than_may_wait_is_told_so() {
-    let limits = Limits { at_once: 1, waiting: 0, ..Limits::default() };
-    let mut client = Client::silent(Arc::new(Served::new(&two(), limits)));
+    let limits = ServerLimits { at_once: 1, waiting: 0, ..ServerLimits::default() };
+    let mut client = Client::silent(Arc::new(LiveStead::new(&two(), limits)));
     client.initialize(json!({}));
     let copy = json!({
         "name": "copy_file",
@@ -133,8 +133,8 @@ fn a_snapshot_that_is_cancelled_is_not_made() {
     "#;
     let config = Config::parse(text, &host.path().join("stead.toml")).unwrap();
     let stead = Stead::open(&config, "a").unwrap();
-    let limits = Limits { at_once: 1, ..Limits::default() };
-    let mut client = Client::silent(Arc::new(Served::new(&stead, limits)));
+    let limits = ServerLimits { at_once: 1, ..ServerLimits::default() };
+    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, limits)));
     client.initialize(json!({}));
     let id = client.ask(
         "tools/call",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use stead_server::{Limits, Served};
+use stead_server::{LiveStead, ServerLimits};
 
 use crate::client::{Client, modern};
 use crate::eras::notes;
@@ -22,7 +22,7 @@ fn a_tool_that_nobody_has_is_an_error_of_the_protocol() {
 fn what_is_wrong_with_a_call_is_an_answer_for_the_model() {
     let stead = notes();
     let mut client = Client::new(&stead);
-    let mut modern_client = Client::silent(Arc::new(Served::new(&stead, Limits::default())));
+    let mut modern_client = Client::silent(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
     for arguments in [
         json!({ "path": 7 }),
         json!({ "path": "/notes/plan.md", "colour": "red" }),
@@ -58,7 +58,7 @@ fn an_error_about_a_resource_names_it() {
 
 #[test]
 fn what_the_newer_era_has_not_is_not_found_there_whatever_its_parameters() {
-    let mut client = Client::silent(Arc::new(Served::new(&notes(), Limits::default())));
+    let mut client = Client::silent(Arc::new(LiveStead::new(&notes(), ServerLimits::default())));
     for method in ["resources/subscribe", "resources/unsubscribe"] {
         for params in [json!({}), json!({ "uri": "stead:///notes/plan.md" })] {
             let answer = client.request(method, modern(params, json!({})));

@@ -1,7 +1,7 @@
 //! Clients of older revisions of the protocol over HTTP.
 
 use serde_json::{Value, json};
-use stead_server::{HttpOptions, Limits};
+use stead_server::{HttpOptions, ServerLimits};
 
 use crate::http::{Answer, Server};
 
@@ -16,7 +16,7 @@ const CONFIG: &str = r#"
 
 /// Begins a session of a revision and makes one request in it: both answers.
 fn session(revision: &str) -> [Answer; 2] {
-    let server = Server::with(CONFIG, HttpOptions::default(), Limits::default());
+    let server = Server::with(CONFIG, HttpOptions::default(), ServerLimits::default());
     let post = |headers: &[(&str, &str)], message: Value| {
         server.request("POST", "/mcp", headers, message.to_string().as_bytes())
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use stead::{Config, Identity};
-use stead_server::{HttpOptions, Limits, Steads};
+use stead_server::{HttpOptions, ServerLimits, SteadRegistry};
 
 use crate::client::Client;
 use crate::http::Server;
@@ -34,7 +34,7 @@ fn eventually(mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn a_server_follows_its_configuration_and_keeps_the_old_one_where_the_new_one_is_wrong() {
-    let server = Server::with(ONE, HttpOptions::default(), Limits::default());
+    let server = Server::with(ONE, HttpOptions::default(), ServerLimits::default());
     let file = server.host.path().join("stead.toml");
     let map = || {
         let answer = server.modern(None, "resources/read", json!({ "uri": "stead://map" }));
@@ -61,7 +61,7 @@ fn clients_are_told_to_list_again() {
     let host = tempfile::tempdir().unwrap();
     let file = host.path().join("stead.toml");
     let config = |text: &str| Config::parse(text, &file).unwrap();
-    let steads = Steads::of(&config(ONE), Limits::default());
+    let steads = SteadRegistry::of(&config(ONE), ServerLimits::default());
     let mut client = Client::silent(steads.get(&Identity::agent("ann")).unwrap());
     client.initialize(json!({}));
     client.request("ping", json!({}));
@@ -86,7 +86,7 @@ fn a_fork_that_somebody_makes_appears() {
     let host = tempfile::tempdir().unwrap();
     let file = host.path().join("stead.toml");
     let config = Config::parse(&ONE.replace("memory", "virtual"), &file).unwrap();
-    let steads = Arc::new(Steads::of(&config, Limits::default()));
+    let steads = Arc::new(SteadRegistry::of(&config, ServerLimits::default()));
     let mut client = Client::silent(steads.get(&Identity::agent("ann")).unwrap());
     client.initialize(json!({}));
     client.call("write_file", json!({ "path": "/notes/a", "content": "1" }));

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use stead::tools::Results;
+use stead::tools::ResultFormat;
 use stead::{Clock, Config, Identity, SystemClock};
-use stead_server::{HttpOptions, Limits, Steads};
+use stead_server::{HttpOptions, ServerLimits, SteadRegistry};
 
 use crate::client::Client;
 use crate::eras::notes;
@@ -81,7 +81,7 @@ fn results_are_text_and_pictures_and_nothing_else() {
 fn an_agent_whose_configuration_says_so_gets_structured_content() {
     let host = tempfile::tempdir().unwrap();
     let config = Config::parse(CONFIG, &host.path().join("stead.toml")).unwrap();
-    let steads = Arc::new(Steads::of(&config, Limits::default()));
+    let steads = Arc::new(SteadRegistry::of(&config, ServerLimits::default()));
     for (agent, structured) in [("ann", false), ("program", true)] {
         let mut client = Client::silent(steads.get(&Identity::agent(agent)).unwrap());
         client.initialize(json!({}));
@@ -92,7 +92,7 @@ fn an_agent_whose_configuration_says_so_gets_structured_content() {
         let result = client.call("list_directory", json!({ "path": "/notes" }));
         assert_eq!(result.get("structuredContent").is_some(), structured, "{agent}: {result}");
     }
-    let all = Steads::of(&config, Limits::default()).with_results(Results::Structured);
+    let all = SteadRegistry::of(&config, ServerLimits::default()).with_results(ResultFormat::Structured);
     let mut client = Client::silent(all.get(&Identity::agent("ann")).unwrap());
     client.initialize(json!({}));
     let result = client.call("read_file", json!({ "path": "/notes/none" }));
@@ -101,12 +101,12 @@ fn an_agent_whose_configuration_says_so_gets_structured_content() {
 
 #[test]
 fn a_token_that_was_made_for_a_program_gets_structured_content_in_both_eras() {
-    let server = Server::with(CONFIG, HttpOptions::default(), Limits::default());
+    let server = Server::with(CONFIG, HttpOptions::default(), ServerLimits::default());
     let token = |results| {
         let made = server.tokens().create_for(Identity::agent("ann"), None, results, SystemClock.now());
         made.unwrap().1
     };
-    let (plain, structured) = (token(Results::Text), token(Results::Structured));
+    let (plain, structured) = (token(ResultFormat::Text), token(ResultFormat::Structured));
     let call = json!({ "name": "list_directory", "arguments": { "path": "/notes" } });
     for (token, wanted) in [(&plain, false), (&structured, true), (&plain, false)] {
         let bearer = format!("Bearer {token}");

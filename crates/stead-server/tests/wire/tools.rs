@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use stead::{AccessScope, MemoryStore, Stead};
-use stead_core::testkit::Untouchable;
-use stead_server::{Limits, Served};
+use stead_core::testkit::PanickingStore;
+use stead_server::{LiveStead, ServerLimits};
 
 use crate::client::{Client, code};
 use crate::eras::notes;
@@ -95,7 +95,7 @@ fn every_answer_fits_the_schema_that_was_listed() {
 fn a_call_that_breaks_is_answered_and_breaks_nothing_else() {
     let notes = Arc::new(MemoryStore::new());
     let stead = Stead::builder("a")
-        .workspace("/broken", AccessScope::ReadWrite, Arc::new(Untouchable))
+        .workspace("/broken", AccessScope::ReadWrite, Arc::new(PanickingStore))
         .workspace("/notes", AccessScope::ReadWrite, &notes)
         .build()
         .unwrap();
@@ -113,7 +113,7 @@ fn a_call_that_breaks_is_answered_and_breaks_nothing_else() {
 #[test]
 fn nothing_that_a_client_says_changes_who_it_is() {
     let stead = notes();
-    let mut client = Client::silent(Arc::new(Served::new(&stead, Limits::default())));
+    let mut client = Client::silent(Arc::new(LiveStead::new(&stead, ServerLimits::default())));
     let mut introduction = crate::client::introduction(json!({ "roots": { "listChanged": true } }));
     introduction["clientInfo"]["name"] = "admin".into();
     introduction["_meta"] = json!({ "agent": "admin", "identity": { "agent": "admin" } });

@@ -10,47 +10,47 @@ use std::sync::atomic::Ordering;
 
 use stead_core::name::escaped;
 use stead_core::store::{
-    Applied, Change, Keep, Lasts, LinkHit, NodeId, Outcome, Place, Step, StoreError, StorePath, StoreResult,
-    Version,
+    Applied, Change, DisplacedContent, LinkHit, NodeId, NodePath, RevisionNumber, Step, StepOutcome,
+    StoreError, StorePath, StoreResult, SyncPolicy,
 };
-use stead_core::watch::{Watch, check_wanted};
+use stead_core::watch::{CallMonitor, check_wanted};
 use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::PhysicalStore;
-use super::host::{self, At, Errno, Host, Stat, refused};
-use super::journal::Journal;
-use super::keep::{Book, Print};
-use super::lock::{Alone, Held};
+use super::host::{self, Errno, HostResult, HostStat, NameAt, refused};
+use super::journal::IntentLog;
+use super::keep::{LedgerTransaction, TreeFingerprint};
+use super::lock::{NameLocks, TreeLock};
 use super::owner;
 use super::root::Dir;
-use super::spot::{Intent, Spot};
-use super::undo::{Moment, Site, Undo, undo};
-use super::workshop::{Scrap, Workshop, keep};
+use super::spot::{HostSlot, LookupPurpose};
+use super::undo::{UndoContext, UndoRecord, UndoTime, undo};
+use super::workshop::{StagingArea, TempEntry, keep};
 use crate::Durability;
 use crate::sync;
 
 /// How often an exchange is repeated while another program keeps replacing the file.
-const TRIES: usize = 16;
+const MAX_EXCHANGE_TRIES: usize = 16;
 
 /// A change under way.
-pub(super) struct Act<'s> {
+pub(super) struct PhysicalChange<'s> {
     pub(super) store: &'s PhysicalStore,
-    pub(super) shop: &'s Arc<Workshop>,
+    pub(super) shop: &'s Arc<StagingArea>,
     /// What "done" means for this change.
     durability: Durability,
     /// Whether it has more than one action, so that each goes through the journal.
     several: bool,
-    alone: Option<Alone<'s>>,
+    alone: Option<TreeLock<'s>>,
     /// The names that it holds, if not everything.
-    held: Option<Held<'s>>,
-    actions: Vec<Undo>,
-    journal: Option<Journal>,
+    held: Option<NameLocks<'s>>,
+    actions: Vec<UndoRecord>,
+    journal: Option<IntentLog>,
     /// What the ledger is told.
-    pub(super) book: Book,
+    pub(super) book: LedgerTransaction,
     /// Who may want it to stop.
-    watch: Option<Arc<dyn Watch>>,
+    watch: Option<Arc<dyn CallMonitor>>,
     trash: Vec<String>,
-    moves: Vec<Move>,
+    moves: Vec<NodePathChange>,
     unsynced: Vec<Unsynced>,
 }
 
@@ -61,7 +61,7 @@ enum Unsynced {
 }
 
 /// What the table of nodes was told, to be taken back with the change.
-enum Move {
+enum NodePathChange {
     /// A directory and all below it got another name.
     Renamed(Vec<u8>, Vec<u8>),
     /// Two names changed places, with all below them.
@@ -73,9 +73,9 @@ enum Move {
 impl PhysicalStore {
     pub(super) fn carry_out(&self, change: Change) -> StoreResult<Applied> {
         let shop = self.workshop()?;
-        let mut act = Act::new(self, shop, Book::open(shop, &change)?);
+        let mut act = PhysicalChange::new(self, shop, LedgerTransaction::open(shop, &change)?);
         act.watch = change.watch;
-        if change.lasts == Lasts::Soon && act.durability == Durability::Full {
+        if change.lasts == SyncPolicy::Soon && act.durability == Durability::Full {
             act.durability = Durability::Fast;
             shop.deferred.store(true, Ordering::Release);
         }
@@ -102,7 +102,7 @@ impl PhysicalStore {
                 Err(error) => return Err(act.roll_back(error)),
             }
         }
-        let version = act.finish()?.map(Version);
+        let version = act.finish()?.map(RevisionNumber);
         Ok(Applied { version, outcomes })
     }
 
@@ -113,7 +113,7 @@ impl PhysicalStore {
         let movable = |(path, node): &&(StorePath, NodeId)| !(path.is_here() && *node == NodeId::ROOT);
         for (path, node) in still.iter().filter(movable) {
             let there = self
-                .locate(&Place::path(path.clone()), Intent::Find)
+                .locate(&NodePath::path(path.clone()), LookupPurpose::Find)
                 .and_then(|located| self.stat_place(&located));
             if there.map_or(true, |there| there.ino != node.0 || !there.is_dir()) {
                 return Err(StoreError::Conflict);
@@ -126,7 +126,7 @@ impl PhysicalStore {
     fn check_free(&self, names: &[StorePath]) -> StoreResult<()> {
         for path in names {
             let found = self
-                .locate(&Place::path(path.clone()), Intent::Find)
+                .locate(&NodePath::path(path.clone()), LookupPurpose::Find)
                 .and_then(|located| self.stat_place(&located));
             match found {
                 Ok(_) | Err(StoreError::Link(_)) => {
@@ -140,9 +140,9 @@ impl PhysicalStore {
     }
 }
 
-impl<'s> Act<'s> {
-    fn new(store: &'s PhysicalStore, shop: &'s Arc<Workshop>, book: Book) -> Self {
-        Act {
+impl<'s> PhysicalChange<'s> {
+    fn new(store: &'s PhysicalStore, shop: &'s Arc<StagingArea>, book: LedgerTransaction) -> Self {
+        PhysicalChange {
             store,
             shop,
             durability: store.durability,
@@ -159,7 +159,7 @@ impl<'s> Act<'s> {
         }
     }
 
-    fn step(&mut self, step: Step) -> StoreResult<Outcome> {
+    fn step(&mut self, step: Step) -> StoreResult<StepOutcome> {
         match step {
             Step::Write { at, content, put } => self.write(&at, content, &put),
             Step::Edit { at, edit, expect, keep: _ } => self.edit(&at, &edit, expect),
@@ -200,7 +200,7 @@ impl<'s> Act<'s> {
     }
 
     /// Keeps others from changing what is at these spots, until the change is made or taken back, or others are held.
-    pub(super) fn hold(&mut self, spots: &[&Spot]) -> StoreResult<()> {
+    pub(super) fn hold(&mut self, spots: &[&HostSlot]) -> StoreResult<()> {
         self.release();
         if self.alone.is_some() {
             return Ok(());
@@ -249,8 +249,8 @@ impl<'s> Act<'s> {
     pub(super) fn act(
         &mut self,
         name: &'static str,
-        how: Undo,
-        action: impl FnOnce() -> Host<()>,
+        how: UndoRecord,
+        action: impl FnOnce() -> HostResult<()>,
     ) -> StoreResult<()> {
         let how = self.intend(how)?;
         let mark = self.enter(&how)?;
@@ -273,12 +273,12 @@ impl<'s> Act<'s> {
 
     /// The present use of the journal, if there is one.
     pub(super) fn journal_epoch(&self) -> Option<u64> {
-        self.journal.as_ref().and_then(Journal::epoch)
+        self.journal.as_ref().and_then(IntentLog::epoch)
     }
 
     /// Writes into the journal how to undo what comes next, if this change needs one: of a change that has one action the
     /// ledger knows it.
-    fn intend(&mut self, how: Undo) -> StoreResult<Undo> {
+    fn intend(&mut self, how: UndoRecord) -> StoreResult<UndoRecord> {
         if !self.several {
             return Ok(how);
         }
@@ -298,7 +298,7 @@ impl<'s> Act<'s> {
     /// [`Act::act`] for an action that is not one system call: it may be made in part, and is taken back if it fails.
     pub(super) fn act_slowly(
         &mut self,
-        how: Undo,
+        how: UndoRecord,
         action: impl FnOnce(&Self) -> StoreResult<()>,
     ) -> StoreResult<()> {
         let how = self.intend(how)?;
@@ -310,9 +310,9 @@ impl<'s> Act<'s> {
     }
 
     /// Puts something from the workshop where nothing is.
-    pub(super) fn place(&mut self, scrap: &mut Scrap, ino: u64, spot: &Spot) -> StoreResult<()> {
+    pub(super) fn place(&mut self, scrap: &mut TempEntry, ino: u64, spot: &HostSlot) -> StoreResult<()> {
         let (at, stash) = (spot.top_path().to_vec(), scrap.name().to_owned());
-        let how = Undo::Placed { at, print: self.print(&stash)?, stash, ino };
+        let how = UndoRecord::Placed { at, print: self.print(&stash)?, stash, ino };
         let room = self.shop.room();
         self.act("place", how, || owner::rename_new((room, scrap.name().as_bytes()), spot.at()))?;
         scrap.used();
@@ -320,12 +320,12 @@ impl<'s> Act<'s> {
     }
 
     /// The fingerprint of something in the room, if the journal may have to recognise it.
-    fn print(&self, stash: &str) -> StoreResult<Option<Print>> {
-        self.several.then(|| Print::of(self.shop.room_dir(), stash.as_bytes())).transpose()
+    fn print(&self, stash: &str) -> StoreResult<Option<TreeFingerprint>> {
+        self.several.then(|| TreeFingerprint::of(self.shop.room_dir(), stash.as_bytes())).transpose()
     }
 
     /// Refuses to take away what Stead needs where it is, or a directory that holds such a thing.
-    pub(super) fn stays(&self, spot: &Spot) -> StoreResult<()> {
+    pub(super) fn stays(&self, spot: &HostSlot) -> StoreResult<()> {
         match self.store.mask.inside(spot.path()) {
             Some(b"") => Err(StoreError::Spared { path: ".".to_owned() }),
             Some(kept) => {
@@ -338,13 +338,19 @@ impl<'s> Act<'s> {
 
     /// Puts something from the workshop in place of what is there, unless another program has changed it since it was
     /// seen: then both contents stay.
-    pub(super) fn swap(&mut self, scrap: &mut Scrap, ours: u64, spot: &Spot, seen: &Stat) -> StoreResult<()> {
+    pub(super) fn swap(
+        &mut self,
+        scrap: &mut TempEntry,
+        ours: u64,
+        spot: &HostSlot,
+        seen: &HostStat,
+    ) -> StoreResult<()> {
         self.stays(spot)?;
         let stash = scrap.name().to_owned();
         let (at, print) = (spot.path().to_vec(), self.print(&stash)?);
-        let how = Undo::Swapped { at, stash: stash.clone(), ours, theirs: seen.ino, print };
+        let how = UndoRecord::Swapped { at, stash: stash.clone(), ours, theirs: seen.ino, print };
         let room = self.shop.room();
-        let mine: At<'_> = (room, stash.as_bytes());
+        let mine: NameAt<'_> = (room, stash.as_bytes());
         let mut exchanged = true;
         self.act("swap", how, || match host::exchange(mine, spot.at()) {
             // Some file systems can't exchange. Then there is nothing to look at afterwards.
@@ -368,9 +374,9 @@ impl<'s> Act<'s> {
     }
 
     /// Lets another program's content have its name again, and keeps ours.
-    fn give_way(&self, stash: &str, ours: u64, spot: &Spot) -> StoreResult<()> {
+    fn give_way(&self, stash: &str, ours: u64, spot: &HostSlot) -> StoreResult<()> {
         let room = self.shop.room();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_EXCHANGE_TRIES {
             self.shop.life.pass("give way")?;
             host::exchange((room, stash.as_bytes()), spot.at()).map_err(refused)?;
             if host::stat_at(room, stash.as_bytes()).map_err(refused)?.ino == ours {
@@ -381,10 +387,10 @@ impl<'s> Act<'s> {
     }
 
     /// Takes what is there into the workshop, unless another program has changed it since it was seen.
-    pub(super) fn take(&mut self, spot: &Spot, seen: &Stat) -> StoreResult<()> {
+    pub(super) fn take(&mut self, spot: &HostSlot, seen: &HostStat) -> StoreResult<()> {
         let stash = self.shop.fresh();
         let (at, ino, changed) = (spot.path().to_vec(), seen.ino, seen.changed);
-        let how = Undo::Taken { at, stash: stash.clone(), ino, changed };
+        let how = UndoRecord::Taken { at, stash: stash.clone(), ino, changed };
         let room = self.shop.room();
         self.act("take", how, || owner::rename_new(spot.at(), (room, stash.as_bytes())))?;
         let taken = host::stat_at(room, stash.as_bytes()).map_err(refused)?;
@@ -428,7 +434,9 @@ impl<'s> Act<'s> {
     /// reaches the disk at once, before it is marked as done.
     pub(super) fn sync_new(&self, file: &File) -> StoreResult<()> {
         match self.durability() {
-            Durability::Full if !self.several => sync::all(sync::Site::NewContent, file).map_err(refused),
+            Durability::Full if !self.several => {
+                sync::all(sync::SyncPoint::NewContent, file).map_err(refused)
+            }
             Durability::Full | Durability::Fast => Ok(()),
         }
     }
@@ -437,17 +445,17 @@ impl<'s> Act<'s> {
     pub(super) fn sync_new_tree(&self) -> StoreResult<()> {
         match self.durability() {
             Durability::Full if !self.several => {
-                sync::file_system(sync::Site::NewTree, &self.store.root.dir).map_err(refused)
+                sync::file_system(sync::SyncPoint::NewTree, &self.store.root.dir).map_err(refused)
             }
             Durability::Full | Durability::Fast => Ok(()),
         }
     }
 
     fn sync_dir(&self, dir: &Dir) -> StoreResult<()> {
-        match sync::all(sync::Site::ChangedDirectory, dir) {
+        match sync::all(sync::SyncPoint::ChangedDirectory, dir) {
             // A directory that may be entered but not listed has a handle that can't be synced.
             Err(Errno::BADF) => {
-                sync::file_system(sync::Site::ChangedDirectory, &self.store.root.dir).map_err(refused)
+                sync::file_system(sync::SyncPoint::ChangedDirectory, &self.store.root.dir).map_err(refused)
             }
             result => result.map_err(refused),
         }
@@ -456,17 +464,17 @@ impl<'s> Act<'s> {
     /// Follows a directory to its new name, so that nodes below it are found.
     pub(super) fn renamed(&mut self, from: &[u8], to: &[u8]) {
         self.store.nodes.moved(from, to);
-        self.moves.push(Move::Renamed(from.to_vec(), to.to_vec()));
+        self.moves.push(NodePathChange::Renamed(from.to_vec(), to.to_vec()));
     }
 
     /// Remembers where a node was, should the change be taken back.
     pub(super) fn was(&mut self, ino: u64, path: &[u8]) {
-        self.moves.push(Move::Was(ino, path.to_vec()));
+        self.moves.push(NodePathChange::Was(ino, path.to_vec()));
     }
 
     pub(super) fn exchanged(&mut self, one: &[u8], other: &[u8]) {
         self.store.nodes.exchanged(one, other);
-        self.moves.push(Move::Exchanged(one.to_vec(), other.to_vec()));
+        self.moves.push(NodePathChange::Exchanged(one.to_vec(), other.to_vec()));
     }
 
     /// Now, to the nanosecond. The host's own stamps may repeat within some milliseconds, and inode numbers are used
@@ -504,7 +512,7 @@ impl<'s> Act<'s> {
         if !self.shop.deferred.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        sync::file_system(sync::Site::DeferredChanges, &self.store.root.dir).map_err(|error| {
+        sync::file_system(sync::SyncPoint::DeferredChanges, &self.store.root.dir).map_err(|error| {
             self.shop.deferred.store(true, Ordering::Release);
             refused(error)
         })
@@ -518,10 +526,10 @@ impl<'s> Act<'s> {
         for thing in unsynced {
             match thing {
                 Unsynced::Dir(dir) => self.sync_dir(dir)?,
-                Unsynced::File(file) => match sync::all(sync::Site::WrittenFile, file) {
+                Unsynced::File(file) => match sync::all(sync::SyncPoint::WrittenFile, file) {
                     // A file that may not be read was opened by its path alone, to set its mode and time.
                     Err(Errno::BADF) => {
-                        sync::file_system(sync::Site::SeveralActions, &self.store.root.dir)
+                        sync::file_system(sync::SyncPoint::SeveralActions, &self.store.root.dir)
                             .map_err(refused)?;
                     }
                     result => result.map_err(refused)?,
@@ -532,7 +540,7 @@ impl<'s> Act<'s> {
             && let Some(journal) = &mut self.journal
         {
             if self.durability == Durability::Full {
-                sync::file_system(sync::Site::SeveralActions, &self.store.root.dir).map_err(refused)?;
+                sync::file_system(sync::SyncPoint::SeveralActions, &self.store.root.dir).map_err(refused)?;
             }
             // That may have taken long. This is the last moment at which all of it can be rolled back.
             check_wanted(self.watch.as_ref())?;
@@ -566,11 +574,11 @@ impl<'s> Act<'s> {
             // others may have changed since.
             let _ = self.hold_alone();
         }
-        let site = Site {
+        let site = UndoContext {
             root: &self.store.root,
             room: self.shop.room(),
             kept: self.shop.kept(),
-            moment: Moment::Now,
+            moment: UndoTime::Now,
             acted: false,
         };
         for action in self.actions.iter().rev() {
@@ -585,9 +593,9 @@ impl<'s> Act<'s> {
         }
         for step in self.moves.iter().rev() {
             match step {
-                Move::Renamed(from, to) => self.store.nodes.moved(to, from),
-                Move::Exchanged(one, other) => self.store.nodes.exchanged(one, other),
-                Move::Was(ino, path) => self.store.nodes.note(*ino, path),
+                NodePathChange::Renamed(from, to) => self.store.nodes.moved(to, from),
+                NodePathChange::Exchanged(one, other) => self.store.nodes.exchanged(one, other),
+                NodePathChange::Was(ino, path) => self.store.nodes.note(*ino, path),
             }
         }
         if !self.several {
@@ -595,7 +603,9 @@ impl<'s> Act<'s> {
         }
         for action in &self.actions {
             match action {
-                Undo::Placed { stash, .. } | Undo::Swapped { stash, .. } => self.shop.discard(stash),
+                UndoRecord::Placed { stash, .. } | UndoRecord::Swapped { stash, .. } => {
+                    self.shop.discard(stash)
+                }
                 _ => {}
             }
         }
@@ -609,12 +619,12 @@ impl<'s> Act<'s> {
 }
 
 /// Whether what a step displaces is kept.
-fn keep_of(step: &Step) -> Keep {
+fn keep_of(step: &Step) -> DisplacedContent {
     match step {
         Step::Write { put, .. } | Step::Append { put, .. } => put.keep,
         Step::Edit { keep, .. } | Step::Remove { keep, .. } | Step::Copy { keep, .. } => *keep,
         Step::Mkdir { .. } | Step::Symlink { .. } | Step::Rename { .. } | Step::SetAttr { .. } => {
-            Keep::History
+            DisplacedContent::History
         }
     }
 }

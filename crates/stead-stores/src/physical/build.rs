@@ -4,17 +4,17 @@ use std::os::fd::AsFd;
 
 use stead_core::store::StoreResult;
 
-use super::act::Act;
-use super::host::{self, PLAIN_MODE, SET_GROUP, Stat, refused};
+use super::act::PhysicalChange;
+use super::host::{self, GRANTABLE_MODE_BITS, HostStat, SETGID, refused};
 use super::root::Dir;
-use super::spot::Spot;
-use super::workshop::Scrap;
+use super::spot::HostSlot;
+use super::workshop::TempEntry;
 use crate::Durability;
 use crate::sync;
 
-impl Act<'_> {
+impl PhysicalChange<'_> {
     /// Makes the missing parents of a spot in the workshop, and puts `scrap` into the last of them.
-    fn wrap(&self, scrap: &Scrap, spot: &Spot) -> StoreResult<Wrapped> {
+    fn wrap(&self, scrap: &TempEntry, spot: &HostSlot) -> StoreResult<StagedParents> {
         let mut names: Vec<&[u8]> = spot.names().skip(1).collect();
         let last = names.pop().expect("called for a spot with missing parents");
         let (top, mut dir) = self.new_dir(None, spot)?;
@@ -27,15 +27,20 @@ impl Act<'_> {
             .map_err(refused)?;
         if self.durability() == Durability::Full {
             for dir in chain.iter().rev() {
-                sync::all(sync::Site::NewParents, dir).map_err(refused)?;
+                sync::all(sync::SyncPoint::NewParents, dir).map_err(refused)?;
             }
         }
         let ino = host::stat(&chain[0]).map_err(refused)?.ino;
-        Ok(Wrapped { top, ino, dir })
+        Ok(StagedParents { top, ino, dir })
     }
 
     /// Puts a scrap where nothing is, with the parents that are missing, in one step.
-    pub(super) fn place_wrapped(&mut self, scrap: &mut Scrap, ino: u64, spot: &Spot) -> StoreResult<()> {
+    pub(super) fn place_wrapped(
+        &mut self,
+        scrap: &mut TempEntry,
+        ino: u64,
+        spot: &HostSlot,
+    ) -> StoreResult<()> {
         if spot.has_parent() {
             return self.place(scrap, ino, spot);
         }
@@ -53,20 +58,20 @@ impl Act<'_> {
     }
 
     /// A new directory in the room.
-    pub(super) fn new_dir(&self, mode: Option<u32>, spot: &Spot) -> StoreResult<(Scrap, Dir)> {
-        let scrap = Scrap::new(self.shop, self.shop.fresh());
+    pub(super) fn new_dir(&self, mode: Option<u32>, spot: &HostSlot) -> StoreResult<(TempEntry, Dir)> {
+        let scrap = TempEntry::new(self.shop, self.shop.fresh());
         let dir = self.new_dir_in(self.shop.room_dir(), scrap.name().as_bytes(), mode, spot)?;
         Ok((scrap, dir))
     }
 
-    fn new_dir_in(&self, parent: &Dir, name: &[u8], mode: Option<u32>, spot: &Spot) -> StoreResult<Dir> {
+    fn new_dir_in(&self, parent: &Dir, name: &[u8], mode: Option<u32>, spot: &HostSlot) -> StoreResult<Dir> {
         host::make_dir(parent.as_fd(), name).map_err(refused)?;
-        let dir = parent.enter(name, host::How::Directory).map_err(refused)?;
+        let dir = parent.enter(name, host::OpenMode::Directory).map_err(refused)?;
         let made = host::stat(&dir).map_err(refused)?;
         self.own(&dir, &made, None, spot)?;
         // A directory whose group is handed down hands it down further.
-        let inherited = spot.dir_stat.mode & SET_GROUP;
-        host::set_mode(&dir, mode.unwrap_or(0o755) & PLAIN_MODE | inherited).map_err(refused)?;
+        let inherited = spot.dir_stat.mode & SETGID;
+        host::set_mode(&dir, mode.unwrap_or(0o755) & GRANTABLE_MODE_BITS | inherited).map_err(refused)?;
         host::set_modified(&dir, self.now()).map_err(refused)?;
         Ok(dir)
     }
@@ -75,9 +80,9 @@ impl Act<'_> {
     pub(super) fn own(
         &self,
         fd: impl AsFd,
-        made: &Stat,
-        replaced: Option<&Stat>,
-        spot: &Spot,
+        made: &HostStat,
+        replaced: Option<&HostStat>,
+        spot: &HostSlot,
     ) -> StoreResult<()> {
         let model = replaced.unwrap_or(&spot.dir_stat);
         let hands_down = replaced.is_some() || self.shop.uid == 0 || spot.dir_stat.mode & 0o2000 != 0;
@@ -91,8 +96,8 @@ impl Act<'_> {
 }
 
 /// Something inside new parents, still in the workshop.
-struct Wrapped {
-    top: Scrap,
+struct StagedParents {
+    top: TempEntry,
     ino: u64,
     dir: Dir,
 }

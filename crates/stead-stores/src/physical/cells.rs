@@ -17,45 +17,45 @@ use stead_core::store::StoreResult;
 use super::draft::fill;
 use super::host::failed;
 
-const CELL: usize = size_of::<u64>();
+const CELL_SIZE: usize = size_of::<u64>();
 
 /// So many numbers, all zero at first.
 #[derive(Debug)]
-pub(super) struct Cells<const COUNT: usize>(Kind);
+pub(super) struct SharedCells<const COUNT: usize>(CellStorage);
 
 #[derive(Debug)]
-enum Kind {
+enum CellStorage {
     Mapped(MmapRaw),
     /// The host can't map the file, or set all of it aside: a full disk would be a signal then, and no error.
     Read(File),
 }
 
-impl<const COUNT: usize> Cells<COUNT> {
+impl<const COUNT: usize> SharedCells<COUNT> {
     /// The numbers in a file of Stead's own, which nobody cuts.
     pub(super) fn new(file: File) -> Self {
-        let size = COUNT * CELL;
+        let size = COUNT * CELL_SIZE;
         let map = fallocate(&file, FallocateFlags::empty(), 0, size as u64).ok();
         let map = map.and_then(|()| MmapOptions::new().len(size).map_raw(&file).ok());
-        Cells(map.map_or(Kind::Read(file), Kind::Mapped))
+        SharedCells(map.map_or(CellStorage::Read(file), CellStorage::Mapped))
     }
 
     /// The numbers in a file that is not changed any more.
     pub(super) fn read_only(file: File) -> Self {
-        Cells(Kind::Read(file))
+        SharedCells(CellStorage::Read(file))
     }
 
     /// All of them.
     pub(super) fn all(&self) -> StoreResult<[u64; COUNT]> {
         let mut cells = [0; COUNT];
         match &self.0 {
-            Kind::Mapped(map) => {
+            CellStorage::Mapped(map) => {
                 for (index, cell) in cells.iter_mut().enumerate() {
                     *cell = u64::from_le(atomic(map, index).load(Ordering::SeqCst));
                 }
             }
-            Kind::Read(file) => {
+            CellStorage::Read(file) => {
                 // A file that is shorter ends in zeros.
-                let mut bytes = vec![0; COUNT * CELL];
+                let mut bytes = vec![0; COUNT * CELL_SIZE];
                 fill(file, 0, &mut bytes)?;
                 for (cell, bytes) in cells.iter_mut().zip(bytes.as_chunks().0) {
                     *cell = u64::from_le_bytes(*bytes);
@@ -68,22 +68,22 @@ impl<const COUNT: usize> Cells<COUNT> {
     pub(super) fn set(&self, index: usize, value: u64) -> StoreResult<()> {
         assert!(index < COUNT);
         match &self.0 {
-            Kind::Mapped(map) => {
+            CellStorage::Mapped(map) => {
                 atomic(map, index).store(value.to_le(), Ordering::SeqCst);
                 Ok(())
             }
-            Kind::Read(file) => {
-                file.write_all_at(&value.to_le_bytes(), (index * CELL) as u64).map_err(failed)
+            CellStorage::Read(file) => {
+                file.write_all_at(&value.to_le_bytes(), (index * CELL_SIZE) as u64).map_err(failed)
             }
         }
     }
 }
 
 fn atomic(map: &MmapRaw, index: usize) -> &AtomicU64 {
-    assert!((index + 1) * CELL <= map.len());
+    assert!((index + 1) * CELL_SIZE <= map.len());
     // SAFETY: the number lies inside the map, which is aligned to pages and lives as long as the reference; its room in the
     // file has been set aside, and nobody cuts the file. All processes use it as an atomic number.
-    unsafe { AtomicU64::from_ptr(map.as_mut_ptr().add(index * CELL).cast()) }
+    unsafe { AtomicU64::from_ptr(map.as_mut_ptr().add(index * CELL_SIZE).cast()) }
 }
 
 #[cfg(test)]
@@ -94,9 +94,9 @@ mod tests {
     fn what_one_sets_all_see_whether_the_file_is_mapped_or_read() {
         let file = tempfile::tempfile().unwrap();
         let copy = || file.try_clone().unwrap();
-        let mapped = Cells::<4>::new(copy());
-        assert!(matches!(mapped.0, Kind::Mapped(_)));
-        let (other, read) = (Cells::<4>::new(copy()), Cells::<4>(Kind::Read(copy())));
+        let mapped = SharedCells::<4>::new(copy());
+        assert!(matches!(mapped.0, CellStorage::Mapped(_)));
+        let (other, read) = (SharedCells::<4>::new(copy()), SharedCells::<4>(CellStorage::Read(copy())));
         mapped.set(1, 7).unwrap();
         read.set(3, u64::MAX).unwrap();
         for cells in [&mapped, &other, &read] {

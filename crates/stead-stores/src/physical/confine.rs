@@ -8,38 +8,38 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::ResolveFlags;
 
-use super::host::{self, Errno, Host, How, Stat};
+use super::host::{self, Errno, HostResult, HostStat, OpenMode};
 use super::options::Confinement;
 
-const CONFINED: ResolveFlags = ResolveFlags::BENEATH
+const CONFINED_FLAGS: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 /// The kernel takes paths below 4,096 bytes; longer ones are resolved in pieces.
-const PIECE: usize = 3_800;
+const MAX_PATH_PIECE: usize = 3_800;
 
 /// How often a path is resolved again that seemed to lead out.
-const DISPLACED: usize = 16;
+const MAX_ESCAPE_RETRIES: usize = 16;
 
 /// Who keeps a path below its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Opener {
+pub(super) enum PathOpener {
     /// The kernel, by `openat2`.
     Kernel,
     /// We do, name by name.
     Walk,
 }
 
-impl Opener {
+impl PathOpener {
     /// Finds out what the kernel offers, by a call that has no other reason to fail.
-    pub(super) fn choose(root: BorrowedFd<'_>, wanted: Confinement) -> Host<Self> {
+    pub(super) fn choose(root: BorrowedFd<'_>, wanted: Confinement) -> HostResult<Self> {
         if wanted == Confinement::Walk {
-            return Ok(Opener::Walk);
+            return Ok(PathOpener::Walk);
         }
-        match resolve(root, b".", How::Base) {
-            Ok(_) => Ok(Opener::Kernel),
+        match resolve(root, b".", OpenMode::Base) {
+            Ok(_) => Ok(PathOpener::Kernel),
             // A sandbox that knows only older calls answers with one or the other.
-            Err(Errno::NOSYS | Errno::PERM) => Ok(Opener::Walk),
+            Err(Errno::NOSYS | Errno::PERM) => Ok(PathOpener::Walk),
             Err(error) => Err(error),
         }
     }
@@ -50,43 +50,48 @@ impl Opener {
         self,
         below: BorrowedFd<'_>,
         path: &[u8],
-        how: How,
-        hidden: &dyn Fn(&Stat) -> bool,
-    ) -> Host<OwnedFd> {
+        how: OpenMode,
+        hidden: &dyn Fn(&HostStat) -> bool,
+    ) -> HostResult<OwnedFd> {
         match self {
-            Opener::Kernel => resolve_in_pieces(below, path, how),
-            Opener::Walk => walk(below, path, how, hidden),
+            PathOpener::Kernel => resolve_in_pieces(below, path, how),
+            PathOpener::Walk => walk(below, path, how, hidden),
         }
     }
 }
 
-fn resolve_in_pieces(below: BorrowedFd<'_>, path: &[u8], how: How) -> Host<OwnedFd> {
+fn resolve_in_pieces(below: BorrowedFd<'_>, path: &[u8], how: OpenMode) -> HostResult<OwnedFd> {
     let mut at: Option<OwnedFd> = None;
     let mut rest = path;
-    while rest.len() > PIECE {
-        let cut = rest[..PIECE].iter().rposition(|&byte| byte == b'/').ok_or(Errno::NAMETOOLONG)?;
+    while rest.len() > MAX_PATH_PIECE {
+        let cut = rest[..MAX_PATH_PIECE].iter().rposition(|&byte| byte == b'/').ok_or(Errno::NAMETOOLONG)?;
         let here = at.as_ref().map_or(below, |fd| fd.as_fd());
-        at = Some(resolve(here, &rest[..cut], How::Base)?);
+        at = Some(resolve(here, &rest[..cut], OpenMode::Base)?);
         rest = &rest[cut + 1..];
     }
     resolve(at.as_ref().map_or(below, |fd| fd.as_fd()), rest, how)
 }
 
-fn resolve(below: BorrowedFd<'_>, path: &[u8], how: How) -> Host<OwnedFd> {
+fn resolve(below: BorrowedFd<'_>, path: &[u8], how: OpenMode) -> HostResult<OwnedFd> {
     let path = if path.is_empty() { b"." } else { path };
     let (flags, mode) = (how.flags(), rustix::fs::Mode::empty());
     let mut tries = 0;
     loop {
-        match host::patiently(|| rustix::fs::openat2(below, path, flags, mode, CONFINED)) {
+        match host::patiently(|| rustix::fs::openat2(below, path, flags, mode, CONFINED_FLAGS)) {
             // The kernel looks once more at the end. A file that was displaced in between lies elsewhere then, and
             // another one has its name.
-            Err(Errno::XDEV) if tries < DISPLACED => tries += 1,
+            Err(Errno::XDEV) if tries < MAX_ESCAPE_RETRIES => tries += 1,
             result => return result,
         }
     }
 }
 
-fn walk(below: BorrowedFd<'_>, path: &[u8], how: How, hidden: &dyn Fn(&Stat) -> bool) -> Host<OwnedFd> {
+fn walk(
+    below: BorrowedFd<'_>,
+    path: &[u8],
+    how: OpenMode,
+    hidden: &dyn Fn(&HostStat) -> bool,
+) -> HostResult<OwnedFd> {
     if path.is_empty() || path == b"." {
         return host::open_name(below, b".", how);
     }
@@ -99,7 +104,7 @@ fn walk(below: BorrowedFd<'_>, path: &[u8], how: How, hidden: &dyn Fn(&Stat) -> 
             return Err(Errno::XDEV);
         }
         let here = at.as_ref().map_or(below, |fd| fd.as_fd());
-        let how = if names.peek().is_some() { How::Base } else { how };
+        let how = if names.peek().is_some() { OpenMode::Base } else { how };
         let opened = host::open_name(here, name, how)?;
         let stat = host::stat(&opened)?;
         if stat.mount != mount {
@@ -130,18 +135,20 @@ mod tests {
         std::os::unix::fs::symlink("deep", dir.path().join("in/link")).unwrap();
         let root = host::open_ambient(dir.path()).unwrap();
         for wanted in BOTH {
-            let opener = Opener::choose(root.as_fd(), wanted).unwrap();
+            let opener = PathOpener::choose(root.as_fd(), wanted).unwrap();
             let open = |path: &[u8], how| opener.open(root.as_fd(), path, how, &|_| false);
             for path in [&b""[..], b"in", b"in/deep"] {
-                assert!(open(path, How::Directory).is_ok(), "{}", path.escape_ascii());
+                assert!(open(path, OpenMode::Directory).is_ok(), "{}", path.escape_ascii());
             }
             for path in [&b".."[..], b"in/../..", b"/", b"/etc", b"out", b"out/etc", b"in/link", b"in/file/x"]
             {
-                for how in [How::Base, How::Directory, How::Read, How::Write, How::Change] {
+                for how in
+                    [OpenMode::Base, OpenMode::Directory, OpenMode::Read, OpenMode::Write, OpenMode::Change]
+                {
                     assert!(open(path, how).is_err(), "{} {how:?} {opener:?}", path.escape_ascii());
                 }
             }
-            assert!(open(b"out", How::Handle).is_ok(), "a symlink itself");
+            assert!(open(b"out", OpenMode::Handle).is_ok(), "a symlink itself");
         }
     }
 
@@ -159,8 +166,8 @@ mod tests {
         let parent = host::open_ambient(path.parent().unwrap()).unwrap();
         let name = path.file_name().unwrap().as_encoded_bytes();
         for wanted in BOTH {
-            let opener = Opener::choose(parent.as_fd(), wanted).unwrap();
-            let entered = opener.open(parent.as_fd(), name, How::Base, &|_| false);
+            let opener = PathOpener::choose(parent.as_fd(), wanted).unwrap();
+            let entered = opener.open(parent.as_fd(), name, OpenMode::Base, &|_| false);
             assert_eq!(entered.map(drop), Err(Errno::XDEV), "{opener:?}");
         }
     }

@@ -5,17 +5,17 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use stead_core::store::{Draft, Sealed, StoreError, StoreResult};
+use stead_core::store::{Draft, SealedContent, StoreError, StoreResult};
 
-use super::host::{self, Stat, failed, refused};
-use super::patch::{Extent, Plan, Source};
-use super::workshop::{Temp, Workshop};
+use super::host::{self, HostStat, failed, refused};
+use super::patch::{WriteExtent, WritePlan, WriteSource};
+use super::workshop::{StagingArea, TempFile};
 
 /// What a sealed draft holds.
 #[derive(Debug)]
-pub(super) enum Drafted {
+pub(super) enum DraftContent {
     /// All of the content.
-    Whole(Temp),
+    Whole(TempFile),
     /// Changes to a file.
     Changes(Arc<Changes>),
 }
@@ -23,7 +23,7 @@ pub(super) enum Drafted {
 /// A draft of nothing.
 #[derive(Debug)]
 pub(super) struct NewDraft {
-    shop: Arc<Workshop>,
+    shop: Arc<StagingArea>,
     content: NewContent,
     size: u64,
 }
@@ -32,19 +32,19 @@ pub(super) struct NewDraft {
 #[derive(Debug)]
 enum NewContent {
     /// In a file that a change can put somewhere.
-    Unsealed(Temp),
+    Unsealed(TempFile),
     /// In a file that was handed to a change, and may have no name any more.
     Sealed(File),
 }
 
 impl NewDraft {
-    pub(super) fn new(shop: &Arc<Workshop>) -> StoreResult<Self> {
+    pub(super) fn new(shop: &Arc<StagingArea>) -> StoreResult<Self> {
         let content = NewContent::Unsealed(shop.temp()?);
         Ok(NewDraft { shop: Arc::clone(shop), content, size: 0 })
     }
 
     /// The file to be written to. The content is copied where the file was handed to a change, which was refused.
-    fn unsealed(&mut self) -> StoreResult<&mut Temp> {
+    fn unsealed(&mut self) -> StoreResult<&mut TempFile> {
         if let NewContent::Sealed(content) = &self.content {
             let temp = self.shop.temp()?;
             host::copy(content, 0, &temp.file, 0, self.size).map_err(failed)?;
@@ -63,7 +63,7 @@ impl Draft for NewDraft {
     }
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> StoreResult<usize> {
-        let (NewContent::Unsealed(Temp { file, .. }) | NewContent::Sealed(file)) = &self.content;
+        let (NewContent::Unsealed(TempFile { file, .. }) | NewContent::Sealed(file)) = &self.content;
         fill(file, offset, buffer)
     }
 
@@ -81,10 +81,10 @@ impl Draft for NewDraft {
         Ok(())
     }
 
-    fn seal(&mut self) -> StoreResult<Sealed> {
+    fn seal(&mut self) -> StoreResult<SealedContent> {
         let stays = self.unsealed()?.file.try_clone().map_err(failed)?;
         match std::mem::replace(&mut self.content, NewContent::Sealed(stays)) {
-            NewContent::Unsealed(temp) => Ok(Sealed::new(self.size, Drafted::Whole(temp))),
+            NewContent::Unsealed(temp) => Ok(SealedContent::new(self.size, DraftContent::Whole(temp))),
             NewContent::Sealed(_) => unreachable!("unsealed above"),
         }
     }
@@ -97,9 +97,9 @@ pub(super) struct FileDraft(Arc<Changes>);
 /// Changes to a file: what was written lies in a sparse file at the same offsets, the rest is read from the base.
 #[derive(Debug)]
 pub(super) struct Changes {
-    shop: Arc<Workshop>,
+    shop: Arc<StagingArea>,
     base: File,
-    pub(super) stat: Stat,
+    pub(super) stat: HostStat,
     /// How much of the base still shows: it was cut there at some time.
     shows: u64,
     size: u64,
@@ -107,11 +107,11 @@ pub(super) struct Changes {
     resized: bool,
     /// Start and end of what was written.
     written: BTreeMap<u64, u64>,
-    overlay: Option<Temp>,
+    overlay: Option<TempFile>,
 }
 
 impl FileDraft {
-    pub(super) fn new(shop: &Arc<Workshop>, base: File, stat: Stat) -> Self {
+    pub(super) fn new(shop: &Arc<StagingArea>, base: File, stat: HostStat) -> Self {
         FileDraft(Arc::new(Changes {
             shop: shop.clone(),
             base,
@@ -133,7 +133,7 @@ impl FileDraft {
 
 impl Changes {
     /// How to write these changes into the file itself, which may have grown since.
-    pub(super) fn plan(&self, now: &Stat) -> Option<Plan<'_>> {
+    pub(super) fn plan(&self, now: &HostStat) -> Option<WritePlan<'_>> {
         // What lies behind the end is told from what lies before it.
         let parts = |(&start, &end): (&u64, &u64)| {
             let middle = now.size.clamp(start, end);
@@ -143,7 +143,7 @@ impl Changes {
             .written
             .iter()
             .flat_map(parts)
-            .map(|(start, end)| Extent { from: start, to: start, length: end - start })
+            .map(|(start, end)| WriteExtent { from: start, to: start, length: end - start })
             .collect();
         let end = extents.last().map_or(0, |last| last.to + last.length);
         let length = if self.resized { self.size } else { now.size.max(end) };
@@ -151,12 +151,13 @@ impl Changes {
         if extents.is_empty() && cut == now.size && length == now.size {
             return None;
         }
-        let source = self.overlay.as_ref().map_or(Source::Bytes(&[]), |overlay| Source::File(&overlay.file));
-        Some(Plan { cut, extents, length, source })
+        let source =
+            self.overlay.as_ref().map_or(WriteSource::Bytes(&[]), |overlay| WriteSource::File(&overlay.file));
+        Some(WritePlan { cut, extents, length, source })
     }
 
     /// The whole content, as a file of its own. If someone wrote into the base since, what it was is gone.
-    pub(super) fn whole(&self) -> StoreResult<Temp> {
+    pub(super) fn whole(&self) -> StoreResult<TempFile> {
         if !host::stat(&self.base).map_err(refused)?.holds_same(&self.stat) {
             return Err(StoreError::Conflict);
         }
@@ -205,8 +206,8 @@ impl Draft for FileDraft {
         Ok(())
     }
 
-    fn seal(&mut self) -> StoreResult<Sealed> {
-        Ok(Sealed::new(self.0.size, Drafted::Changes(Arc::clone(&self.0))))
+    fn seal(&mut self) -> StoreResult<SealedContent> {
+        Ok(SealedContent::new(self.0.size, DraftContent::Changes(Arc::clone(&self.0))))
     }
 }
 

@@ -15,25 +15,25 @@ use rustix::fs::{
 };
 pub(super) use rustix::io::Errno;
 use stead_core::Timestamp;
-use stead_core::store::{Attr, Kind, NodeId, Special, StoreError, VersionTag};
+use stead_core::store::{Attr, NodeId, NodeKind, SpecialKind, StoreError, VersionTag};
 
 /// What a host call answers.
-pub(super) type Host<T> = Result<T, Errno>;
+pub(super) type HostResult<T> = Result<T, Errno>;
 
-const ITSELF: AtFlags = AtFlags::SYMLINK_NOFOLLOW.union(AtFlags::NO_AUTOMOUNT);
+const NO_FOLLOW: AtFlags = AtFlags::SYMLINK_NOFOLLOW.union(AtFlags::NO_AUTOMOUNT);
 /// How often a call is repeated that lost a race inside the kernel.
-const RACES: usize = 128;
+const MAX_RACE_RETRIES: usize = 128;
 /// How often, and how long each time, a call waits for a descriptor to come free.
-const CROWDED: (usize, Duration) = (400, Duration::from_millis(5));
+const DESCRIPTOR_WAIT: (usize, Duration) = (400, Duration::from_millis(5));
 
 /// The permission bits that agents can give: all but those with which a program runs as someone else.
-pub(super) const PLAIN_MODE: u32 = 0o1777;
+pub(super) const GRANTABLE_MODE_BITS: u32 = 0o1777;
 /// The bit with which a directory hands its group down to what is made in it.
-pub(super) const SET_GROUP: u32 = 0o2000;
+pub(super) const SETGID: u32 = 0o2000;
 
 /// How a file is opened. Never for longer than a call, except where a caller holds the content open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum OpenMode {
     /// Whatever it is, a symlink too, for its attributes.
     Handle,
     /// A directory, to reach what is in it.
@@ -48,65 +48,65 @@ pub(super) enum How {
     Change,
 }
 
-impl How {
+impl OpenMode {
     pub(super) fn flags(self) -> OFlags {
         // Not blocking: should a named pipe have taken the file's name meanwhile, opening it returns at once.
         let file = OFlags::NONBLOCK | OFlags::NOCTTY;
         OFlags::CLOEXEC
             | OFlags::NOFOLLOW
             | match self {
-                How::Handle => OFlags::PATH,
-                How::Base => OFlags::PATH | OFlags::DIRECTORY,
-                How::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
-                How::Read => OFlags::RDONLY | file,
-                How::Write => OFlags::WRONLY | file,
-                How::Change => OFlags::RDWR | file,
+                OpenMode::Handle => OFlags::PATH,
+                OpenMode::Base => OFlags::PATH | OFlags::DIRECTORY,
+                OpenMode::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
+                OpenMode::Read => OFlags::RDONLY | file,
+                OpenMode::Write => OFlags::WRONLY | file,
+                OpenMode::Change => OFlags::RDWR | file,
             }
     }
 }
 
 /// Opens the host directory that a Store is rooted at. The only place where a symlink may lead.
-pub(super) fn open_ambient(path: &std::path::Path) -> Host<OwnedFd> {
+pub(super) fn open_ambient(path: &std::path::Path) -> HostResult<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())
 }
 
 /// Opens a name in a directory as what it is itself.
-pub(super) fn open_name(dir: BorrowedFd<'_>, name: &[u8], how: How) -> Host<OwnedFd> {
+pub(super) fn open_name(dir: BorrowedFd<'_>, name: &[u8], how: OpenMode) -> HostResult<OwnedFd> {
     patiently(|| rustix::fs::openat(dir, name, how.flags(), Mode::empty()))
 }
 
 /// Makes a file that was not there, for reading and writing. Only in Stead's own directories, which nobody else enters:
 /// so it may have the mode right away that most files end up with.
-pub(super) fn create(dir: BorrowedFd<'_>, name: &[u8]) -> Host<File> {
+pub(super) fn create(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
     patiently(|| rustix::fs::openat(dir, name, flags, mode)).map(File::from)
 }
 
 /// Opens one of Stead's own files, which may have to be made first.
-pub(super) fn open_or_create(dir: BorrowedFd<'_>, name: &str) -> Host<File> {
+pub(super) fn open_or_create(dir: BorrowedFd<'_>, name: &str) -> HostResult<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     patiently(|| rustix::fs::openat(dir, name, flags, mode)).map(File::from)
 }
 
 /// From now on everything that is written to a file goes to its end.
-pub(super) fn set_appending(file: &File) -> Host<()> {
+pub(super) fn set_appending(file: &File) -> HostResult<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     rustix::fs::fcntl_setfl(file, flags | OFlags::APPEND)
 }
 
 /// Repeats what lost a race, and waits where the process has no descriptor left: other calls hold theirs only briefly.
-pub(super) fn patiently<T>(mut call: impl FnMut() -> Host<T>) -> Host<T> {
+pub(super) fn patiently<T>(mut call: impl FnMut() -> HostResult<T>) -> HostResult<T> {
     let (mut races, mut waits) = (0, 0);
     loop {
         match call() {
-            Err(Errno::AGAIN) if races < RACES => races += 1,
+            Err(Errno::AGAIN) if races < MAX_RACE_RETRIES => races += 1,
             Err(Errno::INTR) => {}
-            Err(Errno::MFILE | Errno::NFILE) if waits < CROWDED.0 => {
+            Err(Errno::MFILE | Errno::NFILE) if waits < DESCRIPTOR_WAIT.0 => {
                 waits += 1;
-                std::thread::sleep(CROWDED.1);
+                std::thread::sleep(DESCRIPTOR_WAIT.1);
             }
             result => return result,
         }
@@ -115,11 +115,11 @@ pub(super) fn patiently<T>(mut call: impl FnMut() -> Host<T>) -> Host<T> {
 
 /// What the host says of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stat {
+pub(super) struct HostStat {
     pub(super) dev: u64,
     pub(super) ino: u64,
     pub(super) mount: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: NodeKind,
     /// How many names it has.
     pub(super) links: u32,
     pub(super) mode: u32,
@@ -131,7 +131,7 @@ pub(super) struct Stat {
     pub(super) created: Option<Timestamp>,
 }
 
-impl Stat {
+impl HostStat {
     /// The state it is in: another one after every write.
     pub(super) fn tag(&self) -> VersionTag {
         let mut fields = [0; 40];
@@ -149,8 +149,8 @@ impl Stat {
             node: NodeId(self.ino),
             kind: self.kind,
             size: match self.kind {
-                Kind::File | Kind::Symlink => self.size,
-                Kind::Directory | Kind::Special(_) => 0,
+                NodeKind::File | NodeKind::Symlink => self.size,
+                NodeKind::Directory | NodeKind::Special(_) => 0,
             },
             mode: self.mode & 0o7777,
             created: self.created,
@@ -162,45 +162,46 @@ impl Stat {
 
     /// Whether it is the same file with, as far as can be told, the same content. A rename sets the time of change,
     /// so that one says nothing of what a rename has displaced.
-    pub(super) fn holds_same(&self, other: &Stat) -> bool {
-        let face = |stat: &Stat| (stat.dev, stat.ino, stat.kind, stat.size, stat.modified);
+    pub(super) fn holds_same(&self, other: &HostStat) -> bool {
+        let face = |stat: &HostStat| (stat.dev, stat.ino, stat.kind, stat.size, stat.modified);
         face(self) == face(other)
     }
 
     pub(super) fn is_dir(&self) -> bool {
-        self.kind == Kind::Directory
+        self.kind == NodeKind::Directory
     }
 }
 
 /// Attributes of what a path of the host leads to, wherever that is.
-pub(super) fn stat_ambient(path: &std::path::Path) -> Host<Stat> {
+pub(super) fn stat_ambient(path: &std::path::Path) -> HostResult<HostStat> {
     use std::os::unix::ffi::OsStrExt;
     statx(CWD, path.as_os_str().as_bytes(), AtFlags::NO_AUTOMOUNT)
 }
 
 /// Attributes of a name itself.
-pub(super) fn stat_at(dir: BorrowedFd<'_>, name: &[u8]) -> Host<Stat> {
-    statx(dir, name, ITSELF)
+pub(super) fn stat_at(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<HostStat> {
+    statx(dir, name, NO_FOLLOW)
 }
 
 /// Attributes of what is open.
-pub(super) fn stat(fd: impl AsFd) -> Host<Stat> {
+pub(super) fn stat(fd: impl AsFd) -> HostResult<HostStat> {
     statx(fd.as_fd(), b"", AtFlags::EMPTY_PATH)
 }
 
-fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> Host<Stat> {
+fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> HostResult<HostStat> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID;
     let stat = rustix::fs::statx(dir, name, flags, mask)?;
     let time = |time: rustix::fs::StatxTimestamp| {
         Timestamp(time.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec)))
     };
     let dev = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
-    Ok(Stat {
+    Ok(HostStat {
         dev,
         ino: stat.stx_ino,
         // Before Linux 5.8 a mount has no number here, and a file system that is mounted twice counts as one.
         mount: if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 { stat.stx_mnt_id } else { dev },
-        kind: kind(FileType::from_raw_mode(stat.stx_mode.into())).unwrap_or(Kind::Special(Special::Device)),
+        kind: kind(FileType::from_raw_mode(stat.stx_mode.into()))
+            .unwrap_or(NodeKind::Special(SpecialKind::Device)),
         links: stat.stx_nlink,
         mode: u32::from(stat.stx_mode) & 0o7777,
         uid: stat.stx_uid,
@@ -213,20 +214,20 @@ fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> Host<Stat> {
 }
 
 /// The kind behind a host's type; `None` where the host did not say.
-fn kind(of: FileType) -> Option<Kind> {
+fn kind(of: FileType) -> Option<NodeKind> {
     Some(match of {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        FileType::Fifo => Kind::Special(Special::Fifo),
-        FileType::Socket => Kind::Special(Special::Socket),
-        FileType::CharacterDevice | FileType::BlockDevice => Kind::Special(Special::Device),
+        FileType::RegularFile => NodeKind::File,
+        FileType::Directory => NodeKind::Directory,
+        FileType::Symlink => NodeKind::Symlink,
+        FileType::Fifo => NodeKind::Special(SpecialKind::Fifo),
+        FileType::Socket => NodeKind::Special(SpecialKind::Socket),
+        FileType::CharacterDevice | FileType::BlockDevice => NodeKind::Special(SpecialKind::Device),
         FileType::Unknown => return None,
     })
 }
 
 /// Names every entry of an open directory, with its kind where the host says so.
-pub(super) fn entries(dir: impl AsFd, mut each: impl FnMut(&[u8], Option<Kind>)) -> Host<()> {
+pub(super) fn entries(dir: impl AsFd, mut each: impl FnMut(&[u8], Option<NodeKind>)) -> HostResult<()> {
     let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
     let mut reading = RawDir::new(dir, &mut buffer);
     while let Some(entry) = reading.next() {
@@ -241,45 +242,45 @@ pub(super) fn entries(dir: impl AsFd, mut each: impl FnMut(&[u8], Option<Kind>))
 }
 
 /// Where a symlink leads, as written.
-pub(super) fn read_link(dir: BorrowedFd<'_>, name: &[u8]) -> Host<Vec<u8>> {
+pub(super) fn read_link(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<Vec<u8>> {
     rustix::fs::readlinkat(dir, name, Vec::with_capacity(256)).map(|target| target.into_bytes())
 }
 
 /// A name in an open directory.
-pub(super) type At<'a> = (BorrowedFd<'a>, &'a [u8]);
+pub(super) type NameAt<'a> = (BorrowedFd<'a>, &'a [u8]);
 
 /// Renames to a name that nothing has; otherwise `EXIST`.
-pub(super) fn rename_new(from: At<'_>, to: At<'_>) -> Host<()> {
+pub(super) fn rename_new(from: NameAt<'_>, to: NameAt<'_>) -> HostResult<()> {
     rustix::fs::renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE)
 }
 
 /// Renames over whatever may have the name.
-pub(super) fn rename_over(from: At<'_>, to: At<'_>) -> Host<()> {
+pub(super) fn rename_over(from: NameAt<'_>, to: NameAt<'_>) -> HostResult<()> {
     rustix::fs::renameat(from.0, from.1, to.0, to.1)
 }
 
 /// Lets two names change places, in one step.
-pub(super) fn exchange(one: At<'_>, other: At<'_>) -> Host<()> {
+pub(super) fn exchange(one: NameAt<'_>, other: NameAt<'_>) -> HostResult<()> {
     rustix::fs::renameat_with(one.0, one.1, other.0, other.1, RenameFlags::EXCHANGE)
 }
 
 /// Gives a file, or a symlink itself, a second name, which nothing has.
-pub(super) fn link(of: At<'_>, to: At<'_>) -> Host<()> {
+pub(super) fn link(of: NameAt<'_>, to: NameAt<'_>) -> HostResult<()> {
     rustix::fs::linkat(of.0, of.1, to.0, to.1, AtFlags::empty())
 }
 
 /// Makes a directory.
-pub(super) fn make_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
+pub(super) fn make_dir(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<()> {
     rustix::fs::mkdirat(dir, name, Mode::RWXU)
 }
 
 /// Makes a symlink.
-pub(super) fn make_link(dir: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> Host<()> {
+pub(super) fn make_link(dir: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> HostResult<()> {
     rustix::fs::symlinkat(target, dir, name)
 }
 
 /// Has the entries of an open directory be read from the first one again.
-pub(super) fn rewind(dir: impl AsFd) -> Host<()> {
+pub(super) fn rewind(dir: impl AsFd) -> HostResult<()> {
     rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0)).map(drop)
 }
 
@@ -289,17 +290,17 @@ pub(super) fn is_removed(dir: impl AsFd) -> bool {
 }
 
 /// Removes a name of anything but a directory.
-pub(super) fn unlink(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
+pub(super) fn unlink(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<()> {
     rustix::fs::unlinkat(dir, name, AtFlags::empty())
 }
 
 /// Removes an empty directory.
-pub(super) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Host<()> {
+pub(super) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8]) -> HostResult<()> {
     rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)
 }
 
 /// Sets permission bits of what is open, be it a mere handle.
-pub(super) fn set_mode(fd: impl AsFd, mode: u32) -> Host<()> {
+pub(super) fn set_mode(fd: impl AsFd, mode: u32) -> HostResult<()> {
     let mode = Mode::from_raw_mode(mode);
     match rustix::fs::fchmod(&fd, mode) {
         Err(Errno::BADF) => itself(rustix::fs::chmodat(CWD, path_of(fd.as_fd()), mode, AtFlags::empty())),
@@ -308,7 +309,7 @@ pub(super) fn set_mode(fd: impl AsFd, mode: u32) -> Host<()> {
 }
 
 /// Opens again what a handle stands for, under whatever name: as far as its mode allows it now.
-pub(super) fn reopen(handle: BorrowedFd<'_>, how: How) -> Host<OwnedFd> {
+pub(super) fn reopen(handle: BorrowedFd<'_>, how: OpenMode) -> HostResult<OwnedFd> {
     // The path is itself a symlink, to what the handle stands for.
     let flags = how.flags() - OFlags::NOFOLLOW;
     itself(patiently(|| rustix::fs::open(path_of(handle), flags, Mode::empty())))
@@ -320,12 +321,12 @@ fn path_of(handle: BorrowedFd<'_>) -> String {
 }
 
 /// Where a host has no such paths, there is no way to what has only a handle.
-fn itself<T>(answer: Host<T>) -> Host<T> {
+fn itself<T>(answer: HostResult<T>) -> HostResult<T> {
     answer.map_err(|error| if error == Errno::NOENT { Errno::ACCESS } else { error })
 }
 
 /// Gives what is open to an owner. Not being allowed to is no failure: the content is what was asked for.
-pub(super) fn set_owner(fd: impl AsFd, uid: Option<u32>, gid: Option<u32>) -> Host<()> {
+pub(super) fn set_owner(fd: impl AsFd, uid: Option<u32>, gid: Option<u32>) -> HostResult<()> {
     match rustix::fs::fchown(fd, uid.map(Uid::from_raw), gid.map(Gid::from_raw)) {
         Err(Errno::PERM | Errno::INVAL) => Ok(()),
         result => result,
@@ -333,13 +334,13 @@ pub(super) fn set_owner(fd: impl AsFd, uid: Option<u32>, gid: Option<u32>) -> Ho
 }
 
 /// Gives a symlink to an owner, by the same rule.
-pub(super) fn set_link_owner(dir: BorrowedFd<'_>, name: &[u8], uid: u32, gid: u32) -> Host<()> {
+pub(super) fn set_link_owner(dir: BorrowedFd<'_>, name: &[u8], uid: u32, gid: u32) -> HostResult<()> {
     match rustix::fs::chownat(
         dir,
         name,
         Some(Uid::from_raw(uid)),
         Some(Gid::from_raw(gid)),
-        ITSELF & AtFlags::SYMLINK_NOFOLLOW,
+        NO_FOLLOW & AtFlags::SYMLINK_NOFOLLOW,
     ) {
         Err(Errno::PERM | Errno::INVAL) => Ok(()),
         result => result,
@@ -353,7 +354,7 @@ fn times(modified: Timestamp) -> Timestamps {
 }
 
 /// Sets the time of the last modification of what is open, be it a mere handle.
-pub(super) fn set_modified(fd: impl AsFd, modified: Timestamp) -> Host<()> {
+pub(super) fn set_modified(fd: impl AsFd, modified: Timestamp) -> HostResult<()> {
     match rustix::fs::futimens(&fd, &times(modified)) {
         Err(Errno::BADF) => {
             let path = path_of(fd.as_fd());
@@ -364,13 +365,13 @@ pub(super) fn set_modified(fd: impl AsFd, modified: Timestamp) -> Host<()> {
 }
 
 /// Sets the time of the last modification of a name itself.
-pub(super) fn set_modified_at(dir: BorrowedFd<'_>, name: &[u8], modified: Timestamp) -> Host<()> {
+pub(super) fn set_modified_at(dir: BorrowedFd<'_>, name: &[u8], modified: Timestamp) -> HostResult<()> {
     rustix::fs::utimensat(dir, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW)
 }
 
 /// How a file is locked between processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lock {
+pub(super) enum LockMode {
     Shared,
     Exclusive,
 }
@@ -380,10 +381,10 @@ const FIRST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_micros(150);
 
 /// Takes a lock, having waited for it; after some time with [`Errno::TIMEDOUT`].
-pub(super) fn lock(fd: impl AsFd, lock: Lock, until: Instant) -> Host<()> {
+pub(super) fn lock(fd: impl AsFd, lock: LockMode, until: Instant) -> HostResult<()> {
     let operation = match lock {
-        Lock::Shared => FlockOperation::NonBlockingLockShared,
-        Lock::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        LockMode::Shared => FlockOperation::NonBlockingLockShared,
+        LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
     };
     let mut nap = FIRST_NAP;
     loop {
@@ -400,12 +401,12 @@ pub(super) fn lock(fd: impl AsFd, lock: Lock, until: Instant) -> Host<()> {
 }
 
 /// Gives a lock back.
-pub(super) fn unlock(fd: impl AsFd) -> Host<()> {
+pub(super) fn unlock(fd: impl AsFd) -> HostResult<()> {
     rustix::io::retry_on_intr(|| rustix::fs::flock(fd.as_fd(), FlockOperation::Unlock))
 }
 
 /// Takes a lock if nobody has it.
-pub(super) fn try_lock(fd: impl AsFd) -> Host<bool> {
+pub(super) fn try_lock(fd: impl AsFd) -> HostResult<bool> {
     match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),

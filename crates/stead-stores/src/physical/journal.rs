@@ -12,52 +12,52 @@ use std::os::unix::fs::FileExt;
 use serde::{Deserialize, Serialize};
 use stead_core::store::StoreResult;
 
-use super::host::{self, How, failed, refused};
+use super::host::{self, OpenMode, failed, refused};
 use super::root::{Dir, Root};
-use super::undo::{Moment, Site, Undo, undo};
+use super::undo::{UndoContext, UndoRecord, UndoTime, undo};
 use crate::Durability;
 use crate::sync;
 
-const HEAD: usize = 4 + 8 + 8;
+const HEADER_LENGTH: usize = 4 + 8 + 8;
 /// No record is longer; a journal that says so is torn there.
-const LONGEST: usize = 64 << 20;
+const MAX_RECORD_LENGTH: usize = 64 << 20;
 
 /// How much room a journal is made with. Records that fit change nothing but content, so that waiting for the disk means
 /// waiting for these bytes, not for whatever else the file system has noted meanwhile.
-const ROOM: usize = 8 << 10;
+const INITIAL_SIZE: usize = 8 << 10;
 
 /// One record.
 #[derive(Debug, Serialize, Deserialize)]
-enum Record {
+enum IntentRecord {
     /// An action that may have happened.
-    Undo(Box<Undo>),
+    Undo(Box<UndoRecord>),
     /// All of them did.
     Done,
 }
 
 /// A file to write records to.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct IntentLog {
     file: File,
     name: String,
     epoch: u64,
     end: u64,
 }
 
-impl Journal {
+impl IntentLog {
     /// An empty journal on a file that is empty or has been cleared.
     pub(super) fn new(file: File, name: String) -> Self {
-        Journal { file, name, epoch: 0, end: 0 }
+        IntentLog { file, name, epoch: 0, end: 0 }
     }
 
     /// An empty journal in a room, on the disk with its name: the records that follow only have to get there themselves.
     pub(super) fn create(room: BorrowedFd<'_>, name: String, durability: Durability) -> StoreResult<Self> {
         let file = host::create(room, name.as_bytes()).map_err(refused)?;
         if durability == Durability::Full {
-            file.write_all_at(&[0; ROOM], 0).map_err(failed)?;
-            sync::all(sync::Site::IntentLogName, room).map_err(refused)?;
+            file.write_all_at(&[0; INITIAL_SIZE], 0).map_err(failed)?;
+            sync::all(sync::SyncPoint::IntentLogName, room).map_err(refused)?;
         }
-        Ok(Journal::new(file, name))
+        Ok(IntentLog::new(file, name))
     }
 
     /// Tells this use of the journal from every other; `None` before the first record.
@@ -70,26 +70,26 @@ impl Journal {
     }
 
     /// Says how to undo what is done next.
-    pub(super) fn intend(&mut self, undo: Undo, durability: Durability) -> StoreResult<Undo> {
-        let record = Record::Undo(Box::new(undo));
+    pub(super) fn intend(&mut self, undo: UndoRecord, durability: Durability) -> StoreResult<UndoRecord> {
+        let record = IntentRecord::Undo(Box::new(undo));
         self.write(&record, durability)?;
         match record {
-            Record::Undo(undo) => Ok(*undo),
-            Record::Done => unreachable!("made above"),
+            IntentRecord::Undo(undo) => Ok(*undo),
+            IntentRecord::Done => unreachable!("made above"),
         }
     }
 
     /// Says that everything is done: from now on nothing is undone.
     pub(super) fn done(&mut self, durability: Durability) -> StoreResult<()> {
-        self.write(&Record::Done, durability)
+        self.write(&IntentRecord::Done, durability)
     }
 
-    fn write(&mut self, record: &Record, durability: Durability) -> StoreResult<()> {
+    fn write(&mut self, record: &IntentRecord, durability: Durability) -> StoreResult<()> {
         if self.end == 0 {
             self.epoch = fastrand::u64(1..);
         }
         let payload = serde_json::to_vec(record).expect("records hold numbers, text and bytes");
-        let mut bytes = Vec::with_capacity(HEAD + payload.len());
+        let mut bytes = Vec::with_capacity(HEADER_LENGTH + payload.len());
         bytes.extend_from_slice(&u32::try_from(payload.len()).expect("records are short").to_le_bytes());
         bytes.extend_from_slice(&self.epoch.to_le_bytes());
         bytes.extend_from_slice(&checksum(self.epoch, &payload));
@@ -97,7 +97,7 @@ impl Journal {
         self.file.write_all_at(&bytes, self.end).map_err(failed)?;
         self.end += bytes.len() as u64;
         match durability {
-            Durability::Full => sync::data(sync::Site::Intent, &self.file).map_err(refused),
+            Durability::Full => sync::data(sync::SyncPoint::Intent, &self.file).map_err(refused),
             Durability::Fast => Ok(()),
         }
     }
@@ -105,7 +105,7 @@ impl Journal {
     /// Makes it empty. Not synced: after a power cut the same records lead to the same end again.
     pub(super) fn clear(&mut self) -> StoreResult<()> {
         self.end = 0;
-        self.file.write_all_at(&[0; HEAD], 0).map_err(failed)
+        self.file.write_all_at(&[0; HEADER_LENGTH], 0).map_err(failed)
     }
 }
 
@@ -118,59 +118,59 @@ fn checksum(epoch: u64, payload: &[u8]) -> [u8; 8] {
 /// Makes an empty journal that has its blocks, for a disk that is full later on.
 pub(super) fn make_spare(room: BorrowedFd<'_>, name: &[u8]) -> StoreResult<()> {
     let file = host::create(room, name).map_err(refused)?;
-    file.write_all_at(&[0; 4 * ROOM], 0).map_err(failed)
+    file.write_all_at(&[0; 4 * INITIAL_SIZE], 0).map_err(failed)
 }
 
 /// How the uses of a room's journals ended, by their epochs: whether all that they tell of was done.
-pub(super) type Fates = HashMap<u64, bool>;
+pub(super) type IntentLogOutcomes = HashMap<u64, bool>;
 
 /// How the uses of a room's journals ended.
-pub(super) fn fates(room: &Dir) -> StoreResult<Fates> {
-    let mut fates = Fates::new();
+pub(super) fn fates(room: &Dir) -> StoreResult<IntentLogOutcomes> {
+    let mut fates = IntentLogOutcomes::new();
     for journal in journals(room)? {
         let (epoch, records) = read(&journal.file);
         if let Some(last) = records.last() {
-            fates.insert(epoch, matches!(last, Record::Done));
+            fates.insert(epoch, matches!(last, IntentRecord::Done));
         }
     }
     Ok(fates)
 }
 
 /// The records of a journal, as far as they are whole.
-fn records(file: &File) -> Vec<Record> {
+fn records(file: &File) -> Vec<IntentRecord> {
     read(file).1
 }
 
 /// The records of a journal, and the epoch of its present use.
-fn read(file: &File) -> (u64, Vec<Record>) {
+fn read(file: &File) -> (u64, Vec<IntentRecord>) {
     let mut records = Vec::new();
     let (mut at, mut first_epoch) = (0, None);
     loop {
-        let mut head = [0; HEAD];
+        let mut head = [0; HEADER_LENGTH];
         if file.read_exact_at(&mut head, at).is_err() {
             break;
         }
         let length = u32::from_le_bytes(*head.first_chunk().expect("4 bytes")) as usize;
         let epoch = u64::from_le_bytes(head[4..12].try_into().expect("8 bytes"));
-        if length == 0 || length > LONGEST || *first_epoch.get_or_insert(epoch) != epoch {
+        if length == 0 || length > MAX_RECORD_LENGTH || *first_epoch.get_or_insert(epoch) != epoch {
             break;
         }
         let mut payload = vec![0; length];
-        if file.read_exact_at(&mut payload, at + HEAD as u64).is_err()
+        if file.read_exact_at(&mut payload, at + HEADER_LENGTH as u64).is_err()
             || head[12..] != checksum(epoch, &payload)
         {
             break;
         }
         let Ok(record) = serde_json::from_slice(&payload) else { break };
         records.push(record);
-        at += (HEAD + length) as u64;
+        at += (HEADER_LENGTH + length) as u64;
     }
     (first_epoch.unwrap_or(0), records)
 }
 
-fn journals(room: &Dir) -> StoreResult<Vec<Journal>> {
+fn journals(room: &Dir) -> StoreResult<Vec<IntentLog>> {
     let mut names = Vec::new();
-    let view = room.open(b"", How::Directory).map_err(refused)?;
+    let view = room.open(b"", OpenMode::Directory).map_err(refused)?;
     host::entries(view, |name, _| {
         if name.starts_with(b"j") {
             names.extend(String::from_utf8(name.to_vec()));
@@ -178,8 +178,8 @@ fn journals(room: &Dir) -> StoreResult<Vec<Journal>> {
     })
     .map_err(refused)?;
     let open = |name: String| {
-        let file = room.open(name.as_bytes(), How::Change).map_err(refused)?;
-        Ok(Journal::new(file.into(), name))
+        let file = room.open(name.as_bytes(), OpenMode::Change).map_err(refused)?;
+        Ok(IntentLog::new(file.into(), name))
     };
     names.into_iter().map(open).collect()
 }
@@ -189,7 +189,7 @@ pub(super) fn is_open(room: &Dir) -> bool {
     journals(room).is_ok_and(|journals| {
         journals.iter().any(|journal| {
             let records = records(&journal.file);
-            !records.is_empty() && !matches!(records.last(), Some(Record::Done))
+            !records.is_empty() && !matches!(records.last(), Some(IntentRecord::Done))
         })
     })
 }
@@ -198,17 +198,17 @@ pub(super) fn is_open(room: &Dir) -> bool {
 pub(super) fn repair(root: &Root, room: &Dir, kept: &Dir) -> StoreResult<()> {
     for mut journal in journals(room)? {
         let records = records(&journal.file);
-        if !matches!(records.last(), Some(Record::Done)) {
-            let site = Site { root, room: room.as_fd(), kept, moment: Moment::Later, acted: false };
+        if !matches!(records.last(), Some(IntentRecord::Done)) {
+            let site = UndoContext { root, room: room.as_fd(), kept, moment: UndoTime::Later, acted: false };
             for record in records.iter().rev() {
-                if let Record::Undo(action) = record {
+                if let IntentRecord::Undo(action) = record {
                     undo(&site, action)?;
                 }
             }
-            sync::file_system(sync::Site::Recovered, &root.dir).map_err(refused)?;
+            sync::file_system(sync::SyncPoint::Recovered, &root.dir).map_err(refused)?;
         }
         journal.clear()?;
-        sync::data(sync::Site::RecoveredIntentLog, &journal.file).map_err(refused)?;
+        sync::data(sync::SyncPoint::RecoveredIntentLog, &journal.file).map_err(refused)?;
     }
     Ok(())
 }
@@ -219,13 +219,13 @@ mod tests {
 
     use super::*;
 
-    fn taken(name: &str) -> Undo {
-        Undo::Taken { at: name.into(), stash: "t1".into(), ino: 7, changed: Timestamp(7) }
+    fn taken(name: &str) -> UndoRecord {
+        UndoRecord::Taken { at: name.into(), stash: "t1".into(), ino: 7, changed: Timestamp(7) }
     }
 
     #[test]
     fn records_of_an_earlier_use_and_torn_ones_are_not_read() {
-        let mut journal = Journal::new(tempfile::tempfile().unwrap(), "j".into());
+        let mut journal = IntentLog::new(tempfile::tempfile().unwrap(), "j".into());
         for name in ["a", "b", "c"] {
             journal.intend(taken(name), Durability::Fast).unwrap();
         }
@@ -235,7 +235,7 @@ mod tests {
         journal.intend(taken("d"), Durability::Fast).unwrap();
         assert_eq!(records(&journal.file).len(), 1);
         journal.done(Durability::Fast).unwrap();
-        assert!(matches!(&*records(&journal.file), [Record::Undo(_), Record::Done]));
+        assert!(matches!(&*records(&journal.file), [IntentRecord::Undo(_), IntentRecord::Done]));
         let length = journal.end;
         journal.file.set_len(length - 1).unwrap();
         assert_eq!(records(&journal.file).len(), 1);

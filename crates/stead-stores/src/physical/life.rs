@@ -11,14 +11,14 @@ pub type Faults = Arc<dyn Fn(&'static str) -> bool + Send + Sync>;
 
 /// Whether a Store still lives.
 #[derive(Default)]
-pub(super) struct Life {
+pub(super) struct FaultPoint {
     over: AtomicBool,
     faults: Option<Faults>,
 }
 
-impl Life {
+impl FaultPoint {
     pub(super) fn new(faults: Option<Faults>) -> Self {
-        Life { over: AtomicBool::new(false), faults }
+        FaultPoint { over: AtomicBool::new(false), faults }
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -46,7 +46,7 @@ fn gone() -> StoreError {
     StoreError::unavailable("the Store was stopped; open it again")
 }
 
-impl fmt::Debug for Life {
+impl fmt::Debug for FaultPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Life").field("over", &self.is_over()).finish_non_exhaustive()
     }

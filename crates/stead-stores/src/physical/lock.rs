@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use stead_core::store::{StoreError, StoreResult};
 
-use super::cells::Cells;
-use super::host::{self, Errno, Host, Lock, refused};
-use super::life::Life;
+use super::cells::SharedCells;
+use super::host::{self, Errno, HostResult, LockMode, refused};
+use super::life::FaultPoint;
 
 const STRIPES: usize = 64;
 /// How long a process keeps the tree shared for newcomers of its own before it queues again with everyone else.
-const TURN: Duration = Duration::from_millis(20);
+const SHARED_TURN_TIME: Duration = Duration::from_millis(20);
 /// The cell of the tree, after those of the stripes.
-const TREE: usize = STRIPES;
+const TREE_CELL: usize = STRIPES;
 /// How many changes a process works on at once. More would only use up descriptors.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT_CHANGES: usize = 16;
 
 /// A name in a directory, as locks know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,17 +47,17 @@ impl Stripe {
 #[derive(Debug)]
 pub(super) struct Locks {
     dir: OwnedFd,
-    stripes: Vec<Mutex<Option<Pair>>>,
+    stripes: Vec<Mutex<Option<StripeFiles>>>,
     inside: RwLock<()>,
-    crowd: Mutex<Crowd>,
+    crowd: Mutex<SharedHolders>,
     empty: Condvar,
     turn: File,
     tree: File,
     /// Who acts under which lock.
-    acting: Cells<{ STRIPES + 1 }>,
+    acting: SharedCells<{ STRIPES + 1 }>,
     /// The number of this Store's room.
     me: u64,
-    life: Arc<Life>,
+    life: Arc<FaultPoint>,
     working: Mutex<usize>,
     free: Condvar,
     /// How long anything here is waited for: the process that has it may have been stopped.
@@ -67,22 +67,22 @@ pub(super) struct Locks {
 /// The two files of a stripe. Whoever waits for the name holds `next`, so that the process which gives the name back
 /// can't take it again before the one that waited.
 #[derive(Debug)]
-struct Pair {
+struct StripeFiles {
     next: File,
     name: File,
 }
 
 /// This process's threads that hold the tree shared.
 #[derive(Debug)]
-struct Crowd {
+struct SharedHolders {
     holders: usize,
     since: Instant,
 }
 
 impl Locks {
-    pub(super) fn new(dir: OwnedFd, patience: Duration, me: u64, life: Arc<Life>) -> Host<Self> {
+    pub(super) fn new(dir: OwnedFd, patience: Duration, me: u64, life: Arc<FaultPoint>) -> HostResult<Self> {
         Ok(Locks {
-            acting: Cells::new(host::open_or_create(dir.as_fd(), "acting")?),
+            acting: SharedCells::new(host::open_or_create(dir.as_fd(), "acting")?),
             me,
             life,
             turn: host::open_or_create(dir.as_fd(), "turn")?,
@@ -90,7 +90,7 @@ impl Locks {
             dir,
             stripes: (0..STRIPES).map(|_| Mutex::new(None)).collect(),
             inside: RwLock::new(()),
-            crowd: Mutex::new(Crowd { holders: 0, since: Instant::now() }),
+            crowd: Mutex::new(SharedHolders { holders: 0, since: Instant::now() }),
             empty: Condvar::new(),
             working: Mutex::new(0),
             free: Condvar::new(),
@@ -104,20 +104,20 @@ impl Locks {
     }
 
     /// Waits until this process has room for another change.
-    pub(super) fn enter(&self) -> StoreResult<Entered<'_>> {
+    pub(super) fn enter(&self) -> StoreResult<ChangePermit<'_>> {
         let until = self.until();
         let mut working = self.working.lock();
-        while *working >= AT_ONCE {
+        while *working >= MAX_CONCURRENT_CHANGES {
             if self.free.wait_until(&mut working, until).timed_out() {
                 return Err(refused(Errno::TIMEDOUT));
             }
         }
         *working += 1;
-        Ok(Entered(self))
+        Ok(ChangePermit(self))
     }
 
     /// Holds some names, for an ordinary change; `None` where a process died that held one of them.
-    pub(super) fn names(&self, wanted: &mut [Stripe]) -> StoreResult<Option<Held<'_>>> {
+    pub(super) fn names(&self, wanted: &mut [Stripe]) -> StoreResult<Option<NameLocks<'_>>> {
         let until = self.until();
         let tree = self.shared(until).map_err(refused)?;
         wanted.sort_unstable();
@@ -128,14 +128,14 @@ impl Locks {
             }
         }
         let cells = self.acting.all()?;
-        if self.is_left(cells[TREE]) || wanted.iter().any(|stripe| self.is_left(cells[stripe.0])) {
+        if self.is_left(cells[TREE_CELL]) || wanted.iter().any(|stripe| self.is_left(cells[stripe.0])) {
             return Ok(None);
         }
         for stripe in &mut stripes {
             self.mark(stripe.index, self.me)?;
             stripe.marked = true;
         }
-        Ok(Some(Held { _stripes: stripes, _tree: tree }))
+        Ok(Some(NameLocks { _stripes: stripes, _tree: tree }))
     }
 
     /// Whether a cell, of a lock that this Store holds, names a process that died while it held the lock.
@@ -169,64 +169,66 @@ impl Locks {
 
     /// Says that nobody acts. Only for who holds everything alone, and has recovered what was left.
     pub(super) fn clear(&self) -> StoreResult<()> {
-        (0..=TREE).try_for_each(|index| self.mark(index, 0))
+        (0..=TREE_CELL).try_for_each(|index| self.mark(index, 0))
     }
 
-    fn stripe(&self, Stripe(index): Stripe, until: Instant) -> Host<HeldStripe<'_>> {
+    fn stripe(&self, Stripe(index): Stripe, until: Instant) -> HostResult<StripeLock<'_>> {
         let mut slot = self.stripes[index].try_lock_until(until).ok_or(Errno::TIMEDOUT)?;
         if slot.is_none() {
             let open = |name: &str| host::open_or_create(self.dir.as_fd(), name);
-            *slot =
-                Some(Pair { next: open(&format!("{index:02}-next"))?, name: open(&format!("{index:02}"))? });
+            *slot = Some(StripeFiles {
+                next: open(&format!("{index:02}-next"))?,
+                name: open(&format!("{index:02}"))?,
+            });
         }
-        let Pair { next, name } = slot.as_ref().expect("opened above");
-        host::lock(next, Lock::Exclusive, until)?;
-        let taken = host::lock(name, Lock::Exclusive, until);
+        let StripeFiles { next, name } = slot.as_ref().expect("opened above");
+        host::lock(next, LockMode::Exclusive, until)?;
+        let taken = host::lock(name, LockMode::Exclusive, until);
         host::unlock(next)?;
         taken?;
-        Ok(HeldStripe { locks: self, index, marked: false, slot: Some(slot) })
+        Ok(StripeLock { locks: self, index, marked: false, slot: Some(slot) })
     }
 
-    fn shared(&self, until: Instant) -> Host<Shared<'_>> {
+    fn shared(&self, until: Instant) -> HostResult<SharedTreeLock<'_>> {
         let inside = self.inside.try_read_until(until).ok_or(Errno::TIMEDOUT)?;
         let mut crowd = self.crowd.try_lock_until(until).ok_or(Errno::TIMEDOUT)?;
         // Newcomers join those who are in already, but not for ever: another process may be waiting to be alone.
-        while crowd.holders > 0 && crowd.since.elapsed() > TURN {
+        while crowd.holders > 0 && crowd.since.elapsed() > SHARED_TURN_TIME {
             if self.empty.wait_until(&mut crowd, until).timed_out() {
                 return Err(Errno::TIMEDOUT);
             }
         }
         if crowd.holders == 0 {
-            self.queue(Lock::Shared, until)?;
+            self.queue(LockMode::Shared, until)?;
             crowd.since = Instant::now();
         }
         crowd.holders += 1;
         drop(crowd);
-        Ok(Shared { locks: self, _inside: inside })
+        Ok(SharedTreeLock { locks: self, _inside: inside })
     }
 
     /// Holds everything, alone, for a change; `None` where a process died that held something.
-    pub(super) fn alone(&self) -> StoreResult<Option<Alone<'_>>> {
+    pub(super) fn alone(&self) -> StoreResult<Option<TreeLock<'_>>> {
         let mut alone = self.alone_to_recover()?;
         if self.acting.all()?.into_iter().any(|cell| self.is_left(cell)) {
             return Ok(None);
         }
-        self.mark(TREE, self.me)?;
+        self.mark(TREE_CELL, self.me)?;
         alone.marked = true;
         Ok(Some(alone))
     }
 
     /// Holds everything, alone, whatever others have left.
-    pub(super) fn alone_to_recover(&self) -> StoreResult<Alone<'_>> {
+    pub(super) fn alone_to_recover(&self) -> StoreResult<TreeLock<'_>> {
         let until = self.until();
         let inside = self.inside.try_write_until(until).ok_or(Errno::TIMEDOUT).map_err(refused)?;
-        self.queue(Lock::Exclusive, until).map_err(refused)?;
-        Ok(Alone { locks: self, marked: false, _inside: inside })
+        self.queue(LockMode::Exclusive, until).map_err(refused)?;
+        Ok(TreeLock { locks: self, marked: false, _inside: inside })
     }
 
     /// Waits for the tree, one process after another: whoever waits to be alone keeps newcomers behind it.
-    fn queue(&self, lock: Lock, until: Instant) -> Host<()> {
-        host::lock(&self.turn, Lock::Exclusive, until)?;
+    fn queue(&self, lock: LockMode, until: Instant) -> HostResult<()> {
+        host::lock(&self.turn, LockMode::Exclusive, until)?;
         let result = host::lock(&self.tree, lock, until);
         host::unlock(&self.turn)?;
         result
@@ -235,9 +237,9 @@ impl Locks {
 
 /// Room for one change.
 #[derive(Debug)]
-pub(super) struct Entered<'a>(&'a Locks);
+pub(super) struct ChangePermit<'a>(&'a Locks);
 
-impl Drop for Entered<'_> {
+impl Drop for ChangePermit<'_> {
     fn drop(&mut self) {
         *self.0.working.lock() -= 1;
         self.0.free.notify_one();
@@ -246,21 +248,21 @@ impl Drop for Entered<'_> {
 
 /// Names held for an ordinary change; given back in the reverse order.
 #[derive(Debug)]
-pub(super) struct Held<'a> {
-    _stripes: Vec<HeldStripe<'a>>,
-    _tree: Shared<'a>,
+pub(super) struct NameLocks<'a> {
+    _stripes: Vec<StripeLock<'a>>,
+    _tree: SharedTreeLock<'a>,
 }
 
 #[derive(Debug)]
-struct HeldStripe<'a> {
+struct StripeLock<'a> {
     locks: &'a Locks,
     index: usize,
     /// Whether the lock's cell names this Store.
     marked: bool,
-    slot: Option<MutexGuard<'a, Option<Pair>>>,
+    slot: Option<MutexGuard<'a, Option<StripeFiles>>>,
 }
 
-impl Drop for HeldStripe<'_> {
+impl Drop for StripeLock<'_> {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
         if self.marked {
@@ -275,12 +277,12 @@ impl Drop for HeldStripe<'_> {
 }
 
 #[derive(Debug)]
-struct Shared<'a> {
+struct SharedTreeLock<'a> {
     locks: &'a Locks,
     _inside: RwLockReadGuard<'a, ()>,
 }
 
-impl Drop for Shared<'_> {
+impl Drop for SharedTreeLock<'_> {
     fn drop(&mut self) {
         let mut crowd = self.locks.crowd.lock();
         crowd.holders -= 1;
@@ -293,16 +295,16 @@ impl Drop for Shared<'_> {
 
 /// The whole tree, held alone.
 #[derive(Debug)]
-pub(super) struct Alone<'a> {
+pub(super) struct TreeLock<'a> {
     locks: &'a Locks,
     marked: bool,
     _inside: RwLockWriteGuard<'a, ()>,
 }
 
-impl Drop for Alone<'_> {
+impl Drop for TreeLock<'_> {
     fn drop(&mut self) {
         if self.marked {
-            self.locks.unmark(TREE);
+            self.locks.unmark(TREE_CELL);
         }
         let _ = host::unlock(&self.locks.tree);
     }
@@ -355,7 +357,7 @@ mod tests {
     fn a_lock_whose_holder_died_is_not_taken_before_its_room_is_recovered() {
         let dir = tempfile::tempdir().unwrap();
         let dies = || {
-            let life = Arc::new(Life::new(Some(Arc::new(|_| true))));
+            let life = Arc::new(FaultPoint::new(Some(Arc::new(|_| true))));
             let dir = host::open_ambient(dir.path()).unwrap();
             (Locks::new(dir, Duration::from_secs(60), 7, life.clone()).unwrap(), life)
         };

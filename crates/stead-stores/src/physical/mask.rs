@@ -6,9 +6,9 @@ use stead_core::name::folded;
 
 /// Names that are Stead's own wherever they are: of a state directory, and of a configuration, with which an agent could
 /// widen its scopes at the next start.
-const RESERVED: [&str; 2] = [STATE, "stead.toml"];
+const RESERVED_NAMES: [&str; 2] = [STATE_DIR_NAME, "stead.toml"];
 /// The name of every state directory.
-pub(super) const STATE: &str = ".stead";
+pub(super) const STATE_DIR_NAME: &str = ".stead";
 
 /// Paths below a root that are as if they were not there.
 #[derive(Debug, Clone, Default)]
@@ -69,9 +69,9 @@ fn below(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> Vec<Vec<u8>> 
 /// characters that nobody sees. There a file by such a name would be read as Stead's own.
 fn is_reserved(name: &[u8]) -> bool {
     if name.is_ascii() {
-        return RESERVED.iter().any(|reserved| name.eq_ignore_ascii_case(reserved.as_bytes()));
+        return RESERVED_NAMES.iter().any(|reserved| name.eq_ignore_ascii_case(reserved.as_bytes()));
     }
-    std::str::from_utf8(name).is_ok_and(|name| RESERVED.contains(&&*folded(name)))
+    std::str::from_utf8(name).is_ok_and(|name| RESERVED_NAMES.contains(&&*folded(name)))
 }
 
 /// Whether `path` is `other` or lies below it.

@@ -75,7 +75,7 @@ mod walk;
 mod workshop;
 
 pub use life::Faults;
-pub use options::{Confinement, KeepOptions, Ledger, Need, PhysicalOptions, Pruned};
+pub use options::{Confinement, DisplacedRetention, LedgerOpenMode, LedgerSource, PhysicalOptions, Pruned};
 #[cfg(target_os = "linux")]
 pub use store::PhysicalStore;
 #[cfg(not(target_os = "linux"))]

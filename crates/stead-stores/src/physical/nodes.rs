@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 use super::mask::is_at_or_below;
 
 /// How many nodes are remembered that nobody has named yet, at the most twice.
-const GENERATION: usize = 8_192;
+const GENERATION_SIZE: usize = 8_192;
 
 #[derive(Debug, Default)]
-pub(super) struct Nodes(Mutex<Tables>);
+pub(super) struct NodePathTable(Mutex<NodePathGenerations>);
 
 #[derive(Debug, Default)]
-struct Tables {
+struct NodePathGenerations {
     /// Nodes that a caller has named: kept until it says that it forgets them.
     held: HashMap<u64, Arc<[u8]>>,
     /// Nodes that were handed out. When the young are many, they become the old, and the old are dropped.
@@ -24,7 +24,7 @@ struct Tables {
     old: HashMap<u64, Arc<[u8]>>,
 }
 
-impl Nodes {
+impl NodePathTable {
     /// Remembers where a node is.
     pub(super) fn note(&self, ino: u64, path: &[u8]) {
         let tables = &mut *self.0.lock();
@@ -37,7 +37,7 @@ impl Nodes {
         if tables.young.get(&ino).is_some_and(|known| **known == *path) {
             return;
         }
-        if tables.young.len() >= GENERATION {
+        if tables.young.len() >= GENERATION_SIZE {
             tables.old = std::mem::take(&mut tables.young);
         }
         tables.young.insert(ino, path.into());
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn renames_and_exchanges_are_followed() {
-        let nodes = Nodes::default();
+        let nodes = NodePathTable::default();
         nodes.note(1, b"a/x");
         nodes.note(2, b"b");
         nodes.note(3, b"ab");
@@ -106,14 +106,14 @@ mod tests {
 
     #[test]
     fn what_nobody_names_does_not_pile_up() {
-        let nodes = Nodes::default();
+        let nodes = NodePathTable::default();
         nodes.note(0, b"kept");
         nodes.path(0);
         for ino in 1..100_000 {
             nodes.note(ino, b"x");
         }
         let tables = nodes.0.lock();
-        assert!(tables.young.len() + tables.old.len() <= 2 * GENERATION);
+        assert!(tables.young.len() + tables.old.len() <= 2 * GENERATION_SIZE);
         assert!(tables.held.contains_key(&0));
     }
 }

@@ -35,10 +35,10 @@ pub struct PhysicalOptions {
     pub patience: Duration,
     /// Where it writes down what it does: by default, `stead.db` in the state directory. Its entries have to survive what the
     /// Store's changes do, so it needs the same durability.
-    pub ledger: Ledger,
+    pub ledger: LedgerSource,
     /// How much of what it displaces is kept, and for how long; nothing where `None`. The ledger tells who did what either
     /// way.
-    pub keep: Option<KeepOptions>,
+    pub keep: Option<DisplacedRetention>,
     /// For tests: stops the Store right before an action, as if the process had been killed there.
     pub faults: Option<Faults>,
 }
@@ -69,8 +69,8 @@ impl Default for PhysicalOptions {
             hold: Vec::new(),
             confinement: Confinement::default(),
             patience: Duration::from_secs(30),
-            ledger: Ledger::default(),
-            keep: Some(KeepOptions::default()),
+            ledger: LedgerSource::default(),
+            keep: Some(DisplacedRetention::default()),
             faults: None,
         }
     }
@@ -92,7 +92,7 @@ impl fmt::Debug for PhysicalOptions {
 
 /// How much of what changes displace is kept, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KeepOptions {
+pub struct DisplacedRetention {
     /// For so long.
     pub age: Duration,
     /// At most so many bytes in all, counted in blocks of 4 KiB; the oldest go first.
@@ -101,40 +101,42 @@ pub struct KeepOptions {
     pub file_bytes: u64,
 }
 
-impl Default for KeepOptions {
+impl Default for DisplacedRetention {
     fn default() -> Self {
-        KeepOptions { age: Duration::from_secs(14 * 24 * 3_600), bytes: 1 << 30, file_bytes: 64 << 20 }
+        DisplacedRetention { age: Duration::from_secs(14 * 24 * 3_600), bytes: 1 << 30, file_bytes: 64 << 20 }
     }
 }
 
 /// The database that a Physical Store writes its deeds into, opened when it is first needed. The default is one of its own,
 /// in the state directory.
 #[derive(Clone, Default)]
-pub struct Ledger(Option<Arc<Open>>);
+pub struct LedgerSource(Option<Arc<OpenLedger>>);
 
-type Open = dyn Fn(Need) -> StoreResult<Option<Database>> + Send + Sync;
+type OpenLedger = dyn Fn(LedgerOpenMode) -> StoreResult<Option<Database>> + Send + Sync;
 
 /// What a ledger is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
+pub enum LedgerOpenMode {
     /// To be read, if there is one: nothing is made for that.
     IfThere,
     /// To be written to.
     InAnyCase,
 }
 
-impl Ledger {
+impl LedgerSource {
     /// A ledger that `open` opens, again and again the same one. It answers `None` where it is not needed in any case,
     /// and not there yet.
-    pub fn new(open: impl Fn(Need) -> StoreResult<Option<Database>> + Send + Sync + 'static) -> Self {
-        Ledger(Some(Arc::new(open)))
+    pub fn new(
+        open: impl Fn(LedgerOpenMode) -> StoreResult<Option<Database>> + Send + Sync + 'static,
+    ) -> Self {
+        LedgerSource(Some(Arc::new(open)))
     }
 
     /// Opens the database, which lies in this state directory unless the caller has said where it is.
     #[cfg(target_os = "linux")]
     pub(super) fn open(
         &self,
-        need: Need,
+        need: LedgerOpenMode,
         state: &Path,
         durability: Durability,
     ) -> StoreResult<Option<Database>> {
@@ -142,21 +144,21 @@ impl Ledger {
             return open(need);
         }
         let path = state.join("stead.db");
-        if need == Need::IfThere && !Database::was_at(&path) {
+        if need == LedgerOpenMode::IfThere && !Database::was_at(&path) {
             return Ok(None);
         }
-        sync::make_private(sync::Site::StateDirectory, state).map_err(failed)?;
+        sync::make_private(sync::SyncPoint::StateDirectory, state).map_err(failed)?;
         Database::open_private(path, DatabaseOptions { durability, ..DatabaseOptions::default() }).map(Some)
     }
 }
 
-impl From<Database> for Ledger {
+impl From<Database> for LedgerSource {
     fn from(database: Database) -> Self {
-        Ledger::new(move |_| Ok(Some(database.clone())))
+        LedgerSource::new(move |_| Ok(Some(database.clone())))
     }
 }
 
-impl fmt::Debug for Ledger {
+impl fmt::Debug for LedgerSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Ledger")
     }

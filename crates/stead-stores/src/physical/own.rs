@@ -12,22 +12,22 @@ use std::time::{Duration, SystemTime};
 use parking_lot::{Mutex, MutexGuard};
 use stead_core::Timestamp;
 
-use super::host::{self, Stat};
+use super::host::{self, HostStat};
 
 /// In a state directory: what Physical Stores work with. Content of users waits and is kept there, and any of it may have
 /// second names that are the users' business.
-const WORKSHOPS: &str = "physical";
+const STAGING_AREAS_DIR: &str = "physical";
 /// A directory that has changed this lately may change again without another time to tell it by.
-const GRAIN: Duration = Duration::from_millis(50);
+const TIMESTAMP_GRAIN: Duration = Duration::from_millis(50);
 /// How deep a state directory is.
-const DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// Files of Stead's own, wherever they are on the host.
 #[derive(Default)]
 pub(super) struct OwnFiles {
     /// Files, and directories in which all files are its own.
     paths: Vec<PathBuf>,
-    known: Mutex<Known>,
+    known: Mutex<OwnFilesIndex>,
 }
 
 impl fmt::Debug for OwnFiles {
@@ -39,17 +39,17 @@ impl fmt::Debug for OwnFiles {
 
 /// What was found when it was last looked.
 #[derive(Default)]
-struct Known {
+struct OwnFilesIndex {
     /// Where each file is, by its device and inode.
     files: HashMap<(u64, u64), PathBuf>,
     /// The directories that they are in, each with its state.
-    directories: Vec<(PathBuf, Option<State>)>,
+    directories: Vec<(PathBuf, Option<DirectoryStamp>)>,
     /// Whether a change since would be seen by these states.
     settled: bool,
 }
 
 /// Which directory it is, and when it was changed.
-type State = (u64, u64, Timestamp, Timestamp);
+type DirectoryStamp = (u64, u64, Timestamp, Timestamp);
 
 impl OwnFiles {
     /// The files at these paths, and in the directories among them.
@@ -60,7 +60,7 @@ impl OwnFiles {
     }
 
     /// Whether a file is one of them.
-    pub(super) fn contains(&self, stat: &Stat) -> bool {
+    pub(super) fn contains(&self, stat: &HostStat) -> bool {
         self.known().files.contains_key(&(stat.dev, stat.ino))
     }
 
@@ -70,7 +70,7 @@ impl OwnFiles {
         self.known().files.values().any(has_several)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, OwnFilesIndex> {
         let mut known = self.known.lock();
         if !known.holds() {
             *known = self.look();
@@ -78,23 +78,24 @@ impl OwnFiles {
         known
     }
 
-    fn look(&self) -> Known {
-        let mut known = Known::default();
+    fn look(&self) -> OwnFilesIndex {
+        let mut known = OwnFilesIndex::default();
         for path in &self.paths {
             if let Some(parent) = path.parent() {
                 known.note(parent);
             }
-            known.add(path, DEPTH);
+            known.add(path, MAX_DEPTH);
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
         let newest = known.directories.iter().filter_map(|(_, state)| Some(state.as_ref()?.3.0)).max();
-        known.settled = newest.is_none_or(|newest| now.saturating_sub(newest) > GRAIN.as_nanos() as i64);
+        known.settled =
+            newest.is_none_or(|newest| now.saturating_sub(newest) > TIMESTAMP_GRAIN.as_nanos() as i64);
         known
     }
 }
 
-impl Known {
+impl OwnFilesIndex {
     fn holds(&self) -> bool {
         self.settled && self.directories.iter().all(|(path, state)| state_of(path) == *state)
     }
@@ -117,14 +118,14 @@ impl Known {
         for entry in entries.filter(|_| depth > 0) {
             // What a symlink leads to is not in here.
             let kind = entry.file_type();
-            if kind.is_ok_and(|kind| !kind.is_symlink()) && entry.file_name() != WORKSHOPS {
+            if kind.is_ok_and(|kind| !kind.is_symlink()) && entry.file_name() != STAGING_AREAS_DIR {
                 self.add(&entry.path(), depth - 1);
             }
         }
     }
 }
 
-fn state_of(directory: &Path) -> Option<State> {
+fn state_of(directory: &Path) -> Option<DirectoryStamp> {
     let stat = host::stat_ambient(directory).ok()?;
     Some((stat.dev, stat.ino, stat.modified, stat.changed))
 }

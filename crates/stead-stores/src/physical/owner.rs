@@ -11,18 +11,18 @@
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use stead_core::store::Kind;
+use stead_core::store::NodeKind;
 
-use super::host::{self, At, Errno, Host, How, Stat};
+use super::host::{self, Errno, HostResult, HostStat, NameAt, OpenMode};
 use super::root::Dir;
 
 /// What the owner needs to read a file and to write into it.
-const FILE: u32 = 0o600;
+const OWNER_FILE_BITS: u32 = 0o600;
 /// What the owner needs to list a directory, to reach what is in it and to change its entries.
-const DIRECTORY: u32 = 0o700;
+const OWNER_DIR_BITS: u32 = 0o700;
 
 /// Opens a name although its mode may not allow it. The attributes are those from before.
-pub(super) fn open(dir: &Dir, name: &[u8], how: How) -> Host<(OwnedFd, Stat)> {
+pub(super) fn open(dir: &Dir, name: &[u8], how: OpenMode) -> HostResult<(OwnedFd, HostStat)> {
     match dir.open(name, how) {
         Err(Errno::ACCESS) => {}
         opened => {
@@ -31,7 +31,7 @@ pub(super) fn open(dir: &Dir, name: &[u8], how: How) -> Host<(OwnedFd, Stat)> {
             return Ok((opened, stat));
         }
     }
-    let lifted = Lifted::of(dir.open(name, How::Handle)?)?;
+    let lifted = LiftedMode::of(dir.open(name, OpenMode::Handle)?)?;
     let opened = lifted.open(how)?;
     let before = lifted.put_back()?;
     let now = host::stat(&opened)?;
@@ -41,12 +41,12 @@ pub(super) fn open(dir: &Dir, name: &[u8], how: How) -> Host<(OwnedFd, Stat)> {
 }
 
 /// A directory, open, that is within its owner's reach until this is dropped, and so are those on the way to it.
-pub(super) struct Entered {
+pub(super) struct OwnerAccessDir {
     dir: Dir,
-    lifted: Vec<Lifted>,
+    lifted: Vec<LiftedMode>,
 }
 
-impl Entered {
+impl OwnerAccessDir {
     /// The directory, open, with all modes as they were.
     pub(super) fn into_dir(self) -> Dir {
         self.dir
@@ -54,11 +54,11 @@ impl Entered {
 
     /// Leaves the directories open to their owner: they are about to be removed.
     pub(super) fn stay_open(mut self) {
-        self.lifted.drain(..).for_each(Lifted::stay);
+        self.lifted.drain(..).for_each(LiftedMode::stay);
     }
 }
 
-impl Deref for Entered {
+impl Deref for OwnerAccessDir {
     type Target = Dir;
 
     fn deref(&self) -> &Dir {
@@ -67,85 +67,85 @@ impl Deref for Entered {
 }
 
 /// Opens a directory below another one although modes on the way may not allow it, to list it and to reach what is in it.
-pub(super) fn enter(dir: &Dir, path: &[u8]) -> Host<Entered> {
-    let entered = dir.enter(path, How::Directory).and_then(|entered| {
+pub(super) fn enter(dir: &Dir, path: &[u8]) -> HostResult<OwnerAccessDir> {
+    let entered = dir.enter(path, OpenMode::Directory).and_then(|entered| {
         // A directory may be open to be listed, and closed to those who ask about what is in it.
         host::stat_at(entered.as_fd(), b".")?;
         Ok(entered)
     });
     match entered {
         Err(Errno::ACCESS) => {}
-        entered => return Ok(Entered { dir: entered?, lifted: Vec::new() }),
+        entered => return Ok(OwnerAccessDir { dir: entered?, lifted: Vec::new() }),
     }
     let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(|_| Errno::MFILE);
     let mut here = dir.clone();
-    let mut lifted = vec![Lifted::of(copy(dir.as_fd())?)?];
+    let mut lifted = vec![LiftedMode::of(copy(dir.as_fd())?)?];
     for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
-        let handle = here.open(name, How::Handle)?;
+        let handle = here.open(name, OpenMode::Handle)?;
         here = dir.holding(copy(handle.as_fd())?);
-        lifted.push(Lifted::of(handle)?);
+        lifted.push(LiftedMode::of(handle)?);
     }
-    let last = lifted.last().expect("the directory itself is the first").open(How::Directory)?;
-    Ok(Entered { dir: dir.holding(last), lifted })
+    let last = lifted.last().expect("the directory itself is the first").open(OpenMode::Directory)?;
+    Ok(OwnerAccessDir { dir: dir.holding(last), lifted })
 }
 
 /// [`enter`] as far as modes allow it.
-pub(super) fn enter_as_allowed(dir: &Dir, path: &[u8]) -> Host<Entered> {
-    Ok(Entered { dir: dir.enter(path, How::Directory)?, lifted: Vec::new() })
+pub(super) fn enter_as_allowed(dir: &Dir, path: &[u8]) -> HostResult<OwnerAccessDir> {
+    Ok(OwnerAccessDir { dir: dir.enter(path, OpenMode::Directory)?, lifted: Vec::new() })
 }
 
 /// Renames to a name that nothing has.
-pub(super) fn rename_new(from: At<'_>, to: At<'_>) -> Host<()> {
+pub(super) fn rename_new(from: NameAt<'_>, to: NameAt<'_>) -> HostResult<()> {
     rename(from, || host::rename_new(from, to))
 }
 
 /// Renames over whatever may have the name.
-pub(super) fn rename_over(from: At<'_>, to: At<'_>) -> Host<()> {
+pub(super) fn rename_over(from: NameAt<'_>, to: NameAt<'_>) -> HostResult<()> {
     rename(from, || host::rename_over(from, to))
 }
 
 /// The host moves a directory into another one only if it may be written to itself.
-fn rename(from: At<'_>, rename: impl Fn() -> Host<()>) -> Host<()> {
+fn rename(from: NameAt<'_>, rename: impl Fn() -> HostResult<()>) -> HostResult<()> {
     match rename() {
         Err(Errno::ACCESS) => {}
         renamed => return renamed,
     }
-    let handle = host::open_name(from.0, from.1, How::Handle)?;
+    let handle = host::open_name(from.0, from.1, OpenMode::Handle)?;
     if !host::stat(&handle)?.is_dir() {
         return Err(Errno::ACCESS);
     }
-    let lifted = Lifted::of(handle)?;
+    let lifted = LiftedMode::of(handle)?;
     rename()?;
     lifted.put_back().map(drop)
 }
 
 /// A file or directory whose owner may do everything with it until this is dropped, if it is this user's.
-struct Lifted {
+struct LiftedMode {
     handle: OwnedFd,
-    before: Stat,
+    before: HostStat,
     is_lifted: bool,
 }
 
-impl Lifted {
-    fn of(handle: OwnedFd) -> Host<Self> {
+impl LiftedMode {
+    fn of(handle: OwnedFd) -> HostResult<Self> {
         let before = host::stat(&handle)?;
         let needed = match before.kind {
-            Kind::File => FILE,
-            Kind::Directory => DIRECTORY,
-            Kind::Symlink | Kind::Special(_) => return Err(Errno::ACCESS),
+            NodeKind::File => OWNER_FILE_BITS,
+            NodeKind::Directory => OWNER_DIR_BITS,
+            NodeKind::Symlink | NodeKind::Special(_) => return Err(Errno::ACCESS),
         };
         // Nobody but the owner may, and others may not have to.
         let is_lifted =
             before.mode & needed != needed && host::set_mode(&handle, before.mode | needed).is_ok();
-        Ok(Lifted { handle, before, is_lifted })
+        Ok(LiftedMode { handle, before, is_lifted })
     }
 
-    fn open(&self, how: How) -> Host<OwnedFd> {
+    fn open(&self, how: OpenMode) -> HostResult<OwnedFd> {
         host::reopen(self.handle.as_fd(), how)
     }
 
     /// Sets the mode that it had, and returns the attributes from before.
-    fn put_back(mut self) -> Host<Stat> {
+    fn put_back(mut self) -> HostResult<HostStat> {
         if std::mem::take(&mut self.is_lifted) {
             host::set_mode(&self.handle, self.before.mode)?;
         }
@@ -157,7 +157,7 @@ impl Lifted {
     }
 }
 
-impl Drop for Lifted {
+impl Drop for LiftedMode {
     fn drop(&mut self) {
         if self.is_lifted {
             // Nobody is left to be told, and what may be left are rights of the owner.

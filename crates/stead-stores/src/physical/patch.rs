@@ -13,33 +13,33 @@ use serde::{Deserialize, Serialize};
 use stead_core::store::StoreResult;
 use stead_core::{Clock, SystemClock, Timestamp};
 
-use super::host::{self, Errno, How, PLAIN_MODE, Stat, failed, refused};
-use super::life::Life;
-use super::survey::{Fate, Recorder, Written, fate};
-use super::undo::{Moment, Site};
-use super::workshop::{Temp, Workshop};
+use super::host::{self, Errno, GRANTABLE_MODE_BITS, HostStat, OpenMode, failed, refused};
+use super::life::FaultPoint;
+use super::survey::{PatchOutcome, WriteRecorder, WrittenBlocks, fate};
+use super::undo::{UndoContext, UndoTime};
+use super::workshop::{StagingArea, TempFile};
 use crate::Durability;
 use crate::sync;
 
-const PIECE: u64 = 1 << 20;
+const PIECE_SIZE: u64 = 1 << 20;
 /// So long after the intent, the time of modification may still be the one of the write itself. Later it is left alone,
 /// which costs an undo of earlier changes, but never hides another program's.
-const OURS_FOR_SECONDS: i64 = 2;
+const OWN_MTIME_SECONDS: i64 = 2;
 
 /// How a file is written into.
-pub(super) struct Plan<'a> {
+pub(super) struct WritePlan<'a> {
     /// How much of what it has may stay; what lies behind it reads as zeros from then on.
     pub(super) cut: u64,
     /// What is written where.
-    pub(super) extents: Vec<Extent>,
+    pub(super) extents: Vec<WriteExtent>,
     /// How long it is afterwards.
     pub(super) length: u64,
-    pub(super) source: Source<'a>,
+    pub(super) source: WriteSource<'a>,
 }
 
 /// What became of a write into a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Landed {
+pub(super) enum WriteLanding {
     /// Everything is where it was planned.
     AsPlanned,
     /// Another program has appended first: the end is further on.
@@ -48,7 +48,7 @@ pub(super) enum Landed {
 
 /// A stretch of content, and where it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(super) struct WriteExtent {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) length: u64,
@@ -56,29 +56,29 @@ pub(super) struct Extent {
 
 /// Where the content comes from.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
+pub(super) enum WriteSource<'a> {
     Bytes(&'a [u8]),
     File(&'a File),
 }
 
 /// A file's mode and the time of its last modification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Looks {
+pub(super) struct ModeAndTime {
     pub(super) mode: u32,
     pub(super) modified: Timestamp,
 }
 
 /// What is written down of it first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Patch {
+pub(super) struct FilePatch {
     pub(super) ino: u64,
     pub(super) old_length: u64,
     pub(super) new_length: u64,
-    pub(super) before: Looks,
-    pub(super) after: Looks,
+    pub(super) before: ModeAndTime,
+    pub(super) after: ModeAndTime,
     /// How much of what it has may stay; what lies behind it reads as zeros from then on.
     pub(super) cut: u64,
-    pub(super) written: Written,
+    pub(super) written: WrittenBlocks,
     /// Where the old bytes are, one after the other, and where they belong.
     pub(super) stash: Option<String>,
     pub(super) replaced: Vec<(u64, u64)>,
@@ -88,17 +88,17 @@ pub(super) struct Patch {
     pub(super) at: Timestamp,
 }
 
-impl Plan<'_> {
+impl WritePlan<'_> {
     /// Sets the old bytes aside and says how to undo it.
     pub(super) fn prepare(
         &self,
         file: &File,
-        stat: &Stat,
-        after: Looks,
-        shop: &Arc<Workshop>,
+        stat: &HostStat,
+        after: ModeAndTime,
+        shop: &Arc<StagingArea>,
         durability: Durability,
         alone: bool,
-    ) -> StoreResult<(Patch, Option<Temp>)> {
+    ) -> StoreResult<(FilePatch, Option<TempFile>)> {
         let mut replaced: Vec<(u64, u64)> = self
             .extents
             .iter()
@@ -123,20 +123,20 @@ impl Plan<'_> {
                 filled += length;
             }
             if durability == Durability::Full {
-                sync::all(sync::Site::ReplacedBytes, &stash.file).map_err(refused)?;
-                sync::all(sync::Site::ReplacedBytesName, shop.room()).map_err(refused)?;
+                sync::all(sync::SyncPoint::ReplacedBytes, &stash.file).map_err(refused)?;
+                sync::all(sync::SyncPoint::ReplacedBytesName, shop.room()).map_err(refused)?;
             }
         }
-        let mut recorder = Recorder::new(stat.size, self.is_append(stat));
+        let mut recorder = WriteRecorder::new(stat.size, self.is_append(stat));
         self.pieces(|offset, bytes| {
             recorder.add(offset, bytes);
             Ok(())
         })?;
-        let patch = Patch {
+        let patch = FilePatch {
             ino: stat.ino,
             old_length: stat.size,
             new_length: self.length,
-            before: Looks { mode: stat.mode, modified: stat.modified },
+            before: ModeAndTime { mode: stat.mode, modified: stat.modified },
             after,
             cut: self.cut,
             written: recorder.finish(),
@@ -149,13 +149,13 @@ impl Plan<'_> {
     }
 
     /// Whether nothing is done to what the file has: all is written at its end, wherever that is by then.
-    pub(super) fn is_append(&self, stat: &Stat) -> bool {
+    pub(super) fn is_append(&self, stat: &HostStat) -> bool {
         self.cut >= stat.size
             && matches!(&*self.extents, [only] if only.to == stat.size && self.length == only.to + only.length)
     }
 
     /// The last stretch, if it is written at the end of the file.
-    fn tail(&self, stat: &Stat) -> Option<Extent> {
+    fn tail(&self, stat: &HostStat) -> Option<WriteExtent> {
         let last = *self.extents.last()?;
         let is_at_the_end =
             self.cut >= stat.size && last.to == stat.size && self.length == last.to + last.length;
@@ -166,15 +166,15 @@ impl Plan<'_> {
     pub(super) fn carry_out(
         &self,
         file: &File,
-        stat: &Stat,
-        after: Looks,
-        life: &Life,
-    ) -> StoreResult<Landed> {
+        stat: &HostStat,
+        after: ModeAndTime,
+        life: &FaultPoint,
+    ) -> StoreResult<WriteLanding> {
         if after.mode != stat.mode {
             life.pass("mode")?;
             match host::set_mode(file, after.mode) {
                 // Another user's: the kernel itself takes the set-user-id bit away when it is written to.
-                Err(Errno::PERM) if after.mode == stat.mode & PLAIN_MODE => {}
+                Err(Errno::PERM) if after.mode == stat.mode & GRANTABLE_MODE_BITS => {}
                 result => result.map_err(refused)?,
             }
         }
@@ -185,7 +185,7 @@ impl Plan<'_> {
             length = self.cut;
         }
         let tail = self.tail(stat).map(|tail| tail.to);
-        let mut landed = Landed::AsPlanned;
+        let mut landed = WriteLanding::AsPlanned;
         self.pieces(|offset, bytes| {
             life.pass("patch")?;
             if tail.is_none_or(|tail| offset < tail) {
@@ -197,7 +197,7 @@ impl Plan<'_> {
             let (mut end, planned) = (file, offset + bytes.len() as u64);
             end.write_all(bytes).map_err(failed)?;
             if end.stream_position().map_err(failed)? != planned {
-                landed = Landed::FurtherOn;
+                landed = WriteLanding::FurtherOn;
             }
             Ok(())
         })?;
@@ -218,15 +218,19 @@ impl Plan<'_> {
             while done < extent.length {
                 // Each ends where a block does, so that a process killed between two has written whole blocks. What is
                 // little is written in one go.
-                let room = if extent.length <= PIECE { PIECE } else { PIECE - (extent.to + done) % PIECE };
+                let room = if extent.length <= PIECE_SIZE {
+                    PIECE_SIZE
+                } else {
+                    PIECE_SIZE - (extent.to + done) % PIECE_SIZE
+                };
                 let count = usize::try_from((extent.length - done).min(room)).expect("at most a piece");
                 let from = extent.from + done;
                 let bytes = match self.source {
-                    Source::Bytes(bytes) => {
+                    WriteSource::Bytes(bytes) => {
                         let start = usize::try_from(from).expect("an offset into memory");
                         &bytes[start..start + count]
                     }
-                    Source::File(file) => {
+                    WriteSource::File(file) => {
                         buffer.resize(count.max(buffer.len()), 0);
                         file.read_exact_at(&mut buffer[..count], from).map_err(failed)?;
                         &buffer[..count]
@@ -240,14 +244,21 @@ impl Plan<'_> {
     }
 }
 
-impl Patch {
+impl FilePatch {
     /// What has become of it, by the bytes that the file has now.
-    pub(super) fn fate(&self, file: &File, stat: &Stat, site: &Site<'_>) -> StoreResult<Fate> {
+    pub(super) fn fate(
+        &self,
+        file: &File,
+        stat: &HostStat,
+        site: &UndoContext<'_>,
+    ) -> StoreResult<PatchOutcome> {
         let stash = match &self.stash {
-            Some(stash) => match host::open_name(site.room, stash.as_bytes(), How::Read) {
+            Some(stash) => match host::open_name(site.room, stash.as_bytes(), OpenMode::Read) {
                 Ok(fd) => Some(File::from(fd)),
                 // It never got so far that anything was written, or it is all over.
-                Err(Errno::NOENT) => return Ok(if site.acted { Fate::Overtaken } else { Fate::Untouched }),
+                Err(Errno::NOENT) => {
+                    return Ok(if site.acted { PatchOutcome::Overtaken } else { PatchOutcome::Untouched });
+                }
                 Err(error) => return Err(refused(error)),
             },
             None => None,
@@ -256,16 +267,16 @@ impl Patch {
     }
 
     /// Whether the file's time of modification is the change's own, so far as anyone can know.
-    fn has_own_time(&self, stat: &Stat, moment: Moment) -> bool {
-        if moment == Moment::Now {
+    fn has_own_time(&self, stat: &HostStat, moment: UndoTime) -> bool {
+        if moment == UndoTime::Now {
             return true;
         }
         [self.before.modified, self.after.modified].contains(&stat.modified)
-            || stat.modified.as_secs() <= self.at.as_secs() + OURS_FOR_SECONDS
+            || stat.modified.as_secs() <= self.at.as_secs() + OWN_MTIME_SECONDS
     }
 
     /// Gives a file that has all that was to be written the time that it was to have.
-    pub(super) fn complete(&self, file: &File, stat: &Stat, moment: Moment) -> StoreResult<()> {
+    pub(super) fn complete(&self, file: &File, stat: &HostStat, moment: UndoTime) -> StoreResult<()> {
         if stat.modified != self.after.modified && self.has_own_time(stat, moment) {
             host::set_modified(file, self.after.modified).map_err(refused)?;
         }
@@ -273,9 +284,9 @@ impl Patch {
     }
 
     /// Gives a file its old bytes and its old length back.
-    pub(super) fn revert(&self, file: &File, stat: &Stat, site: &Site<'_>) -> StoreResult<()> {
+    pub(super) fn revert(&self, file: &File, stat: &HostStat, site: &UndoContext<'_>) -> StoreResult<()> {
         if let Some(stash) = &self.stash {
-            let stash = host::open_name(site.room, stash.as_bytes(), How::Read).map_err(refused)?;
+            let stash = host::open_name(site.room, stash.as_bytes(), OpenMode::Read).map_err(refused)?;
             let (stash, mut filled) = (File::from(stash), 0);
             for &(start, length) in &self.replaced {
                 host::copy(&stash, filled, file, start, length).map_err(failed)?;
@@ -289,6 +300,6 @@ impl Patch {
         if self.has_own_time(stat, site.moment) {
             host::set_modified(file, self.before.modified).map_err(refused)?;
         }
-        sync::all(sync::Site::Reverted, file).map_err(refused)
+        sync::all(sync::SyncPoint::Reverted, file).map_err(refused)
     }
 }

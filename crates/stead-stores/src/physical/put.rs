@@ -5,44 +5,50 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use stead_core::store::{
-    Content, Expect, Kind, Outcome, Parents, Place, Put, StoreError, StoreResult, VersionTag,
+    Content, NodeKind, NodePath, Parents, Precondition, PutOptions, StepOutcome, StoreError, StoreResult,
+    VersionTag,
 };
-use stead_core::{Edit, LARGEST_EDIT};
+use stead_core::{Edit, MAX_EDIT_SIZE};
 
-use super::act::Act;
-use super::draft::Drafted;
-use super::host::{self, How, PLAIN_MODE, Stat, failed, refused};
+use super::act::PhysicalChange;
+use super::draft::DraftContent;
+use super::host::{self, GRANTABLE_MODE_BITS, HostStat, OpenMode, failed, refused};
 use super::owner;
-use super::patch::{Extent, Landed, Looks, Plan, Source};
+use super::patch::{ModeAndTime, WriteExtent, WriteLanding, WritePlan, WriteSource};
 use super::read::read_all;
-use super::spot::{Intent, Spot, open_regular};
-use super::undo::Undo;
-use super::workshop::{Scrap, Temp};
+use super::spot::{HostSlot, LookupPurpose, open_regular};
+use super::undo::UndoRecord;
+use super::workshop::{TempEntry, TempFile};
 use crate::Durability;
 
 /// Up to so many bytes are written before it is known whether they are wanted.
-const LITTLE: usize = 64 << 10;
+const EAGER_WRITE_LIMIT: usize = 64 << 10;
 /// How often a step starts over because another program took or freed the name.
-const TRIES: usize = 32;
+const MAX_TRIES: usize = 32;
 
-impl Act<'_> {
-    pub(super) fn write(&mut self, at: &Place, content: Content, put: &Put) -> StoreResult<Outcome> {
-        let mut spot = self.file_spot(at, Intent::Make, put.parents)?;
+impl PhysicalChange<'_> {
+    pub(super) fn write(
+        &mut self,
+        at: &NodePath,
+        content: Content,
+        put: &PutOptions,
+    ) -> StoreResult<StepOutcome> {
+        let mut spot = self.file_spot(at, LookupPurpose::Make, put.parents)?;
         // A refusal is better before the content is written than after, unless there is little to write.
-        let little = matches!(&content, Content::Bytes(bytes) if bytes.len() <= LITTLE)
+        let little = matches!(&content, Content::Bytes(bytes) if bytes.len() <= EAGER_WRITE_LIMIT)
             && self.durability() == Durability::Fast;
         let there = if little { None } else { self.file_at(&spot, put.expect)? };
         let mut temp = match content {
             Content::Bytes(bytes) => self.written(&bytes)?,
             Content::Past(_) => return Err(kept_nothing()),
             Content::Sealed(sealed) => match drafted(sealed)? {
-                Drafted::Whole(temp) => temp,
-                Drafted::Changes(draft) => {
+                DraftContent::Whole(temp) => temp,
+                DraftContent::Changes(draft) => {
                     if there.is_some_and(|there| (there.dev, there.ino) == (draft.stat.dev, draft.stat.ino)) {
                         self.hold(&[&spot])?;
                         let now = self.file_at(&spot, put.expect)?;
                         if now.is_some_and(|now| now.ino == draft.stat.ino) {
-                            return self.patch(&spot, How::Change, put, |now| Ok(draft.plan(now)));
+                            return self.patch(&spot, OpenMode::Change, put, |now| Ok(draft.plan(now)));
                         }
                         self.release();
                     }
@@ -51,53 +57,63 @@ impl Act<'_> {
             },
         };
         self.sync_new(&temp.file)?;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             self.hold(&[&spot])?;
             let there = self.file_at(&spot, put.expect)?;
             match self.put(&spot, &mut temp, there.as_ref(), put) {
-                Err(StoreError::AlreadyExists) if there.is_none() && put.expect != Expect::Absent => {}
+                Err(StoreError::AlreadyExists) if there.is_none() && put.expect != Precondition::Absent => {}
                 // It, or its directory, was removed meanwhile.
                 Err(StoreError::NotFound) => {}
                 result => return result,
             }
             self.release();
-            spot = self.file_spot(at, Intent::Make, put.parents)?;
+            spot = self.file_spot(at, LookupPurpose::Make, put.parents)?;
         }
         Err(StoreError::Conflict)
     }
 
-    pub(super) fn edit(&mut self, at: &Place, edit: &Edit, expect: Expect) -> StoreResult<Outcome> {
-        let spot = self.file_spot(at, Intent::Find, Parents::Required)?;
+    pub(super) fn edit(
+        &mut self,
+        at: &NodePath,
+        edit: &Edit,
+        expect: Precondition,
+    ) -> StoreResult<StepOutcome> {
+        let spot = self.file_spot(at, LookupPurpose::Find, Parents::Required)?;
         self.hold(&[&spot])?;
-        self.file_at(&spot, Expect::Any)?.ok_or(StoreError::NotFound)?;
-        let (file, stat) = open_regular(&spot.dir, spot.name(), How::Read)?;
+        self.file_at(&spot, Precondition::Any)?.ok_or(StoreError::NotFound)?;
+        let (file, stat) = open_regular(&spot.dir, spot.name(), OpenMode::Read)?;
         expect.check(Some(stat.tag()))?;
-        let (content, replaced) = edit.apply(&read_all(&file, &stat, LARGEST_EDIT)?)?;
+        let (content, replaced) = edit.apply(&read_all(&file, &stat, MAX_EDIT_SIZE)?)?;
         let mut temp = self.written(&content)?;
         self.sync_new(&temp.file)?;
-        let outcome = self.put(&spot, &mut temp, Some(&stat), &Put::default())?;
-        Ok(Outcome { replaced, ..outcome })
+        let outcome = self.put(&spot, &mut temp, Some(&stat), &PutOptions::default())?;
+        Ok(StepOutcome { replaced, ..outcome })
     }
 
-    pub(super) fn append(&mut self, at: &Place, content: Content, put: &Put) -> StoreResult<Outcome> {
+    pub(super) fn append(
+        &mut self,
+        at: &NodePath,
+        content: Content,
+        put: &PutOptions,
+    ) -> StoreResult<StepOutcome> {
         let content = match content {
-            Content::Bytes(bytes) => Appended::Bytes(bytes),
+            Content::Bytes(bytes) => AppendContent::Bytes(bytes),
             Content::Past(_) => return Err(kept_nothing()),
-            Content::Sealed(sealed) => Appended::File(match drafted(sealed)? {
-                Drafted::Whole(temp) => temp,
-                Drafted::Changes(draft) => draft.whole()?,
+            Content::Sealed(sealed) => AppendContent::File(match drafted(sealed)? {
+                DraftContent::Whole(temp) => temp,
+                DraftContent::Changes(draft) => draft.whole()?,
             }),
         };
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             self.release();
-            let spot = self.file_spot(at, Intent::Make, put.parents)?;
+            let spot = self.file_spot(at, LookupPurpose::Make, put.parents)?;
             self.hold(&[&spot])?;
             if self.file_at(&spot, put.expect)?.is_some() {
                 return self.append_to(&spot, &content, put);
             }
             let mut temp = content.temp(self)?;
             match self.put(&spot, &mut temp, None, put) {
-                Err(StoreError::AlreadyExists) if put.expect != Expect::Absent => {}
+                Err(StoreError::AlreadyExists) if put.expect != Precondition::Absent => {}
                 result => return result,
             }
         }
@@ -105,13 +121,18 @@ impl Act<'_> {
     }
 
     /// Appends to the file at a spot.
-    fn append_to(&mut self, spot: &Spot, content: &Appended, put: &Put) -> StoreResult<Outcome> {
+    fn append_to(
+        &mut self,
+        spot: &HostSlot,
+        content: &AppendContent,
+        put: &PutOptions,
+    ) -> StoreResult<StepOutcome> {
         let length = content.size()?;
-        self.patch(spot, How::Write, put, |now| {
+        self.patch(spot, OpenMode::Write, put, |now| {
             put.check_append(now.size, length)?;
-            Ok((length > 0).then(|| Plan {
+            Ok((length > 0).then(|| WritePlan {
                 cut: now.size,
-                extents: vec![Extent { from: 0, to: now.size, length }],
+                extents: vec![WriteExtent { from: 0, to: now.size, length }],
                 length: now.size + length,
                 source: content.source(),
             }))
@@ -120,28 +141,28 @@ impl Act<'_> {
 
     pub(super) fn symlink(
         &mut self,
-        at: &Place,
+        at: &NodePath,
         target: &[u8],
         parents: Parents,
-        expect: Expect,
-    ) -> StoreResult<Outcome> {
+        expect: Precondition,
+    ) -> StoreResult<StepOutcome> {
         if target.is_empty() || target.contains(&0) {
             return Err(StoreError::Invalid("a symlink has to lead somewhere".to_owned()));
         }
-        if self.store.locate(at, Intent::Make)?.is_root() {
+        if self.store.locate(at, LookupPurpose::Make)?.is_root() {
             return Err(StoreError::AlreadyExists);
         }
-        for _ in 0..TRIES {
-            let spot = self.store.spot(at, Intent::Make, parents)?;
+        for _ in 0..MAX_TRIES {
+            let spot = self.store.spot(at, LookupPurpose::Make, parents)?;
             self.hold(&[&spot])?;
             let there = self.store.look(&spot)?;
-            if there.is_some_and(|there| there.kind != Kind::Symlink) {
+            if there.is_some_and(|there| there.kind != NodeKind::Symlink) {
                 return Err(StoreError::AlreadyExists);
             }
             expect.check(there.map(|there| there.tag()))?;
             let mut scrap = self.link(target, self.now(), &spot)?;
             match self.put_scrap(&spot, &mut scrap, there.as_ref()) {
-                Err(StoreError::AlreadyExists) if there.is_none() && expect != Expect::Absent => {}
+                Err(StoreError::AlreadyExists) if there.is_none() && expect != Precondition::Absent => {}
                 Err(error) => return Err(error),
                 Ok(()) => return self.outcome(&spot, there.is_none()),
             }
@@ -154,9 +175,9 @@ impl Act<'_> {
         &self,
         target: &[u8],
         modified: stead_core::Timestamp,
-        spot: &Spot,
-    ) -> StoreResult<Scrap> {
-        let scrap = Scrap::new(self.shop, self.shop.fresh());
+        spot: &HostSlot,
+    ) -> StoreResult<TempEntry> {
+        let scrap = TempEntry::new(self.shop, self.shop.fresh());
         let (room, name) = (self.shop.room(), scrap.name().as_bytes());
         host::make_link(room, name, target).map_err(refused)?;
         if self.shop.uid == 0 && spot.dir_stat.uid != 0 {
@@ -166,21 +187,28 @@ impl Act<'_> {
         Ok(scrap)
     }
 
-    pub(super) fn mkdir(&mut self, at: &Place, parents: Parents, mode: Option<u32>) -> StoreResult<Outcome> {
-        let located = self.store.locate(at, Intent::Make)?;
+    pub(super) fn mkdir(
+        &mut self,
+        at: &NodePath,
+        parents: Parents,
+        mode: Option<u32>,
+    ) -> StoreResult<StepOutcome> {
+        let located = self.store.locate(at, LookupPurpose::Make)?;
         if located.is_root() {
             return match parents {
-                Parents::Create => Ok(Outcome { attr: Some(self.store.stat_at(at)?), ..Outcome::default() }),
+                Parents::Create => {
+                    Ok(StepOutcome { attr: Some(self.store.stat_at(at)?), ..StepOutcome::default() })
+                }
                 Parents::Required => Err(StoreError::AlreadyExists),
             };
         }
-        for _ in 0..TRIES {
-            let spot = self.store.spot(at, Intent::Make, parents)?;
+        for _ in 0..MAX_TRIES {
+            let spot = self.store.spot(at, LookupPurpose::Make, parents)?;
             self.hold(&[&spot])?;
             match (self.store.look(&spot)?, parents) {
                 (None, _) => {}
                 (Some(there), Parents::Create) if there.is_dir() => return self.outcome(&spot, false),
-                (Some(there), Parents::Create) if there.kind == Kind::Symlink => return Err(spot.link()),
+                (Some(there), Parents::Create) if there.kind == NodeKind::Symlink => return Err(spot.link()),
                 (Some(_), _) => return Err(StoreError::AlreadyExists),
             }
             let (mut scrap, dir) = self.new_dir(mode, &spot)?;
@@ -196,9 +224,9 @@ impl Act<'_> {
 }
 
 /// The parts that the steps share.
-impl Act<'_> {
+impl PhysicalChange<'_> {
     /// The spot of a step that needs a file.
-    fn file_spot(&self, at: &Place, intent: Intent, parents: Parents) -> StoreResult<Spot> {
+    fn file_spot(&self, at: &NodePath, intent: LookupPurpose, parents: Parents) -> StoreResult<HostSlot> {
         if self.store.locate(at, intent)?.is_root() {
             return Err(StoreError::IsADirectory);
         }
@@ -206,19 +234,19 @@ impl Act<'_> {
     }
 
     /// The file at a spot, in the expected state.
-    pub(super) fn file_at(&self, spot: &Spot, expect: Expect) -> StoreResult<Option<Stat>> {
+    pub(super) fn file_at(&self, spot: &HostSlot, expect: Precondition) -> StoreResult<Option<HostStat>> {
         let there = self.store.look(spot)?;
         match there.map(|there| there.kind) {
-            None | Some(Kind::File) => expect.check(there.map(|there| there.tag()))?,
-            Some(Kind::Directory) => return Err(StoreError::IsADirectory),
-            Some(Kind::Symlink) => return Err(spot.link()),
-            Some(special @ Kind::Special(_)) => return Err(StoreError::Special(special)),
+            None | Some(NodeKind::File) => expect.check(there.map(|there| there.tag()))?,
+            Some(NodeKind::Directory) => return Err(StoreError::IsADirectory),
+            Some(NodeKind::Symlink) => return Err(spot.link()),
+            Some(special @ NodeKind::Special(_)) => return Err(StoreError::Special(special)),
         }
         Ok(there)
     }
 
     /// A file in the room with this content.
-    fn written(&self, bytes: &[u8]) -> StoreResult<Temp> {
+    fn written(&self, bytes: &[u8]) -> StoreResult<TempFile> {
         let temp = self.shop.temp()?;
         temp.file.write_all_at(bytes, 0).map_err(failed)?;
         Ok(temp)
@@ -227,15 +255,15 @@ impl Act<'_> {
     /// Puts a file from the room at a spot, dressed as what it replaces.
     pub(super) fn put(
         &mut self,
-        spot: &Spot,
-        temp: &mut Temp,
-        there: Option<&Stat>,
-        put: &Put,
-    ) -> StoreResult<Outcome> {
+        spot: &HostSlot,
+        temp: &mut TempFile,
+        there: Option<&HostStat>,
+        put: &PutOptions,
+    ) -> StoreResult<StepOutcome> {
         let made = host::stat(&temp.file).map_err(refused)?;
         self.own(&temp.file, &made, there, spot)?;
         // New content never inherits the right to run as someone else.
-        let mode = put.mode.or(there.map(|there| there.mode)).unwrap_or(0o644) & PLAIN_MODE;
+        let mode = put.mode.or(there.map(|there| there.mode)).unwrap_or(0o644) & GRANTABLE_MODE_BITS;
         if mode != made.mode {
             host::set_mode(&temp.file, mode).map_err(refused)?;
         }
@@ -246,16 +274,16 @@ impl Act<'_> {
         }
         let now = host::stat(&temp.file).map_err(refused)?;
         self.store.nodes.note(now.ino, spot.path());
-        let (attr, before) = (Some(now.attr()), there.map(Stat::tag));
-        Ok(Outcome { attr, before, created: there.is_none(), replaced: 0 })
+        let (attr, before) = (Some(now.attr()), there.map(HostStat::tag));
+        Ok(StepOutcome { attr, before, created: there.is_none(), replaced: 0 })
     }
 
     /// Puts something else from the room at a spot.
     pub(super) fn put_scrap(
         &mut self,
-        spot: &Spot,
-        scrap: &mut Scrap,
-        there: Option<&Stat>,
+        spot: &HostSlot,
+        scrap: &mut TempEntry,
+        there: Option<&HostStat>,
     ) -> StoreResult<()> {
         let ino = host::stat_at(self.shop.room(), scrap.name().as_bytes()).map_err(refused)?.ino;
         match there {
@@ -265,34 +293,34 @@ impl Act<'_> {
     }
 
     /// What is at a spot after a step.
-    pub(super) fn outcome(&self, spot: &Spot, created: bool) -> StoreResult<Outcome> {
+    pub(super) fn outcome(&self, spot: &HostSlot, created: bool) -> StoreResult<StepOutcome> {
         let (dir, name) = self.store.parent(&spot.place)?;
         let stat = host::stat_at(dir.as_fd(), name).map_err(refused)?;
         self.store.nodes.note(stat.ino, spot.path());
-        Ok(Outcome { attr: Some(stat.attr()), created, ..Outcome::default() })
+        Ok(StepOutcome { attr: Some(stat.attr()), created, ..StepOutcome::default() })
     }
 
     /// Writes into the file at a spot, as planned by what it is now; `None` as plan changes no content.
     fn patch<'p>(
         &mut self,
-        spot: &Spot,
-        how: How,
-        put: &Put,
-        plan: impl FnOnce(&Stat) -> StoreResult<Option<Plan<'p>>>,
-    ) -> StoreResult<Outcome> {
+        spot: &HostSlot,
+        how: OpenMode,
+        put: &PutOptions,
+        plan: impl FnOnce(&HostStat) -> StoreResult<Option<WritePlan<'p>>>,
+    ) -> StoreResult<StepOutcome> {
         let (file, stat) = open_to_write(spot, how)?;
         put.expect.check(Some(stat.tag()))?;
         // Whether no other program has changed it at the same time.
         let mut is_alone = true;
         match plan(&stat)? {
             None => {
-                let mode = put.mode.map(|mode| mode & PLAIN_MODE);
+                let mode = put.mode.map(|mode| mode & GRANTABLE_MODE_BITS);
                 self.dress(&file, &stat, spot, mode, put.modified)?;
             }
             Some(plan) => {
                 // New content never inherits the right to run as someone else.
-                let mode = put.mode.unwrap_or(stat.mode) & PLAIN_MODE;
-                let looks = Looks { mode, modified: put.modified.unwrap_or_else(|| self.now()) };
+                let mode = put.mode.unwrap_or(stat.mode) & GRANTABLE_MODE_BITS;
+                let looks = ModeAndTime { mode, modified: put.modified.unwrap_or_else(|| self.now()) };
                 let alone = !self.is_several();
                 let (patch, stash) =
                     plan.prepare(&file, &stat, looks, self.shop, self.durability(), alone)?;
@@ -304,19 +332,19 @@ impl Act<'_> {
                 // An append finds the end by itself. Everything else is planned for what was there: if an outside program
                 // has changed it since, that program's content stays, and the caller plans again.
                 if !plan.is_append(&stat)
-                    && put.expect != Expect::Any
+                    && put.expect != Precondition::Any
                     && !host::stat(&file).map_err(refused)?.holds_same(&stat)
                 {
                     return Err(StoreError::Conflict);
                 }
-                let mut landed = Landed::AsPlanned;
-                self.act_slowly(Undo::Patched { at: spot.path().to_vec(), patch }, |act| {
+                let mut landed = WriteLanding::AsPlanned;
+                self.act_slowly(UndoRecord::Patched { at: spot.path().to_vec(), patch }, |act| {
                     landed = plan.carry_out(&file, &stat, looks, &act.shop.life)?;
                     Ok(())
                 })?;
                 let now = host::stat(&file).map_err(refused)?;
-                is_alone =
-                    landed == Landed::AsPlanned && (now.size, now.modified) == (plan.length, looks.modified);
+                is_alone = landed == WriteLanding::AsPlanned
+                    && (now.size, now.modified) == (plan.length, looks.modified);
             }
         }
         let now = host::stat(&file).map_err(refused)?;
@@ -328,23 +356,24 @@ impl Act<'_> {
             // wrote has not seen that.
             attr.tag = VersionTag(fastrand::u128(..));
         }
-        Ok(Outcome { attr: Some(attr), before: Some(stat.tag()), ..Outcome::default() })
+        Ok(StepOutcome { attr: Some(attr), before: Some(stat.tag()), ..StepOutcome::default() })
     }
 
     /// Sets mode and time of what is open.
     pub(super) fn dress(
         &mut self,
         fd: impl AsFd,
-        stat: &Stat,
-        spot: &Spot,
+        stat: &HostStat,
+        spot: &HostSlot,
         mode: Option<u32>,
         modified: Option<stead_core::Timestamp>,
     ) -> StoreResult<()> {
-        let after = Looks { mode: mode.unwrap_or(stat.mode), modified: modified.unwrap_or(stat.modified) };
-        let how = Undo::Dressed {
+        let after =
+            ModeAndTime { mode: mode.unwrap_or(stat.mode), modified: modified.unwrap_or(stat.modified) };
+        let how = UndoRecord::Dressed {
             at: spot.path().to_vec(),
             ino: stat.ino,
-            before: Looks { mode: stat.mode, modified: stat.modified },
+            before: ModeAndTime { mode: stat.mode, modified: stat.modified },
             after,
             alone: !self.is_several(),
         };
@@ -364,43 +393,43 @@ impl Act<'_> {
 
 /// Opens the file at a spot to be written into. Whether that may be was decided when the caller opened it: a mode that was
 /// set since, or with which it was made, does not bind the caller.
-fn open_to_write(spot: &Spot, how: How) -> StoreResult<(File, Stat)> {
+fn open_to_write(spot: &HostSlot, how: OpenMode) -> StoreResult<(File, HostStat)> {
     let (fd, stat) = owner::open(&spot.dir, spot.name(), how).map_err(refused)?;
     match stat.kind {
         _ if spot.dir.hides(&stat) => Err(StoreError::NotFound),
         // Another file may have got the name since it was looked at.
-        Kind::File => spot.place.check(&stat).map(|()| (fd.into(), stat)),
-        Kind::Directory => Err(StoreError::IsADirectory),
-        Kind::Symlink | Kind::Special(_) => Err(StoreError::Special(stat.kind)),
+        NodeKind::File => spot.place.check(&stat).map(|()| (fd.into(), stat)),
+        NodeKind::Directory => Err(StoreError::IsADirectory),
+        NodeKind::Symlink | NodeKind::Special(_) => Err(StoreError::Special(stat.kind)),
     }
 }
 
 /// Content on its way to the end of a file.
-enum Appended {
+enum AppendContent {
     Bytes(Vec<u8>),
-    File(Temp),
+    File(TempFile),
 }
 
-impl Appended {
+impl AppendContent {
     fn size(&self) -> StoreResult<u64> {
         match self {
-            Appended::Bytes(bytes) => Ok(bytes.len() as u64),
-            Appended::File(temp) => Ok(host::stat(&temp.file).map_err(refused)?.size),
+            AppendContent::Bytes(bytes) => Ok(bytes.len() as u64),
+            AppendContent::File(temp) => Ok(host::stat(&temp.file).map_err(refused)?.size),
         }
     }
 
-    fn source(&self) -> Source<'_> {
+    fn source(&self) -> WriteSource<'_> {
         match self {
-            Appended::Bytes(bytes) => Source::Bytes(bytes),
-            Appended::File(temp) => Source::File(&temp.file),
+            AppendContent::Bytes(bytes) => WriteSource::Bytes(bytes),
+            AppendContent::File(temp) => WriteSource::File(&temp.file),
         }
     }
 
     /// A file of its own, for a name that has none yet.
-    fn temp(&self, act: &Act<'_>) -> StoreResult<Temp> {
+    fn temp(&self, act: &PhysicalChange<'_>) -> StoreResult<TempFile> {
         let temp = match self {
-            Appended::Bytes(bytes) => act.written(bytes)?,
-            Appended::File(content) => {
+            AppendContent::Bytes(bytes) => act.written(bytes)?,
+            AppendContent::File(content) => {
                 let temp = act.shop.temp()?;
                 host::copy(&content.file, 0, &temp.file, 0, self.size()?).map_err(failed)?;
                 temp
@@ -416,6 +445,6 @@ fn kept_nothing() -> StoreError {
     StoreError::Unsupported("this Store keeps no history")
 }
 
-fn drafted(sealed: stead_core::store::Sealed) -> StoreResult<Drafted> {
+fn drafted(sealed: stead_core::store::SealedContent) -> StoreResult<DraftContent> {
     sealed.into_inner().ok_or_else(|| StoreError::Invalid("the draft is another Store's".to_owned()))
 }

@@ -7,32 +7,33 @@ use std::sync::Arc;
 
 use stead_core::Name;
 use stead_core::store::{
-    Attr, Draft, Entry, Kind, Listing, NodeId, OpenContent, Page, Place, StoreError, StoreResult, Whole,
+    Attr, Draft, Entry, FileContent, Listing, NodeId, NodeKind, NodePath, OpenContent, Page, StoreError,
+    StoreResult,
 };
 
 use super::PhysicalStore;
 use super::draft::{FileDraft, fill};
-use super::host::How;
-use super::host::{self, Errno, Stat, failed, refused};
+use super::host::OpenMode;
+use super::host::{self, Errno, HostStat, failed, refused};
 use super::mask::join;
 use super::owner;
 use super::root::Dir;
-use super::spot::{Intent, Located};
+use super::spot::{LocatedPath, LookupPurpose};
 use super::tree;
-use super::workshop::Workshop;
+use super::workshop::StagingArea;
 
 /// How often a file is read again that was written to meanwhile.
-const REREADS: usize = 4;
+const MAX_REREADS: usize = 4;
 
 impl PhysicalStore {
-    pub(super) fn stat_at(&self, at: &Place) -> StoreResult<Attr> {
-        let located = self.locate(at, Intent::Find)?;
+    pub(super) fn stat_at(&self, at: &NodePath) -> StoreResult<Attr> {
+        let located = self.locate(at, LookupPurpose::Find)?;
         let stat = self.stat_place(&located)?;
         Ok(self.attr(&located, &stat))
     }
 
     /// The attributes, and from now on the node is known.
-    fn attr(&self, located: &Located, stat: &Stat) -> Attr {
+    fn attr(&self, located: &LocatedPath, stat: &HostStat) -> Attr {
         if located.is_root() {
             return Attr { node: NodeId::ROOT, ..stat.attr() };
         }
@@ -40,52 +41,52 @@ impl PhysicalStore {
         stat.attr()
     }
 
-    pub(super) fn read_whole(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
-        let located = self.locate(at, Intent::Find)?;
+    pub(super) fn read_whole(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
+        let located = self.locate(at, LookupPurpose::Find)?;
         let (file, mut stat) = self.open_file(&located)?;
-        for _ in 0..REREADS {
+        for _ in 0..MAX_REREADS {
             let bytes = read_all(&file, &stat, limit)?;
             let now = host::stat(&file).map_err(refused)?;
             if now == stat {
-                return Ok(Whole { attr: self.attr(&located, &stat), bytes });
+                return Ok(FileContent { attr: self.attr(&located, &stat), bytes });
             }
             stat = now;
         }
         // Someone keeps writing. The tag is of before the reading, so a change that builds on it is refused.
         let bytes = read_all(&file, &stat, limit)?;
-        Ok(Whole { attr: self.attr(&located, &stat), bytes })
+        Ok(FileContent { attr: self.attr(&located, &stat), bytes })
     }
 
-    pub(super) fn open_content(&self, at: &Place) -> StoreResult<OpenFile> {
-        let located = self.locate(at, Intent::Find)?;
+    pub(super) fn open_content(&self, at: &NodePath) -> StoreResult<OpenHostFile> {
+        let located = self.locate(at, LookupPurpose::Find)?;
         let (file, stat) = self.open_file(&located)?;
         Ok(self.opened(self.attr(&located, &stat), file))
     }
 
     /// [`PhysicalStore::open_content`] whatever its mode says.
-    pub(super) fn open_to_be_written(&self, at: &Place) -> StoreResult<OpenFile> {
+    pub(super) fn open_to_be_written(&self, at: &NodePath) -> StoreResult<OpenHostFile> {
         match self.open_content(at) {
             Err(StoreError::HostDenied) => {}
             opened => return opened,
         }
-        let located = self.locate(at, Intent::Find)?;
+        let located = self.locate(at, LookupPurpose::Find)?;
         let (dir, name) = self.parent(&located)?;
-        let (fd, _) = owner::open(&dir, name, How::Read).map_err(refused)?;
+        let (fd, _) = owner::open(&dir, name, OpenMode::Read).map_err(refused)?;
         let stat = host::stat(&fd).map_err(refused)?;
         located.check(&stat)?;
-        if dir.hides(&stat) || stat.kind != Kind::File {
+        if dir.hides(&stat) || stat.kind != NodeKind::File {
             return Err(StoreError::HostDenied);
         }
         Ok(self.opened(self.attr(&located, &stat), fd.into()))
     }
 
-    fn opened(&self, attr: Attr, file: File) -> OpenFile {
-        OpenFile { attr, file, root: self.root.dir.clone(), shop: self.staged().cloned() }
+    fn opened(&self, attr: Attr, file: File) -> OpenHostFile {
+        OpenHostFile { attr, file, root: self.root.dir.clone(), shop: self.staged().cloned() }
     }
 
-    pub(super) fn link_target(&self, at: &Place) -> StoreResult<Vec<u8>> {
+    pub(super) fn link_target(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
         let not_a_link = || StoreError::Invalid("it is not a symlink".to_owned());
-        let located = self.locate(at, Intent::Find)?;
+        let located = self.locate(at, LookupPurpose::Find)?;
         if located.is_root() {
             return Err(not_a_link());
         }
@@ -98,8 +99,8 @@ impl PhysicalStore {
         }
     }
 
-    pub(super) fn list_page(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
-        let located = self.locate(at, Intent::Find)?;
+    pub(super) fn list_page(&self, at: &NodePath, page: &Page) -> StoreResult<Listing> {
+        let located = self.locate(at, LookupPurpose::Find)?;
         let dir = self.open_directory(&located)?;
         let mut names = Vec::new();
         host::entries(&dir, |name, _| {
@@ -144,7 +145,7 @@ impl PhysicalStore {
 }
 
 /// A file's bytes: as many as its size says, never more than allowed.
-pub(super) fn read_all(file: &File, stat: &Stat, limit: u64) -> StoreResult<Vec<u8>> {
+pub(super) fn read_all(file: &File, stat: &HostStat, limit: u64) -> StoreResult<Vec<u8>> {
     if stat.size > limit {
         return Err(StoreError::TooLarge { size: stat.size, limit });
     }
@@ -160,26 +161,27 @@ pub(super) fn read_all(file: &File, stat: &Stat, limit: u64) -> StoreResult<Vec<
 
 /// A file that is open: the host keeps its content for as long.
 #[derive(Debug)]
-pub(super) struct OpenFile {
+pub(super) struct OpenHostFile {
     attr: Attr,
     file: File,
     root: Dir,
     /// Where drafts are made.
-    shop: Option<Arc<Workshop>>,
+    shop: Option<Arc<StagingArea>>,
 }
 
-impl OpenFile {
+impl OpenHostFile {
     /// Whether it has a name below the root, wherever others have moved it. What was removed may have one elsewhere,
     /// where it is kept.
     fn has_a_name(&self) -> Option<bool> {
         let path = |fd: BorrowedFd<'_>| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok();
         let (root, path) = (path(self.root.as_fd())?, path(self.file.as_fd())?);
-        let named = self.root.open(path.strip_prefix(root).ok()?.as_os_str().as_bytes(), How::Handle).ok()?;
+        let named =
+            self.root.open(path.strip_prefix(root).ok()?.as_os_str().as_bytes(), OpenMode::Handle).ok()?;
         Some(host::stat(&named).ok()?.ino == host::stat(&self.file).ok()?.ino)
     }
 }
 
-impl OpenContent for OpenFile {
+impl OpenContent for OpenHostFile {
     fn attr(&self) -> Attr {
         self.attr
     }
@@ -198,7 +200,7 @@ impl OpenContent for OpenFile {
     fn reopened(&self) -> StoreResult<Option<Box<dyn OpenContent>>> {
         let file = self.file.try_clone().map_err(failed)?;
         let attr = host::stat(&file).map_err(refused)?.attr();
-        Ok(Some(Box::new(OpenFile { attr, file, root: self.root.clone(), shop: self.shop.clone() })))
+        Ok(Some(Box::new(OpenHostFile { attr, file, root: self.root.clone(), shop: self.shop.clone() })))
     }
 
     fn draft(&self) -> StoreResult<Option<Box<dyn Draft>>> {
@@ -215,6 +217,6 @@ pub(super) fn is_empty(dir: &super::root::Dir) -> StoreResult<bool> {
 }
 
 /// Whether it is a file or a symlink.
-pub(super) fn is_file_like(kind: Kind) -> bool {
-    kind != Kind::Directory
+pub(super) fn is_file_like(kind: NodeKind) -> bool {
+    kind != NodeKind::Directory
 }

@@ -11,23 +11,23 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use stead_core::store::StoreResult;
 
-use super::cells::Cells;
-use super::host::{self, Errno, Host, How, Lock, refused};
+use super::cells::SharedCells;
+use super::host::{self, Errno, HostResult, LockMode, OpenMode, refused};
 use super::journal::{fates, repair};
-use super::keep::{Keeping, Remains};
+use super::keep::{DeadProcessState, PhysicalHistory};
 use super::lock::Locks;
 use super::root::{Dir, Root};
 use super::tree;
 use super::workshop::{own_view, room_name};
 
 /// How long a process may take to die that has lost a lock already.
-const DYING: Duration = Duration::from_secs(5);
+const MAX_EXIT_WAIT: Duration = Duration::from_secs(5);
 /// How many notes on versions a room has. Long before so many others follow, the ledger has been told.
-const NOTED: usize = 512;
+const REVISION_NOTES: usize = 512;
 /// Set in a note: the version is done. No version is so large.
-const DONE: u64 = 1 << 63;
+const DONE_FLAG: u64 = 1 << 63;
 /// How many locks of other rooms stay open.
-const OTHERS: usize = 64;
+const MAX_OPEN_LOCKS: usize = 64;
 
 /// What recovery works on. Only one process recovers at a time.
 pub(super) struct Recovery<'a> {
@@ -35,12 +35,12 @@ pub(super) struct Recovery<'a> {
     pub(super) locks: &'a Locks,
     pub(super) rooms: &'a Dir,
     pub(super) kept: &'a Dir,
-    pub(super) keeping: &'a Keeping,
+    pub(super) keeping: &'a PhysicalHistory,
 }
 
 impl Recovery<'_> {
     /// Recovers these dead rooms and those of all that held a lock, and says that nobody acts any more.
-    pub(super) fn run(&self, mut dead: Vec<DeadRoom>) -> StoreResult<()> {
+    pub(super) fn run(&self, mut dead: Vec<AbandonedStagingDir>) -> StoreResult<()> {
         let alone = self.locks.alone_to_recover()?;
         for number in self.locks.left()? {
             let name = room_name(number);
@@ -49,9 +49,9 @@ impl Recovery<'_> {
             }
         }
         // What the journals tell is asked for before they are cleared, and what the rooms hold before they are.
-        let found = dead.iter().map(|room| Ok((fates(&room.dir)?, Noted::versions(&room.dir)?)));
+        let found = dead.iter().map(|room| Ok((fates(&room.dir)?, RevisionNotes::versions(&room.dir)?)));
         let found = found.collect::<StoreResult<Vec<_>>>()?;
-        let remains = dead.iter().zip(&found).map(|(room, (fates, noted))| Remains {
+        let remains = dead.iter().zip(&found).map(|(room, (fates, noted))| DeadProcessState {
             name: &room.name,
             dir: &room.dir,
             fates,
@@ -74,22 +74,25 @@ impl Recovery<'_> {
 
     /// Waits until a process is gone that has lost a lock: the host frees one after the other. One that lives on has
     /// failed to clear its cell, and has nothing half done.
-    fn wait_for_death(&self, name: String) -> Host<Option<DeadRoom>> {
+    fn wait_for_death(&self, name: String) -> HostResult<Option<AbandonedStagingDir>> {
         let Some((dir, lock)) = room(self.rooms, &name)? else { return Ok(None) };
-        match lock.as_ref().map_or(Ok(()), |lock| host::lock(lock, Lock::Exclusive, Instant::now() + DYING)) {
+        match lock
+            .as_ref()
+            .map_or(Ok(()), |lock| host::lock(lock, LockMode::Exclusive, Instant::now() + MAX_EXIT_WAIT))
+        {
             Err(Errno::TIMEDOUT) => Ok(None),
-            result => result.map(|()| Some(DeadRoom { name, dir, _lock: lock })),
+            result => result.map(|()| Some(AbandonedStagingDir { name, dir, _lock: lock })),
         }
     }
 }
 
 /// A room, and its lock, which may not be there any more.
-fn room(rooms: &Dir, name: &str) -> Host<Option<(Dir, Option<File>)>> {
-    let dir = match rooms.enter(name.as_bytes(), How::Directory) {
+fn room(rooms: &Dir, name: &str) -> HostResult<Option<(Dir, Option<File>)>> {
+    let dir = match rooms.enter(name.as_bytes(), OpenMode::Directory) {
         Err(Errno::NOENT) => return Ok(None),
         entered => entered?,
     };
-    match dir.open(b"lock", How::Change) {
+    match dir.open(b"lock", OpenMode::Change) {
         Ok(fd) => Ok(Some((dir, Some(File::from(fd))))),
         Err(Errno::NOENT) => Ok(Some((dir, None))),
         Err(error) => Err(error),
@@ -98,16 +101,16 @@ fn room(rooms: &Dir, name: &str) -> Host<Option<(Dir, Option<File>)>> {
 
 /// The locks of other rooms, open, so that a look at one takes a single system call.
 #[derive(Debug, Default)]
-pub(super) struct Others(Mutex<HashMap<u64, File>>);
+pub(super) struct StagingLockCache(Mutex<HashMap<u64, File>>);
 
-impl Others {
+impl StagingLockCache {
     /// Whether the process is gone that had the room with this number.
     pub(super) fn is_dead(&self, rooms: &Dir, number: u64) -> bool {
         let mut locks = self.0.lock();
         if !locks.contains_key(&number) {
             match room(rooms, &room_name(number)) {
                 Ok(Some((_, Some(lock)))) => {
-                    if locks.len() >= OTHERS {
+                    if locks.len() >= MAX_OPEN_LOCKS {
                         locks.clear();
                     }
                     locks.insert(number, lock);
@@ -126,7 +129,7 @@ impl Others {
 }
 
 /// The room of a process that died.
-pub(super) struct DeadRoom {
+pub(super) struct AbandonedStagingDir {
     name: String,
     pub(super) dir: Dir,
     /// Held, so that nobody else takes it for dead, too.
@@ -134,7 +137,7 @@ pub(super) struct DeadRoom {
 }
 
 /// The rooms that someone has locked.
-fn living(rooms: &Dir, dead: &[DeadRoom]) -> Host<HashSet<String>> {
+fn living(rooms: &Dir, dead: &[AbandonedStagingDir]) -> HostResult<HashSet<String>> {
     let mut names = HashSet::new();
     host::entries(own_view(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
     names.retain(|name| dead.iter().all(|room| room.name != *name));
@@ -142,14 +145,14 @@ fn living(rooms: &Dir, dead: &[DeadRoom]) -> Host<HashSet<String>> {
 }
 
 /// The rooms that nobody has locked.
-pub(super) fn dead_rooms(rooms: &Dir) -> Host<Vec<DeadRoom>> {
+pub(super) fn dead_rooms(rooms: &Dir) -> HostResult<Vec<AbandonedStagingDir>> {
     let mut names = Vec::new();
     host::entries(own_view(rooms)?, |name, _| names.extend(String::from_utf8(name.to_vec())))?;
     let mut dead = Vec::new();
     for name in names {
         let Ok(Some((dir, lock))) = room(rooms, &name) else { continue };
         if lock.as_ref().is_none_or(|lock| host::try_lock(lock).unwrap_or(false)) {
-            dead.push(DeadRoom { name, dir, _lock: lock });
+            dead.push(AbandonedStagingDir { name, dir, _lock: lock });
         }
     }
     Ok(dead)
@@ -158,24 +161,24 @@ pub(super) fn dead_rooms(rooms: &Dir) -> Host<Vec<DeadRoom>> {
 /// What has become of the versions that this process makes, in a file of the room: the ledger is told so only with the next
 /// change, and others may have gone on from there by then.
 #[derive(Debug)]
-pub(super) struct Noted {
-    cells: Cells<NOTED>,
+pub(super) struct RevisionNotes {
+    cells: SharedCells<REVISION_NOTES>,
     next: AtomicUsize,
 }
 
 /// The versions that a room has noted.
 #[derive(Debug, Default)]
-pub(super) struct NotedVersions {
+pub(super) struct NotedRevisions {
     /// Those whose action has happened, before a power cut perhaps.
     pub(super) acted: HashSet<i64>,
     /// Those that were acknowledged, or were about to be.
     pub(super) done: HashSet<i64>,
 }
 
-impl Noted {
+impl RevisionNotes {
     pub(super) fn new(room: BorrowedFd<'_>) -> StoreResult<Self> {
         let file = host::open_or_create(room, "acted").map_err(refused)?;
-        Ok(Noted { cells: Cells::new(file), next: AtomicUsize::new(0) })
+        Ok(RevisionNotes { cells: SharedCells::new(file), next: AtomicUsize::new(0) })
     }
 
     /// Notes that the action of a version has happened. Should it fail, what is at its place tells it.
@@ -185,29 +188,29 @@ impl Noted {
 
     /// Notes that all of a version is where it belongs: nobody has to look at its files any more.
     pub(super) fn done(&self, version: i64) -> StoreResult<()> {
-        self.note(version.cast_unsigned() | DONE)
+        self.note(version.cast_unsigned() | DONE_FLAG)
     }
 
     /// Forgets all notes, for the next process that has the room.
     pub(super) fn clear(&self) -> StoreResult<()> {
-        (0..NOTED).try_for_each(|index| self.cells.set(index, 0))
+        (0..REVISION_NOTES).try_for_each(|index| self.cells.set(index, 0))
     }
 
     fn note(&self, value: u64) -> StoreResult<()> {
-        self.cells.set(self.next.fetch_add(1, Ordering::Relaxed) % NOTED, value)
+        self.cells.set(self.next.fetch_add(1, Ordering::Relaxed) % REVISION_NOTES, value)
     }
 
     /// What a dead room has noted.
-    fn versions(room: &Dir) -> StoreResult<NotedVersions> {
-        let file = match room.open(b"acted", How::Read) {
+    fn versions(room: &Dir) -> StoreResult<NotedRevisions> {
+        let file = match room.open(b"acted", OpenMode::Read) {
             Ok(fd) => File::from(fd),
-            Err(Errno::NOENT) => return Ok(NotedVersions::default()),
+            Err(Errno::NOENT) => return Ok(NotedRevisions::default()),
             Err(error) => return Err(refused(error)),
         };
-        let mut noted = NotedVersions::default();
-        for cell in Cells::<NOTED>::read_only(file).all()? {
-            let version = (cell & !DONE).cast_signed();
-            if cell & DONE == 0 {
+        let mut noted = NotedRevisions::default();
+        for cell in SharedCells::<REVISION_NOTES>::read_only(file).all()? {
+            let version = (cell & !DONE_FLAG).cast_signed();
+            if cell & DONE_FLAG == 0 {
                 noted.acted.insert(version)
             } else {
                 noted.done.insert(version)

@@ -7,16 +7,16 @@ use stead_core::name::escaped;
 use stead_core::store::StoreResult;
 use stead_core::{Clock, SystemClock};
 
-use super::host::{self, How, failed, refused};
+use super::host::{self, OpenMode, failed, refused};
 use super::keep::id;
 use super::root::{Dir, Root};
 use super::tree;
 use crate::sync;
 
 /// How the text's name ends.
-const ENDING: &str = ".report";
+const SUFFIX: &str = ".report";
 /// No report is longer.
-const LONGEST: usize = 16 << 10;
+const MAX_LENGTH: usize = 16 << 10;
 
 /// Why something could not be taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +70,8 @@ pub(super) fn write(
 ) -> StoreResult<()> {
     let folder = format!("physical/{}/kept", id(&root.stat));
     let report = match name {
-        Some(name) => format!("{name}{ENDING}"),
-        None => format!("{}-{:08x}{ENDING}", SystemClock.now().as_millis(), fastrand::u32(..)),
+        Some(name) => format!("{name}{SUFFIX}"),
+        None => format!("{}-{:08x}{SUFFIX}", SystemClock.now().as_millis(), fastrand::u32(..)),
     };
     let before = name.map(|name| format!(" What was there before is kept as `{folder}/{name}`."));
     let text = format!(
@@ -82,19 +82,19 @@ pub(super) fn write(
     );
     let mut file = host::create(kept.as_fd(), report.as_bytes()).map_err(refused)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
-    sync::all(sync::Site::RecoveryReport, &file).map_err(refused)
+    sync::all(sync::SyncPoint::RecoveryReport, &file).map_err(refused)
 }
 
 /// All that is still to be looked at.
 pub(super) fn all(kept: &Dir) -> StoreResult<Vec<String>> {
-    let view = kept.enter(b"", How::Directory).map_err(refused)?;
+    let view = kept.enter(b"", OpenMode::Directory).map_err(refused)?;
     let mut names: Vec<_> = tree::names(&view).map_err(refused)?.into_iter().map(|(name, _)| name).collect();
-    names.retain(|name| name.ends_with(ENDING.as_bytes()));
+    names.retain(|name| name.ends_with(SUFFIX.as_bytes()));
     names.sort();
     let mut reports = Vec::with_capacity(names.len());
     for name in names {
-        let file = kept.open(&name, How::Read).map_err(refused)?.into();
-        let mut text = vec![0; LONGEST];
+        let file = kept.open(&name, OpenMode::Read).map_err(refused)?.into();
+        let mut text = vec![0; MAX_LENGTH];
         let count = super::draft::fill(&file, 0, &mut text)?;
         reports.push(String::from_utf8_lossy(&text[..count]).trim_end().to_owned());
     }

@@ -4,40 +4,40 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stead_core::store::{Kind, LinkHit, StoreError, StoreResult};
+use stead_core::store::{LinkHit, NodeKind, StoreError, StoreResult};
 
-use super::confine::Opener;
-use super::host::{self, Errno, Host, How, Stat, refused};
+use super::confine::PathOpener;
+use super::host::{self, Errno, HostResult, HostStat, OpenMode, refused};
 use super::mask::{Mask, split};
 use super::options::Confinement;
 use super::own::OwnFiles;
 
 /// How often a path is walked again that changed under our feet.
-const TRIES: usize = 64;
+const MAX_TRIES: usize = 64;
 
 /// An open directory.
 #[derive(Debug, Clone)]
 pub(super) struct Dir {
     fd: Arc<OwnedFd>,
-    opener: Opener,
-    masked: Arc<Masked>,
+    opener: PathOpener,
+    masked: Arc<MaskedEntries>,
 }
 
 /// What is out of reach from a directory, whatever name leads to it.
 #[derive(Debug, Default)]
-struct Masked {
+struct MaskedEntries {
     /// Directories, by device and inode.
     directories: Vec<(u64, u64)>,
     files: OwnFiles,
     /// Whether a file that has one name may be reached by another.
-    names: Names,
+    names: NameCase,
 }
 
 impl Dir {
     /// Opens a directory of the host, wherever it is.
-    pub(super) fn open_ambient(path: &Path, confinement: Confinement) -> Host<Self> {
+    pub(super) fn open_ambient(path: &Path, confinement: Confinement) -> HostResult<Self> {
         let fd = host::open_ambient(path)?;
-        let opener = Opener::choose(fd.as_fd(), confinement)?;
+        let opener = PathOpener::choose(fd.as_fd(), confinement)?;
         Ok(Dir { fd: Arc::new(fd), opener, masked: Arc::default() })
     }
 
@@ -45,18 +45,18 @@ impl Dir {
     ///
     /// One that has a second name in sight might be entered by it on the way to something else, so there each name on
     /// a way is opened, and compared, by itself.
-    fn masking(self, masked: Masked) -> Self {
-        let opener = if masked.names == Names::Several { Opener::Walk } else { self.opener };
+    fn masking(self, masked: MaskedEntries) -> Self {
+        let opener = if masked.names == NameCase::Several { PathOpener::Walk } else { self.opener };
         Dir { opener, masked: Arc::new(masked), ..self }
     }
 
     /// Whether what was seen is out of reach.
-    pub(super) fn hides(&self, stat: &Stat) -> bool {
-        let Masked { directories, files, names } = &*self.masked;
+    pub(super) fn hides(&self, stat: &HostStat) -> bool {
+        let MaskedEntries { directories, files, names } = &*self.masked;
         match stat.kind {
-            Kind::Directory => directories.contains(&(stat.dev, stat.ino)),
-            Kind::File => (stat.links > 1 || *names == Names::Several) && files.contains(stat),
-            Kind::Symlink | Kind::Special(_) => false,
+            NodeKind::Directory => directories.contains(&(stat.dev, stat.ino)),
+            NodeKind::File => (stat.links > 1 || *names == NameCase::Several) && files.contains(stat),
+            NodeKind::Symlink | NodeKind::Special(_) => false,
         }
     }
 
@@ -70,17 +70,17 @@ impl Dir {
         self.masked.files.have_second_names()
     }
 
-    pub(super) fn stat_at(&self, name: &[u8]) -> Host<Stat> {
+    pub(super) fn stat_at(&self, name: &[u8]) -> HostResult<HostStat> {
         let stat = host::stat_at(self.as_fd(), name)?;
         if self.hides(&stat) { Err(Errno::NOENT) } else { Ok(stat) }
     }
 
-    pub(super) fn open(&self, path: &[u8], how: How) -> Host<OwnedFd> {
+    pub(super) fn open(&self, path: &[u8], how: OpenMode) -> HostResult<OwnedFd> {
         self.opener.open(self.as_fd(), path, how, &|stat| self.hides(stat))
     }
 
     /// [`Dir::open`] for a directory.
-    pub(super) fn enter(&self, path: &[u8], how: How) -> Host<Dir> {
+    pub(super) fn enter(&self, path: &[u8], how: OpenMode) -> HostResult<Dir> {
         Ok(self.holding(self.open(path, how)?))
     }
 
@@ -100,7 +100,7 @@ impl AsFd for Dir {
 #[derive(Debug, Clone)]
 pub(super) struct Root {
     pub(super) dir: Dir,
-    pub(super) stat: Stat,
+    pub(super) stat: HostStat,
 }
 
 impl Root {
@@ -113,15 +113,15 @@ impl Root {
     /// Keeps what is masked out of reach by other names than the one it is masked by, too, and Stead's own files (host
     /// paths, also of directories) that have a second name below the root.
     pub(super) fn masking(self, mask: &Mask, own: Vec<PathBuf>) -> Self {
-        let mut masked = Masked { files: OwnFiles::new(own), ..Masked::default() };
+        let mut masked = MaskedEntries { files: OwnFiles::new(own), ..MaskedEntries::default() };
         for path in mask.paths() {
             let (parent, name) = split(path);
-            let Ok(dir) = self.dir.enter(parent, How::Base) else { continue };
+            let Ok(dir) = self.dir.enter(parent, OpenMode::Base) else { continue };
             let Ok(stat) = dir.stat_at(name) else { continue };
             let other = name.iter().map(|byte| byte ^ if byte.is_ascii_alphabetic() { 0x20 } else { 0 });
             let other: Vec<u8> = other.collect();
             if other != name && dir.stat_at(&other).is_ok_and(|other| other.ino == stat.ino) {
-                masked.names = Names::Several;
+                masked.names = NameCase::Several;
             }
             if stat.is_dir() {
                 masked.directories.push((stat.dev, stat.ino));
@@ -131,21 +131,21 @@ impl Root {
     }
 
     /// Whether something seen by its name lies on this Store's mount.
-    pub(super) fn owns(&self, stat: &Stat) -> StoreResult<()> {
+    pub(super) fn owns(&self, stat: &HostStat) -> StoreResult<()> {
         if stat.mount == self.stat.mount { Ok(()) } else { Err(refused(Errno::XDEV)) }
     }
 }
 
 /// How many names something has in its directory: with the case of its letters changed it may be the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Names {
+enum NameCase {
     #[default]
     One,
     Several,
 }
 
 /// What a walk along a path came to.
-pub(super) enum Way {
+pub(super) enum WalkedPath {
     /// Its end, a directory.
     Reached(Dir),
     /// The last directory that is there, and where in the path the first missing name begins.
@@ -153,25 +153,25 @@ pub(super) enum Way {
 }
 
 /// Opens the directory at `path` below `base`. A symlink on the way is [`StoreError::Link`], counted from `base`.
-pub(super) fn enter(base: &Dir, path: &[u8], how: How) -> StoreResult<Dir> {
-    if path.is_empty() && how == How::Base {
+pub(super) fn enter(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Dir> {
+    if path.is_empty() && how == OpenMode::Base {
         return Ok(base.clone());
     }
     match base.enter(path, how) {
         Ok(dir) => Ok(dir),
         // What can't be listed can still be entered.
-        Err(Errno::ACCESS) if how == How::Directory => enter(base, path, How::Base),
+        Err(Errno::ACCESS) if how == OpenMode::Directory => enter(base, path, OpenMode::Base),
         Err(Errno::LOOP | Errno::NOTDIR) => match follow(base, path, how)? {
-            Way::Reached(dir) => Ok(dir),
-            Way::Missing(..) => Err(StoreError::NotFound),
+            WalkedPath::Reached(dir) => Ok(dir),
+            WalkedPath::Missing(..) => Err(StoreError::NotFound),
         },
         Err(error) => Err(refused(error)),
     }
 }
 
 /// Walks to the directory at `path` name by name, to see what is in the way.
-pub(super) fn follow(base: &Dir, path: &[u8], how: How) -> StoreResult<Way> {
-    for _ in 0..TRIES {
+pub(super) fn follow(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<WalkedPath> {
+    for _ in 0..MAX_TRIES {
         if let Some(way) = follow_once(base, path, how)? {
             return Ok(way);
         }
@@ -180,7 +180,7 @@ pub(super) fn follow(base: &Dir, path: &[u8], how: How) -> StoreResult<Way> {
 }
 
 /// `None` if what was looked at changed before it could be opened.
-fn follow_once(base: &Dir, path: &[u8], how: How) -> StoreResult<Option<Way>> {
+fn follow_once(base: &Dir, path: &[u8], how: OpenMode) -> StoreResult<Option<WalkedPath>> {
     let mut here = base.clone();
     let mut start = 0;
     for (index, name) in path.split(|&byte| byte == b'/').enumerate() {
@@ -189,28 +189,28 @@ fn follow_once(base: &Dir, path: &[u8], how: How) -> StoreResult<Option<Way>> {
         }
         match here.stat_at(name) {
             Err(Errno::NOENT) => {
-                let dir = if how == How::Base { here } else { enter(&here, b"", how)? };
-                return Ok(Some(Way::Missing(dir, start)));
+                let dir = if how == OpenMode::Base { here } else { enter(&here, b"", how)? };
+                return Ok(Some(WalkedPath::Missing(dir, start)));
             }
             Err(error) => return Err(refused(error)),
             Ok(stat) => match stat.kind {
-                Kind::Directory => {}
-                Kind::Symlink => match host::read_link(here.as_fd(), name) {
+                NodeKind::Directory => {}
+                NodeKind::Symlink => match host::read_link(here.as_fd(), name) {
                     Ok(target) => return Err(LinkHit::at(index + 1, target)),
                     Err(Errno::NOENT | Errno::INVAL) => return Ok(None),
                     Err(error) => return Err(refused(error)),
                 },
-                Kind::File | Kind::Special(_) => return Err(StoreError::NotADirectory),
+                NodeKind::File | NodeKind::Special(_) => return Err(StoreError::NotADirectory),
             },
         }
-        match here.enter(name, How::Base) {
+        match here.enter(name, OpenMode::Base) {
             Ok(dir) => here = dir,
             Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => return Ok(None),
             Err(error) => return Err(refused(error)),
         }
         start += name.len() + 1;
     }
-    Ok(Some(Way::Reached(if how == How::Base { here } else { enter(&here, b"", how)? })))
+    Ok(Some(WalkedPath::Reached(if how == OpenMode::Base { here } else { enter(&here, b"", how)? })))
 }
 
 #[cfg(test)]
@@ -225,13 +225,16 @@ mod tests {
         let dir = Dir::open_ambient(temp.path(), Confinement::Automatic).unwrap();
         let stat = dir.stat_at(b"other").unwrap();
         // As on a file system where `other` is one of several names of the masked directory.
-        let masked =
-            Masked { directories: vec![(stat.dev, stat.ino)], names: Names::Several, ..Masked::default() };
+        let masked = MaskedEntries {
+            directories: vec![(stat.dev, stat.ino)],
+            names: NameCase::Several,
+            ..MaskedEntries::default()
+        };
         let dir = dir.masking(masked);
         assert_eq!(dir.stat_at(b"other"), Err(Errno::NOENT));
         for path in [&b"other"[..], b"other/file"] {
-            assert_eq!(dir.open(path, How::Handle).map(drop), Err(Errno::NOENT));
+            assert_eq!(dir.open(path, OpenMode::Handle).map(drop), Err(Errno::NOENT));
         }
-        assert!(matches!(enter(&dir, b"other", How::Directory), Err(StoreError::NotFound)));
+        assert!(matches!(enter(&dir, b"other", OpenMode::Directory), Err(StoreError::NotFound)));
     }
 }

@@ -5,36 +5,36 @@ use std::os::fd::AsFd;
 
 use stead_core::Timestamp;
 use stead_core::store::{
-    Expect, Kind, Missing, Outcome, Parents, Place, Put, Replace, Side, Spare, StoreError, StorePath,
-    StoreResult, Subtree,
+    IfMissing, NodeKind, NodePath, Parents, Precondition, ProtectedNames, PutOptions, Replace, Side,
+    StepOutcome, StoreError, StorePath, StoreResult, Subtree,
 };
 
-use super::act::Act;
-use super::host::{self, Errno, How, PLAIN_MODE, SET_GROUP, Stat, refused};
+use super::act::PhysicalChange;
+use super::host::{self, Errno, GRANTABLE_MODE_BITS, HostStat, OpenMode, SETGID, refused};
 use super::mask::is_at_or_below;
 use super::owner;
 use super::read::{is_empty, is_file_like};
 use super::root::Dir;
-use super::spot::{Intent, Spot, open_regular};
-use super::tree::{self, Inspection, Leaving};
-use super::undo::Undo;
+use super::spot::{HostSlot, LookupPurpose, open_regular};
+use super::tree::{self, Inspection, InspectionPurpose};
+use super::undo::UndoRecord;
 use crate::Durability;
 use crate::sync;
 
-impl Act<'_> {
+impl PhysicalChange<'_> {
     pub(super) fn remove(
         &mut self,
-        at: &Place,
+        at: &NodePath,
         subtree: Subtree,
-        expect: Expect,
-        missing: Missing,
-        spare: Option<&Spare>,
-    ) -> StoreResult<Outcome> {
+        expect: Precondition,
+        missing: IfMissing,
+        spare: Option<&ProtectedNames>,
+    ) -> StoreResult<StepOutcome> {
         let gone = |missing| match missing {
-            Missing::Fails => Err(StoreError::NotFound),
-            Missing::Fine => Ok(Outcome::default()),
+            IfMissing::Fails => Err(StoreError::NotFound),
+            IfMissing::Fine => Ok(StepOutcome::default()),
         };
-        let spot = match self.store.spot(at, Intent::Find, Parents::Required) {
+        let spot = match self.store.spot(at, LookupPurpose::Find, Parents::Required) {
             Err(StoreError::NotFound) => return gone(missing),
             result => result?,
         };
@@ -58,17 +58,17 @@ impl Act<'_> {
         }
         expect.check(Some(there.tag()))?;
         self.take(&spot, &there)?;
-        Ok(Outcome::default())
+        Ok(StepOutcome::default())
     }
 
     fn remove_dir(
         &mut self,
-        spot: &Spot,
-        found: &Stat,
+        spot: &HostSlot,
+        found: &HostStat,
         subtree: Subtree,
-        expect: Expect,
-        spare: Option<&Spare>,
-    ) -> StoreResult<Outcome> {
+        expect: Precondition,
+        spare: Option<&ProtectedNames>,
+    ) -> StoreResult<StepOutcome> {
         let dir = owner::enter(&spot.dir, spot.name()).map_err(refused)?.into_dir();
         if subtree == Subtree::EmptyDirectory {
             if !is_empty(&dir)? {
@@ -76,7 +76,7 @@ impl Act<'_> {
             }
         } else {
             // Before anyone has to wait: a large tree takes its time.
-            self.inspect(&dir, spot, [spare, None], Leaving::Whole)?;
+            self.inspect(&dir, spot, [spare, None], InspectionPurpose::Whole)?;
         }
         self.hold_alone()?;
         let there = self.store.look(spot)?.ok_or(StoreError::NotFound)?;
@@ -92,29 +92,29 @@ impl Act<'_> {
                 return Err(StoreError::NotEmpty);
             }
         }
-        Ok(Outcome::default())
+        Ok(StepOutcome::default())
     }
 
     pub(super) fn rename(
         &mut self,
-        from: &Place,
-        to: &Place,
+        from: &NodePath,
+        to: &NodePath,
         replace: Replace,
         parents: Parents,
-        expect: Expect,
-        spare: &[Option<Spare>; 2],
-    ) -> StoreResult<Outcome> {
+        expect: Precondition,
+        spare: &[Option<ProtectedNames>; 2],
+    ) -> StoreResult<StepOutcome> {
         let at_to = |error: StoreError| error.in_step(0, Side::To);
-        let source = self.store.spot(from, Intent::Find, Parents::Required)?;
+        let source = self.store.spot(from, LookupPurpose::Find, Parents::Required)?;
         let found = self.store.look(&source)?.ok_or(StoreError::NotFound)?;
-        let target = self.store.locate(to, Intent::Make).map_err(at_to)?;
+        let target = self.store.locate(to, LookupPurpose::Make).map_err(at_to)?;
         if target.full == source.path() {
             expect.check(Some(found.tag()))?;
             return self.outcome(&source, false);
         }
         // What lies on the way comes first: a symlink there may lead somewhere else altogether.
         let parents = if replace == Replace::Exchange { Parents::Required } else { parents };
-        let mut sink = self.store.spot(to, Intent::Make, parents).map_err(at_to)?;
+        let mut sink = self.store.spot(to, LookupPurpose::Make, parents).map_err(at_to)?;
         let inside = found.is_dir() && is_at_or_below(sink.path(), source.path());
         let around = replace == Replace::Exchange && is_at_or_below(source.path(), sink.path());
         if inside || around {
@@ -127,11 +127,11 @@ impl Act<'_> {
         }
         if found.is_dir() {
             let dir = owner::enter(&source.dir, source.name()).map_err(refused)?;
-            self.inspect(&dir, &source, [spare[0].as_ref(), spare[1].as_ref()], Leaving::Whole)?;
+            self.inspect(&dir, &source, [spare[0].as_ref(), spare[1].as_ref()], InspectionPurpose::Whole)?;
         }
         if replace == Replace::Exchange && there.is_some_and(|there| there.is_dir()) {
             let dir = owner::enter(&sink.dir, sink.name()).map_err(refused)?;
-            self.inspect(&dir, &sink, [None, None], Leaving::Whole)?;
+            self.inspect(&dir, &sink, [None, None], InspectionPurpose::Whole)?;
         }
         if !sink.has_parent() {
             self.becomes_several()?;
@@ -147,8 +147,8 @@ impl Act<'_> {
         expect.check(Some(now.tag()))?;
         if !sink.has_parent() {
             let parent = StorePath::from_checked(to.path.split().map_or(&b""[..], |(parent, _)| parent));
-            self.mkdir(&Place { from: to.from, path: parent }, Parents::Create, None).map_err(at_to)?;
-            sink = self.store.spot(to, Intent::Make, Parents::Required).map_err(at_to)?;
+            self.mkdir(&NodePath { from: to.from, path: parent }, Parents::Create, None).map_err(at_to)?;
+            sink = self.store.spot(to, LookupPurpose::Make, Parents::Required).map_err(at_to)?;
         }
         match (replace, there) {
             (Replace::Refuse, Some(_)) => return Err(StoreError::AlreadyExists),
@@ -162,15 +162,21 @@ impl Act<'_> {
         self.outcome(&sink, false)
     }
 
-    fn rename_new(&mut self, source: &Spot, moved: &Stat, sink: &Spot) -> StoreResult<()> {
+    fn rename_new(&mut self, source: &HostSlot, moved: &HostStat, sink: &HostSlot) -> StoreResult<()> {
         let (from, to) = (source.path().to_vec(), sink.path().to_vec());
-        let how = Undo::Moved { from, to, ino: moved.ino, changed: moved.changed };
+        let how = UndoRecord::Moved { from, to, ino: moved.ino, changed: moved.changed };
         self.act("rename", how, || owner::rename_new(source.at(), sink.at()))?;
         self.follow(source, moved, sink);
         Ok(())
     }
 
-    fn rename_over(&mut self, source: &Spot, moved: &Stat, sink: &Spot, there: &Stat) -> StoreResult<()> {
+    fn rename_over(
+        &mut self,
+        source: &HostSlot,
+        moved: &HostStat,
+        sink: &HostSlot,
+        there: &HostStat,
+    ) -> StoreResult<()> {
         match (is_file_like(moved.kind), is_file_like(there.kind)) {
             (true, false) => return Err(StoreError::IsADirectory),
             (false, true) => return Err(StoreError::NotADirectory),
@@ -194,14 +200,14 @@ impl Act<'_> {
             self.take(sink, there)?;
             return self.rename_new(source, moved, sink);
         }
-        let how = Undo::Over { from, to, ino: moved.ino, changed: moved.changed, stash };
+        let how = UndoRecord::Over { from, to, ino: moved.ino, changed: moved.changed, stash };
         self.act("rename", how, || owner::rename_over(source.at(), sink.at()))?;
         self.follow(source, moved, sink);
         Ok(())
     }
 
     /// Gives what is at a spot a second name in the room; `None` where the host can't.
-    fn second_name(&mut self, spot: &Spot, seen: &Stat) -> StoreResult<Option<String>> {
+    fn second_name(&mut self, spot: &HostSlot, seen: &HostStat) -> StoreResult<Option<String>> {
         let stash = self.shop.fresh();
         match host::link(spot.at(), (self.shop.room(), stash.as_bytes())) {
             Ok(()) => {}
@@ -213,14 +219,20 @@ impl Act<'_> {
         self.displaced(stash.clone());
         if self.is_several() && self.durability() == Durability::Full {
             // What a power cut leaves of the change is undone, and that needs the old content.
-            sync::all(sync::Site::ReplacedBytesName, self.shop.room()).map_err(refused)?;
+            sync::all(sync::SyncPoint::ReplacedBytesName, self.shop.room()).map_err(refused)?;
         }
         let linked = host::stat_at(self.shop.room(), stash.as_bytes()).map_err(refused)?;
         if linked.holds_same(seen) { Ok(Some(stash)) } else { Err(StoreError::Conflict) }
     }
 
-    fn exchange(&mut self, source: &Spot, moved: &Stat, sink: &Spot, there: &Stat) -> StoreResult<()> {
-        let how = Undo::Crossed {
+    fn exchange(
+        &mut self,
+        source: &HostSlot,
+        moved: &HostStat,
+        sink: &HostSlot,
+        there: &HostStat,
+    ) -> StoreResult<()> {
+        let how = UndoRecord::Crossed {
             from: source.path().to_vec(),
             to: sink.path().to_vec(),
             from_ino: moved.ino,
@@ -239,7 +251,7 @@ impl Act<'_> {
         Ok(())
     }
 
-    fn follow(&mut self, source: &Spot, moved: &Stat, sink: &Spot) {
+    fn follow(&mut self, source: &HostSlot, moved: &HostStat, sink: &HostSlot) {
         if moved.is_dir() {
             self.renamed(source.path(), sink.path());
         } else {
@@ -250,19 +262,19 @@ impl Act<'_> {
 
     pub(super) fn copy(
         &mut self,
-        from: &Place,
-        to: &Place,
+        from: &NodePath,
+        to: &NodePath,
         replace: Replace,
         parents: Parents,
-        spare: Option<&Spare>,
-    ) -> StoreResult<Outcome> {
+        spare: Option<&ProtectedNames>,
+    ) -> StoreResult<StepOutcome> {
         let at_to = |error: StoreError| error.in_step(0, Side::To);
         if replace == Replace::Exchange {
             return Err(StoreError::Invalid("a copy can't change places with anything".to_owned()));
         }
-        let source = self.store.spot(from, Intent::Find, Parents::Required)?;
+        let source = self.store.spot(from, LookupPurpose::Find, Parents::Required)?;
         let found = self.store.look(&source)?.ok_or(StoreError::NotFound)?;
-        let target = self.store.locate(to, Intent::Make).map_err(at_to)?;
+        let target = self.store.locate(to, LookupPurpose::Make).map_err(at_to)?;
         if target.is_root() {
             return Err(StoreError::AlreadyExists);
         }
@@ -272,27 +284,27 @@ impl Act<'_> {
                 _ => StoreError::Invalid("it can't be copied onto itself".to_owned()),
             });
         }
-        let sink = self.store.spot(to, Intent::Make, parents).map_err(at_to)?;
+        let sink = self.store.spot(to, LookupPurpose::Make, parents).map_err(at_to)?;
         if found.is_dir() && is_at_or_below(sink.path(), source.path()) {
             return Err(StoreError::IntoItself);
         }
         self.may_replace(&found, self.store.look(&sink)?, replace)?;
         match found.kind {
-            Kind::Directory => self.copy_dir(&source, &sink, spare),
-            Kind::File => {
-                let (file, _) = open_regular(&source.dir, source.name(), How::Read)?;
+            NodeKind::Directory => self.copy_dir(&source, &sink, spare),
+            NodeKind::File => {
+                let (file, _) = open_regular(&source.dir, source.name(), OpenMode::Read)?;
                 let mut temp = self.shop.temp()?;
                 let stat = tree::copy_file(&file, &temp.file)?;
                 self.sync_new(&temp.file)?;
                 self.hold(&[&sink])?;
                 let there = self.store.look(&sink)?;
                 self.may_replace(&found, there, replace)?;
-                let kept = there.filter(|there| there.kind == Kind::File).map(|there| there.mode);
+                let kept = there.filter(|there| there.kind == NodeKind::File).map(|there| there.mode);
                 let mode = Some(kept.unwrap_or(stat.mode));
-                let put = Put { mode, modified: Some(stat.modified), ..Put::default() };
+                let put = PutOptions { mode, modified: Some(stat.modified), ..PutOptions::default() };
                 self.put(&sink, &mut temp, there.as_ref(), &put)
             }
-            Kind::Symlink => {
+            NodeKind::Symlink => {
                 let target = host::read_link(source.dir.as_fd(), source.name()).map_err(refused)?;
                 self.hold(&[&sink])?;
                 let there = self.store.look(&sink)?;
@@ -301,16 +313,21 @@ impl Act<'_> {
                 self.put_scrap(&sink, &mut scrap, there.as_ref())?;
                 self.outcome(&sink, there.is_none())
             }
-            Kind::Special(_) => Err(StoreError::Special(found.kind)),
+            NodeKind::Special(_) => Err(StoreError::Special(found.kind)),
         }
     }
 
     /// Copies a directory without keeping anyone waiting: only the last step, the new name, holds a lock.
-    fn copy_dir(&mut self, source: &Spot, sink: &Spot, spare: Option<&Spare>) -> StoreResult<Outcome> {
-        let dir = source.dir.enter(source.name(), How::Directory).map_err(refused)?;
-        self.inspect(&dir, source, [spare, None], Leaving::Copies)?;
+    fn copy_dir(
+        &mut self,
+        source: &HostSlot,
+        sink: &HostSlot,
+        spare: Option<&ProtectedNames>,
+    ) -> StoreResult<StepOutcome> {
+        let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(refused)?;
+        self.inspect(&dir, source, [spare, None], InspectionPurpose::Copies)?;
         let (mut scrap, made) = self.new_dir(None, sink)?;
-        let dir = source.dir.enter(source.name(), How::Directory).map_err(refused)?;
+        let dir = source.dir.enter(source.name(), OpenMode::Directory).map_err(refused)?;
         tree::copy(&dir, source.path(), &self.store.mask, &made, || self.check_wanted())?;
         self.check_wanted()?;
         self.sync_new_tree()?;
@@ -320,13 +337,13 @@ impl Act<'_> {
         self.outcome(sink, true)
     }
 
-    fn may_replace(&self, found: &Stat, there: Option<Stat>, replace: Replace) -> StoreResult<()> {
+    fn may_replace(&self, found: &HostStat, there: Option<HostStat>, replace: Replace) -> StoreResult<()> {
         let Some(there) = there else { return Ok(()) };
         match (replace, there.kind) {
             _ if found.is_dir() => Err(StoreError::AlreadyExists),
-            (Replace::Over, Kind::Directory) => Err(StoreError::IsADirectory),
-            (Replace::Over, Kind::Special(_)) => Err(StoreError::Special(there.kind)),
-            (Replace::Over, Kind::File | Kind::Symlink) => Ok(()),
+            (Replace::Over, NodeKind::Directory) => Err(StoreError::IsADirectory),
+            (Replace::Over, NodeKind::Special(_)) => Err(StoreError::Special(there.kind)),
+            (Replace::Over, NodeKind::File | NodeKind::Symlink) => Ok(()),
             (Replace::Refuse | Replace::Exchange, _) => Err(StoreError::AlreadyExists),
         }
     }
@@ -334,51 +351,51 @@ impl Act<'_> {
     fn inspect(
         &self,
         dir: &Dir,
-        spot: &Spot,
-        spare: [Option<&Spare>; 2],
-        leaving: Leaving,
+        spot: &HostSlot,
+        spare: [Option<&ProtectedNames>; 2],
+        leaving: InspectionPurpose,
     ) -> StoreResult<()> {
         tree::inspect(dir, &Inspection { mask: &self.store.mask, at: spot.path(), spare, leaving })
     }
 
     pub(super) fn set_attr(
         &mut self,
-        at: &Place,
+        at: &NodePath,
         mode: Option<u32>,
         modified: Option<Timestamp>,
-    ) -> StoreResult<Outcome> {
-        if self.store.locate(at, Intent::Find)?.is_root() {
+    ) -> StoreResult<StepOutcome> {
+        if self.store.locate(at, LookupPurpose::Find)?.is_root() {
             return Err(StoreError::Invalid(
                 "the root of a Workspace's Store can't be changed itself".to_owned(),
             ));
         }
-        let spot = self.store.spot(at, Intent::Find, Parents::Required)?;
+        let spot = self.store.spot(at, LookupPurpose::Find, Parents::Required)?;
         self.hold(&[&spot])?;
         let there = self.store.look(&spot)?.ok_or(StoreError::NotFound)?;
         let mode = mode.map(|mode| match there.kind {
             // A directory goes on handing its group down, if that is wanted.
-            Kind::Directory => mode & (PLAIN_MODE | there.mode & SET_GROUP),
-            _ => mode & PLAIN_MODE,
+            NodeKind::Directory => mode & (GRANTABLE_MODE_BITS | there.mode & SETGID),
+            _ => mode & GRANTABLE_MODE_BITS,
         });
         let file: File = match there.kind {
-            Kind::File => match open_regular(&spot.dir, spot.name(), How::Read) {
+            NodeKind::File => match open_regular(&spot.dir, spot.name(), OpenMode::Read) {
                 // Mode and time are the owner's to set, whatever may be read.
-                Err(StoreError::HostDenied) => open_regular(&spot.dir, spot.name(), How::Handle)?.0,
+                Err(StoreError::HostDenied) => open_regular(&spot.dir, spot.name(), OpenMode::Handle)?.0,
                 opened => opened?.0,
             },
-            Kind::Directory => match spot.dir.open(spot.name(), How::Directory) {
-                Err(Errno::ACCESS) => spot.dir.open(spot.name(), How::Base).map_err(refused)?.into(),
+            NodeKind::Directory => match spot.dir.open(spot.name(), OpenMode::Directory) {
+                Err(Errno::ACCESS) => spot.dir.open(spot.name(), OpenMode::Base).map_err(refused)?.into(),
                 opened => opened.map_err(refused)?.into(),
             },
-            Kind::Symlink => {
+            NodeKind::Symlink => {
                 // A symlink's own mode means nothing to the host.
                 if let Some(modified) = modified {
-                    let looks = super::patch::Looks { mode: there.mode, modified: there.modified };
-                    let how = Undo::Dressed {
+                    let looks = super::patch::ModeAndTime { mode: there.mode, modified: there.modified };
+                    let how = UndoRecord::Dressed {
                         at: spot.path().to_vec(),
                         ino: there.ino,
                         before: looks,
-                        after: super::patch::Looks { modified, ..looks },
+                        after: super::patch::ModeAndTime { modified, ..looks },
                         alone: !self.is_several(),
                     };
                     let (dir, name) = spot.at();
@@ -386,13 +403,13 @@ impl Act<'_> {
                 }
                 return self.outcome(&spot, false);
             }
-            Kind::Special(_) => return Err(StoreError::Special(there.kind)),
+            NodeKind::Special(_) => return Err(StoreError::Special(there.kind)),
         };
         if host::stat(&file).map_err(refused)?.ino != there.ino {
             return Err(StoreError::Conflict);
         }
         self.dress(&file, &there, &spot, mode, modified)?;
         self.wrote(file)?;
-        Ok(Outcome { before: Some(there.tag()), ..self.outcome(&spot, false)? })
+        Ok(StepOutcome { before: Some(there.tag()), ..self.outcome(&spot, false)? })
     }
 }

@@ -11,32 +11,32 @@ use std::os::unix::fs::FileExt;
 
 use stead_core::store::{StoreError, StoreResult};
 
-use super::host::{self, Errno, How, Lock, failed, refused};
+use super::host::{self, Errno, LockMode, OpenMode, failed, refused};
 use super::journal;
 use super::lock::Locks;
-use super::recover::Noted;
+use super::recover::RevisionNotes;
 use super::root::Dir;
 use super::tree;
 use crate::boot;
 
 /// What the spare room is called, beside the rooms that are used.
-const SPARE: &str = "spare";
+const SPARE_NAME: &str = "spare";
 /// What it is called while it is made.
-const UNFINISHED: &str = "spare-new";
+const UNFINISHED_SPARE_NAME: &str = "spare-new";
 /// The intent log of a spare room.
-const JOURNAL: &str = "j-spare";
+const SPARE_INTENT_LOG: &str = "j-spare";
 
 /// A room, locked by this process.
-pub(super) struct Room {
+pub(super) struct StagingDir {
     pub(super) dir: Dir,
     pub(super) lock: File,
-    pub(super) noted: Noted,
+    pub(super) noted: RevisionNotes,
     /// Whether it is the spare one, which is put back at the end.
     pub(super) is_spare: bool,
 }
 
 /// Makes a room of this name, or takes the spare one where the disk is full. The caller holds the lock for opening.
-pub(super) fn enter(top: &Dir, rooms: &Dir, name: &str, locks: &Locks) -> StoreResult<Room> {
+pub(super) fn enter(top: &Dir, rooms: &Dir, name: &str, locks: &Locks) -> StoreResult<StagingDir> {
     // Synced by the first change: a process that only reads need not wait for the disk.
     let made = host::make_dir(rooms.as_fd(), name.as_bytes()).map_err(refused);
     match made.and_then(|()| open(rooms, name, locks)) {
@@ -46,80 +46,82 @@ pub(super) fn enter(top: &Dir, rooms: &Dir, name: &str, locks: &Locks) -> StoreR
         }
         Err(StoreError::NoSpace) => {
             let _ = tree::remove(rooms, name.as_bytes());
-            let spare = (top.as_fd(), SPARE.as_bytes());
+            let spare = (top.as_fd(), SPARE_NAME.as_bytes());
             match host::rename_new(spare, (rooms.as_fd(), name.as_bytes())) {
                 Err(Errno::NOENT) => return Err(StoreError::NoSpace),
                 taken => taken.map_err(refused)?,
             }
-            Ok(Room { is_spare: true, ..open(rooms, name, locks)? })
+            Ok(StagingDir { is_spare: true, ..open(rooms, name, locks)? })
         }
         Err(error) => Err(error),
     }
 }
 
-fn open(rooms: &Dir, name: &str, locks: &Locks) -> StoreResult<Room> {
-    let dir = rooms.enter(name.as_bytes(), How::Directory).map_err(refused)?;
+fn open(rooms: &Dir, name: &str, locks: &Locks) -> StoreResult<StagingDir> {
+    let dir = rooms.enter(name.as_bytes(), OpenMode::Directory).map_err(refused)?;
     let lock = host::open_or_create(dir.as_fd(), "lock").map_err(refused)?;
-    host::lock(&lock, Lock::Exclusive, locks.until()).map_err(refused)?;
+    host::lock(&lock, LockMode::Exclusive, locks.until()).map_err(refused)?;
     if let Some(boot) = boot::id() {
         lock.write_all_at(&boot, 0).map_err(failed)?;
     }
-    let noted = Noted::new(dir.as_fd())?;
-    Ok(Room { dir, lock, noted, is_spare: false })
+    let noted = RevisionNotes::new(dir.as_fd())?;
+    Ok(StagingDir { dir, lock, noted, is_spare: false })
 }
 
 /// Makes the spare room, unless there is one. Where the disk has no room for it, there is none.
 fn set_aside(top: &Dir) {
-    if host::stat_at(top.as_fd(), SPARE.as_bytes()).is_ok() {
+    if host::stat_at(top.as_fd(), SPARE_NAME.as_bytes()).is_ok() {
         return;
     }
     let make = || -> StoreResult<()> {
-        tree::remove(top, UNFINISHED.as_bytes()).map_err(refused)?;
-        host::make_dir(top.as_fd(), UNFINISHED.as_bytes()).map_err(refused)?;
-        let room = top.enter(UNFINISHED.as_bytes(), How::Directory).map_err(refused)?;
+        tree::remove(top, UNFINISHED_SPARE_NAME.as_bytes()).map_err(refused)?;
+        host::make_dir(top.as_fd(), UNFINISHED_SPARE_NAME.as_bytes()).map_err(refused)?;
+        let room = top.enter(UNFINISHED_SPARE_NAME.as_bytes(), OpenMode::Directory).map_err(refused)?;
         let lock = host::create(room.as_fd(), b"lock").map_err(refused)?;
         lock.write_all_at(&[0; 64], 0).map_err(failed)?;
-        Noted::new(room.as_fd())?;
-        journal::make_spare(room.as_fd(), JOURNAL.as_bytes())?;
-        let (from, to) = ((top.as_fd(), UNFINISHED.as_bytes()), (top.as_fd(), SPARE.as_bytes()));
+        RevisionNotes::new(room.as_fd())?;
+        journal::make_spare(room.as_fd(), SPARE_INTENT_LOG.as_bytes())?;
+        let (from, to) =
+            ((top.as_fd(), UNFINISHED_SPARE_NAME.as_bytes()), (top.as_fd(), SPARE_NAME.as_bytes()));
         host::rename_new(from, to).map_err(refused)
     };
     if make().is_err() {
-        let _ = tree::remove(top, UNFINISHED.as_bytes());
+        let _ = tree::remove(top, UNFINISHED_SPARE_NAME.as_bytes());
     }
 }
 
 /// Takes the intent log of a spare room into a room under this name: of the room itself, or of the one that is set aside.
 pub(super) fn take_journal(top: &Dir, room: &Dir, name: &str) -> StoreResult<File> {
-    let own = host::rename_new((room.as_fd(), JOURNAL.as_bytes()), (room.as_fd(), name.as_bytes()));
+    let own = host::rename_new((room.as_fd(), SPARE_INTENT_LOG.as_bytes()), (room.as_fd(), name.as_bytes()));
     let taken = own.or_else(|_| {
-        let spare = top.enter(SPARE.as_bytes(), How::Base)?;
-        host::rename_new((spare.as_fd(), JOURNAL.as_bytes()), (room.as_fd(), name.as_bytes()))
+        let spare = top.enter(SPARE_NAME.as_bytes(), OpenMode::Base)?;
+        host::rename_new((spare.as_fd(), SPARE_INTENT_LOG.as_bytes()), (room.as_fd(), name.as_bytes()))
     });
     taken.map_err(|_| StoreError::NoSpace)?;
-    Ok(room.open(name.as_bytes(), How::Change).map_err(refused)?.into())
+    Ok(room.open(name.as_bytes(), OpenMode::Change).map_err(refused)?.into())
 }
 
 /// Puts the spare room back, empty and with its blocks, for the next process.
 pub(super) fn put_back(top: &Dir, rooms: &Dir, name: &str) -> StoreResult<()> {
-    let room = rooms.enter(name.as_bytes(), How::Directory).map_err(refused)?;
+    let room = rooms.enter(name.as_bytes(), OpenMode::Directory).map_err(refused)?;
     let names = tree::names(&room).map_err(refused)?;
     for (name, _) in names {
         match &*name {
             b"lock" => {}
-            b"acted" => Noted::new(room.as_fd())?.clear()?,
+            b"acted" => RevisionNotes::new(room.as_fd())?.clear()?,
             log if log.starts_with(b"j") => {
                 // Whatever it tells is over: the next process must not take it for its own.
-                let file = File::from(room.open(log, How::Change).map_err(refused)?);
+                let file = File::from(room.open(log, OpenMode::Change).map_err(refused)?);
                 file.write_all_at(&[0; 32], 0).map_err(failed)?;
-                let named = host::rename_new((room.as_fd(), log), (room.as_fd(), JOURNAL.as_bytes()));
-                if named.is_err() && log != JOURNAL.as_bytes() {
+                let named =
+                    host::rename_new((room.as_fd(), log), (room.as_fd(), SPARE_INTENT_LOG.as_bytes()));
+                if named.is_err() && log != SPARE_INTENT_LOG.as_bytes() {
                     tree::remove(&room, log).map_err(refused)?;
                 }
             }
             other => tree::remove(&room, other).map_err(refused)?,
         }
     }
-    let (from, to) = ((rooms.as_fd(), name.as_bytes()), (top.as_fd(), SPARE.as_bytes()));
+    let (from, to) = ((rooms.as_fd(), name.as_bytes()), (top.as_fd(), SPARE_NAME.as_bytes()));
     host::rename_new(from, to).map_err(refused)
 }

@@ -3,24 +3,24 @@
 use std::os::fd::AsFd;
 
 use stead_core::Name;
-use stead_core::store::{Kind, LinkHit, NodeId, Parents, Place, StoreError, StoreResult};
+use stead_core::store::{LinkHit, NodeId, NodeKind, NodePath, Parents, StoreError, StoreResult};
 
 use super::PhysicalStore;
-use super::host::{self, At, Errno, How, Stat, refused};
+use super::host::{self, Errno, HostStat, NameAt, OpenMode, refused};
 use super::lock::Stripe;
 use super::mask::{join, split};
-use super::root::{self, Dir, Root, Way};
+use super::root::{self, Dir, Root, WalkedPath};
 
 /// What a caller wants with a place: what is masked can't be found, and can't be made either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Intent {
+pub(super) enum LookupPurpose {
     Find,
     Make,
 }
 
 /// A place, before the host was asked.
 #[derive(Debug)]
-pub(super) struct Located {
+pub(super) struct LocatedPath {
     /// Where the path starts: the root, or a node's directory.
     pub(super) base: Dir,
     /// The path from the root.
@@ -33,7 +33,7 @@ pub(super) struct Located {
     depth: usize,
 }
 
-impl Located {
+impl LocatedPath {
     /// The path from `base`.
     pub(super) fn path(&self) -> &[u8] {
         &self.full[self.start..]
@@ -51,12 +51,12 @@ impl Located {
         }
     }
 
-    pub(super) fn check(&self, stat: &Stat) -> StoreResult<()> {
+    pub(super) fn check(&self, stat: &HostStat) -> StoreResult<()> {
         if self.node.is_none_or(|node| node == stat.ino) { Ok(()) } else { Err(StoreError::NotFound) }
     }
 
     /// The answer to a call that would have to follow the symlink at this place.
-    pub(super) fn link(&self, at: At<'_>) -> StoreError {
+    pub(super) fn link(&self, at: NameAt<'_>) -> StoreError {
         match host::read_link(at.0, at.1) {
             Ok(target) => LinkHit::at(self.depth, target),
             Err(Errno::INVAL) => refused(Errno::LOOP),
@@ -67,17 +67,17 @@ impl Located {
 
 /// A name that may or may not be there, in a directory that is open.
 #[derive(Debug)]
-pub(super) struct Spot {
-    pub(super) place: Located,
+pub(super) struct HostSlot {
+    pub(super) place: LocatedPath,
     /// The deepest directory on the way that is there.
     pub(super) dir: Dir,
-    pub(super) dir_stat: Stat,
+    pub(super) dir_stat: HostStat,
     /// Where in the path from the root the first name below `dir` begins: the last name's, unless parents are missing.
     top: usize,
-    intent: Intent,
+    intent: LookupPurpose,
 }
 
-impl Spot {
+impl HostSlot {
     /// The path from the root.
     pub(super) fn path(&self) -> &[u8] {
         &self.place.full
@@ -107,14 +107,15 @@ impl Spot {
         &self.place.full[..self.top + self.top().len()]
     }
 
-    pub(super) fn at(&self) -> At<'_> {
+    pub(super) fn at(&self) -> NameAt<'_> {
         (self.dir.as_fd(), self.top())
     }
 
     /// Whether the directory is still where it was found.
     pub(super) fn is_there(&self, root: &Root) -> bool {
         let path = self.place.full[..self.top].strip_suffix(b"/").unwrap_or_default();
-        let there = root::enter(&root.dir, path, How::Base).and_then(|dir| host::stat(&dir).map_err(refused));
+        let there =
+            root::enter(&root.dir, path, OpenMode::Base).and_then(|dir| host::stat(&dir).map_err(refused));
         there.is_ok_and(|there| there.ino == self.dir_stat.ino)
     }
 
@@ -130,7 +131,7 @@ impl Spot {
 
 impl PhysicalStore {
     /// Turns a place into a path from an open directory.
-    pub(super) fn locate(&self, place: &Place, intent: Intent) -> StoreResult<Located> {
+    pub(super) fn locate(&self, place: &NodePath, intent: LookupPurpose) -> StoreResult<LocatedPath> {
         let path = place.path.as_bytes();
         // The port promises canonical paths. A `..` would be the one way past a call that takes a single name.
         if !path.is_empty() && !path.split(|&byte| byte == b'/').all(is_name) {
@@ -138,17 +139,18 @@ impl PhysicalStore {
         }
         let depth = place.path.depth();
         let located = if place.from == NodeId::ROOT {
-            Located { base: self.root.dir.clone(), full: path.to_vec(), start: 0, node: None, depth }
+            LocatedPath { base: self.root.dir.clone(), full: path.to_vec(), start: 0, node: None, depth }
         } else {
             let node = self.nodes.path(place.from.0).ok_or(StoreError::NotFound)?;
             if path.is_empty() {
                 let full = node.to_vec();
-                Located { base: self.root.dir.clone(), full, start: 0, node: Some(place.from.0), depth }
+                LocatedPath { base: self.root.dir.clone(), full, start: 0, node: Some(place.from.0), depth }
             } else {
-                let base = match root::enter(&self.root.dir, &node, How::Base) {
+                let base = match root::enter(&self.root.dir, &node, OpenMode::Base) {
                     // The node itself may be what can't be entered; anything else in its place means that it is gone.
                     Err(StoreError::Link(_) | StoreError::NotADirectory) => {
-                        let there = self.stat_place(&self.locate(&Place::node(place.from), Intent::Find)?)?;
+                        let there =
+                            self.stat_place(&self.locate(&NodePath::node(place.from), LookupPurpose::Find)?)?;
                         let gone = there.is_dir();
                         return Err(if gone { StoreError::NotFound } else { StoreError::NotADirectory });
                     }
@@ -158,25 +160,30 @@ impl PhysicalStore {
                     return Err(StoreError::NotFound);
                 }
                 let full = join(&node, path);
-                Located { base, start: full.len() - path.len(), full, node: None, depth }
+                LocatedPath { base, start: full.len() - path.len(), full, node: None, depth }
             }
         };
         match intent {
             _ if !self.mask.hides(&located.full) => Ok(located),
-            Intent::Find => Err(StoreError::NotFound),
-            Intent::Make => Err(reserved()),
+            LookupPurpose::Find => Err(StoreError::NotFound),
+            LookupPurpose::Make => Err(reserved()),
         }
     }
 
     /// Opens the directory that holds a place, and names the place in it.
-    pub(super) fn parent<'l>(&self, located: &'l Located) -> StoreResult<(Dir, &'l [u8])> {
+    pub(super) fn parent<'l>(&self, located: &'l LocatedPath) -> StoreResult<(Dir, &'l [u8])> {
         let (parent, name) = split(located.path());
-        let dir = root::enter(&located.base, parent, How::Base).map_err(|error| located.judge(error))?;
+        let dir = root::enter(&located.base, parent, OpenMode::Base).map_err(|error| located.judge(error))?;
         Ok((dir, name))
     }
 
     /// Finds where a step acts. The root itself has no such spot.
-    pub(super) fn spot(&self, place: &Place, intent: Intent, parents: Parents) -> StoreResult<Spot> {
+    pub(super) fn spot(
+        &self,
+        place: &NodePath,
+        intent: LookupPurpose,
+        parents: Parents,
+    ) -> StoreResult<HostSlot> {
         let located = self.locate(place, intent)?;
         if located.is_root() {
             return Err(StoreError::Invalid(
@@ -185,22 +192,22 @@ impl PhysicalStore {
         }
         let (parent, name) = split(located.path());
         let last = located.full.len() - name.len();
-        let (dir, top) = match root::enter(&located.base, parent, How::Directory) {
+        let (dir, top) = match root::enter(&located.base, parent, OpenMode::Directory) {
             Ok(dir) => (dir, last),
             Err(StoreError::NotFound) if parents == Parents::Create && located.node.is_none() => {
-                match root::follow(&located.base, parent, How::Directory)? {
-                    Way::Reached(dir) => (dir, last),
-                    Way::Missing(dir, start) => (dir, located.start + start),
+                match root::follow(&located.base, parent, OpenMode::Directory)? {
+                    WalkedPath::Reached(dir) => (dir, last),
+                    WalkedPath::Missing(dir, start) => (dir, located.start + start),
                 }
             }
             Err(error) => return Err(located.judge(error)),
         };
         let dir_stat = host::stat(&dir).map_err(refused)?;
-        Ok(Spot { place: located, dir, dir_stat, top, intent })
+        Ok(HostSlot { place: located, dir, dir_stat, top, intent })
     }
 
     /// What is at a spot.
-    pub(super) fn look(&self, spot: &Spot) -> StoreResult<Option<Stat>> {
+    pub(super) fn look(&self, spot: &HostSlot) -> StoreResult<Option<HostStat>> {
         if !spot.has_parent() {
             return Ok(None);
         }
@@ -212,7 +219,7 @@ impl PhysicalStore {
             }
             Err(Errno::NOENT) if spot.place.node.is_some() => Err(StoreError::NotFound),
             // A file of Stead's own under a second name is not there for those who look, and in the way of those who make.
-            Err(Errno::NOENT) if spot.intent == Intent::Make => {
+            Err(Errno::NOENT) if spot.intent == LookupPurpose::Make => {
                 match host::stat_at(spot.dir.as_fd(), spot.name()) {
                     Ok(stat) if spot.dir.hides(&stat) => Err(reserved()),
                     _ => Ok(None),
@@ -224,12 +231,12 @@ impl PhysicalStore {
     }
 
     /// The attributes of what lies at a place, a symlink's own.
-    pub(super) fn stat_place(&self, located: &Located) -> StoreResult<Stat> {
+    pub(super) fn stat_place(&self, located: &LocatedPath) -> StoreResult<HostStat> {
         let path = located.path();
         let stat = if path.is_empty() {
             host::stat(&located.base).map_err(refused)?
         } else if path.contains(&b'/') {
-            match located.base.open(path, How::Handle) {
+            match located.base.open(path, OpenMode::Handle) {
                 Ok(fd) => {
                     let stat = host::stat(fd).map_err(refused)?;
                     if located.base.hides(&stat) {
@@ -252,8 +259,8 @@ impl PhysicalStore {
     }
 
     /// Opens the directory at a place.
-    pub(super) fn open_directory(&self, located: &Located) -> StoreResult<Dir> {
-        match root::enter(&located.base, located.path(), How::Directory) {
+    pub(super) fn open_directory(&self, located: &LocatedPath) -> StoreResult<Dir> {
+        match root::enter(&located.base, located.path(), OpenMode::Directory) {
             // A symlink that is the node itself is at no depth of the place's own path.
             Err(StoreError::Link(hit)) if located.node.is_some() => {
                 let (dir, name) = self.parent(located)?;
@@ -276,7 +283,7 @@ impl PhysicalStore {
     }
 
     /// Opens the regular file at a place for reading. Anything else is refused before it is opened.
-    pub(super) fn open_file(&self, located: &Located) -> StoreResult<(std::fs::File, Stat)> {
+    pub(super) fn open_file(&self, located: &LocatedPath) -> StoreResult<(std::fs::File, HostStat)> {
         if located.is_root() {
             return Err(StoreError::IsADirectory);
         }
@@ -284,12 +291,12 @@ impl PhysicalStore {
         let seen = dir.stat_at(name).map_err(refused)?;
         located.check(&seen)?;
         match seen.kind {
-            Kind::File => {}
-            Kind::Directory => return Err(StoreError::IsADirectory),
-            Kind::Symlink => return Err(located.link((dir.as_fd(), name))),
-            Kind::Special(_) => return Err(StoreError::Special(seen.kind)),
+            NodeKind::File => {}
+            NodeKind::Directory => return Err(StoreError::IsADirectory),
+            NodeKind::Symlink => return Err(located.link((dir.as_fd(), name))),
+            NodeKind::Special(_) => return Err(StoreError::Special(seen.kind)),
         }
-        let (file, stat) = open_regular(&dir, name, How::Read)?;
+        let (file, stat) = open_regular(&dir, name, OpenMode::Read)?;
         // Another file may have got the name since it was looked at.
         located.check(&stat)?;
         Ok((file, stat))
@@ -297,14 +304,14 @@ impl PhysicalStore {
 }
 
 /// Opens a name that was a regular file a moment ago, and makes sure that it still is one.
-pub(super) fn open_regular(dir: &Dir, name: &[u8], how: How) -> StoreResult<(std::fs::File, Stat)> {
+pub(super) fn open_regular(dir: &Dir, name: &[u8], how: OpenMode) -> StoreResult<(std::fs::File, HostStat)> {
     let fd = dir.open(name, how).map_err(refused)?;
     let stat = host::stat(&fd).map_err(refused)?;
     match stat.kind {
         _ if dir.hides(&stat) => Err(StoreError::NotFound),
-        Kind::File => Ok((fd.into(), stat)),
-        Kind::Directory => Err(StoreError::IsADirectory),
-        Kind::Symlink | Kind::Special(_) => Err(StoreError::Special(stat.kind)),
+        NodeKind::File => Ok((fd.into(), stat)),
+        NodeKind::Directory => Err(StoreError::IsADirectory),
+        NodeKind::Symlink | NodeKind::Special(_) => Err(StoreError::Special(stat.kind)),
     }
 }
 

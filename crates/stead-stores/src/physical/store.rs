@@ -6,24 +6,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use stead_core::search::{FileHits, Grep, Walk};
+use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Found, Listing, NodeId,
-    OpenContent, Page, Past, Place, Store, StoreError, StorePath, StoreResult, TakenIn, Usage, Verified,
-    Version, VersionCount, Whole,
+    Applied, Attr, CaptureScopes, Captured, Change, ContentRef, Draft, DraftBase, Feed, FileContent, Listing,
+    NodeId, NodePath, OpenContent, Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, Store,
+    StoreError, StoreInfo, StorePath, StoreResult, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Timestamp};
 
 use super::PhysicalOptions;
 use super::draft::{FileDraft, NewDraft};
-use super::host::{self, How, failed, refused};
-use super::keep::{Home, Keeping};
-use super::life::Life;
-use super::mask::{Mask, STATE};
-use super::nodes::Nodes;
+use super::host::{self, OpenMode, failed, refused};
+use super::keep::{DirectoryIdentity, PhysicalHistory};
+use super::life::FaultPoint;
+use super::mask::{Mask, STATE_DIR_NAME};
+use super::nodes::NodePathTable;
 use super::root::Root;
-use super::spot::Intent;
-use super::workshop::{self, Workshop};
+use super::spot::LookupPurpose;
+use super::workshop::{self, StagingArea};
 use crate::sync;
 use crate::{Durability, state_folder_of};
 
@@ -32,15 +32,15 @@ use crate::{Durability, state_folder_of};
 pub struct PhysicalStore {
     pub(super) root: Root,
     pub(super) mask: Mask,
-    pub(super) nodes: Nodes,
+    pub(super) nodes: NodePathTable,
     pub(super) durability: Durability,
     /// The ledger, and where displaced things lie: what it takes to tell the history.
-    pub(super) keeping: Arc<Keeping>,
-    life: Arc<Life>,
+    pub(super) keeping: Arc<PhysicalHistory>,
+    life: Arc<FaultPoint>,
     /// Whether the root was found to be removed.
     gone: AtomicBool,
     /// Empty for as long as the host lets nothing be written on the root's mount: the Store can be read all the same.
-    shop: OnceLock<Arc<Workshop>>,
+    shop: OnceLock<Arc<StagingArea>>,
     /// Held while the staging area is opened.
     opening: Mutex<()>,
     state: PathBuf,
@@ -53,7 +53,7 @@ impl PhysicalStore {
         let resolved = std::fs::canonicalize(root).map_err(failed)?;
         let named = match &options.state {
             Some(state) => state.clone(),
-            None => state_folder_of(&[&resolved]).ok_or_else(homeless)?.join(STATE),
+            None => state_folder_of(&[&resolved]).ok_or_else(homeless)?.join(STATE_DIR_NAME),
         };
         let state = resolved_as_far_as_it_goes(&named);
         if resolved.starts_with(&state) {
@@ -71,12 +71,13 @@ impl PhysicalStore {
         let held = options.hold.iter().flat_map(|path| [resolved_as_far_as_it_goes(path), as_named(path)]);
         let mask = Mask::new(&resolved, masked.iter().cloned()).holding(&resolved, held);
         let root = root.masking(&mask, masked);
-        let life = Arc::new(Life::new(options.faults.clone()));
-        let home = Home::new(&root, &resolved, &state, &options.hold);
+        let life = Arc::new(FaultPoint::new(options.faults.clone()));
+        let home = DirectoryIdentity::new(&root, &resolved, &state, &options.hold);
         let ledger = (options.ledger.clone(), options.durability);
         let pasts = workshop::pasts(&root, &state, options.confinement);
-        let keeping = Arc::new(Keeping::new(ledger, home, options.keep, pasts));
-        let (nodes, gone, durability) = (Nodes::default(), AtomicBool::new(false), options.durability);
+        let keeping = Arc::new(PhysicalHistory::new(ledger, home, options.keep, pasts));
+        let (nodes, gone, durability) =
+            (NodePathTable::default(), AtomicBool::new(false), options.durability);
         let (shop, opening) = (OnceLock::new(), Mutex::new(()));
         let store = PhysicalStore {
             root,
@@ -117,12 +118,12 @@ impl PhysicalStore {
     }
 
     /// The staging area, if it is open.
-    pub(super) fn staged(&self) -> Option<&Arc<Workshop>> {
+    pub(super) fn staged(&self) -> Option<&Arc<StagingArea>> {
         self.shop.get()
     }
 
     /// The staging area, for a change: opened now if that was not possible before.
-    pub(super) fn workshop(&self) -> StoreResult<&Arc<Workshop>> {
+    pub(super) fn workshop(&self) -> StoreResult<&Arc<StagingArea>> {
         if let Some(shop) = self.shop.get() {
             return Ok(shop);
         }
@@ -130,8 +131,13 @@ impl PhysicalStore {
         if let Some(shop) = self.shop.get() {
             return Ok(shop);
         }
-        let shop =
-            Workshop::open(&self.root, &self.state, &self.options, self.life.clone(), self.keeping.clone())?;
+        let shop = StagingArea::open(
+            &self.root,
+            &self.state,
+            &self.options,
+            self.life.clone(),
+            self.keeping.clone(),
+        )?;
         Ok(self.shop.get_or_init(|| shop))
     }
 }
@@ -163,46 +169,46 @@ fn resolved_as_far_as_it_goes(path: &Path) -> PathBuf {
 }
 
 impl Store for PhysicalStore {
-    fn about(&self) -> About {
+    fn about(&self) -> StoreInfo {
         let (keeps_content, records) = (self.keeping.keeps_content(), self.log());
-        About { kind: "physical", history: true, keeps_content, feed: false, records }
+        StoreInfo { kind: "physical", history: true, keeps_content, feed: false, records }
     }
 
-    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+    fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
         self.check()?;
         self.stat_at(at)
     }
 
-    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+    fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
         self.check()?;
         self.read_whole(at, limit)
     }
 
-    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         self.check()?;
         Ok(Box::new(self.open_content(at)?))
     }
 
-    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_to_write(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         self.check()?;
         Ok(Box::new(self.open_to_be_written(at)?))
     }
 
-    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+    fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
         self.check()?;
         self.link_target(at)
     }
 
-    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+    fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing> {
         self.check()?;
         self.list_page(at, page)
     }
 
     fn walk(
         &self,
-        at: &Place,
-        walk: &Walk,
-        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+        at: &NodePath,
+        walk: &WalkOptions,
+        visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         self.check()?;
         self.walk_below(at, walk, visit)
@@ -210,7 +216,7 @@ impl Store for PhysicalStore {
 
     fn grep(
         &self,
-        at: &Place,
+        at: &NodePath,
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
@@ -218,18 +224,18 @@ impl Store for PhysicalStore {
         self.grep_below(at, grep, visit)
     }
 
-    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
         self.check_and_recover()?;
         let shop = self.workshop()?;
         Ok(match of {
-            DraftOf::Nothing => Box::new(NewDraft::new(shop)?),
-            DraftOf::File(at) => {
-                let located = self.locate(at, Intent::Find)?;
+            DraftBase::Nothing => Box::new(NewDraft::new(shop)?),
+            DraftBase::File(at) => {
+                let located = self.locate(at, LookupPurpose::Find)?;
                 let (base, stat) = self.open_file(&located)?;
                 if stat.uid != shop.uid {
                     // Another user's: whether it may be written to is told now, and not when it is put into place.
                     let (dir, name) = self.parent(&located)?;
-                    dir.open(name, How::Write).map_err(refused)?;
+                    dir.open(name, OpenMode::Write).map_err(refused)?;
                 }
                 Box::new(FileDraft::new(shop, base, stat))
             }
@@ -244,7 +250,7 @@ impl Store for PhysicalStore {
     fn settle(&self) -> StoreResult<()> {
         self.check()?;
         if self.durability == Durability::Full {
-            sync::file_system(sync::Site::DeferredChanges, &self.root.dir).map_err(refused)?;
+            sync::file_system(sync::SyncPoint::DeferredChanges, &self.root.dir).map_err(refused)?;
             // Without a staging area nothing was changed.
             if let Some(shop) = self.staged()
                 && let Some(books) = shop.keeping.books()?
@@ -255,25 +261,25 @@ impl Store for PhysicalStore {
         Ok(())
     }
 
-    fn changes_since(&self, _: Option<Version>, _: usize) -> StoreResult<Feed> {
+    fn changes_since(&self, _: Option<RevisionNumber>, _: usize) -> StoreResult<Feed> {
         Err(StoreError::Unsupported("a Physical Store does not record who changed what"))
     }
 
-    fn version(&self) -> StoreResult<Version> {
+    fn version(&self) -> StoreResult<RevisionNumber> {
         let books = self.books()?;
-        books.map_or(Ok(Version(0)), |books| books.version())
+        books.map_or(Ok(RevisionNumber(0)), |books| books.version())
     }
 
-    fn version_count(&self) -> Option<VersionCount> {
+    fn version_count(&self) -> Option<RevisionSequence> {
         self.books().ok().flatten().map(|books| books.version_count())
     }
 
-    fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+    fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
         let books = self.books()?;
-        books.map_or(Ok(Version(0)), |books| books.version_at(time))
+        books.map_or(Ok(RevisionNumber(0)), |books| books.version_at(time))
     }
 
-    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
         self.check_and_recover()?;
         self.deeds_of(query)
     }
@@ -283,33 +289,38 @@ impl Store for PhysicalStore {
         agent: &str,
         since: Timestamp,
         limit: usize,
-    ) -> StoreResult<Vec<(Version, Operation)>> {
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         self.check_and_recover()?;
         self.standing_of(agent, since, limit)
     }
 
-    fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+    fn between(
+        &self,
+        older: RevisionNumber,
+        newer: RevisionNumber,
+        below: &[StorePath],
+    ) -> StoreResult<RevisionSet> {
         self.check_and_recover()?;
         self.deeds_between(older, newer, below)
     }
 
     fn take_in(
         &self,
-        extents: &Extents,
+        extents: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
-    ) -> StoreResult<Option<TakenIn>> {
+    ) -> StoreResult<Option<Captured>> {
         self.check_and_recover()?;
         self.take_in_extents(extents, operation, progress)
     }
 
     /// The directory as a snapshot holds it.
-    fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+    fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         self.check()?;
         self.as_of_snapshot(version)
     }
 
-    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         self.check()?;
         self.open_kept(past)
     }
@@ -333,15 +344,15 @@ impl Store for PhysicalStore {
         self.gone.load(Ordering::Relaxed)
     }
 
-    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         self.check_and_recover()?;
         if let Some(shop) = self.staged()
             && shop.unfinished().map_err(refused)? > 0
         {
             shop.recover(&self.root)?;
         }
-        let mut verified = Verified::default();
-        self.walk_below(&Place::root(), &Walk::default(), &mut |_| {
+        let mut verified = VerifyReport::default();
+        self.walk_below(&NodePath::root(), &WalkOptions::default(), &mut |_| {
             verified.entries += 1;
             if verified.entries % 1_024 == 0 {
                 progress(verified.entries);

@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 use stead_core::store::StoreResult;
 
 use super::draft::fill;
-use super::host::Stat;
-use super::patch::Patch;
+use super::host::HostStat;
+use super::patch::FilePatch;
 
 /// What a disk writes whole, also where the power is cut. The host's pages end where such blocks do.
-const BLOCK: u64 = 512;
+const BLOCK_SIZE: u64 = 512;
 /// So few bytes are written down themselves.
-const LITTLE: usize = 2_048;
+const MAX_INLINE_BYTES: usize = 2_048;
 
 /// What is written into a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Written {
+pub(super) struct WrittenBlocks {
     /// Offset and length of each stretch.
     stretches: Vec<(u64, u64)>,
     /// The hash of each block of them.
@@ -29,12 +29,12 @@ pub(super) struct Written {
     bytes: Option<String>,
     /// What it takes to find an append that another program came before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    appended: Option<Appended>,
+    appended: Option<AppendMark>,
 }
 
 /// An append, wherever it went.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Appended {
+struct AppendMark {
     /// The first bytes, in hexadecimal.
     first: String,
     /// The hash of all of them.
@@ -42,12 +42,12 @@ struct Appended {
 }
 
 /// How many of its first bytes are known of an append.
-const FIRST: usize = 16;
+const FIRST_BYTES: usize = 16;
 
 /// Takes down what is written, as it is written.
 #[derive(Debug, Default)]
-pub(super) struct Recorder {
-    written: Written,
+pub(super) struct WriteRecorder {
+    written: WrittenBlocks,
     /// The block that is not at its end yet.
     block: Vec<u8>,
     /// The first bytes of all.
@@ -59,10 +59,10 @@ pub(super) struct Recorder {
     end: Option<u64>,
 }
 
-impl Recorder {
+impl WriteRecorder {
     /// Takes down what is written into a file that ends there, also where it is an append that may go further on.
     pub(super) fn new(end: u64, is_append: bool) -> Self {
-        Recorder { all: is_append.then(blake3::Hasher::new), end: Some(end), ..Recorder::default() }
+        WriteRecorder { all: is_append.then(blake3::Hasher::new), end: Some(end), ..WriteRecorder::default() }
     }
 
     /// Adds bytes, in the order in which they are written.
@@ -77,26 +77,26 @@ impl Recorder {
             }
         }
         self.count += bytes.len();
-        if self.count <= LITTLE {
+        if self.count <= MAX_INLINE_BYTES {
             self.first.extend_from_slice(bytes);
-        } else if self.first.len() < FIRST {
-            self.first.extend_from_slice(&bytes[..bytes.len().min(FIRST - self.first.len())]);
+        } else if self.first.len() < FIRST_BYTES {
+            self.first.extend_from_slice(&bytes[..bytes.len().min(FIRST_BYTES - self.first.len())]);
         }
         if let Some(all) = &mut self.all {
             all.update(bytes);
         }
         let mut at = offset;
         while !bytes.is_empty() {
-            let left = usize::try_from(BLOCK - at % BLOCK).expect("at most a block");
+            let left = usize::try_from(BLOCK_SIZE - at % BLOCK_SIZE).expect("at most a block");
             let (now, later) = bytes.split_at(left.min(bytes.len()));
             at += now.len() as u64;
             bytes = later;
-            if self.block.is_empty() && at.is_multiple_of(BLOCK) {
+            if self.block.is_empty() && at.is_multiple_of(BLOCK_SIZE) {
                 self.written.blocks.push(hash(now));
                 continue;
             }
             self.block.extend_from_slice(now);
-            if at.is_multiple_of(BLOCK) {
+            if at.is_multiple_of(BLOCK_SIZE) {
                 self.end_block();
             }
         }
@@ -110,35 +110,39 @@ impl Recorder {
     }
 
     /// All that was written.
-    pub(super) fn finish(mut self) -> Written {
+    pub(super) fn finish(mut self) -> WrittenBlocks {
         self.end_block();
-        let bytes = (self.count <= LITTLE).then(|| hexadecimal(&self.first));
-        let appended = self.all.map(|all| Appended {
-            first: hexadecimal(&self.first[..self.first.len().min(FIRST)]),
+        let bytes = (self.count <= MAX_INLINE_BYTES).then(|| hexadecimal(&self.first));
+        let appended = self.all.map(|all| AppendMark {
+            first: hexadecimal(&self.first[..self.first.len().min(FIRST_BYTES)]),
             hash: shortened(&all.finalize()),
         });
-        Written { bytes, appended, ..self.written }
+        WrittenBlocks { bytes, appended, ..self.written }
     }
 }
 
-impl Written {
+impl WrittenBlocks {
     /// Without what it takes to recognise the bytes.
     pub(super) fn outline(&self) -> Self {
-        Written { stretches: self.stretches.clone(), ..Written::default() }
+        WrittenBlocks { stretches: self.stretches.clone(), ..WrittenBlocks::default() }
     }
 
     /// Start and end of each block, and where it begins in all that is written.
-    fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
+    fn blocks(&self) -> impl Iterator<Item = BlockSpan> + '_ {
         let mut before = 0;
         self.stretches.iter().flat_map(move |&(start, length)| {
             let first = before;
             before += length;
-            split(start, start + length).map(move |(from, to)| Block { from, to, at: first + (from - start) })
+            split(start, start + length).map(move |(from, to)| BlockSpan {
+                from,
+                to,
+                at: first + (from - start),
+            })
         })
     }
 
     /// The bytes of a block, where they are known.
-    fn bytes_of(&self, block: &Block) -> Option<Vec<u8>> {
+    fn bytes_of(&self, block: &BlockSpan) -> Option<Vec<u8>> {
         let text = self.bytes.as_deref()?;
         let start = usize::try_from(block.at).ok()? * 2;
         let end = start + usize::try_from(block.to - block.from).ok()? * 2;
@@ -146,11 +150,11 @@ impl Written {
     }
 
     /// What is there of an append behind what another program appended first.
-    fn further_on(&self, file: &File, stat: &Stat) -> StoreResult<FurtherOn> {
+    fn further_on(&self, file: &File, stat: &HostStat) -> StoreResult<FoundAppend> {
         let known =
             self.appended.as_ref().and_then(|it| Some((from_hexadecimal(it.first.as_bytes())?, it.hash)));
         let (Some((first, hash)), [(start, length)]) = (known, &*self.stretches) else {
-            return Ok(FurtherOn::Nothing);
+            return Ok(FoundAppend::Nothing);
         };
         let mut window = vec![0; WINDOW];
         let mut from = *start;
@@ -158,7 +162,7 @@ impl Written {
             let count = fill(file, from, &mut window)?;
             let Some(found) = position(&window[..count], &first) else {
                 if count < WINDOW {
-                    return Ok(FurtherOn::Nothing);
+                    return Ok(FoundAppend::Nothing);
                 }
                 from += (count + 1 - first.len()) as u64;
                 continue;
@@ -166,11 +170,11 @@ impl Written {
             from += found as u64;
             if from + length > stat.size {
                 // The host cuts a write short only where a block ends.
-                let is_cut = stat.size.is_multiple_of(BLOCK);
-                return Ok(if is_cut { FurtherOn::Part } else { FurtherOn::Nothing });
+                let is_cut = stat.size.is_multiple_of(BLOCK_SIZE);
+                return Ok(if is_cut { FoundAppend::Part } else { FoundAppend::Nothing });
             }
             if hash_of(file, from, *length)? == hash {
-                return Ok(FurtherOn::Whole);
+                return Ok(FoundAppend::Whole);
             }
             from += 1;
         }
@@ -179,7 +183,7 @@ impl Written {
 
 /// What is there of an append that another program came before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FurtherOn {
+enum FoundAppend {
     Nothing,
     /// Its first bytes, perhaps.
     Part,
@@ -209,7 +213,7 @@ fn hash_of(file: &File, from: u64, length: u64) -> StoreResult<u64> {
     Ok(shortened(&all.finalize()))
 }
 
-struct Block {
+struct BlockSpan {
     from: u64,
     to: u64,
     at: u64,
@@ -219,7 +223,7 @@ struct Block {
 fn split(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut from = start;
     std::iter::from_fn(move || {
-        let to = end.min((from / BLOCK + 1) * BLOCK);
+        let to = end.min((from / BLOCK_SIZE + 1) * BLOCK_SIZE);
         (from < end).then(|| (std::mem::replace(&mut from, to), to))
     })
 }
@@ -244,7 +248,7 @@ fn shortened(hash: &blake3::Hash) -> u64 {
 
 /// What has become of a write that may have been cut short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum PatchOutcome {
     /// Nothing of it is there.
     Untouched,
     /// All of it is there, and nothing else was changed by others, so far as can be seen.
@@ -259,7 +263,7 @@ pub(super) enum Fate {
 
 /// What the blocks of a file are.
 #[derive(Debug, Default)]
-struct Survey {
+struct BlockSurvey {
     /// As they were before.
     old: usize,
     /// As they were to be.
@@ -273,12 +277,12 @@ struct Survey {
 /// Decides what has become of a write, by what the file has now. `acted` says that all of it was written once.
 pub(super) fn fate(
     file: &File,
-    stat: &Stat,
-    patch: &Patch,
+    stat: &HostStat,
+    patch: &FilePatch,
     stash: Option<&File>,
     acted: bool,
-) -> StoreResult<Fate> {
-    let survey = Survey::of(file, stat, patch, stash)?;
+) -> StoreResult<PatchOutcome> {
+    let survey = BlockSurvey::of(file, stat, patch, stash)?;
     let longest = patch.old_length.max(patch.new_length);
     let ends = patch.written.blocks().map(|block| block.to);
     // The sizes that the file has while it is written into.
@@ -289,33 +293,33 @@ pub(super) fn fate(
             .any(|end| end == stat.size);
     // Nothing is cut away first, so what is not there any more was removed by others.
     let was_whole = patch.stash.is_none() || patch.cut >= patch.old_length && stat.size >= patch.old_length;
-    let Survey { old, new, foreign, is_cut_short } = survey;
+    let BlockSurvey { old, new, foreign, is_cut_short } = survey;
     if foreign > 0 {
         match patch.written.further_on(file, stat)? {
-            FurtherOn::Whole => return Ok(Fate::Overtaken),
-            FurtherOn::Part if !acted => return Ok(Fate::Unclear),
-            FurtherOn::Part | FurtherOn::Nothing => {}
+            FoundAppend::Whole => return Ok(PatchOutcome::Overtaken),
+            FoundAppend::Part if !acted => return Ok(PatchOutcome::Unclear),
+            FoundAppend::Part | FoundAppend::Nothing => {}
         }
     }
     let some = new > 0 || is_cut_short;
     Ok(match (some, old > 0, foreign > 0) {
         // All that is in question is the length: both contents are the same.
-        (false, false, false) if stat.size == patch.new_length => Fate::Complete,
-        (false, _, false) if stat.size >= patch.old_length => Fate::Untouched,
-        (false, _, false) if is_own_size => Fate::Torn,
-        (false, _, false) => Fate::Untouched,
-        (true, false, false) if stat.size == patch.new_length && !is_cut_short => Fate::Complete,
-        (true, false, false) if stat.size > longest && !is_cut_short => Fate::Overtaken,
-        (true, _, false) if is_own_size && !(acted && stat.size > longest) => Fate::Torn,
-        _ if acted => Fate::Overtaken,
-        (false, _, true) if was_whole => Fate::Untouched,
-        _ => Fate::Unclear,
+        (false, false, false) if stat.size == patch.new_length => PatchOutcome::Complete,
+        (false, _, false) if stat.size >= patch.old_length => PatchOutcome::Untouched,
+        (false, _, false) if is_own_size => PatchOutcome::Torn,
+        (false, _, false) => PatchOutcome::Untouched,
+        (true, false, false) if stat.size == patch.new_length && !is_cut_short => PatchOutcome::Complete,
+        (true, false, false) if stat.size > longest && !is_cut_short => PatchOutcome::Overtaken,
+        (true, _, false) if is_own_size && !(acted && stat.size > longest) => PatchOutcome::Torn,
+        _ if acted => PatchOutcome::Overtaken,
+        (false, _, true) if was_whole => PatchOutcome::Untouched,
+        _ => PatchOutcome::Unclear,
     })
 }
 
-impl Survey {
-    fn of(file: &File, stat: &Stat, patch: &Patch, stash: Option<&File>) -> StoreResult<Self> {
-        let mut survey = Survey::default();
+impl BlockSurvey {
+    fn of(file: &File, stat: &HostStat, patch: &FilePatch, stash: Option<&File>) -> StoreResult<Self> {
+        let mut survey = BlockSurvey::default();
         for (block, &hash) in patch.written.blocks().zip(&patch.written.blocks) {
             let there = read(file, block.from, block.to.min(stat.size))?;
             let is_whole = stat.size >= block.to;
@@ -350,7 +354,7 @@ impl Survey {
     }
 }
 
-impl Patch {
+impl FilePatch {
     /// The stretches of the old content that are removed, and not written over.
     fn removed(&self) -> Vec<(u64, u64)> {
         let mut from = self.cut.min(self.new_length);
@@ -408,20 +412,20 @@ mod tests {
     use stead_core::Timestamp;
 
     use super::super::host;
-    use super::super::patch::Looks;
+    use super::super::patch::ModeAndTime;
     use super::*;
 
     /// A write of `pieces` into a file that had `old` as its content.
-    fn patch(old: &[u8], pieces: &[(u64, &[u8])], cut: u64, new_length: u64) -> (Patch, File) {
+    fn patch(old: &[u8], pieces: &[(u64, &[u8])], cut: u64, new_length: u64) -> (FilePatch, File) {
         let old_length = old.len() as u64;
         let is_append = matches!(pieces, [(offset, _), ..] if *offset == old_length);
-        let mut recorder = Recorder::new(old_length, is_append);
+        let mut recorder = WriteRecorder::new(old_length, is_append);
         pieces.iter().for_each(|(offset, bytes)| recorder.add(*offset, bytes));
         let stash = tempfile::tempfile().unwrap();
         stash.write_all_at(old, 0).unwrap();
-        let looks = Looks { mode: 0o644, modified: Timestamp(1) };
+        let looks = ModeAndTime { mode: 0o644, modified: Timestamp(1) };
         let appends = cut >= old_length && pieces.iter().all(|(offset, _)| *offset >= old_length);
-        let patch = Patch {
+        let patch = FilePatch {
             ino: 1,
             old_length,
             new_length,
@@ -437,7 +441,7 @@ mod tests {
         (patch, stash)
     }
 
-    fn found(patch: &(Patch, File), content: &[u8], acted: bool) -> Fate {
+    fn found(patch: &(FilePatch, File), content: &[u8], acted: bool) -> PatchOutcome {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(content, 0).unwrap();
         let stash = patch.0.stash.is_some().then_some(&patch.1);
@@ -448,22 +452,26 @@ mod tests {
     fn an_append_is_taken_back_only_where_the_file_ends_with_its_first_bytes() {
         let append = patch(b"old\n", &[(4, b"new line\n")], 4, 13);
         for (content, fate) in [
-            ("old\n", Fate::Untouched),
-            ("old\nnew", Fate::Torn),
-            ("old\nnew line\n", Fate::Complete),
-            ("old\nnew line\nmore\n", Fate::Overtaken),
-            ("old\nother\n", Fate::Untouched),
-            ("old\nothers, and much more\n", Fate::Untouched),
-            ("old\nnewmore\n", Fate::Untouched),
-            ("ol", Fate::Untouched),
+            ("old\n", PatchOutcome::Untouched),
+            ("old\nnew", PatchOutcome::Torn),
+            ("old\nnew line\n", PatchOutcome::Complete),
+            ("old\nnew line\nmore\n", PatchOutcome::Overtaken),
+            ("old\nother\n", PatchOutcome::Untouched),
+            ("old\nothers, and much more\n", PatchOutcome::Untouched),
+            ("old\nnewmore\n", PatchOutcome::Untouched),
+            ("ol", PatchOutcome::Untouched),
         ] {
             assert_eq!(found(&append, content.as_bytes(), false), fate, "{content:?}");
         }
-        assert_eq!(found(&append, b"old\nNEW LINE\nmore\n", true), Fate::Overtaken);
+        assert_eq!(found(&append, b"old\nNEW LINE\nmore\n", true), PatchOutcome::Overtaken);
         for others_first in ["old\nother\nnew line\n", "old\nother\nnew new line\nmore\n"] {
-            assert_eq!(found(&append, others_first.as_bytes(), false), Fate::Overtaken, "{others_first:?}");
+            assert_eq!(
+                found(&append, others_first.as_bytes(), false),
+                PatchOutcome::Overtaken,
+                "{others_first:?}"
+            );
         }
-        assert_eq!(found(&append, b"old\nnew", true), Fate::Torn, "a power cut");
+        assert_eq!(found(&append, b"old\nnew", true), PatchOutcome::Torn, "a power cut");
     }
 
     #[test]
@@ -471,29 +479,33 @@ mod tests {
         let (old, new) = ([b'o'; 100], [b'n'; 20_000]);
         let append = patch(&old, &[(100, &new[..10_000]), (10_100, &new[10_000..])], 100, 20_100);
         let content = [&old[..], &new[..]].concat();
-        assert_eq!(found(&append, &content, false), Fate::Complete);
-        assert_eq!(found(&append, &content[..8_192], false), Fate::Torn);
-        assert_eq!(found(&append, &content[..100], false), Fate::Untouched);
+        assert_eq!(found(&append, &content, false), PatchOutcome::Complete);
+        assert_eq!(found(&append, &content[..8_192], false), PatchOutcome::Torn);
+        assert_eq!(found(&append, &content[..100], false), PatchOutcome::Untouched);
         let others = [&content[..8_192], b"line\n"].concat();
-        assert_eq!(found(&append, &others, false), Fate::Unclear);
-        assert_eq!(found(&append, &[&content[..], b"line\n"].concat(), false), Fate::Overtaken);
+        assert_eq!(found(&append, &others, false), PatchOutcome::Unclear);
+        assert_eq!(found(&append, &[&content[..], b"line\n"].concat(), false), PatchOutcome::Overtaken);
         let others_first = [&old[..], &[b'x'; 70_000], &new[..]].concat();
-        assert_eq!(found(&append, &others_first, false), Fate::Overtaken);
-        assert_eq!(found(&append, &others_first[..81_920], false), Fate::Unclear, "the host cut it there");
-        assert_eq!(found(&append, &others_first[..70_000], false), Fate::Untouched);
+        assert_eq!(found(&append, &others_first, false), PatchOutcome::Overtaken);
+        assert_eq!(
+            found(&append, &others_first[..81_920], false),
+            PatchOutcome::Unclear,
+            "the host cut it there"
+        );
+        assert_eq!(found(&append, &others_first[..70_000], false), PatchOutcome::Untouched);
     }
 
     #[test]
     fn a_write_in_the_middle_is_taken_back_unless_others_wrote_there() {
         let write = patch(b"one two three", &[(4, b"TWO"), (13, b"!")], 13, 14);
         for (content, fate) in [
-            ("one two three", Fate::Untouched),
-            ("one TWO three", Fate::Torn),
-            ("one TWO three!", Fate::Complete),
-            ("one TWO three! and more", Fate::Overtaken),
-            ("one two three and more", Fate::Untouched),
-            ("one TWO three and more", Fate::Unclear),
-            ("one zwo three", Fate::Untouched),
+            ("one two three", PatchOutcome::Untouched),
+            ("one TWO three", PatchOutcome::Torn),
+            ("one TWO three!", PatchOutcome::Complete),
+            ("one TWO three! and more", PatchOutcome::Overtaken),
+            ("one two three and more", PatchOutcome::Untouched),
+            ("one TWO three and more", PatchOutcome::Unclear),
+            ("one zwo three", PatchOutcome::Untouched),
         ] {
             assert_eq!(found(&write, content.as_bytes(), false), fate, "{content:?}");
         }
@@ -503,17 +515,17 @@ mod tests {
     fn what_was_cut_away_is_put_back_unless_others_wrote_there() {
         let cut = patch(b"one two three", &[(0, b"four")], 0, 4);
         for (content, fate) in [
-            ("one two three", Fate::Untouched),
-            ("", Fate::Torn),
-            ("four", Fate::Complete),
-            ("four more", Fate::Unclear),
-            ("other", Fate::Unclear),
+            ("one two three", PatchOutcome::Untouched),
+            ("", PatchOutcome::Torn),
+            ("four", PatchOutcome::Complete),
+            ("four more", PatchOutcome::Unclear),
+            ("other", PatchOutcome::Unclear),
         ] {
             assert_eq!(found(&cut, content.as_bytes(), false), fate, "{content:?}");
         }
-        assert_eq!(found(&cut, b"four more", true), Fate::Overtaken);
+        assert_eq!(found(&cut, b"four more", true), PatchOutcome::Overtaken);
         let shorter = patch(b"one two three", &[], 3, 3);
-        assert_eq!(found(&shorter, b"one", false), Fate::Complete);
-        assert_eq!(found(&shorter, b"one two three", false), Fate::Untouched);
+        assert_eq!(found(&shorter, b"one", false), PatchOutcome::Complete);
+        assert_eq!(found(&shorter, b"one two three", false), PatchOutcome::Untouched);
     }
 }

@@ -4,27 +4,27 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use stead_core::name::escaped;
-use stead_core::store::{Kind, Spare, StoreError, StoreResult};
+use stead_core::store::{NodeKind, ProtectedNames, StoreError, StoreResult};
 
-use super::host::{self, Errno, Host, How, PLAIN_MODE, Stat, failed, refused};
+use super::host::{self, Errno, GRANTABLE_MODE_BITS, HostResult, HostStat, OpenMode, failed, refused};
 use super::mask::{Mask, join};
 use super::owner;
 use super::root::Dir;
 
 /// The names in a directory, with their kinds, in no order.
-pub(super) fn names(dir: &Dir) -> Host<Vec<(Box<[u8]>, Kind)>> {
+pub(super) fn names(dir: &Dir) -> HostResult<Vec<(Box<[u8]>, NodeKind)>> {
     names_ending(dir, b"")
 }
 
 /// The same, without names of files that end otherwise.
-pub(super) fn names_ending(dir: &Dir, ending: &[u8]) -> Host<Vec<(Box<[u8]>, Kind)>> {
+pub(super) fn names_ending(dir: &Dir, ending: &[u8]) -> HostResult<Vec<(Box<[u8]>, NodeKind)>> {
     let mut names = Vec::new();
     host::entries(dir, |name, kind| {
-        if kind != Some(Kind::File) || name.ends_with(ending) {
+        if kind != Some(NodeKind::File) || name.ends_with(ending) {
             names.push((name.into(), kind));
         }
     })?;
-    let settle = |(name, kind): (Box<[u8]>, Option<Kind>)| {
+    let settle = |(name, kind): (Box<[u8]>, Option<NodeKind>)| {
         let kind = kind.or_else(|| dir.stat_at(&name).ok().map(|stat| stat.kind))?;
         Some((name, kind))
     };
@@ -32,14 +32,14 @@ pub(super) fn names_ending(dir: &Dir, ending: &[u8]) -> Host<Vec<(Box<[u8]>, Kin
 }
 
 /// Removes a name in one of Stead's own directories and, if it is a directory, everything below it.
-pub(super) fn remove(dir: &Dir, name: &[u8]) -> Host<()> {
+pub(super) fn remove(dir: &Dir, name: &[u8]) -> HostResult<()> {
     match host::unlink(dir.as_fd(), name) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(error) => return Err(error),
     }
     // Directories are emptied from the top down and removed from the bottom up; each is open only while it is emptied.
-    let top = dir.enter(name, How::Base)?;
+    let top = dir.enter(name, OpenMode::Base)?;
     let mut found: Vec<Vec<u8>> = vec![Vec::new()];
     let mut next = 0;
     while next < found.len() {
@@ -47,7 +47,7 @@ pub(super) fn remove(dir: &Dir, name: &[u8]) -> Host<()> {
         next += 1;
         let here = owner::enter(&top, &path)?;
         for (name, kind) in names(&here)? {
-            if kind == Kind::Directory {
+            if kind == NodeKind::Directory {
                 found.push(join(&path, &name));
             } else {
                 host::unlink(here.as_fd(), &name)?;
@@ -57,14 +57,14 @@ pub(super) fn remove(dir: &Dir, name: &[u8]) -> Host<()> {
     }
     for path in found.iter().skip(1).rev() {
         let (parent, name) = super::mask::split(path);
-        host::remove_dir(top.open(parent, How::Base)?.as_fd(), name)?;
+        host::remove_dir(top.open(parent, OpenMode::Base)?.as_fd(), name)?;
     }
     host::remove_dir(dir.as_fd(), name)
 }
 
 /// How many bytes the files in a directory of Stead's own have.
 pub(super) fn size(dir: &Dir) -> u64 {
-    let Ok(view) = dir.enter(b"", How::Directory) else { return 0 };
+    let Ok(view) = dir.enter(b"", OpenMode::Directory) else { return 0 };
     let Ok(names) = names(&view) else { return 0 };
     names.iter().filter_map(|(name, _)| view.stat_at(name).ok()).map(|stat| stat.size).sum()
 }
@@ -74,13 +74,13 @@ pub(super) struct Inspection<'a> {
     pub(super) mask: &'a Mask,
     /// The directory's path below the root.
     pub(super) at: &'a [u8],
-    pub(super) spare: [Option<&'a Spare>; 2],
-    pub(super) leaving: Leaving,
+    pub(super) spare: [Option<&'a ProtectedNames>; 2],
+    pub(super) leaving: InspectionPurpose,
 }
 
 /// What happens to a directory that may hold something masked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leaving {
+pub(super) enum InspectionPurpose {
     /// It goes, or gets another name: nothing may be masked. Whoever's state it is would not find it any more.
     Whole,
     /// It is copied: what is this stead's own stays behind, and another's state and a special file can't be copied.
@@ -90,7 +90,7 @@ pub(super) enum Leaving {
 /// Refuses a directory that holds something which the step must not touch.
 pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()> {
     let spared = |path: &[u8]| Err(StoreError::Spared { path: escaped(path).to_string() });
-    if inspection.leaving != Leaving::Copies
+    if inspection.leaving != InspectionPurpose::Copies
         && let Some(masked) = inspection.mask.inside(inspection.at)
     {
         return spared(masked.strip_prefix(b"/").unwrap_or(masked));
@@ -101,8 +101,8 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
     while let Some(path) = open.pop() {
         // A directory that goes as a whole need not be readable; what is copied has to be.
         let here = match inspection.leaving {
-            Leaving::Whole => owner::enter(top, &path),
-            Leaving::Copies => owner::enter_as_allowed(top, &path),
+            InspectionPurpose::Whole => owner::enter(top, &path),
+            InspectionPurpose::Copies => owner::enter_as_allowed(top, &path),
         };
         let here = match here {
             Ok(here) => here,
@@ -112,9 +112,11 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
         for (name, kind) in names(&here).map_err(refused)? {
             let directory = join(inspection.at, &path);
             let path = join(&path, &name);
-            let second = second_names && kind == Kind::File && here.hides_entry(&name);
+            let second = second_names && kind == NodeKind::File && here.hides_entry(&name);
             if second || inspection.mask.hides_entry(&directory, &name) {
-                if inspection.leaving == Leaving::Whole || inspection.mask.is_foreign(&directory, &name) {
+                if inspection.leaving == InspectionPurpose::Whole
+                    || inspection.mask.is_foreign(&directory, &name)
+                {
                     return spared(&path);
                 }
                 continue;
@@ -123,11 +125,11 @@ pub(super) fn inspect(top: &Dir, inspection: &Inspection<'_>) -> StoreResult<()>
                 return spared(&path);
             }
             match kind {
-                Kind::Directory => open.push(path),
-                Kind::Special(_) if inspection.leaving == Leaving::Copies => {
+                NodeKind::Directory => open.push(path),
+                NodeKind::Special(_) if inspection.leaving == InspectionPurpose::Copies => {
                     return Err(StoreError::Special(kind));
                 }
-                Kind::File | Kind::Symlink | Kind::Special(_) => {}
+                NodeKind::File | NodeKind::Symlink | NodeKind::Special(_) => {}
             }
         }
     }
@@ -147,8 +149,8 @@ pub(super) fn copy(
     // Times are set from the bottom up, when nothing is put into a directory any more.
     let mut made = Vec::new();
     while let Some(path) = open.pop() {
-        let source = from.enter(&path, How::Directory).map_err(refused)?;
-        let sink = to.enter(&path, How::Directory).map_err(refused)?;
+        let source = from.enter(&path, OpenMode::Directory).map_err(refused)?;
+        let sink = to.enter(&path, OpenMode::Directory).map_err(refused)?;
         made.push((path.clone(), host::stat(&source).map_err(refused)?));
         for (name, kind) in names(&source).map_err(refused)? {
             check()?;
@@ -156,19 +158,19 @@ pub(super) fn copy(
                 continue;
             }
             match kind {
-                Kind::Directory => {
+                NodeKind::Directory => {
                     host::make_dir(sink.as_fd(), &name).map_err(refused)?;
                     open.push(join(&path, &name));
                 }
-                Kind::Symlink => {
+                NodeKind::Symlink => {
                     let stat = source.stat_at(&name).map_err(refused)?;
                     let target = host::read_link(source.as_fd(), &name).map_err(refused)?;
                     host::make_link(sink.as_fd(), &name, &target).map_err(refused)?;
                     host::set_modified_at(sink.as_fd(), &name, stat.modified).map_err(refused)?;
                     host::set_link_owner(sink.as_fd(), &name, stat.uid, stat.gid).map_err(refused)?;
                 }
-                Kind::File => {
-                    let from = match source.open(&name, How::Read) {
+                NodeKind::File => {
+                    let from = match source.open(&name, OpenMode::Read) {
                         Ok(fd) => File::from(fd),
                         // It vanished meanwhile, or is masked.
                         Err(Errno::NOENT) => continue,
@@ -180,21 +182,21 @@ pub(super) fn copy(
                     let sink = host::create(sink.as_fd(), &name).map_err(refused)?;
                     copy_file(&from, &sink)?;
                 }
-                Kind::Special(_) => return Err(StoreError::Special(kind)),
+                NodeKind::Special(_) => return Err(StoreError::Special(kind)),
             }
         }
     }
     for (path, stat) in made.iter().rev() {
-        let dir = to.open(path, How::Directory).map_err(refused)?;
+        let dir = to.open(path, OpenMode::Directory).map_err(refused)?;
         dress(&dir, stat)?;
     }
     Ok(())
 }
 
 /// Copies a file's content and what it looks like, and returns the attributes it had.
-pub(super) fn copy_file(from: &File, to: &File) -> StoreResult<Stat> {
+pub(super) fn copy_file(from: &File, to: &File) -> StoreResult<HostStat> {
     let stat = host::stat(from).map_err(refused)?;
-    if stat.kind != Kind::File {
+    if stat.kind != NodeKind::File {
         return Err(StoreError::Special(stat.kind));
     }
     // No more than was there: a file that grows while it is copied would otherwise never end.
@@ -204,9 +206,9 @@ pub(super) fn copy_file(from: &File, to: &File) -> StoreResult<Stat> {
 }
 
 /// Has a copy look like the original from outside.
-fn dress(fd: impl AsFd, stat: &Stat) -> StoreResult<()> {
+fn dress(fd: impl AsFd, stat: &HostStat) -> StoreResult<()> {
     // Owned by whom the original belongs to, as far as the host allows.
     host::set_owner(fd.as_fd(), Some(stat.uid), Some(stat.gid)).map_err(refused)?;
-    host::set_mode(fd.as_fd(), stat.mode & PLAIN_MODE).map_err(refused)?;
+    host::set_mode(fd.as_fd(), stat.mode & GRANTABLE_MODE_BITS).map_err(refused)?;
     host::set_modified(fd, stat.modified).map_err(refused)
 }

@@ -10,16 +10,16 @@ use std::os::unix::fs::FileExt;
 
 use serde::{Deserialize, Serialize};
 use stead_core::Timestamp;
-use stead_core::store::{Kind, StoreError, StoreResult};
+use stead_core::store::{NodeKind, StoreError, StoreResult};
 
-use super::host::{self, At, Errno, Host, How, Stat, refused};
-use super::keep::Print;
+use super::host::{self, Errno, HostResult, HostStat, NameAt, OpenMode, refused};
+use super::keep::TreeFingerprint;
 use super::mask::split;
 use super::owner;
-use super::patch::{Looks, Patch};
+use super::patch::{FilePatch, ModeAndTime};
 use super::report::{self, Undecided};
 use super::root::{self, Dir, Root};
-use super::survey::Fate;
+use super::survey::PatchOutcome;
 use super::workshop::keep;
 use crate::boot;
 
@@ -27,11 +27,11 @@ use crate::boot;
 /// fingerprint of what the action puts somewhere, where the journal is to undo it; `changed` is the time at which what was
 /// taken, or the first of the things that get another name, had last been changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Undo {
+pub(super) enum UndoRecord {
     /// What was in the stash was put where nothing was.
-    Placed { at: Vec<u8>, stash: String, ino: u64, print: Option<Print> },
+    Placed { at: Vec<u8>, stash: String, ino: u64, print: Option<TreeFingerprint> },
     /// What was in the stash and what was there changed places.
-    Swapped { at: Vec<u8>, stash: String, ours: u64, theirs: u64, print: Option<Print> },
+    Swapped { at: Vec<u8>, stash: String, ours: u64, theirs: u64, print: Option<TreeFingerprint> },
     /// What was there went into the stash.
     Taken { at: Vec<u8>, stash: String, ino: u64, changed: Timestamp },
     /// Something got another name, which nothing had.
@@ -41,14 +41,14 @@ pub(super) enum Undo {
     /// Two names changed places.
     Crossed { from: Vec<u8>, to: Vec<u8>, from_ino: u64, to_ino: u64, changed: Timestamp },
     /// A file was written into.
-    Patched { at: Vec<u8>, patch: Patch },
+    Patched { at: Vec<u8>, patch: FilePatch },
     /// Mode and time were set.
-    Dressed { at: Vec<u8>, ino: u64, before: Looks, after: Looks, alone: bool },
+    Dressed { at: Vec<u8>, ino: u64, before: ModeAndTime, after: ModeAndTime, alone: bool },
 }
 
 /// When an action is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Moment {
+pub(super) enum UndoTime {
     /// By the change that did it.
     Now,
     /// By whoever opens the Store after a crash. People may have gone on working with what was there.
@@ -56,23 +56,23 @@ pub(super) enum Moment {
 }
 
 /// Where actions are undone.
-pub(super) struct Site<'a> {
+pub(super) struct UndoContext<'a> {
     pub(super) root: &'a Root,
     pub(super) room: BorrowedFd<'a>,
     pub(super) kept: &'a Dir,
-    pub(super) moment: Moment,
+    pub(super) moment: UndoTime,
     /// Whether the action is known to have happened, whatever it looks like now.
     pub(super) acted: bool,
 }
 
 /// A path's parent, open, and its last name.
-struct Spot<'a> {
+struct OpenParent<'a> {
     dir: Dir,
     name: &'a [u8],
 }
 
-impl Spot<'_> {
-    fn at(&self) -> At<'_> {
+impl OpenParent<'_> {
+    fn at(&self) -> NameAt<'_> {
         (self.dir.as_fd(), self.name)
     }
 
@@ -81,7 +81,7 @@ impl Spot<'_> {
     }
 }
 
-fn seen(stat: Host<Stat>) -> StoreResult<Option<Stat>> {
+fn seen(stat: HostResult<HostStat>) -> StoreResult<Option<HostStat>> {
     match stat {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
@@ -89,22 +89,22 @@ fn seen(stat: Host<Stat>) -> StoreResult<Option<Stat>> {
     }
 }
 
-impl Site<'_> {
+impl UndoContext<'_> {
     /// `None` if the directory is not there any more.
-    fn spot<'p>(&self, path: &'p [u8]) -> StoreResult<Option<Spot<'p>>> {
+    fn spot<'p>(&self, path: &'p [u8]) -> StoreResult<Option<OpenParent<'p>>> {
         let (parent, name) = split(path);
-        match root::enter(&self.root.dir, parent, How::Base) {
-            Ok(dir) => Ok(Some(Spot { dir, name })),
+        match root::enter(&self.root.dir, parent, OpenMode::Base) {
+            Ok(dir) => Ok(Some(OpenParent { dir, name })),
             Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn stash<'p>(&'p self, name: &'p str) -> At<'p> {
+    fn stash<'p>(&'p self, name: &'p str) -> NameAt<'p> {
         (self.room, name.as_bytes())
     }
 
-    fn stashed(&self, name: &str) -> StoreResult<Option<Stat>> {
+    fn stashed(&self, name: &str) -> StoreResult<Option<HostStat>> {
         seen(host::stat_at(self.room, name.as_bytes()))
     }
 
@@ -122,7 +122,7 @@ impl Site<'_> {
 
     fn report(&self, at: &[u8], why: Undecided, kept: Option<&str>) -> StoreResult<()> {
         // A change that fails in a living process answers its caller; only what a dead one left has nobody to tell.
-        if self.moment == Moment::Now {
+        if self.moment == UndoTime::Now {
             return Ok(());
         }
         report::write(self.root, self.kept, at, why, kept)
@@ -130,29 +130,29 @@ impl Site<'_> {
 
     /// Whether the machine was started again since the process of this room began.
     fn is_of_an_earlier_boot(&self) -> StoreResult<bool> {
-        let lock = match host::open_name(self.room, b"lock", How::Read) {
+        let lock = match host::open_name(self.room, b"lock", OpenMode::Read) {
             Ok(lock) => File::from(lock),
             Err(Errno::NOENT) => return Ok(true),
             Err(error) => return Err(refused(error)),
         };
-        let mut boot = [0; boot::LENGTH];
+        let mut boot = [0; boot::ID_LENGTH];
         let is_known = lock.read_exact_at(&mut boot, 0).is_ok();
         Ok(boot::id().is_some_and(|now| !is_known || now != boot))
     }
 
     /// Whether something is still as the action has put it there.
-    fn is_as_left(&self, spot: &Spot<'_>, print: Option<Print>) -> StoreResult<bool> {
+    fn is_as_left(&self, spot: &OpenParent<'_>, print: Option<TreeFingerprint>) -> StoreResult<bool> {
         match print {
-            Some(print) => Ok(Print::of(&spot.dir, spot.name)?.is_as_left(&print)),
+            Some(print) => Ok(TreeFingerprint::of(&spot.dir, spot.name)?.is_as_left(&print)),
             None => Ok(true),
         }
     }
 }
 
 /// Takes one action back, if it happened.
-pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
+pub(super) fn undo(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<()> {
     match action {
-        Undo::Placed { at, stash, ino, print } => {
+        UndoRecord::Placed { at, stash, ino, print } => {
             let Some(spot) = site.spot(at)? else { return Ok(()) };
             if site.stashed(stash)?.is_some() || !spot.has(*ino)? {
                 return Ok(());
@@ -162,21 +162,21 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
             }
             owner::rename_new(spot.at(), site.stash(stash)).map_err(refused)?;
             // Later, someone may be writing into it: it is taken back, but not thrown away.
-            if site.moment == Moment::Now { Ok(()) } else { site.keep(stash) }
+            if site.moment == UndoTime::Now { Ok(()) } else { site.keep(stash) }
         }
-        Undo::Swapped { at, stash, ours, theirs, print } => {
+        UndoRecord::Swapped { at, stash, ours, theirs, print } => {
             if site.stashed(stash)?.is_none_or(|stat| stat.ino != *theirs) {
                 return Ok(());
             }
             match site.spot(at)? {
                 Some(spot) if spot.has(*ours)? && site.is_as_left(&spot, *print)? => {
                     host::exchange(site.stash(stash), spot.at()).map_err(refused)?;
-                    if site.moment == Moment::Now { Ok(()) } else { site.keep(stash) }
+                    if site.moment == UndoTime::Now { Ok(()) } else { site.keep(stash) }
                 }
                 _ => site.keep_and_report(at, stash, Undecided::Replaced),
             }
         }
-        Undo::Taken { at, stash, .. } => {
+        UndoRecord::Taken { at, stash, .. } => {
             if site.stashed(stash)?.is_none() {
                 return Ok(());
             }
@@ -188,18 +188,18 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
                 result => result.map_err(refused),
             }
         }
-        Undo::Moved { from, to, ino, .. } => move_back(site, from, to, *ino),
-        Undo::Over { from, to, ino, stash: Some(stash), .. } => undo_over(site, from, to, *ino, stash),
-        Undo::Over { from, to, ino, stash: None, .. } => move_back(site, from, to, *ino),
-        Undo::Crossed { from, to, from_ino, to_ino, .. } => {
+        UndoRecord::Moved { from, to, ino, .. } => move_back(site, from, to, *ino),
+        UndoRecord::Over { from, to, ino, stash: Some(stash), .. } => undo_over(site, from, to, *ino, stash),
+        UndoRecord::Over { from, to, ino, stash: None, .. } => move_back(site, from, to, *ino),
+        UndoRecord::Crossed { from, to, from_ino, to_ino, .. } => {
             let (Some(from), Some(to)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
             if from.has(*to_ino)? && to.has(*from_ino)? {
                 host::exchange(from.at(), to.at()).map_err(refused)?;
             }
             Ok(())
         }
-        Undo::Patched { at, patch } => undo_patch(site, at, patch),
-        Undo::Dressed { at, ino, before, after, alone } => {
+        UndoRecord::Patched { at, patch } => undo_patch(site, at, patch),
+        UndoRecord::Dressed { at, ino, before, after, alone } => {
             let Some(spot) = site.spot(at)? else { return Ok(()) };
             let Some(stat) = seen(spot.dir.stat_at(spot.name))?.filter(|stat| stat.ino == *ino) else {
                 return Ok(());
@@ -207,14 +207,14 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
             let is_complete = (stat.mode, stat.modified) == (after.mode, after.modified);
             // The mode is set first. Whatever it looks like otherwise, others have set.
             let is_half = stat.mode == after.mode && stat.modified == before.modified;
-            if site.moment != Moment::Now && (*alone && is_complete || !is_complete && !is_half) {
+            if site.moment != UndoTime::Now && (*alone && is_complete || !is_complete && !is_half) {
                 return Ok(());
             }
             host::set_modified_at(spot.dir.as_fd(), spot.name, before.modified).map_err(refused)?;
-            if let Kind::Symlink | Kind::Special(_) = stat.kind {
+            if let NodeKind::Symlink | NodeKind::Special(_) = stat.kind {
                 return Ok(());
             }
-            let handle = spot.dir.open(spot.name, How::Handle).map_err(refused)?;
+            let handle = spot.dir.open(spot.name, OpenMode::Handle).map_err(refused)?;
             match host::stat(&handle).map_err(refused)?.ino == *ino {
                 true => host::set_mode(handle, before.mode).map_err(refused),
                 false => Ok(()),
@@ -224,7 +224,7 @@ pub(super) fn undo(site: &Site<'_>, action: &Undo) -> StoreResult<()> {
 }
 
 /// Gives something its old name again.
-fn move_back(site: &Site<'_>, from: &[u8], to: &[u8], ino: u64) -> StoreResult<()> {
+fn move_back(site: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64) -> StoreResult<()> {
     let (Some(source), Some(sink)) = (site.spot(from)?, site.spot(to)?) else { return Ok(()) };
     if !sink.has(ino)? {
         return Ok(());
@@ -238,10 +238,10 @@ fn move_back(site: &Site<'_>, from: &[u8], to: &[u8], ino: u64) -> StoreResult<(
 
 /// Takes back that something was moved over something else, which is in the stash as well. The name leads to one or the
 /// other at any moment: both change places, and what was moved goes back from the stash.
-fn undo_over(site: &Site<'_>, from: &[u8], to: &[u8], ino: u64, stash: &str) -> StoreResult<()> {
+fn undo_over(site: &UndoContext<'_>, from: &[u8], to: &[u8], ino: u64, stash: &str) -> StoreResult<()> {
     let Some(stashed) = site.stashed(stash)? else { return Ok(()) };
     let (source, sink) = (site.spot(from)?, site.spot(to)?);
-    let has = |spot: &Option<Spot<'_>>, ino| spot.as_ref().map_or(Ok(false), |spot| spot.has(ino));
+    let has = |spot: &Option<OpenParent<'_>>, ino| spot.as_ref().map_or(Ok(false), |spot| spot.has(ino));
     // Otherwise a recovery that ended here has exchanged them.
     if stashed.ino != ino {
         if has(&sink, stashed.ino)? || has(&source, ino)? {
@@ -275,10 +275,10 @@ fn undo_over(site: &Site<'_>, from: &[u8], to: &[u8], ino: u64, stash: &str) -> 
 }
 
 /// Takes a write into a file back, unless it is there whole and was all that its change had to do.
-fn undo_patch(site: &Site<'_>, at: &[u8], patch: &Patch) -> StoreResult<()> {
+fn undo_patch(site: &UndoContext<'_>, at: &[u8], patch: &FilePatch) -> StoreResult<()> {
     let found = match site.spot(at)? {
         Some(spot) => match seen(spot.dir.stat_at(spot.name))? {
-            Some(stat) if stat.ino == patch.ino && stat.kind == Kind::File => Some((spot, stat)),
+            Some(stat) if stat.ino == patch.ino && stat.kind == NodeKind::File => Some((spot, stat)),
             _ => None,
         },
         None => None,
@@ -295,19 +295,19 @@ fn undo_patch(site: &Site<'_>, at: &[u8], patch: &Patch) -> StoreResult<()> {
         // Another file has the name. Where this one is, and what it holds, nobody knows.
         return if patch.alone && site.acted { Ok(()) } else { unclear(Undecided::WrittenElsewhere) };
     };
-    let file = owner::open(&spot.dir, spot.name, How::Change).map_err(refused)?.0.into();
-    let may_stay = patch.alone && site.moment != Moment::Now;
+    let file = owner::open(&spot.dir, spot.name, OpenMode::Change).map_err(refused)?.0.into();
+    let may_stay = patch.alone && site.moment != UndoTime::Now;
     match patch.fate(&file, &stat, site)? {
-        Fate::Untouched => {
+        PatchOutcome::Untouched => {
             if stat.mode == patch.after.mode && stat.mode != patch.before.mode {
                 host::set_mode(&file, patch.before.mode).map_err(refused)?;
             }
             Ok(())
         }
-        Fate::Complete if may_stay => patch.complete(&file, &stat, site.moment),
-        Fate::Overtaken if may_stay => Ok(()),
-        Fate::Complete | Fate::Torn => patch.revert(&file, &stat, site),
-        Fate::Overtaken | Fate::Unclear => unclear(Undecided::Written),
+        PatchOutcome::Complete if may_stay => patch.complete(&file, &stat, site.moment),
+        PatchOutcome::Overtaken if may_stay => Ok(()),
+        PatchOutcome::Complete | PatchOutcome::Torn => patch.revert(&file, &stat, site),
+        PatchOutcome::Overtaken | PatchOutcome::Unclear => unclear(Undecided::Written),
     }
 }
 
@@ -315,8 +315,8 @@ fn undo_patch(site: &Site<'_>, at: &[u8], patch: &Patch) -> StoreResult<()> {
 ///
 /// What it has left in the room tells that for certain. Of the others, what is at their places tells it for as long as
 /// nobody has gone on from there: Stead's own processes recover before they do, and once the action was known to have
-/// happened ([`Site::acted`]) only what is exactly as before speaks against it: a power cut.
-pub(super) fn happened(site: &Site<'_>, action: &Undo) -> StoreResult<bool> {
+/// happened ([`UndoContext::acted`]) only what is exactly as before speaks against it: a power cut.
+pub(super) fn happened(site: &UndoContext<'_>, action: &UndoRecord) -> StoreResult<bool> {
     let has = |path: &[u8], ino: u64| match site.spot(path)? {
         Some(spot) => spot.has(ino),
         None => Ok(false),
@@ -329,36 +329,39 @@ pub(super) fn happened(site: &Site<'_>, action: &Undo) -> StoreResult<bool> {
         None => Ok(false),
     };
     Ok(match action {
-        Undo::Placed { at, stash, ino, .. } => {
+        UndoRecord::Placed { at, stash, ino, .. } => {
             site.stashed(stash)?.is_none() && (site.acted || has(at, *ino)?)
         }
-        Undo::Swapped { at, stash, ours, .. } => match site.stashed(stash)? {
+        UndoRecord::Swapped { at, stash, ours, .. } => match site.stashed(stash)? {
             Some(stat) => stat.ino != *ours,
             None => site.acted || has(at, *ours)?,
         },
-        Undo::Taken { at, stash, ino, changed } => {
+        UndoRecord::Taken { at, stash, ino, changed } => {
             // What was not kept is gone, and a file that was made since may have its inode.
             site.stashed(stash)?.is_some() || site.acted && !is_as_before(at, *ino, *changed)?
         }
-        Undo::Moved { from, to, ino, changed }
-        | Undo::Over { from, to, ino, changed, .. }
-        | Undo::Crossed { from, to, from_ino: ino, changed, .. } => {
+        UndoRecord::Moved { from, to, ino, changed }
+        | UndoRecord::Over { from, to, ino, changed, .. }
+        | UndoRecord::Crossed { from, to, from_ino: ino, changed, .. } => {
             has(to, *ino)? || site.acted && !is_as_before(from, *ino, *changed)?
         }
-        Undo::Patched { at, patch } => {
+        UndoRecord::Patched { at, patch } => {
             let Some(spot) = site.spot(at)? else { return Ok(site.acted) };
             match seen(spot.dir.stat_at(spot.name))? {
-                Some(stat) if stat.ino == patch.ino && stat.kind == Kind::File => {
-                    let (file, _) = owner::open(&spot.dir, spot.name, How::Read).map_err(refused)?;
-                    matches!(patch.fate(&file.into(), &stat, site)?, Fate::Complete | Fate::Overtaken)
+                Some(stat) if stat.ino == patch.ino && stat.kind == NodeKind::File => {
+                    let (file, _) = owner::open(&spot.dir, spot.name, OpenMode::Read).map_err(refused)?;
+                    matches!(
+                        patch.fate(&file.into(), &stat, site)?,
+                        PatchOutcome::Complete | PatchOutcome::Overtaken
+                    )
                 }
                 _ => site.acted,
             }
         }
-        Undo::Dressed { at, ino, before, after, .. } => match site.spot(at)? {
+        UndoRecord::Dressed { at, ino, before, after, .. } => match site.spot(at)? {
             Some(spot) => match seen(spot.dir.stat_at(spot.name))?.filter(|stat| stat.ino == *ino) {
                 Some(stat) => {
-                    let is = |looks: &Looks| (stat.mode, stat.modified) == (looks.mode, looks.modified);
+                    let is = |looks: &ModeAndTime| (stat.mode, stat.modified) == (looks.mode, looks.modified);
                     is(after) || site.acted && !is(before)
                 }
                 None => site.acted,
@@ -368,12 +371,12 @@ pub(super) fn happened(site: &Site<'_>, action: &Undo) -> StoreResult<bool> {
     })
 }
 
-impl Undo {
+impl UndoRecord {
     /// Whether it is all that its change has to do, though it takes more than one system call.
     pub(super) fn is_alone(&self) -> bool {
         match self {
-            Undo::Patched { patch, .. } => patch.alone,
-            Undo::Dressed { alone, .. } => *alone,
+            UndoRecord::Patched { patch, .. } => patch.alone,
+            UndoRecord::Dressed { alone, .. } => *alone,
             _ => false,
         }
     }
@@ -381,9 +384,9 @@ impl Undo {
     /// What the ledger needs of it where a journal has all.
     pub(super) fn outline(&self) -> Self {
         match self {
-            Undo::Patched { at, patch } => {
-                let patch = Patch { written: patch.written.outline(), ..patch.clone() };
-                Undo::Patched { at: at.clone(), patch }
+            UndoRecord::Patched { at, patch } => {
+                let patch = FilePatch { written: patch.written.outline(), ..patch.clone() };
+                UndoRecord::Patched { at: at.clone(), patch }
             }
             other => other.clone(),
         }
@@ -392,10 +395,13 @@ impl Undo {
     /// The name in the room that holds, or will hold, what the action displaces.
     pub(super) fn displaces(&self) -> Option<&str> {
         match self {
-            Undo::Swapped { stash, .. } | Undo::Taken { stash, .. } => Some(stash),
-            Undo::Over { stash, .. } => stash.as_deref(),
-            Undo::Patched { patch, .. } => patch.stash.as_deref(),
-            Undo::Placed { .. } | Undo::Moved { .. } | Undo::Crossed { .. } | Undo::Dressed { .. } => None,
+            UndoRecord::Swapped { stash, .. } | UndoRecord::Taken { stash, .. } => Some(stash),
+            UndoRecord::Over { stash, .. } => stash.as_deref(),
+            UndoRecord::Patched { patch, .. } => patch.stash.as_deref(),
+            UndoRecord::Placed { .. }
+            | UndoRecord::Moved { .. }
+            | UndoRecord::Crossed { .. }
+            | UndoRecord::Dressed { .. } => None,
         }
     }
 }

@@ -13,19 +13,19 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
-use stead_core::search::{FileHits, Grep, GrepSearcher, Unread, Walk};
-use stead_core::store::{Found, Kind, Place, StoreError, StorePath, StoreResult};
+use stead_core::search::{FileHits, Grep, GrepSearcher, UnreadablePaths, WalkOptions};
+use stead_core::store::{NodeKind, NodePath, StoreError, StorePath, StoreResult, WalkEntry};
 
 use super::PhysicalStore;
 use super::draft::fill;
-use super::host::{Errno, How, Stat, refused};
+use super::host::{Errno, HostStat, OpenMode, refused};
 use super::mask::join;
 use super::root::Dir;
-use super::spot::{Intent, open_regular};
+use super::spot::{LookupPurpose, open_regular};
 use super::tree;
 
 /// Files up to this size are searched in memory.
-const IN_MEMORY: u64 = 8 << 20;
+const MAX_IN_MEMORY: u64 = 8 << 20;
 /// How many threads search.
 const THREADS: usize = 8;
 
@@ -35,8 +35,8 @@ fn too_long() -> StoreError {
 
 /// A directory below the place of a walk, or `None` if the walk goes on without it: it vanished, became something else,
 /// or, which is noted, lies on another mount, or the host lets nobody in.
-fn enter(top: &Dir, path: &[u8], unread: &Unread) -> StoreResult<Option<Dir>> {
-    match top.enter(path, How::Directory) {
+fn enter(top: &Dir, path: &[u8], unread: &UnreadablePaths) -> StoreResult<Option<Dir>> {
+    match top.enter(path, OpenMode::Directory) {
         Ok(dir) => Ok(Some(dir)),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
         Err(error @ (Errno::XDEV | Errno::ACCESS | Errno::PERM)) => {
@@ -50,11 +50,11 @@ fn enter(top: &Dir, path: &[u8], unread: &Unread) -> StoreResult<Option<Dir>> {
 impl PhysicalStore {
     pub(super) fn walk_below(
         &self,
-        at: &Place,
-        walk: &Walk,
-        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+        at: &NodePath,
+        walk: &WalkOptions,
+        visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        let located = self.locate(at, Intent::Find)?;
+        let located = self.locate(at, LookupPurpose::Find)?;
         let top = self.open_directory(&located)?;
         // What is still to be visited, the next one last.
         let mut waiting =
@@ -65,7 +65,7 @@ impl PhysicalStore {
                 return Err(too_long());
             }
             let path = found.path.clone();
-            let enters = found.attr.kind == Kind::Directory && path.depth() < walk.depth;
+            let enters = found.attr.kind == NodeKind::Directory && path.depth() < walk.depth;
             if walk.wants(&path) && visit(found).is_break() {
                 return Ok(());
             }
@@ -78,7 +78,7 @@ impl PhysicalStore {
     }
 
     /// What one directory holds, sorted, as far as the walk wants or enters it.
-    fn level(&self, dir: &Dir, base: &[u8], path: &[u8], walk: &Walk) -> StoreResult<Vec<Found>> {
+    fn level(&self, dir: &Dir, base: &[u8], path: &[u8], walk: &WalkOptions) -> StoreResult<Vec<WalkEntry>> {
         let mut names = tree::names_ending(dir, walk.ending()).map_err(refused)?;
         names.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         let here = join(base, path);
@@ -93,13 +93,13 @@ impl PhysicalStore {
                 continue;
             }
             let path = StorePath::from_checked(join(path, &name));
-            if walk.skips(&path) || (kind != Kind::Directory && !walk.wants(&path)) {
+            if walk.skips(&path) || (kind != NodeKind::Directory && !walk.wants(&path)) {
                 continue;
             }
             match dir.stat_at(&name) {
                 Ok(stat) => {
                     self.nodes.note(stat.ino, &join(&here, &name));
-                    level.push(Found { path, attr: stat.attr() });
+                    level.push(WalkEntry { path, attr: stat.attr() });
                 }
                 // In a directory that may be listed, and nothing more.
                 Err(Errno::ACCESS) => walk.unread.note(path, StoreError::HostDenied),
@@ -112,11 +112,11 @@ impl PhysicalStore {
 
     pub(super) fn grep_below(
         &self,
-        at: &Place,
+        at: &NodePath,
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
-        let located = self.locate(at, Intent::Find)?;
+        let located = self.locate(at, LookupPurpose::Find)?;
         let top = match self.open_directory(&located) {
             Ok(dir) => dir,
             Err(StoreError::NotADirectory) => {
@@ -131,7 +131,7 @@ impl PhysicalStore {
             Err(error) => return Err(error),
         };
         let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, THREADS);
-        let work = Work::new();
+        let work = WorkQueue::new();
         let (sender, receiver) = sync_channel(256);
         std::thread::scope(|scope| {
             for _ in 0..threads {
@@ -155,7 +155,14 @@ impl PhysicalStore {
     }
 
     /// One thread's share of a search: directories as they come, until there are none.
-    fn search_some(&self, work: &Work, top: &Dir, base: &[u8], grep: &Grep, found: &SyncSender<FileHits>) {
+    fn search_some(
+        &self,
+        work: &WorkQueue,
+        top: &Dir,
+        base: &[u8],
+        grep: &Grep,
+        found: &SyncSender<FileHits>,
+    ) {
         let mut searcher = grep.searcher();
         let mut buffer = Vec::new();
         while let Some(path) = work.next() {
@@ -170,7 +177,7 @@ impl PhysicalStore {
     #[expect(clippy::too_many_arguments, reason = "one thread's state, passed on in one place")]
     fn search_dir(
         &self,
-        work: &Work,
+        work: &WorkQueue,
         top: &Dir,
         base: &[u8],
         path: &[u8],
@@ -196,9 +203,9 @@ impl PhysicalStore {
                 continue;
             }
             match kind {
-                Kind::Directory => work.add(path.as_bytes().to_vec()),
-                Kind::File if grep.wants(&path) => {
-                    let (file, stat) = match open_regular(&dir, &name, How::Read) {
+                NodeKind::Directory => work.add(path.as_bytes().to_vec()),
+                NodeKind::File if grep.wants(&path) => {
+                    let (file, stat) = match open_regular(&dir, &name, OpenMode::Read) {
                         Ok(opened) => opened,
                         Err(StoreError::HostDenied) => {
                             grep.unread.note(path, StoreError::HostDenied);
@@ -212,7 +219,7 @@ impl PhysicalStore {
                         return Ok(());
                     }
                 }
-                Kind::File | Kind::Symlink | Kind::Special(_) => {}
+                NodeKind::File | NodeKind::Symlink | NodeKind::Special(_) => {}
             }
         }
         Ok(())
@@ -222,13 +229,13 @@ impl PhysicalStore {
 /// Searches one open file.
 fn search(
     file: &File,
-    stat: &Stat,
+    stat: &HostStat,
     path: &StorePath,
     searcher: &mut GrepSearcher<'_>,
     buffer: &mut Vec<u8>,
 ) -> Option<FileHits> {
-    let hits = if stat.size > IN_MEMORY {
-        searcher.search_reader(Slice { file, at: 0, end: stat.size })
+    let hits = if stat.size > MAX_IN_MEMORY {
+        searcher.search_reader(FileSlice { file, at: 0, end: stat.size })
     } else {
         let size = usize::try_from(stat.size).ok()?;
         buffer.resize(buffer.len().max(size), 0);
@@ -239,13 +246,13 @@ fn search(
 }
 
 /// A large file as far as it went when it was opened.
-struct Slice<'a> {
+struct FileSlice<'a> {
     file: &'a File,
     at: u64,
     end: u64,
 }
 
-impl Read for Slice<'_> {
+impl Read for FileSlice<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let wanted = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(buffer.len());
         let count = self.file.read_at(&mut buffer[..wanted], self.at)?;
@@ -255,23 +262,23 @@ impl Read for Slice<'_> {
 }
 
 /// Directories that wait to be searched, shared by the threads.
-struct Work {
-    queue: Mutex<Queue>,
+struct WorkQueue {
+    queue: Mutex<WorkQueueState>,
     changed: Condvar,
     stopped: AtomicBool,
     failure: Mutex<Option<StoreError>>,
 }
 
-struct Queue {
+struct WorkQueueState {
     waiting: VecDeque<Vec<u8>>,
     /// Directories that a thread is in: more may come from them.
     open: usize,
 }
 
-impl Work {
+impl WorkQueue {
     fn new() -> Self {
-        let queue = Queue { waiting: VecDeque::from([Vec::new()]), open: 0 };
-        Work {
+        let queue = WorkQueueState { waiting: VecDeque::from([Vec::new()]), open: 0 };
+        WorkQueue {
             queue: Mutex::new(queue),
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),

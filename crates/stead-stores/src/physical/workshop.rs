@@ -22,32 +22,32 @@ use parking_lot::Mutex;
 use stead_core::store::{StoreError, StoreResult};
 use stead_core::{Clock, SystemClock, Timestamp};
 
-use super::host::{self, Errno, Host, How, Lock, refused};
-use super::journal::Journal;
-use super::keep::{Keeping, PASTS, Pasts, id};
-use super::life::Life;
+use super::host::{self, Errno, HostResult, LockMode, OpenMode, refused};
+use super::journal::IntentLog;
+use super::keep::{DISPLACED_DIR_NAMES, DisplacedDirs, PhysicalHistory, id};
+use super::life::FaultPoint;
 use super::lock::Locks;
-use super::mask::STATE;
+use super::mask::STATE_DIR_NAME;
 use super::options::{Confinement, PhysicalOptions};
 use super::owner;
-use super::recover::{Noted, Others, Recovery, dead_rooms};
+use super::recover::{Recovery, RevisionNotes, StagingLockCache, dead_rooms};
 use super::report;
 use super::root::{Dir, Root};
-use super::spare::{self, Room};
+use super::spare::{self, StagingDir};
 use super::tree;
 use crate::Durability;
-use crate::sync::{self, Site};
+use crate::sync::{self, SyncPoint};
 
 /// How long content is kept that lost against another program's.
-const KEPT_FOR_SECONDS: i64 = 14 * 24 * 3600;
+const RESCUED_FOR_SECONDS: i64 = 14 * 24 * 3600;
 /// How many journals stay open for the next change.
-const SPARE_JOURNALS: usize = 8;
+const MAX_IDLE_INTENT_LOGS: usize = 8;
 
 /// One Store's part of the workshop.
 #[derive(Debug)]
-pub(super) struct Workshop {
+pub(super) struct StagingArea {
     pub(super) locks: Locks,
-    pub(super) life: Arc<Life>,
+    pub(super) life: Arc<FaultPoint>,
     /// Who this process is to the host.
     pub(super) uid: u32,
     top: Dir,
@@ -55,12 +55,12 @@ pub(super) struct Workshop {
     room: Dir,
     name: String,
     /// What has become of the versions that this process makes.
-    pub(super) noted: Noted,
-    others: Others,
+    pub(super) noted: RevisionNotes,
+    others: StagingLockCache,
     kept: Dir,
-    pub(super) keeping: Arc<Keeping>,
+    pub(super) keeping: Arc<PhysicalHistory>,
     next: AtomicU64,
-    journals: Mutex<Vec<Journal>>,
+    journals: Mutex<Vec<IntentLog>>,
     /// Whether changes were made that need not be on the disk yet, since it was last synced.
     pub(super) deferred: AtomicBool,
     /// Whether the room's name is on the disk.
@@ -70,37 +70,38 @@ pub(super) struct Workshop {
     _lock: File,
 }
 
-impl Workshop {
+impl StagingArea {
     /// Opens the workshop, and repairs what others have left behind.
     pub(super) fn open(
         root: &Root,
         state: &Path,
         options: &PhysicalOptions,
-        life: Arc<Life>,
-        keeping: Arc<Keeping>,
+        life: Arc<FaultPoint>,
+        keeping: Arc<PhysicalHistory>,
     ) -> StoreResult<Arc<Self>> {
         let top = find(root, state, options.confinement)?;
-        let locks = own_dir(&top, "locks").and_then(|dir| dir.open(b"", How::Directory)).map_err(refused)?;
+        let locks =
+            own_dir(&top, "locks").and_then(|dir| dir.open(b"", OpenMode::Directory)).map_err(refused)?;
         let number = fastrand::u64(1..);
         let locks = Locks::new(locks, options.patience, number, life.clone()).map_err(refused)?;
         let rooms = own_dir(&top, "rooms").map_err(refused)?;
         let kept = own_dir(&top, "kept").map_err(refused)?;
-        let [past, more] = PASTS.map(|name| own_dir(&top, name).map_err(refused));
-        keeping.settle_in(Pasts { past: past?, more: Some(more?) });
+        let [past, more] = DISPLACED_DIR_NAMES.map(|name| own_dir(&top, name).map_err(refused));
+        keeping.settle_in(DisplacedDirs { past: past?, more: Some(more?) });
 
         // One at a time: a room without a lock is a dead one, and nobody may see ours before it is locked.
         let opening = host::open_or_create(top.as_fd(), "opening").map_err(refused)?;
-        host::lock(&opening, Lock::Exclusive, locks.until()).map_err(refused)?;
+        host::lock(&opening, LockMode::Exclusive, locks.until()).map_err(refused)?;
         let dead = dead_rooms(&rooms).map_err(refused)?;
         if !dead.is_empty() {
             Recovery { root, locks: &locks, rooms: &rooms, kept: &kept, keeping: &keeping }.run(dead)?;
         }
         let name = room_name(number);
-        let Room { dir: room, lock, noted, is_spare } = spare::enter(&top, &rooms, &name, &locks)?;
+        let StagingDir { dir: room, lock, noted, is_spare } = spare::enter(&top, &rooms, &name, &locks)?;
         let uid = host::stat(&lock).map_err(refused)?.uid;
         drop(opening);
         prune(&kept);
-        Ok(Arc::new(Workshop {
+        Ok(Arc::new(StagingArea {
             locks,
             life,
             uid,
@@ -109,7 +110,7 @@ impl Workshop {
             room,
             name,
             noted,
-            others: Others::default(),
+            others: StagingLockCache::default(),
             kept,
             keeping,
             next: AtomicU64::new(0),
@@ -125,7 +126,7 @@ impl Workshop {
     pub(super) fn recover(&self, root: &Root) -> StoreResult<()> {
         self.life.check()?;
         let opening = host::open_or_create(self.top.as_fd(), "opening").map_err(refused)?;
-        host::lock(&opening, Lock::Exclusive, self.locks.until()).map_err(refused)?;
+        host::lock(&opening, LockMode::Exclusive, self.locks.until()).map_err(refused)?;
         let keeping = &self.keeping;
         let dead = dead_rooms(&self.rooms).map_err(refused)?;
         Recovery { root, locks: &self.locks, rooms: &self.rooms, kept: &self.kept, keeping }.run(dead)
@@ -144,7 +145,9 @@ impl Workshop {
     /// Has the room's name reach the disk before the first change: recovery has to find what a change leaves in it.
     pub(super) fn sync_name(&self) -> StoreResult<()> {
         if !self.is_named.load(Ordering::Acquire) {
-            own_view(&self.rooms).and_then(|rooms| sync::all(Site::StagingRoom, rooms)).map_err(refused)?;
+            own_view(&self.rooms)
+                .and_then(|rooms| sync::all(SyncPoint::StagingRoom, rooms))
+                .map_err(refused)?;
             self.is_named.store(true, Ordering::Release);
         }
         Ok(())
@@ -170,7 +173,7 @@ impl Workshop {
     /// Waits until nobody else takes a snapshot of the directory.
     pub(super) fn snapshot_turn(&self) -> StoreResult<File> {
         let lock = host::open_or_create(self.top.as_fd(), "snapshot").map_err(refused)?;
-        host::lock(&lock, Lock::Exclusive, self.locks.until()).map_err(refused)?;
+        host::lock(&lock, LockMode::Exclusive, self.locks.until()).map_err(refused)?;
         Ok(lock)
     }
 
@@ -180,31 +183,31 @@ impl Workshop {
     }
 
     /// An empty file that nobody sees.
-    pub(super) fn temp(self: &Arc<Self>) -> StoreResult<Temp> {
+    pub(super) fn temp(self: &Arc<Self>) -> StoreResult<TempFile> {
         let name = self.fresh();
         let file = host::create(self.room(), name.as_bytes()).map_err(refused)?;
-        Ok(Temp { file, spot: Scrap::new(self, name) })
+        Ok(TempFile { file, spot: TempEntry::new(self, name) })
     }
 
     /// A journal to write to.
-    pub(super) fn journal(&self, durability: Durability) -> StoreResult<Journal> {
+    pub(super) fn journal(&self, durability: Durability) -> StoreResult<IntentLog> {
         if let Some(journal) = self.journals.lock().pop() {
             return Ok(journal);
         }
         let name = format!("j{}", self.next.fetch_add(1, Ordering::Relaxed));
-        match Journal::create(self.room(), name.clone(), durability) {
+        match IntentLog::create(self.room(), name.clone(), durability) {
             Err(StoreError::NoSpace) => {
                 let _ = host::unlink(self.room(), name.as_bytes());
-                Ok(Journal::new(spare::take_journal(&self.top, &self.room, &name)?, name))
+                Ok(IntentLog::new(spare::take_journal(&self.top, &self.room, &name)?, name))
             }
             made => made,
         }
     }
 
     /// Takes back a journal that has been cleared.
-    pub(super) fn give_back(&self, journal: Journal) {
+    pub(super) fn give_back(&self, journal: IntentLog) {
         let mut journals = self.journals.lock();
-        if journals.len() < SPARE_JOURNALS {
+        if journals.len() < MAX_IDLE_INTENT_LOGS {
             journals.push(journal);
         } else {
             let _ = host::unlink(self.room(), journal.name().as_bytes());
@@ -222,7 +225,7 @@ impl Workshop {
     }
 
     /// Dead rooms that hold an unfinished change, for [`stead_core::Store::verify`].
-    pub(super) fn unfinished(&self) -> Host<usize> {
+    pub(super) fn unfinished(&self) -> HostResult<usize> {
         let dead = dead_rooms(&self.rooms)?;
         Ok(dead.iter().filter(|room| super::journal::is_open(&room.dir)).count())
     }
@@ -238,7 +241,7 @@ impl Workshop {
     }
 }
 
-impl Drop for Workshop {
+impl Drop for StagingArea {
     fn drop(&mut self) {
         if self.life.is_over() {
             return;
@@ -259,7 +262,7 @@ pub(super) fn room_name(number: u64) -> String {
 }
 
 /// Moves what a room holds to where it is kept for its owner to find, under a new name; `None` if it is not there.
-pub(super) fn keep(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> Host<Option<String>> {
+pub(super) fn keep(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> HostResult<Option<String>> {
     let now = SystemClock.now().as_millis();
     let to = format!("{now}-{:08x}", fastrand::u32(..));
     match owner::rename_new((room, name.as_bytes()), (kept.as_fd(), to.as_bytes())) {
@@ -270,15 +273,15 @@ pub(super) fn keep(room: BorrowedFd<'_>, name: &str, kept: &Dir) -> Host<Option<
 
 /// Something in the room that is thrown away unless it is put somewhere.
 #[derive(Debug)]
-pub(super) struct Scrap {
-    shop: Arc<Workshop>,
+pub(super) struct TempEntry {
+    shop: Arc<StagingArea>,
     name: String,
     used: bool,
 }
 
-impl Scrap {
-    pub(super) fn new(shop: &Arc<Workshop>, name: String) -> Self {
-        Scrap { shop: shop.clone(), name, used: false }
+impl TempEntry {
+    pub(super) fn new(shop: &Arc<StagingArea>, name: String) -> Self {
+        TempEntry { shop: shop.clone(), name, used: false }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -291,7 +294,7 @@ impl Scrap {
     }
 }
 
-impl Drop for Scrap {
+impl Drop for TempEntry {
     fn drop(&mut self) {
         if !self.used {
             self.shop.discard(&self.name);
@@ -301,43 +304,43 @@ impl Drop for Scrap {
 
 /// A file that nobody sees yet.
 #[derive(Debug)]
-pub(super) struct Temp {
+pub(super) struct TempFile {
     pub(super) file: File,
-    pub(super) spot: Scrap,
+    pub(super) spot: TempEntry,
 }
 
 /// The workshop for a root: in the state directory if that is on the same mount, else in the root itself, masked.
 fn find(root: &Root, state: &Path, confinement: Confinement) -> StoreResult<Dir> {
-    let state = sync::make_private(Site::StateDirectory, state)
+    let state = sync::make_private(SyncPoint::StateDirectory, state)
         .ok()
         .and_then(|()| Dir::open_ambient(state, confinement).ok())
         .filter(|dir| is_beside(root, dir));
     let state = match state {
         Some(dir) => dir,
-        None => own_dir(&root.dir, STATE).map_err(refused)?,
+        None => own_dir(&root.dir, STATE_DIR_NAME).map_err(refused)?,
     };
     let all = own_dir(&state, "physical").map_err(refused)?;
     own_dir(&all, &id(&root.stat)).map_err(refused)
 }
 
 /// A directory for this user alone, which may have to be made.
-fn own_dir(parent: &Dir, name: &str) -> Host<Dir> {
+fn own_dir(parent: &Dir, name: &str) -> HostResult<Dir> {
     match host::make_dir(parent.as_fd(), name.as_bytes()) {
-        Ok(()) => sync::all(Site::StagingArea, own_view(parent)?)?,
+        Ok(()) => sync::all(SyncPoint::StagingArea, own_view(parent)?)?,
         Err(Errno::EXIST) => {}
         Err(error) => return Err(error),
     }
-    parent.enter(name.as_bytes(), How::Directory)
+    parent.enter(name.as_bytes(), OpenMode::Directory)
 }
 
 /// A handle with a reading position of its own.
-pub(super) fn own_view(dir: &Dir) -> Host<OwnedFd> {
-    dir.open(b"", How::Directory)
+pub(super) fn own_view(dir: &Dir) -> HostResult<OwnedFd> {
+    dir.open(b"", OpenMode::Directory)
 }
 
 /// Drops what has been kept for long enough.
 fn prune(kept: &Dir) {
-    let oldest = SystemClock.now().as_secs() - KEPT_FOR_SECONDS;
+    let oldest = SystemClock.now().as_secs() - RESCUED_FOR_SECONDS;
     let mut old = Vec::new();
     let Ok(view) = own_view(kept) else { return };
     let listed = host::entries(view, |name, _| {
@@ -355,15 +358,15 @@ fn prune(kept: &Dir) {
 }
 
 /// Where the displaced things of a directory lie, if it has a staging area: nothing is made to find that out.
-pub(super) fn pasts(root: &Root, state: &Path, confinement: Confinement) -> Option<Pasts> {
+pub(super) fn pasts(root: &Root, state: &Path, confinement: Confinement) -> Option<DisplacedDirs> {
     let state = Dir::open_ambient(state, confinement).ok().filter(|dir| is_beside(root, dir));
-    let state = state.or_else(|| root.dir.enter(STATE.as_bytes(), How::Base).ok())?;
+    let state = state.or_else(|| root.dir.enter(STATE_DIR_NAME.as_bytes(), OpenMode::Base).ok())?;
     let open = |name: &str| {
         let path = format!("physical/{}/{name}", id(&root.stat));
-        state.enter(path.as_bytes(), How::Directory).ok()
+        state.enter(path.as_bytes(), OpenMode::Directory).ok()
     };
-    let [past, more] = PASTS.map(open);
-    Some(Pasts { past: past?, more })
+    let [past, more] = DISPLACED_DIR_NAMES.map(open);
+    Some(DisplacedDirs { past: past?, more })
 }
 
 /// Whether a rename leads from one to the other: that needs the same mount, and on some file systems the same volume.

@@ -8,39 +8,39 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
-use stead_core::store::{Record, Version};
+use stead_core::store::{CompanionRecord, RevisionNumber};
 use stead_core::{AuditRecord, Operation, StoreError, StoreResult};
 
-use super::audit::{Appending, Chain, Did, Facts, Tail};
-use super::database::{Shared, Volume, newest};
-use super::fault::{Fault, Result, told};
+use super::audit::{Chain, ChainAppender, ChainEndFile, ChangeDigest, RecordBody};
+use super::database::{DatabaseInner, Volume, newest};
+use super::fault::{DatabaseError, Result, told};
 use super::mark;
-use super::queue::{Job, Room, Verdict, Weight};
-use super::reserve::{LOW, Reserve};
+use super::queue::{CommitSync, DiskSpace, JobOutcome, WriteJob};
+use super::reserve::{DiskReserve, LOW_SPACE};
 use super::schema::{DIR_EPOCH, NEXT_NODE, UNRECORDED, synchronous};
 use crate::Durability;
 
 /// How many nodes are taken from the database's counter at once.
-const LEASE: i64 = 1_024;
+const NODE_LEASE_SIZE: i64 = 1_024;
 /// More nodes than one step can make one by one: a path has at most 2,048 names.
 const MOST_PER_STEP: i64 = 4_096;
 
 /// The connection that writes, and what only its user needs.
-pub(super) struct Writer {
+pub(super) struct DatabaseWriter {
     /// `None` before anything was written.
     pub(super) conn: Option<Connection>,
     /// Nodes that are ours to give out.
-    lease: Lease,
+    lease: NodeLease,
     /// Where the audit's chain ends, if one is open.
     pub(super) chain: Option<Chain>,
     /// What is told where the chain ends, outside of the database.
-    pub(super) tail: Option<Tail>,
+    pub(super) tail: Option<ChainEndFile>,
     /// Where the newest version is told beside the database.
     pub(super) mark: Option<File>,
 }
 
 #[derive(Default)]
-struct Lease {
+struct NodeLease {
     nodes: Range<i64>,
     /// Whether it is one change's own: what is left of it is never given out.
     is_apart: bool,
@@ -48,30 +48,30 @@ struct Lease {
     fresh: bool,
 }
 
-impl Writer {
+impl DatabaseWriter {
     pub(super) fn new(conn: Option<Connection>, mark: Option<File>) -> Self {
-        Writer { conn, lease: Lease::default(), chain: None, tail: None, mark }
+        DatabaseWriter { conn, lease: NodeLease::default(), chain: None, tail: None, mark }
     }
 }
 
 /// A write transaction, as a job sees it.
-pub(super) struct Writing<'c> {
+pub(super) struct WriteTransaction<'c> {
     pub(super) conn: &'c Connection,
-    lease: &'c mut Lease,
+    lease: &'c mut NodeLease,
     /// The directory epoch when the transaction began.
     epoch: i64,
     /// Whether a directory has been moved or removed since.
     moved: bool,
-    learned: Vec<(Arc<Volume>, Paths)>,
+    learned: Vec<(Arc<Volume>, DirPaths)>,
     /// Where the audit's chain ends, with what this transaction adds to it.
     chain: Option<Chain>,
-    pub(super) appending: Appending,
+    pub(super) appending: ChainAppender,
 }
 
 /// Directories by path.
-pub(super) type Paths = HashMap<Box<[u8]>, i64>;
+pub(super) type DirPaths = HashMap<Box<[u8]>, i64>;
 
-impl Writing<'_> {
+impl WriteTransaction<'_> {
     /// A node that nothing ever had.
     pub(super) fn fresh_node(&mut self) -> Result<i64> {
         self.fresh_nodes(1).map(|nodes| nodes.start)
@@ -83,8 +83,8 @@ impl Writing<'_> {
             return self.take_nodes(count);
         }
         if self.lease.nodes.end - self.lease.nodes.start < count {
-            let nodes = self.take_nodes(count.max(LEASE))?;
-            *self.lease = Lease { nodes, fresh: true, ..*self.lease };
+            let nodes = self.take_nodes(count.max(NODE_LEASE_SIZE))?;
+            *self.lease = NodeLease { nodes, fresh: true, ..*self.lease };
         }
         let start = self.lease.nodes.start;
         self.lease.nodes.start += count;
@@ -106,13 +106,13 @@ impl Writing<'_> {
         // A few steps more or less must make no difference: a move over a file has one for its mode.
         let steps = i64::try_from(steps.max(1).next_multiple_of(16)).unwrap_or(i64::MAX);
         let nodes = self.take_nodes(steps.saturating_mul(MOST_PER_STEP))?;
-        *self.lease = Lease { nodes, is_apart: true, fresh: true };
+        *self.lease = NodeLease { nodes, is_apart: true, fresh: true };
         Ok(())
     }
 
     /// Gives up what is left of the lease of one change.
     pub(super) fn end_lease_apart(&mut self) {
-        *self.lease = Lease::default();
+        *self.lease = NodeLease::default();
     }
 
     /// The epoch at which shared caches speak for this transaction; `None` once it has moved a directory itself.
@@ -153,22 +153,22 @@ impl Writing<'_> {
     pub(super) fn write_down(
         &mut self,
         volume: i64,
-        records: &[Record],
+        records: &[CompanionRecord],
         operation: &Operation,
         version: Option<i64>,
     ) -> Result<()> {
-        let is_recorded = records.iter().any(|record| matches!(record, Record::Audit { .. }));
+        let is_recorded = records.iter().any(|record| matches!(record, CompanionRecord::Audit { .. }));
         let did = match version.filter(|_| is_recorded) {
-            Some(version) => Some(Did::of(self.conn, volume, version)?),
+            Some(version) => Some(ChangeDigest::of(self.conn, volume, version)?),
             None => None,
         };
         for record in records {
             match record {
-                Record::Audit { record, began } => {
-                    let version = version.map(Version);
-                    self.append(&Facts::with(record, version, began.elapsed(), did.as_ref()))?;
+                CompanionRecord::Audit { record, began } => {
+                    let version = version.map(RevisionNumber);
+                    self.append(&RecordBody::with(record, version, began.elapsed(), did.as_ref()))?;
                 }
-                Record::Undoes(operations) => {
+                CompanionRecord::Undoes(operations) => {
                     for undone in operations {
                         self.conn
                             .prepare_cached(
@@ -183,8 +183,8 @@ impl Writing<'_> {
     }
 
     /// Counts a version that was made just now, if no record tells of it. What snapshots hold of a directory is told nowhere.
-    pub(super) fn count_unrecorded(&mut self, volume: i64, records: &[Record]) -> Result<()> {
-        if records.iter().any(|record| matches!(record, Record::Audit { .. })) {
+    pub(super) fn count_unrecorded(&mut self, volume: i64, records: &[CompanionRecord]) -> Result<()> {
+        if records.iter().any(|record| matches!(record, CompanionRecord::Audit { .. })) {
             return Ok(());
         }
         self.conn
@@ -198,18 +198,18 @@ impl Writing<'_> {
 
     /// Writes down a line of the audit along with what the job changes.
     pub(super) fn record(&mut self, record: &AuditRecord) -> Result<()> {
-        self.append(&Facts::of(record))
+        self.append(&RecordBody::of(record))
     }
 
     /// Adds to the audit's chain.
-    pub(super) fn append(&mut self, facts: &Facts) -> Result<()> {
+    pub(super) fn append(&mut self, facts: &RecordBody) -> Result<()> {
         let none = StoreError::Unsupported("no audit is kept in this database");
         let chain = self.chain.as_mut().ok_or(none)?;
         self.appending.append(self.conn, chain, facts)
     }
 
     /// Adds to the audit's chain what has come through the spool, each with its number there.
-    pub(super) fn append_spooled(&mut self, entries: &[(i64, Facts)]) -> Result<()> {
+    pub(super) fn append_spooled(&mut self, entries: &[(i64, RecordBody)]) -> Result<()> {
         for (number, facts) in entries {
             self.append(facts)?;
             if let Some(chain) = &mut self.chain {
@@ -225,7 +225,7 @@ impl Writing<'_> {
     }
 
     /// Hands over directories that a job came by, for everyone to know once the transaction has committed.
-    pub(super) fn learn(&mut self, volume: &Arc<Volume>, paths: Paths) {
+    pub(super) fn learn(&mut self, volume: &Arc<Volume>, paths: DirPaths) {
         if !self.moved && !paths.is_empty() {
             self.learned.push((Arc::clone(volume), paths));
         }
@@ -233,14 +233,14 @@ impl Writing<'_> {
 }
 
 /// Runs the jobs in one transaction, and says what became of each.
-pub(super) fn commit(shared: &Shared, jobs: &[Arc<Job>]) -> Vec<Verdict> {
+pub(super) fn commit(shared: &DatabaseInner, jobs: &[Arc<WriteJob>]) -> Vec<JobOutcome> {
     let unpinned = std::mem::take(&mut *shared.unpinned.lock());
     let mut unpins = true;
-    let run = |jobs: &[Arc<Job>]| match run(shared, jobs, &unpinned) {
+    let run = |jobs: &[Arc<WriteJob>]| match run(shared, jobs, &unpinned) {
         Ok(verdicts) => verdicts,
         Err(error) => {
             unpins = false;
-            jobs.iter().map(|_| Verdict::Failed(repeated(&error))).collect()
+            jobs.iter().map(|_| JobOutcome::Failed(repeated(&error))).collect()
         }
     };
     // On a full disk each is made alone: one that needs more than there is takes no other along, and what may use the
@@ -257,18 +257,18 @@ pub(super) fn commit(shared: &Shared, jobs: &[Arc<Job>]) -> Vec<Verdict> {
     verdicts
 }
 
-fn run(shared: &Shared, jobs: &[Arc<Job>], unpinned: &[i64]) -> StoreResult<Vec<Verdict>> {
+fn run(shared: &DatabaseInner, jobs: &[Arc<WriteJob>], unpinned: &[i64]) -> StoreResult<Vec<JobOutcome>> {
     shared.open_writer()?;
     let _turn =
         shared.turnstile.as_ref().map(|turnstile| turnstile.take(shared.options.patience)).transpose()?;
     let mut writer = shared.writer.lock();
-    let Writer { conn, lease, chain, tail, mark } = &mut *writer;
+    let DatabaseWriter { conn, lease, chain, tail, mark } = &mut *writer;
     let conn = conn.as_ref().expect("it was opened");
-    let reserve = shared.reserve.as_ref().filter(|_| jobs.iter().all(|job| job.room == Room::Reserve));
+    let reserve = shared.reserve.as_ref().filter(|_| jobs.iter().all(|job| job.room == DiskSpace::Reserve));
     let lent = reserve.filter(|reserve| reserve.is_needed() && reserve.lend());
-    let _lent = lent.map(|reserve| Lent { reserve, conn, patience: shared.options.patience });
+    let _lent = lent.map(|reserve| BorrowedReserve { reserve, conn, patience: shared.options.patience });
     if let (Some(full), None) = (&shared.reserve, reserve)
-        && !full.has_room_for_log(2 * LOW)
+        && !full.has_room_for_log(2 * LOW_SPACE)
     {
         // While there is still room for it: what adds content must not leave a log that can't be written back, since
         // then nothing that makes room could make any.
@@ -276,14 +276,14 @@ fn run(shared: &Shared, jobs: &[Arc<Job>], unpinned: &[i64]) -> StoreResult<Vec<
     }
     let opened = shared.options.durability;
     let wanted = durability(jobs, opened);
-    let synced = (wanted != opened).then(|| Synced::new(conn, wanted, opened)).transpose()?;
+    let synced = (wanted != opened).then(|| DurabilityOverride::new(conn, wanted, opened)).transpose()?;
     // Only what is synced is told beside the database, and only a commit that writes something is synced.
     let mark = mark.as_ref().filter(|_| wanted == Durability::Full);
     let before = mark.map(|_| newest(conn)).transpose()?;
     let verdicts = transact(conn, lease, (chain, tail.as_mut()), jobs, unpinned);
     if lease.fresh {
         // No commit has made it a plain lease: the counter is back where it was.
-        *lease = Lease::default();
+        *lease = NodeLease::default();
     }
     if let (Ok(_), Some(mark), Some(before)) = (&verdicts, mark, before) {
         tell_newest(conn, mark, before);
@@ -299,13 +299,13 @@ fn run(shared: &Shared, jobs: &[Arc<Job>], unpinned: &[i64]) -> StoreResult<Vec<
 }
 
 /// The reserve of a full disk while a transaction uses it.
-struct Lent<'a> {
-    reserve: &'a Reserve,
+struct BorrowedReserve<'a> {
+    reserve: &'a DiskReserve,
     conn: &'a Connection,
     patience: Duration,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for BorrowedReserve<'_> {
     fn drop(&mut self) {
         if self.reserve.has_room_for_log(0) {
             shorten_log(self.conn, self.patience);
@@ -334,20 +334,20 @@ fn shorten_log(conn: &Connection, patience: Duration) {
 }
 
 /// Whether a job or the whole batch found no room.
-fn ran_out(verdicts: &Result<Vec<Verdict>>) -> bool {
+fn ran_out(verdicts: &Result<Vec<JobOutcome>>) -> bool {
     match verdicts {
         Ok(verdicts) => {
-            verdicts.iter().any(|verdict| matches!(verdict, Verdict::Failed(StoreError::NoSpace)))
+            verdicts.iter().any(|verdict| matches!(verdict, JobOutcome::Failed(StoreError::NoSpace)))
         }
-        Err(Fault::Store(error)) => matches!(error, StoreError::NoSpace),
-        Err(Fault::Sqlite(error)) => matches!(told(error), StoreError::NoSpace),
+        Err(DatabaseError::Store(error)) => matches!(error, StoreError::NoSpace),
+        Err(DatabaseError::Sqlite(error)) => matches!(told(error), StoreError::NoSpace),
     }
 }
 
 /// What a batch has to survive: as much as the one of its jobs that asks for the most.
-fn durability(jobs: &[Arc<Job>], opened: Durability) -> Durability {
+fn durability(jobs: &[Arc<WriteJob>], opened: Durability) -> Durability {
     let weighs = |weight| jobs.iter().any(|job| job.weight == weight);
-    match (weighs(Weight::Seal), weighs(Weight::Change)) {
+    match (weighs(CommitSync::Seal), weighs(CommitSync::Change)) {
         (true, _) => Durability::Full,
         (false, true) => opened,
         (false, false) => Durability::Fast,
@@ -356,33 +356,33 @@ fn durability(jobs: &[Arc<Job>], opened: Durability) -> Durability {
 
 fn transact(
     conn: &Connection,
-    lease: &mut Lease,
-    (chain, tail): (&mut Option<Chain>, Option<&mut Tail>),
-    jobs: &[Arc<Job>],
+    lease: &mut NodeLease,
+    (chain, tail): (&mut Option<Chain>, Option<&mut ChainEndFile>),
+    jobs: &[Arc<WriteJob>],
     unpinned: &[i64],
-) -> Result<Vec<Verdict>> {
-    let transaction = Transaction::begin(conn)?;
+) -> Result<Vec<JobOutcome>> {
+    let transaction = SqlTransaction::begin(conn)?;
     let epoch = conn
         .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
         .query_row([DIR_EPOCH], |row| row.get(0))?;
     for draft in unpinned {
         conn.prepare_cached("DELETE FROM pin WHERE draft = ?1")?.execute([draft])?;
     }
-    let mut writing = Writing {
+    let mut writing = WriteTransaction {
         conn,
         lease,
         epoch,
         moved: false,
         learned: Vec::new(),
         chain: *chain,
-        appending: Appending::default(),
+        appending: ChainAppender::default(),
     };
     let verdicts = match jobs {
         [job] => vec![attempt(&mut writing, job)],
         _ => jobs.iter().map(|job| attempt_apart(&mut writing, job)).collect::<Result<_>>()?,
     };
     // A lone job that failed leaves nothing to commit; the transaction ends as it is dropped.
-    if let [Verdict::Done] | [_, _, ..] = &*verdicts {
+    if let [JobOutcome::Done] | [_, _, ..] = &*verdicts {
         commit_told(transaction, tail, *chain, writing.chain)?;
         // Positions are given out with the commit: what was rolled back had none.
         *chain = writing.chain;
@@ -396,8 +396,8 @@ fn transact(
 
 /// Commits, and says outside of the database where the chain is about to end, and where it ends.
 fn commit_told(
-    transaction: Transaction<'_>,
-    tail: Option<&mut Tail>,
+    transaction: SqlTransaction<'_>,
+    tail: Option<&mut ChainEndFile>,
     before: Option<Chain>,
     after: Option<Chain>,
 ) -> Result<()> {
@@ -415,33 +415,35 @@ fn commit_told(
 }
 
 /// Runs a job; a panic in it is caught, for the caller whose job it is.
-fn attempt(writing: &mut Writing<'_>, job: &Job) -> Verdict {
+fn attempt(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> JobOutcome {
     let work = job.take_work();
     match catch_unwind(AssertUnwindSafe(|| work(writing))) {
-        Ok(Ok(())) => Verdict::Done,
-        Ok(Err(fault)) => Verdict::Failed(fault.into()),
-        Err(panic) => Verdict::Panicked(panic),
+        Ok(Ok(())) => JobOutcome::Done,
+        Ok(Err(fault)) => JobOutcome::Failed(fault.into()),
+        Err(panic) => JobOutcome::Panicked(panic),
     }
 }
 
 /// Runs a job so that its failure undoes nothing but its own doing.
-fn attempt_apart(writing: &mut Writing<'_>, job: &Job) -> Result<Verdict> {
+fn attempt_apart(writing: &mut WriteTransaction<'_>, job: &WriteJob) -> Result<JobOutcome> {
     let conn = writing.conn;
     let step = |sql| conn.prepare_cached(sql)?.execute([]).map(|_| ());
     step("SAVEPOINT job")?;
     let (leased, learned, chain) = (writing.lease.nodes.end, writing.learned.len(), writing.chain);
     let verdict = attempt(writing, job);
-    if !matches!(verdict, Verdict::Done) {
+    if !matches!(verdict, JobOutcome::Done) {
         if conn.is_autocommit() {
             // SQLite gave up the whole transaction, and with it what the jobs before had done.
             return Err(match verdict {
-                Verdict::Failed(error) => Fault::Store(error),
-                Verdict::Done | Verdict::Panicked(_) => StoreError::unavailable("the database failed").into(),
+                JobOutcome::Failed(error) => DatabaseError::Store(error),
+                JobOutcome::Done | JobOutcome::Panicked(_) => {
+                    StoreError::unavailable("the database failed").into()
+                }
             });
         }
         step("ROLLBACK TO job")?;
         if writing.lease.nodes.end != leased {
-            *writing.lease = Lease::default();
+            *writing.lease = NodeLease::default();
         }
         writing.learned.truncate(learned);
         writing.chain = chain;
@@ -452,12 +454,12 @@ fn attempt_apart(writing: &mut Writing<'_>, job: &Job) -> Result<Verdict> {
 }
 
 /// A transaction that ends without a trace unless it is committed.
-struct Transaction<'c>(&'c Connection);
+struct SqlTransaction<'c>(&'c Connection);
 
-impl<'c> Transaction<'c> {
+impl<'c> SqlTransaction<'c> {
     fn begin(conn: &'c Connection) -> Result<Self> {
         conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        Ok(Transaction(conn))
+        Ok(SqlTransaction(conn))
     }
 
     fn commit(self) -> Result<()> {
@@ -466,7 +468,7 @@ impl<'c> Transaction<'c> {
     }
 }
 
-impl Drop for Transaction<'_> {
+impl Drop for SqlTransaction<'_> {
     fn drop(&mut self) {
         if !self.0.is_autocommit() {
             // Where even this fails, the connection is unusable and the next BEGIN says so.
@@ -476,19 +478,19 @@ impl Drop for Transaction<'_> {
 }
 
 /// A connection that for a while waits for the disk at a commit as it otherwise does not, or the other way round.
-struct Synced<'c> {
+struct DurabilityOverride<'c> {
     conn: &'c Connection,
     back: Durability,
 }
 
-impl<'c> Synced<'c> {
+impl<'c> DurabilityOverride<'c> {
     fn new(conn: &'c Connection, wanted: Durability, back: Durability) -> Result<Self> {
         conn.execute_batch(synchronous(wanted))?;
-        Ok(Synced { conn, back })
+        Ok(DurabilityOverride { conn, back })
     }
 }
 
-impl Drop for Synced<'_> {
+impl Drop for DurabilityOverride<'_> {
     fn drop(&mut self) {
         // It only sets a field of the connection.
         self.conn
@@ -521,18 +523,18 @@ mod tests {
             let database = Database::open(dir.path().join("db"), options).unwrap();
             // Twice: a staging batch leaves nothing behind for the next one.
             for _ in 0..2 {
-                database.0.write(Weight::Staging, |_| Ok(())).unwrap();
+                database.0.write(CommitSync::Staging, |_| Ok(())).unwrap();
             }
-            let asked = |writing: &mut Writing<'_>| {
+            let asked = |writing: &mut WriteTransaction<'_>| {
                 Ok(writing.conn.query_row("PRAGMA synchronous", [], |row| row.get::<_, i64>(0))?)
             };
             database.0.write(weight, asked).unwrap()
         };
-        assert_eq!(synchronous(Durability::Full, Weight::Change), 2);
-        assert_eq!(synchronous(Durability::Full, Weight::Staging), 1);
-        assert_eq!(synchronous(Durability::Fast, Weight::Change), 1);
-        assert_eq!(synchronous(Durability::Fast, Weight::Seal), 2);
-        assert_eq!(synchronous(Durability::Full, Weight::Seal), 2);
+        assert_eq!(synchronous(Durability::Full, CommitSync::Change), 2);
+        assert_eq!(synchronous(Durability::Full, CommitSync::Staging), 1);
+        assert_eq!(synchronous(Durability::Fast, CommitSync::Change), 1);
+        assert_eq!(synchronous(Durability::Fast, CommitSync::Seal), 2);
+        assert_eq!(synchronous(Durability::Full, CommitSync::Seal), 2);
     }
 
     #[test]
@@ -540,7 +542,7 @@ mod tests {
         let database = Database::in_memory();
         let mut given = std::collections::HashSet::new();
         for round in 0..3_000_i64 {
-            let taken = database.0.write(Weight::Change, move |writing| {
+            let taken = database.0.write(CommitSync::Change, move |writing| {
                 let nodes = writing.fresh_nodes(1 + round % 7)?;
                 // Every third time the counter goes back; what was given out is void.
                 if round % 3 == 0 { Err(StoreError::Conflict.into()) } else { Ok(nodes) }

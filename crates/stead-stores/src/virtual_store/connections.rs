@@ -9,33 +9,38 @@ use parking_lot::{Condvar, MappedMutexGuard, Mutex};
 use rusqlite::Connection;
 
 use super::fault::Result;
-use super::schema::{Role, connect};
+use super::schema::{ConnectionRole, connect};
 
 /// How many there are at the most: more would wait for a processor anyway, and each has a cache of its own.
-static MOST: LazyLock<usize> =
+static MAX_CONNECTIONS: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(4, |cores| 2 * cores.get()).clamp(4, 8));
 
 /// The readers of a database file.
-pub(super) struct Readers {
+pub(super) struct ReaderPool {
     path: PathBuf,
-    role: Role,
+    role: ConnectionRole,
     patience: Duration,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     returned: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     idle: Vec<Connection>,
     made: usize,
 }
 
-impl Readers {
+impl ReaderPool {
     /// Readers of a file, the first of which may be open already.
-    pub(super) fn new(path: PathBuf, role: Role, patience: Duration, first: Option<Connection>) -> Self {
+    pub(super) fn new(
+        path: PathBuf,
+        role: ConnectionRole,
+        patience: Duration,
+        first: Option<Connection>,
+    ) -> Self {
         let idle: Vec<_> = first.into_iter().collect();
-        let state = State { made: idle.len(), idle };
-        Readers { path, role, patience, state: Mutex::new(state), returned: Condvar::new() }
+        let state = PoolState { made: idle.len(), idle };
+        ReaderPool { path, role, patience, state: Mutex::new(state), returned: Condvar::new() }
     }
 
     /// The database's file.
@@ -44,14 +49,14 @@ impl Readers {
     }
 
     /// A connection; waits for one if all are in use.
-    pub(super) fn take(&self) -> Result<Reader<'_>> {
+    pub(super) fn take(&self) -> Result<ReadConnection<'_>> {
         let mut state = self.state.lock();
         loop {
             // The one used last has the warmest cache.
             if let Some(conn) = state.idle.pop() {
-                return Ok(Reader::Pooled { readers: self, conn: Some(conn) });
+                return Ok(ReadConnection::Pooled { readers: self, conn: Some(conn) });
             }
-            if state.made < *MOST {
+            if state.made < *MAX_CONNECTIONS {
                 state.made += 1;
                 break;
             }
@@ -59,8 +64,8 @@ impl Readers {
         }
         drop(state);
         // From here on the place that was taken is given back, also if connecting fails.
-        let mut place = Reader::Pooled { readers: self, conn: None };
-        if let Reader::Pooled { conn, .. } = &mut place {
+        let mut place = ReadConnection::Pooled { readers: self, conn: None };
+        if let ReadConnection::Pooled { conn, .. } = &mut place {
             *conn = Some(connect(&self.path, self.role, self.patience)?);
         }
         Ok(place)
@@ -78,29 +83,29 @@ impl Readers {
 }
 
 /// A connection to read with, until it is dropped.
-pub(super) enum Reader<'a> {
+pub(super) enum ReadConnection<'a> {
     /// One of several.
-    Pooled { readers: &'a Readers, conn: Option<Connection> },
+    Pooled { readers: &'a ReaderPool, conn: Option<Connection> },
     /// The only one, which is also the one that writes.
     Only(MappedMutexGuard<'a, Connection>),
 }
 
-impl Deref for Reader<'_> {
+impl Deref for ReadConnection<'_> {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
         match self {
-            Reader::Pooled { conn, .. } => {
+            ReadConnection::Pooled { conn, .. } => {
                 conn.as_ref().expect("a reader that was handed out has a connection")
             }
-            Reader::Only(conn) => conn,
+            ReadConnection::Only(conn) => conn,
         }
     }
 }
 
-impl Drop for Reader<'_> {
+impl Drop for ReadConnection<'_> {
     fn drop(&mut self) {
-        if let Reader::Pooled { readers, conn } = self {
+        if let ReadConnection::Pooled { readers, conn } = self {
             readers.put_back(conn.take());
         }
     }

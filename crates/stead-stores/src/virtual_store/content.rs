@@ -9,11 +9,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use stead_core::StoreError;
 
-use super::draft::Pins;
-use super::fault::{Fault, Result, corrupt};
+use super::draft::DraftPins;
+use super::fault::{DatabaseError, Result, corrupt};
 
 /// What a row of `content` holds at the most; every chunk of a larger content but the last has exactly this size.
-pub(crate) const CHUNK: usize = 256 * 1024;
+pub(crate) const CHUNK_SIZE: usize = 256 * 1024;
 /// Tells the hash of a list of chunks from the hash of bytes that happen to look like one.
 const LIST_CONTEXT: &str = "stead 2026-11 content in chunks";
 
@@ -26,7 +26,7 @@ pub(super) struct Chunk {
 
 /// Content that is ready to be put into the catalog.
 #[derive(Debug)]
-pub(super) enum Prepared {
+pub(super) enum PreparedContent {
     Empty,
     /// At most a chunk's worth of bytes, hashed.
     Plain {
@@ -38,7 +38,7 @@ pub(super) enum Prepared {
         chunks: Vec<Chunk>,
         size: i64,
         /// What keeps those that were staged from being cleared away.
-        _pins: Option<Arc<Pins>>,
+        _pins: Option<Arc<DraftPins>>,
     },
     /// Content that the database has had for long; `None` for no bytes.
     Known {
@@ -47,40 +47,44 @@ pub(super) enum Prepared {
     },
 }
 
-impl Prepared {
+impl PreparedContent {
     /// Bytes that fit into a chunk.
     pub(super) fn plain(bytes: Vec<u8>) -> Self {
-        debug_assert!(bytes.len() <= CHUNK, "more than a chunk");
-        if bytes.is_empty() { Prepared::Empty } else { Prepared::Plain { hash: blake3::hash(&bytes), bytes } }
+        debug_assert!(bytes.len() <= CHUNK_SIZE, "more than a chunk");
+        if bytes.is_empty() {
+            PreparedContent::Empty
+        } else {
+            PreparedContent::Plain { hash: blake3::hash(&bytes), bytes }
+        }
     }
 
     /// Bytes of any size; those that don't fit into a chunk are put into the database right away.
     pub(super) fn stored(conn: &Connection, bytes: Vec<u8>) -> Result<Self> {
-        if bytes.len() <= CHUNK {
-            return Ok(Prepared::plain(bytes));
+        if bytes.len() <= CHUNK_SIZE {
+            return Ok(PreparedContent::plain(bytes));
         }
-        let chunks = bytes.chunks(CHUNK).map(|bytes| put_bytes(conn, bytes)).collect::<Result<_>>()?;
-        Ok(Prepared::Listed { chunks, size: bytes.len() as i64, _pins: None })
+        let chunks = bytes.chunks(CHUNK_SIZE).map(|bytes| put_bytes(conn, bytes)).collect::<Result<_>>()?;
+        Ok(PreparedContent::Listed { chunks, size: bytes.len() as i64, _pins: None })
     }
 
     pub(super) fn size(&self) -> i64 {
         match self {
-            Prepared::Empty => 0,
-            Prepared::Plain { bytes, .. } => bytes.len() as i64,
-            Prepared::Listed { size, .. } | Prepared::Known { size, .. } => *size,
+            PreparedContent::Empty => 0,
+            PreparedContent::Plain { bytes, .. } => bytes.len() as i64,
+            PreparedContent::Listed { size, .. } | PreparedContent::Known { size, .. } => *size,
         }
     }
 
     /// The id of the content in the database, where it is put if it is not there; `None` for no bytes.
     pub(super) fn put(&self, conn: &Connection) -> Result<Option<i64>> {
         match self {
-            Prepared::Empty => Ok(None),
-            Prepared::Plain { hash, bytes } => put_hashed(conn, *hash, bytes).map(Some),
+            PreparedContent::Empty => Ok(None),
+            PreparedContent::Plain { hash, bytes } => put_hashed(conn, *hash, bytes).map(Some),
             // One chunk is a plain content.
-            Prepared::Listed { chunks, .. } if chunks.len() == 1 => Ok(Some(chunks[0].id)),
-            Prepared::Listed { chunks, size, .. } => put_list(conn, chunks, *size).map(Some),
-            Prepared::Known { id: None, .. } => Ok(None),
-            Prepared::Known { id: Some(id), .. } => reuse(conn, *id).map(Some),
+            PreparedContent::Listed { chunks, .. } if chunks.len() == 1 => Ok(Some(chunks[0].id)),
+            PreparedContent::Listed { chunks, size, .. } => put_list(conn, chunks, *size).map(Some),
+            PreparedContent::Known { id: None, .. } => Ok(None),
+            PreparedContent::Known { id: Some(id), .. } => reuse(conn, *id).map(Some),
         }
     }
 }
@@ -134,11 +138,11 @@ pub(crate) struct ContentHasher {
 impl ContentHasher {
     pub(crate) fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(CHUNK - self.filled));
+            let (now, later) = bytes.split_at(bytes.len().min(CHUNK_SIZE - self.filled));
             self.chunk.update(now);
             self.filled += now.len();
             bytes = later;
-            if self.filled == CHUNK {
+            if self.filled == CHUNK_SIZE {
                 self.end_chunk();
             }
         }
@@ -193,7 +197,7 @@ fn find(conn: &Connection, hash: Hash) -> Result<Option<i64>> {
 pub(super) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Result<Vec<Chunk>> {
     let Some(content) = content else { return empty(size) };
     let chunk = |row: &rusqlite::Row<'_>| Ok(Chunk { id: row.get(0)?, hash: Hash::from_bytes(row.get(1)?) });
-    let chunks = if size <= CHUNK as i64 {
+    let chunks = if size <= CHUNK_SIZE as i64 {
         conn.prepare_cached("SELECT id, hash FROM content WHERE id = ?1")?
             .query_map([content], chunk)?
             .collect::<rusqlite::Result<Vec<_>>>()?
@@ -205,7 +209,7 @@ pub(super) fn chunks(conn: &Connection, content: Option<i64>, size: i64) -> Resu
         .query_map([content], chunk)?
         .collect::<rusqlite::Result<Vec<_>>>()?
     };
-    if chunks.len() == size.cast_unsigned().div_ceil(CHUNK as u64) as usize {
+    if chunks.len() == size.cast_unsigned().div_ceil(CHUNK_SIZE as u64) as usize {
         Ok(chunks)
     } else {
         Err(corrupt("a chunk of a file is missing"))
@@ -243,13 +247,13 @@ pub(super) fn check_list(list: Hash, chunks: impl Iterator<Item = Hash>) -> Resu
 }
 
 /// The answer where content is not what its hash says.
-fn damaged() -> Fault {
+fn damaged() -> DatabaseError {
     corrupt("its content is not what was written")
 }
 
 /// Where the bytes of a content are.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct ContentLayout {
     /// The ids of its chunks, in order; just its own where it is not in chunks.
     pub(super) ids: Vec<i64>,
     /// The hash of the list of chunks, where there is one.
@@ -267,7 +271,7 @@ pub(super) fn read_whole(conn: &Connection, content: Option<i64>, size: i64) -> 
 }
 
 /// A whole content, chunk by chunk, each checked, and in the end the list of them.
-pub(super) fn read_layout(conn: &Connection, layout: &Layout, size: i64) -> Result<Vec<u8>> {
+pub(super) fn read_layout(conn: &Connection, layout: &ContentLayout, size: i64) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     let mut hashes = Vec::with_capacity(layout.ids.len());
     for &id in &layout.ids {
@@ -286,10 +290,10 @@ pub(super) fn checked(bytes: Vec<u8>, size: i64) -> Result<Vec<u8>> {
 }
 
 /// Where the bytes of a content are.
-pub(super) fn layout(conn: &Connection, content: Option<i64>, size: i64) -> Result<Layout> {
-    let Some(content) = content else { return Ok(Layout { ids: empty(size)?, list: None }) };
-    if size <= CHUNK as i64 {
-        return Ok(Layout { ids: vec![content], list: None });
+pub(super) fn layout(conn: &Connection, content: Option<i64>, size: i64) -> Result<ContentLayout> {
+    let Some(content) = content else { return Ok(ContentLayout { ids: empty(size)?, list: None }) };
+    if size <= CHUNK_SIZE as i64 {
+        return Ok(ContentLayout { ids: vec![content], list: None });
     }
     let mut statement = conn.prepare_cached("SELECT parts, hash FROM content WHERE id = ?1")?;
     let mut rows = statement.query([content])?;
@@ -298,19 +302,19 @@ pub(super) fn layout(conn: &Connection, content: Option<i64>, size: i64) -> Resu
 }
 
 /// The chunks of a content of that size, by the columns `parts` and `hash` of its row.
-pub(super) fn listed(parts: ValueRef<'_>, hash: ValueRef<'_>, size: i64) -> Result<Layout> {
+pub(super) fn listed(parts: ValueRef<'_>, hash: ValueRef<'_>, size: i64) -> Result<ContentLayout> {
     let ids = part_ids(parts.as_str().unwrap_or_default())?;
     let list = hash.as_blob().ok().and_then(|hash| Hash::from_slice(hash).ok());
     match list {
-        Some(list) if ids.len() as u64 == size.cast_unsigned().div_ceil(CHUNK as u64) => {
-            Ok(Layout { ids, list: Some(list) })
+        Some(list) if ids.len() as u64 == size.cast_unsigned().div_ceil(CHUNK_SIZE as u64) => {
+            Ok(ContentLayout { ids, list: Some(list) })
         }
         _ => Err(corrupt("a chunk of a file is missing")),
     }
 }
 
 /// What is told where content is not there that something refers to.
-pub(super) fn missing() -> Fault {
+pub(super) fn missing() -> DatabaseError {
     corrupt("the content of a file is missing")
 }
 
@@ -335,9 +339,9 @@ pub(super) fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (usize,
             return None;
         }
         let at = offset + done as u64;
-        let skip = (at % CHUNK as u64) as usize;
+        let skip = (at % CHUNK_SIZE as u64) as usize;
         let begin = done;
-        done += (length - done).min(CHUNK - skip);
-        Some(((at / CHUNK as u64) as usize, skip, begin..done))
+        done += (length - done).min(CHUNK_SIZE - skip);
+        Some(((at / CHUNK_SIZE as u64) as usize, skip, begin..done))
     })
 }

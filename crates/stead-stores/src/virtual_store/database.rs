@@ -10,31 +10,31 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{OptionalExtension, params};
-use stead_core::store::{Verified, Version};
-use stead_core::{Clock, Identity, LogId, OperationId, StoreError, StoreResult, SystemClock};
+use stead_core::store::{RevisionNumber, VerifyReport};
+use stead_core::{AuditLogId, Clock, Identity, OperationId, StoreError, StoreResult, SystemClock};
 
 use super::VirtualStore;
-use super::audit::{Chain, Tail};
-use super::batch::{Writer, Writing, commit};
-use super::connections::{Reader, Readers};
+use super::audit::{Chain, ChainEndFile};
+use super::batch::{DatabaseWriter, WriteTransaction, commit};
+use super::connections::{ReadConnection, ReaderPool};
 use super::dirs::DirCache;
-use super::fault::{Fault, Result, of_host};
+use super::fault::{DatabaseError, Result, of_host};
 use super::fork;
 use super::layers::{self, Layer};
-use super::log_file::LogFile;
-use super::mark::{Known, Mark};
-use super::queue::{Queue, Room, Weight};
-use super::reserve::Reserve;
+use super::log_file::WalFile;
+use super::mark::{AcknowledgedRevisions, RevisionFile};
+use super::queue::{CommitSync, DiskSpace, GroupCommit};
+use super::reserve::DiskReserve;
 use super::row::DIRECTORY_MODE;
 use super::schema::{
-    DIR_EPOCH, NEXT_NODE, Role, connect, connect_memory, has_format, is_current, is_empty, is_prepared,
-    prepare, synchronous,
+    ConnectionRole, DIR_EPOCH, NEXT_NODE, connect, connect_memory, has_format, is_current, is_empty,
+    is_prepared, prepare, synchronous,
 };
-use super::turn::Turnstile;
+use super::turn::WriterLock;
 use crate::Durability;
 
 /// More nodes than running processes may have leased.
-pub(super) const LEASED: i64 = 1 << 24;
+pub(super) const MAX_LEASED_NODES: i64 = 1 << 24;
 
 /// How a database is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,25 +53,25 @@ impl Default for DatabaseOptions {
 
 /// A database with any number of volumes, each of them a Store. Clones are the same database.
 #[derive(Clone)]
-pub struct Database(pub(super) Arc<Shared>);
+pub struct Database(pub(super) Arc<DatabaseInner>);
 
 /// What all Stores on a database share.
-pub(super) struct Shared {
+pub(super) struct DatabaseInner {
     pub(super) options: DatabaseOptions,
-    pub(super) writer: Mutex<Writer>,
+    pub(super) writer: Mutex<DatabaseWriter>,
     /// `None` where the database lives in memory: then the writer reads, too.
-    readers: Option<Readers>,
+    readers: Option<ReaderPool>,
     /// `None` where the database lives in memory, or can only be read.
-    pub(super) turnstile: Option<Turnstile>,
+    pub(super) turnstile: Option<WriterLock>,
     /// Room for what has to work on a full disk; `None` where nothing is written to one.
-    pub(super) reserve: Option<Arc<Reserve>>,
-    queue: Queue,
+    pub(super) reserve: Option<Arc<DiskReserve>>,
+    queue: GroupCommit,
     /// Drafts whose pins the next write transaction takes away.
     pub(super) unpinned: Mutex<Vec<i64>>,
     pub(super) volumes: Mutex<HashMap<String, Arc<Volume>>>,
     /// The log that is open, or 0.
     log: AtomicU64,
-    log_file: LogFile,
+    log_file: WalFile,
 }
 
 /// A namespace's tree.
@@ -94,7 +94,7 @@ impl Database {
     /// Where the host lets nobody write, it is opened for reading.
     pub fn open(path: impl Into<PathBuf>, options: DatabaseOptions) -> StoreResult<Self> {
         let path: PathBuf = path.into();
-        let reserve = Arc::new(Reserve::of(&path));
+        let reserve = Arc::new(DiskReserve::of(&path));
         match Database::open_beside(&path, options, &reserve) {
             // The files that SQLite shares between processes need a little room, too.
             Err(StoreError::NoSpace) if reserve.lend() => {
@@ -106,11 +106,11 @@ impl Database {
         }
     }
 
-    fn open_beside(path: &Path, options: DatabaseOptions, reserve: &Arc<Reserve>) -> StoreResult<Self> {
-        if Mark::of(path).read().is_some() && is_gone(path) {
+    fn open_beside(path: &Path, options: DatabaseOptions, reserve: &Arc<DiskReserve>) -> StoreResult<Self> {
+        if RevisionFile::of(path).read().is_some() && is_gone(path) {
             return Err(lost());
         }
-        let turnstile = match Turnstile::open(path) {
+        let turnstile = match WriterLock::open(path) {
             Err(StoreError::HostDenied) if path.exists() => return Database::open_to_read(path, options),
             turnstile => turnstile?,
         };
@@ -124,8 +124,8 @@ impl Database {
         if writer.is_some() {
             reserve.fill();
         }
-        let readers = Readers::new(path.to_owned(), Role::Reader, options.patience, reader);
-        let writer = Writer::new(writer, mark);
+        let readers = ReaderPool::new(path.to_owned(), ConnectionRole::Reader, options.patience, reader);
+        let writer = DatabaseWriter::new(writer, mark);
         Ok(Database::new(writer, options, Some(readers), Some(turnstile), Some(Arc::clone(reserve))))
     }
 
@@ -133,20 +133,20 @@ impl Database {
     fn open_to_read(path: &Path, options: DatabaseOptions) -> StoreResult<Self> {
         let open = |role| -> StoreResult<Option<rusqlite::Connection>> {
             let conn = connect(path, role, options.patience)?;
-            let ready = if role == Role::Frozen { has_format(&conn)? } else { is_current(&conn)? };
+            let ready = if role == ConnectionRole::Frozen { has_format(&conn)? } else { is_current(&conn)? };
             Ok(ready.then_some(conn))
         };
-        let (role, conn) = match open(Role::Reader) {
+        let (role, conn) = match open(ConnectionRole::Reader) {
             // Without the files for sharing, only what nobody can change is read: all of it is in the one file.
             Err(StoreError::Unavailable { .. } | StoreError::HostDenied) if is_frozen(path) => {
-                (Role::Frozen, open(Role::Frozen)?)
+                (ConnectionRole::Frozen, open(ConnectionRole::Frozen)?)
             }
-            opened => (Role::Reader, opened?),
+            opened => (ConnectionRole::Reader, opened?),
         };
         // It is of an older format, which would have to be changed.
         let conn = conn.ok_or(StoreError::HostDenied)?;
-        let readers = Readers::new(path.to_owned(), role, options.patience, Some(conn));
-        Ok(Database::new(Writer::new(None, None), options, Some(readers), None, None))
+        let readers = ReaderPool::new(path.to_owned(), role, options.patience, Some(conn));
+        Ok(Database::new(DatabaseWriter::new(None, None), options, Some(readers), None, None))
     }
 
     /// Whether the host lets this process only read it.
@@ -167,7 +167,7 @@ impl Database {
 
     /// Whether there was a database at this path, even if it is gone.
     pub fn was_at(path: &Path) -> bool {
-        path.exists() || Mark::of(path).read().is_some()
+        path.exists() || RevisionFile::of(path).read().is_some()
     }
 
     /// A new database in memory, gone when the last Store on it is.
@@ -175,27 +175,27 @@ impl Database {
         // Nothing of it depends on the machine but the memory, without which nothing else would go on either.
         let conn = connect_memory().expect("a database in memory can be opened");
         prepare(&conn).expect("an empty database takes the schema");
-        Database::new(Writer::new(Some(conn), None), DatabaseOptions::default(), None, None, None)
+        Database::new(DatabaseWriter::new(Some(conn), None), DatabaseOptions::default(), None, None, None)
     }
 
     fn new(
-        writer: Writer,
+        writer: DatabaseWriter,
         options: DatabaseOptions,
-        readers: Option<Readers>,
-        turnstile: Option<Turnstile>,
-        reserve: Option<Arc<Reserve>>,
+        readers: Option<ReaderPool>,
+        turnstile: Option<WriterLock>,
+        reserve: Option<Arc<DiskReserve>>,
     ) -> Self {
-        Database(Arc::new(Shared {
+        Database(Arc::new(DatabaseInner {
             options,
             writer: Mutex::new(writer),
             readers,
             turnstile,
             reserve,
-            queue: Queue::default(),
+            queue: GroupCommit::default(),
             unpinned: Mutex::default(),
             volumes: Mutex::default(),
             log: AtomicU64::new(0),
-            log_file: LogFile::default(),
+            log_file: WalFile::default(),
         }))
     }
 
@@ -223,7 +223,7 @@ impl Database {
     /// Removes a volume. Its content is freed when nothing else refers to it any more.
     pub(super) fn destroy(&self, volume: &Arc<Volume>) -> StoreResult<()> {
         let id = volume.id;
-        self.0.write_reserved(Weight::Change, move |writing| {
+        self.0.write_reserved(CommitSync::Change, move |writing| {
             fork::refuse_if_forked(writing.conn, id)?;
             remove_volume(writing.conn, id)?;
             fork::remove_unused(writing.conn)?;
@@ -234,9 +234,9 @@ impl Database {
     }
 
     /// The newest version: what every volume holds now.
-    pub fn version(&self) -> StoreResult<Version> {
+    pub fn version(&self) -> StoreResult<RevisionNumber> {
         let reader = self.0.reader()?;
-        Ok(Version(newest(&reader)?))
+        Ok(RevisionNumber(newest(&reader)?))
     }
 
     /// Works on the database while nobody else writes, outside of any transaction.
@@ -252,9 +252,9 @@ impl Database {
     }
 
     /// Checks all volumes and all content, and says what is wrong.
-    pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+    pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         let reader = self.0.reader()?;
-        let known = self.0.readers.as_ref().and_then(|readers| Mark::of(readers.path()).read());
+        let known = self.0.readers.as_ref().and_then(|readers| RevisionFile::of(readers.path()).read());
         Ok(super::verify::verify(&reader, known, progress)?)
     }
 }
@@ -265,7 +265,7 @@ impl fmt::Debug for Database {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for DatabaseInner {
     /// Without the file's name: what is shown of a Store may reach an agent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = if self.is_in_memory() { "memory" } else { "file" };
@@ -281,11 +281,11 @@ fn open_prepared(path: &Path, options: &DatabaseOptions) -> StoreResult<Option<r
     if !path.exists() {
         return Ok(None);
     }
-    let conn = connect(path, Role::Reader, options.patience)?;
+    let conn = connect(path, ConnectionRole::Reader, options.patience)?;
     if is_current(&conn)? {
         return Ok(Some(conn));
     }
-    if Mark::of(path).read().is_some() && is_empty(&conn)? {
+    if RevisionFile::of(path).read().is_some() && is_empty(&conn)? {
         return Err(lost());
     }
     Ok(None)
@@ -316,10 +316,10 @@ fn is_frozen(path: &Path) -> bool {
 
 /// Opens the file that tells the newest version, and makes it for a database that has none.
 fn open_mark(path: &Path) -> StoreResult<std::fs::File> {
-    let mark = Mark::of(path);
+    let mark = RevisionFile::of(path);
     let open = || -> std::io::Result<std::fs::File> {
         if mark.read().is_none() {
-            mark.make(Known::default())?;
+            mark.make(AcknowledgedRevisions::default())?;
         }
         mark.open()
     };
@@ -330,12 +330,12 @@ fn open_mark(path: &Path) -> StoreResult<std::fs::File> {
 fn note_loss(
     conn: &rusqlite::Connection,
     path: &Path,
-    turnstile: &Turnstile,
+    turnstile: &WriterLock,
     patience: Duration,
 ) -> StoreResult<()> {
-    let mark = Mark::of(path);
+    let mark = RevisionFile::of(path);
     // In this order: a commit of another process is in the database before it is in the file.
-    let is_lost = || -> Result<Option<(Known, i64)>> {
+    let is_lost = || -> Result<Option<(AcknowledgedRevisions, i64)>> {
         let known = mark.read().unwrap_or_default();
         let newest = newest(conn)?;
         Ok((known.version > newest).then_some((known, newest)))
@@ -348,14 +348,15 @@ fn note_loss(
     let version = known.version + 1;
     skip_to(conn, version, "recovery")?;
     let first = if known.lost.0 > 0 { known.lost.0.min(newest + 1) } else { newest + 1 };
-    mark.make(Known { version, lost: (first, known.version) }).map_err(|error| of_host(&error))
+    mark.make(AcknowledgedRevisions { version, lost: (first, known.version) })
+        .map_err(|error| of_host(&error))
 }
 
 /// Has versions and nodes begin beyond what was given out by then, in one transaction.
 pub(super) fn skip_to(conn: &rusqlite::Connection, version: i64, tool: &str) -> Result<()> {
     let now = SystemClock.now();
     let transaction = conn.unchecked_transaction()?;
-    conn.execute("UPDATE meta SET value = value + ?2 WHERE id = ?1", [NEXT_NODE, LEASED])?;
+    conn.execute("UPDATE meta SET value = value + ?2 WHERE id = ?1", [NEXT_NODE, MAX_LEASED_NODES])?;
     conn.execute("UPDATE meta SET value = value + 1 WHERE id = ?1", [DIR_EPOCH])?;
     conn.execute(
         "INSERT INTO version(id, operation, agent, tool, at) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -369,10 +370,10 @@ pub(super) fn skip_to(conn: &rusqlite::Connection, version: i64, tool: &str) -> 
 /// first: several processes may make the same file at once. Where it is, whoever only reads need not wait for anyone.
 fn open_file(
     path: &Path,
-    turnstile: &Turnstile,
+    turnstile: &WriterLock,
     options: &DatabaseOptions,
 ) -> StoreResult<rusqlite::Connection> {
-    let connect = || connect(path, Role::Writer(options.durability), options.patience);
+    let connect = || connect(path, ConnectionRole::Writer(options.durability), options.patience);
     if path.exists() {
         let conn = connect()?;
         if is_prepared(&conn)? {
@@ -382,9 +383,9 @@ fn open_file(
     let _turn = turnstile.take(options.patience)?;
     let conn = connect()?;
     // On the disk whatever changes are: the file that tells that there is a database must not outlive it.
-    conn.execute_batch(synchronous(Durability::Full)).map_err(Fault::from)?;
+    conn.execute_batch(synchronous(Durability::Full)).map_err(DatabaseError::from)?;
     prepare(&conn)?;
-    conn.execute_batch(synchronous(options.durability)).map_err(Fault::from)?;
+    conn.execute_batch(synchronous(options.durability)).map_err(DatabaseError::from)?;
     Ok(conn)
 }
 
@@ -397,12 +398,12 @@ pub(super) fn newest(conn: &rusqlite::Connection) -> Result<i64> {
     Ok(newest.unwrap_or(0))
 }
 
-impl Shared {
+impl DatabaseInner {
     /// A connection to read with.
-    pub(super) fn reader(&self) -> Result<Reader<'_>> {
+    pub(super) fn reader(&self) -> Result<ReadConnection<'_>> {
         match &self.readers {
             Some(readers) => readers.take(),
-            None => Ok(Reader::Only(MutexGuard::map(self.writer.lock(), |writer| {
+            None => Ok(ReadConnection::Only(MutexGuard::map(self.writer.lock(), |writer| {
                 writer.conn.as_mut().expect("a database in memory is open from the beginning")
             }))),
         }
@@ -433,8 +434,8 @@ impl Shared {
     }
 
     /// Whether both are the same database, though it may have been opened twice.
-    pub(super) fn is_same(&self, other: &Shared) -> bool {
-        let file = |shared: &Shared| shared.file().and_then(|file| file.canonicalize().ok());
+    pub(super) fn is_same(&self, other: &DatabaseInner) -> bool {
+        let file = |shared: &DatabaseInner| shared.file().and_then(|file| file.canonicalize().ok());
         std::ptr::eq(self, other) || file(self).is_some_and(|one| file(other) == Some(one))
     }
 
@@ -444,15 +445,15 @@ impl Shared {
     }
 
     /// The log that records of changes go to.
-    pub(super) fn log(&self) -> Option<LogId> {
+    pub(super) fn log(&self) -> Option<AuditLogId> {
         match self.log.load(Ordering::Acquire) {
             0 => None,
-            id => Some(LogId(id)),
+            id => Some(AuditLogId(id)),
         }
     }
 
     /// Begins a chain that the records of changes go to, unless there is one already. `tail` is told where it ends.
-    pub(super) fn begin_log(&self, id: LogId, chain: Chain, tail: Tail) -> bool {
+    pub(super) fn begin_log(&self, id: AuditLogId, chain: Chain, tail: ChainEndFile) -> bool {
         let mut writer = self.writer.lock();
         if writer.chain.is_some() {
             return false;
@@ -482,19 +483,19 @@ impl Shared {
     /// Has `work` done in a write transaction.
     pub(super) fn write<T: Send + 'static>(
         &self,
-        weight: Weight,
-        work: impl FnOnce(&mut Writing<'_>) -> Result<T> + Send + 'static,
+        weight: CommitSync,
+        work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
-        self.queue.run((weight, Room::Free), |jobs| commit(self, jobs), work)
+        self.queue.run((weight, DiskSpace::Free), |jobs| commit(self, jobs), work)
     }
 
     /// Has `work` done that may use the reserve of a full disk: it makes room, or is a small record.
     pub(super) fn write_reserved<T: Send + 'static>(
         &self,
-        weight: Weight,
-        work: impl FnOnce(&mut Writing<'_>) -> Result<T> + Send + 'static,
+        weight: CommitSync,
+        work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
-        self.queue.run((weight, Room::Reserve), |jobs| commit(self, jobs), work)
+        self.queue.run((weight, DiskSpace::Reserve), |jobs| commit(self, jobs), work)
     }
 
     /// Puts on the disk what could wait.
@@ -513,7 +514,7 @@ impl Shared {
             Some(found) => found,
             None => {
                 let namespace = namespace.to_owned();
-                self.write(Weight::Staging, move |writing| make_volume(writing, &namespace))?
+                self.write(CommitSync::Staging, move |writing| make_volume(writing, &namespace))?
             }
         };
         let below = layers::load(&*self.reader()?, id)?;
@@ -521,7 +522,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for DatabaseInner {
     fn drop(&mut self) {
         if let Some(conn) = &self.writer.get_mut().conn {
             // The log stays as a file, and need not stay long: the next one to open it would read it all.
@@ -568,7 +569,7 @@ pub(super) fn find_volume(conn: &rusqlite::Connection, namespace: &str) -> Resul
 }
 
 /// Makes a volume with its root, which is there at every version, unless someone else has meanwhile.
-fn make_volume(writing: &mut Writing<'_>, namespace: &str) -> Result<(i64, i64)> {
+fn make_volume(writing: &mut WriteTransaction<'_>, namespace: &str) -> Result<(i64, i64)> {
     if let Some(found) = find_volume(writing.conn, namespace)? {
         return Ok(found);
     }

@@ -5,19 +5,19 @@
 
 use parking_lot::RwLock;
 
-use super::batch::Paths;
+use super::batch::DirPaths;
 
 /// When so many are remembered, it starts anew: about four megabytes for paths of usual length.
-const MOST: usize = 32_768;
+const MAX_ENTRIES: usize = 32_768;
 
 /// The directories of one volume by path.
 #[derive(Debug, Default)]
-pub(super) struct DirCache(RwLock<Known>);
+pub(super) struct DirCache(RwLock<DirCacheState>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct DirCacheState {
     epoch: i64,
-    nodes: Paths,
+    nodes: DirPaths,
 }
 
 impl DirCache {
@@ -33,7 +33,7 @@ impl DirCache {
     }
 
     /// Remembers what is true at an epoch. What is known of a later one is not given up for it.
-    pub(super) fn learn_all(&self, epoch: i64, paths: Paths) {
+    pub(super) fn learn_all(&self, epoch: i64, paths: DirPaths) {
         if paths.is_empty() {
             return;
         }
@@ -41,8 +41,8 @@ impl DirCache {
         if epoch < known.epoch {
             return;
         }
-        if epoch > known.epoch || known.nodes.len() + paths.len() > MOST {
-            *known = Known { epoch, nodes: Paths::default() };
+        if epoch > known.epoch || known.nodes.len() + paths.len() > MAX_ENTRIES {
+            *known = DirCacheState { epoch, nodes: DirPaths::default() };
         }
         known.nodes.extend(paths);
     }
@@ -52,8 +52,8 @@ impl DirCache {
 mod tests {
     use super::*;
 
-    fn paths(path: &[u8], node: i64) -> Paths {
-        Paths::from([(path.into(), node)])
+    fn paths(path: &[u8], node: i64) -> DirPaths {
+        DirPaths::from([(path.into(), node)])
     }
 
     #[test]
@@ -73,9 +73,9 @@ mod tests {
     #[test]
     fn it_stays_bounded() {
         let cache = DirCache::default();
-        for node in 0..3 * MOST as i64 {
+        for node in 0..3 * MAX_ENTRIES as i64 {
             cache.learn_all(1, paths(&node.to_be_bytes(), node));
         }
-        assert!(cache.0.read().nodes.len() <= MOST);
+        assert!(cache.0.read().nodes.len() <= MAX_ENTRIES);
     }
 }

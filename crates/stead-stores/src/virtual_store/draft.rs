@@ -5,32 +5,32 @@ use std::sync::Arc;
 
 use blake3::Hash;
 use rusqlite::params;
-use stead_core::store::{Draft, DraftOf, Sealed};
+use stead_core::store::{Draft, DraftBase, SealedContent};
 use stead_core::{Clock, StoreError, StoreResult, SystemClock};
 
 use super::VirtualStore;
-use super::content::{self, CHUNK, Chunk, Prepared};
-use super::database::Shared;
-use super::fault::{Fault, Result};
-use super::patches::Patches;
-use super::queue::Weight;
+use super::content::{self, CHUNK_SIZE, Chunk, PreparedContent};
+use super::database::DatabaseInner;
+use super::fault::{DatabaseError, Result};
+use super::patches::ChunkPatches;
+use super::queue::CommitSync;
 
 /// How many chunks a draft keeps in memory. They are staged together, so that a long write needs few transactions.
-const MOST_OPEN: usize = 4;
+const MAX_CHUNKS_IN_MEMORY: usize = 4;
 /// How many chunks are made anew at once.
-const MOST_STAGED: usize = 16;
+const MAX_CHUNKS_PER_STAGE: usize = 16;
 /// The largest file: the list of its chunks still fits into memory with ease.
-const LARGEST: u64 = 1 << 38;
+const MAX_FILE_SIZE: u64 = 1 << 38;
 
 /// What a draft has in the database that nothing refers to yet. Dropped, it is no longer protected from being cleared
 /// away: by then an entry refers to it, or nothing ever will.
 #[derive(Debug)]
-pub(super) struct Pins {
-    shared: Arc<Shared>,
+pub(super) struct DraftPins {
+    shared: Arc<DatabaseInner>,
     draft: i64,
 }
 
-impl Drop for Pins {
+impl Drop for DraftPins {
     fn drop(&mut self) {
         self.shared.unpinned.lock().push(self.draft);
     }
@@ -38,24 +38,24 @@ impl Drop for Pins {
 
 /// What [`Sealed`] holds for this kind of Store.
 pub(super) struct SealedDraft {
-    pub(super) shared: Arc<Shared>,
-    pub(super) prepared: Prepared,
+    pub(super) shared: Arc<DatabaseInner>,
+    pub(super) prepared: PreparedContent,
 }
 
 pub(super) struct VirtualDraft {
-    shared: Arc<Shared>,
+    shared: Arc<DatabaseInner>,
     size: u64,
-    chunks: Vec<Slot>,
+    chunks: Vec<ChunkSlot>,
     /// The chunks at hand, the one used last at the end.
     open: VecDeque<(usize, Vec<u8>)>,
     /// What was written into chunks that are stored, and is in none yet.
-    patches: Patches,
-    pins: Option<Arc<Pins>>,
+    patches: ChunkPatches,
+    pins: Option<Arc<DraftPins>>,
 }
 
 /// Where a chunk is.
 #[derive(Debug, Clone, Copy)]
-enum Slot {
+enum ChunkSlot {
     /// Nowhere: it is all zeros.
     Zeros,
     Stored(Chunk),
@@ -63,26 +63,26 @@ enum Slot {
 }
 
 impl VirtualStore {
-    pub(super) fn draft_of(&self, of: DraftOf<'_>) -> Result<VirtualDraft> {
+    pub(super) fn draft_of(&self, of: DraftBase<'_>) -> Result<VirtualDraft> {
         let shared = Arc::clone(self.shared());
         let (size, chunks) = match of {
-            DraftOf::Nothing => (0, Vec::new()),
-            DraftOf::File(place) => self.snapshot(|snapshot| {
+            DraftBase::Nothing => (0, Vec::new()),
+            DraftBase::File(place) => self.snapshot(|snapshot| {
                 let row = snapshot.file(place)?;
                 let chunks = content::chunks(snapshot.tree.conn, row.content, row.size)?;
-                Ok((row.size.cast_unsigned(), chunks.into_iter().map(Slot::Stored).collect()))
+                Ok((row.size.cast_unsigned(), chunks.into_iter().map(ChunkSlot::Stored).collect()))
             })?,
         };
-        let (open, patches) = (VecDeque::new(), Patches::default());
+        let (open, patches) = (VecDeque::new(), ChunkPatches::default());
         Ok(VirtualDraft { shared, size, chunks, open, patches, pins: None })
     }
 
     /// Bytes of any size as content that is ready to be put somewhere; what exceeds a chunk is staged.
-    pub(super) fn prepare_bytes(&self, bytes: Vec<u8>) -> StoreResult<Prepared> {
-        if bytes.len() <= CHUNK {
-            return Ok(Prepared::plain(bytes));
+    pub(super) fn prepare_bytes(&self, bytes: Vec<u8>) -> StoreResult<PreparedContent> {
+        if bytes.len() <= CHUNK_SIZE {
+            return Ok(PreparedContent::plain(bytes));
         }
-        let mut draft = self.draft_of(DraftOf::Nothing)?;
+        let mut draft = self.draft_of(DraftBase::Nothing)?;
         draft.write_at(0, &bytes)?;
         drop(bytes);
         Ok(draft.prepare()?)
@@ -100,8 +100,8 @@ impl Draft for VirtualDraft {
         for (index, skip, range) in content::pieces(offset, wanted) {
             let into = &mut buffer[range];
             match self.chunks[index] {
-                Slot::Zeros => into.fill(0),
-                Slot::Open | Slot::Stored(_) => {
+                ChunkSlot::Zeros => into.fill(0),
+                ChunkSlot::Open | ChunkSlot::Stored(_) => {
                     let length = into.len();
                     into.copy_from_slice(&self.chunk(index)?[skip..skip + length]);
                 }
@@ -128,29 +128,29 @@ impl Draft for VirtualDraft {
     }
 
     fn set_size(&mut self, size: u64) -> StoreResult<()> {
-        if size > LARGEST {
-            return Err(StoreError::TooLarge { size, limit: LARGEST });
+        if size > MAX_FILE_SIZE {
+            return Err(StoreError::TooLarge { size, limit: MAX_FILE_SIZE });
         }
-        let count = size.div_ceil(CHUNK as u64) as usize;
+        let count = size.div_ceil(CHUNK_SIZE as u64) as usize;
         self.open.retain(|(index, _)| *index < count);
         self.patches.cut(count);
         // Where the end falls into a chunk, before or after, that chunk gets another length.
-        let edge = (size.min(self.size) / CHUNK as u64) as usize;
-        if let Some(Slot::Stored(_) | Slot::Open) = self.chunks.get(edge).filter(|_| edge < count) {
-            let length = (size - edge as u64 * CHUNK as u64).min(CHUNK as u64) as usize;
+        let edge = (size.min(self.size) / CHUNK_SIZE as u64) as usize;
+        if let Some(ChunkSlot::Stored(_) | ChunkSlot::Open) = self.chunks.get(edge).filter(|_| edge < count) {
+            let length = (size - edge as u64 * CHUNK_SIZE as u64).min(CHUNK_SIZE as u64) as usize;
             if length != self.length(edge) {
                 self.chunk_mut(edge)?.resize(length, 0);
             }
         }
-        self.chunks.resize(count, Slot::Zeros);
+        self.chunks.resize(count, ChunkSlot::Zeros);
         self.size = size;
         Ok(())
     }
 
-    fn seal(&mut self) -> StoreResult<Sealed> {
+    fn seal(&mut self) -> StoreResult<SealedContent> {
         let (size, shared) = (self.size, Arc::clone(&self.shared));
         let prepared = self.prepare()?;
-        Ok(Sealed::new(size, SealedDraft { shared, prepared }))
+        Ok(SealedContent::new(size, SealedDraft { shared, prepared }))
     }
 }
 
@@ -174,19 +174,19 @@ impl VirtualDraft {
 
     /// How many bytes a chunk has.
     fn length(&self, index: usize) -> usize {
-        (self.size - index as u64 * CHUNK as u64).min(CHUNK as u64) as usize
+        (self.size - index as u64 * CHUNK_SIZE as u64).min(CHUNK_SIZE as u64) as usize
     }
 
     /// A chunk's bytes, at hand.
     fn chunk(&mut self, index: usize) -> Result<&[u8]> {
         // Reading needs no place of its own among those that are written: what is stored stays stored.
-        if let Slot::Stored(chunk) = self.chunks[index]
+        if let ChunkSlot::Stored(chunk) = self.chunks[index]
             && self.is_away(index)
         {
             let mut bytes = self.stored(chunk)?;
             self.make_room()?;
             if self.patches.apply(index, &mut bytes) {
-                self.chunks[index] = Slot::Open;
+                self.chunks[index] = ChunkSlot::Open;
             }
             self.open.push_back((index, bytes));
         }
@@ -199,18 +199,18 @@ impl VirtualDraft {
 
     /// Whether a chunk is in the database and not at hand.
     fn is_away(&self, index: usize) -> bool {
-        matches!(self.chunks[index], Slot::Stored(_)) && !self.open.iter().any(|(at, _)| *at == index)
+        matches!(self.chunks[index], ChunkSlot::Stored(_)) && !self.open.iter().any(|(at, _)| *at == index)
     }
 
     /// A chunk's bytes, to be changed.
     fn chunk_mut(&mut self, index: usize) -> Result<&mut Vec<u8>> {
-        if let Slot::Zeros = self.chunks[index] {
+        if let ChunkSlot::Zeros = self.chunks[index] {
             let zeros = vec![0; self.length(index)];
             self.replace(index, zeros)?;
         } else {
             self.chunk(index)?;
         }
-        self.chunks[index] = Slot::Open;
+        self.chunks[index] = ChunkSlot::Open;
         Ok(self.touched(index))
     }
 
@@ -222,7 +222,7 @@ impl VirtualDraft {
         self.open.retain(|(at, _)| *at != index);
         self.patches.forget(index);
         self.open.push_back((index, bytes));
-        self.chunks[index] = Slot::Open;
+        self.chunks[index] = ChunkSlot::Open;
         Ok(())
     }
 
@@ -236,11 +236,11 @@ impl VirtualDraft {
 
     /// Stages what is at hand, if that is as much as may be.
     fn make_room(&mut self) -> Result<()> {
-        if self.open.len() < MOST_OPEN {
+        if self.open.len() < MAX_CHUNKS_IN_MEMORY {
             return Ok(());
         }
         let open = std::mem::take(&mut self.open);
-        let changed = open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], Slot::Open));
+        let changed = open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], ChunkSlot::Open));
         let (indices, chunks): (Vec<_>, Vec<_>) = changed.unzip();
         self.stage_at(&indices, chunks)
     }
@@ -250,9 +250,9 @@ impl VirtualDraft {
         while self.patches.first().is_some() {
             let (mut indices, mut chunks) = (Vec::new(), Vec::new());
             while let Some(index) = self.patches.first()
-                && chunks.len() < MOST_STAGED
+                && chunks.len() < MAX_CHUNKS_PER_STAGE
             {
-                let Slot::Stored(chunk) = self.chunks[index] else {
+                let ChunkSlot::Stored(chunk) = self.chunks[index] else {
                     unreachable!("it would have been written into the chunk at hand")
                 };
                 let mut bytes = self.stored(chunk)?;
@@ -271,13 +271,13 @@ impl VirtualDraft {
         match self.stage(chunks) {
             Ok(staged) => {
                 for (&index, chunk) in indices.iter().zip(staged) {
-                    self.chunks[index] = Slot::Stored(chunk);
+                    self.chunks[index] = ChunkSlot::Stored(chunk);
                 }
                 Ok(())
             }
             Err((fault, chunks)) => {
                 for (&index, bytes) in indices.iter().zip(chunks) {
-                    self.chunks[index] = Slot::Open;
+                    self.chunks[index] = ChunkSlot::Open;
                     self.open.push_back((index, bytes));
                 }
                 Err(fault)
@@ -286,12 +286,12 @@ impl VirtualDraft {
     }
 
     /// Puts chunks into the database, where nothing refers to them yet; gives them back where that fails.
-    fn stage(&mut self, chunks: Vec<Vec<u8>>) -> Result<Vec<Chunk>, (Fault, Vec<Vec<u8>>)> {
+    fn stage(&mut self, chunks: Vec<Vec<u8>>) -> Result<Vec<Chunk>, (DatabaseError, Vec<Vec<u8>>)> {
         if chunks.is_empty() {
             return Ok(Vec::new());
         }
         let pins = self.pins.get_or_insert_with(|| {
-            Arc::new(Pins { shared: Arc::clone(&self.shared), draft: fastrand::i64(1..) })
+            Arc::new(DraftPins { shared: Arc::clone(&self.shared), draft: fastrand::i64(1..) })
         });
         let (draft, now) = (pins.draft, SystemClock.now().0);
         // Hashed here, not where all others wait.
@@ -299,7 +299,7 @@ impl VirtualDraft {
             chunks.into_iter().map(|chunk| (blake3::hash(&chunk), chunk)).collect();
         let hashed = Arc::new(hashed);
         let given = Arc::clone(&hashed);
-        let staged = self.shared.write(Weight::Staging, move |writing| {
+        let staged = self.shared.write(CommitSync::Staging, move |writing| {
             let mut staged = Vec::with_capacity(given.len());
             for (hash, bytes) in given.iter() {
                 let id = content::put_hashed(writing.conn, *hash, bytes)?;
@@ -318,40 +318,43 @@ impl VirtualDraft {
     }
 
     /// Everything as content that a change can put somewhere. What was staged for it stays for as long as the draft does.
-    fn prepare(&mut self) -> Result<Prepared> {
+    fn prepare(&mut self) -> Result<PreparedContent> {
         match self.size {
-            0 => return Ok(Prepared::Empty),
-            size if size <= CHUNK as u64
-                && (self.patches.include(0) || !matches!(self.chunks[0], Slot::Stored(_))) =>
+            0 => return Ok(PreparedContent::Empty),
+            size if size <= CHUNK_SIZE as u64
+                && (self.patches.include(0) || !matches!(self.chunks[0], ChunkSlot::Stored(_))) =>
             {
-                return Ok(Prepared::plain(self.chunk_mut(0)?.clone()));
+                return Ok(PreparedContent::plain(self.chunk_mut(0)?.clone()));
             }
             _ => {}
         }
         let open = std::mem::take(&mut self.open);
-        let changed = open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], Slot::Open));
+        let changed = open.into_iter().filter(|(index, _)| matches!(self.chunks[*index], ChunkSlot::Open));
         let (indices, chunks): (Vec<_>, Vec<_>) = changed.unzip();
         self.stage_at(&indices, chunks)?;
         self.stage_patches()?;
         self.store_zeros()?;
-        let stored = |slot: &Slot| match slot {
-            Slot::Stored(chunk) => *chunk,
-            Slot::Zeros | Slot::Open => unreachable!("every chunk has been staged"),
+        let stored = |slot: &ChunkSlot| match slot {
+            ChunkSlot::Stored(chunk) => *chunk,
+            ChunkSlot::Zeros | ChunkSlot::Open => unreachable!("every chunk has been staged"),
         };
         let chunks = self.chunks.iter().map(stored).collect();
-        Ok(Prepared::Listed { chunks, size: self.size.cast_signed(), _pins: self.pins.clone() })
+        Ok(PreparedContent::Listed { chunks, size: self.size.cast_signed(), _pins: self.pins.clone() })
     }
 
     /// Stages the chunks that are all zeros: one stands for all of them but the last, which may be shorter.
     fn store_zeros(&mut self) -> Result<()> {
-        let zeros = |slot: &Slot| matches!(slot, Slot::Zeros);
+        let zeros = |slot: &ChunkSlot| matches!(slot, ChunkSlot::Zeros);
         let last = self.chunks.len() - 1;
         if zeros(&self.chunks[last]) {
             self.stage_at(&[last], vec![vec![0; self.length(last)]])?;
         }
         if self.chunks.iter().any(zeros) {
-            let full = self.stage(vec![vec![0; CHUNK]]).map_err(|(fault, _)| fault)?[0];
-            self.chunks.iter_mut().filter(|slot| zeros(slot)).for_each(|slot| *slot = Slot::Stored(full));
+            let full = self.stage(vec![vec![0; CHUNK_SIZE]]).map_err(|(fault, _)| fault)?[0];
+            self.chunks
+                .iter_mut()
+                .filter(|slot| zeros(slot))
+                .for_each(|slot| *slot = ChunkSlot::Stored(full));
         }
         Ok(())
     }

@@ -7,31 +7,31 @@ use stead_core::StoreError;
 
 /// A refusal of ours, or a failure of SQLite's.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum DatabaseError {
     Store(StoreError),
     Sqlite(rusqlite::Error),
 }
 
 /// The result of everything that talks to the database.
-pub(super) type Result<T, E = Fault> = std::result::Result<T, E>;
+pub(super) type Result<T, E = DatabaseError> = std::result::Result<T, E>;
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for DatabaseError {
     fn from(error: StoreError) -> Self {
-        Fault::Store(error)
+        DatabaseError::Store(error)
     }
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for DatabaseError {
     fn from(error: rusqlite::Error) -> Self {
-        Fault::Sqlite(error)
+        DatabaseError::Sqlite(error)
     }
 }
 
-impl From<Fault> for StoreError {
-    fn from(fault: Fault) -> Self {
+impl From<DatabaseError> for StoreError {
+    fn from(fault: DatabaseError) -> Self {
         match fault {
-            Fault::Store(error) => error,
-            Fault::Sqlite(error) => told(&error),
+            DatabaseError::Store(error) => error,
+            DatabaseError::Sqlite(error) => told(&error),
         }
     }
 }
@@ -76,6 +76,6 @@ pub(super) fn of_host(error: &std::io::Error) -> StoreError {
 }
 
 /// What is stored contradicts itself.
-pub(super) fn corrupt(what: &str) -> Fault {
-    Fault::Store(StoreError::Corrupt(what.into()))
+pub(super) fn corrupt(what: &str) -> DatabaseError {
+    DatabaseError::Store(StoreError::Corrupt(what.into()))
 }

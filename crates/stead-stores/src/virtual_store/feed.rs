@@ -1,7 +1,7 @@
 //! What has changed, from the log of changes.
 
 use rusqlite::params;
-use stead_core::store::{ChangeKind, Changed, Feed, NodeId, Version};
+use stead_core::store::{ChangeKind, Feed, FeedEntry, NodeId, RevisionNumber};
 
 use super::VirtualStore;
 use super::database::newest;
@@ -35,23 +35,23 @@ pub(super) fn kind(code: i64) -> Result<ChangeKind> {
 impl VirtualStore {
     /// A version is told whole or not at all, so that the cursor, which is one, loses nothing. One version may
     /// therefore exceed the limit.
-    pub(super) fn feed_since(&self, cursor: Option<Version>, limit: usize) -> Result<Feed> {
+    pub(super) fn feed_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> Result<Feed> {
         self.snapshot(|snapshot| {
             let conn = snapshot.tree.conn;
             let last = self.as_of.unwrap_or(i64::MAX).min(newest(conn)?);
             let Some(cursor) = cursor else {
-                return Ok(Feed { changes: Vec::new(), cursor: Version(last), more: false });
+                return Ok(Feed { changes: Vec::new(), cursor: RevisionNumber(last), more: false });
             };
             let mut statement = conn.prepare_cached(
                 "SELECT ver, what, node, parent, name FROM change WHERE vol = ?1 AND ver > ?2 AND ver <= ?3
                  ORDER BY ver, seq",
             )?;
             let mut rows = statement.query(params![self.volume.id, cursor.0, last])?;
-            let mut changes: Vec<Changed> = Vec::new();
+            let mut changes: Vec<FeedEntry> = Vec::new();
             // Where the version that is being read begins.
             let mut begin = 0;
             while let Some(row) = rows.next()? {
-                let version = Version(row.get(0)?);
+                let version = RevisionNumber(row.get(0)?);
                 if changes.last().is_some_and(|before| before.version != version) {
                     begin = changes.len();
                 }
@@ -60,7 +60,7 @@ impl VirtualStore {
                     let cursor = changes[begin - 1].version;
                     return Ok(Feed { changes, cursor, more: true });
                 }
-                changes.push(Changed {
+                changes.push(FeedEntry {
                     version,
                     what: kind(row.get(1)?)?,
                     node: NodeId(row.get::<_, i64>(2)?.cast_unsigned()),
@@ -68,7 +68,7 @@ impl VirtualStore {
                     name: row.get(4)?,
                 });
             }
-            Ok(Feed { changes, cursor: Version(last.max(cursor.0)), more: false })
+            Ok(Feed { changes, cursor: RevisionNumber(last.max(cursor.0)), more: false })
         })
     }
 }

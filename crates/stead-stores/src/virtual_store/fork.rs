@@ -7,22 +7,22 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 use stead_core::store::{Fork, ForkName, QuotaLimits};
-use stead_core::{Ask, StoreError, StoreResult, Timestamp, VfsPath};
+use stead_core::{ApprovalPolicy, StoreError, StoreResult, Timestamp, VfsPath};
 
-use super::batch::Writing;
+use super::batch::WriteTransaction;
 use super::database::{Volume, find_volume, newest, remove_volume, written};
 use super::fault::{Result, corrupt};
 use super::layers::{Layer, ROOTS_PARENT};
-use super::queue::Weight;
-use super::row::{Row, entries};
-use super::tree::Tree;
+use super::queue::CommitSync;
+use super::row::{EntryRow, entries};
+use super::tree::VolumeTree;
 use super::{Database, VirtualStore};
 
 /// How many layers a fork stands on at the most.
-const MOST_LAYERS: usize = 4;
+const MAX_LAYERS: usize = 4;
 
 /// The namespace of a layer that belongs to no one: `Database::store` refuses the empty part.
-const UNNAMED: &str = "[\"\",";
+const UNNAMED_LAYER_PREFIX: &str = "[\"\",";
 
 impl VirtualStore {
     /// Makes a fork of this volume, as it is looked at, in a namespace of its own.
@@ -43,7 +43,7 @@ impl VirtualStore {
 
     fn fork_noted(&self, namespace: String, noted: Option<Fork>) -> StoreResult<VirtualStore> {
         let (base, as_of, name) = (Arc::clone(&self.volume), self.as_of, namespace.clone());
-        let volume = self.shared().write(Weight::Change, move |writing| {
+        let volume = self.shared().write(CommitSync::Change, move |writing| {
             let volume = make(writing, &base, as_of, &name)?;
             if let Some(fork) = &noted {
                 note(writing.conn, volume.id, fork)?;
@@ -109,12 +109,17 @@ pub(super) fn remove_unused(conn: &Connection) -> Result<()> {
            AND NOT EXISTS (SELECT 1 FROM volume f WHERE f.base = v.id)",
     )?;
     let unused: Vec<i64> =
-        statement.query_map([UNNAMED], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        statement.query_map([UNNAMED_LAYER_PREFIX], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     unused.into_iter().try_for_each(|vol| remove_volume(conn, vol))
 }
 
 /// Makes the volume of a fork.
-fn make(writing: &mut Writing<'_>, base: &Volume, as_of: Option<i64>, namespace: &str) -> Result<Volume> {
+fn make(
+    writing: &mut WriteTransaction<'_>,
+    base: &Volume,
+    as_of: Option<i64>,
+    namespace: &str,
+) -> Result<Volume> {
     let conn = writing.conn;
     if !conn.prepare_cached("SELECT 1 FROM volume WHERE id = ?1")?.exists([base.id])? {
         return Err(StoreError::NotFound.into());
@@ -131,7 +136,7 @@ fn make(writing: &mut Writing<'_>, base: &Volume, as_of: Option<i64>, namespace:
     while below.len() > 1 && is_unchanged(conn, below[0].vol)? {
         below.remove(0);
     }
-    if below.len() > MOST_LAYERS {
+    if below.len() > MAX_LAYERS {
         below = vec![put_together(writing, base.root, &below)?, below[below.len() - 1]];
     }
     let id = insert(writing, Some(namespace), base.root, below[0])?;
@@ -146,9 +151,14 @@ fn make(writing: &mut Writing<'_>, base: &Volume, as_of: Option<i64>, namespace:
 }
 
 /// Writes the row of a volume on a base; one without a namespace is a layer that belongs to no one.
-fn insert(writing: &mut Writing<'_>, namespace: Option<&str>, root: i64, base: Layer) -> Result<i64> {
+fn insert(
+    writing: &mut WriteTransaction<'_>,
+    namespace: Option<&str>,
+    root: i64,
+    base: Layer,
+) -> Result<i64> {
     let id = writing.fresh_node()?;
-    let namespace = namespace.map_or_else(|| format!("{UNNAMED}\"{id}\"]"), str::to_owned);
+    let namespace = namespace.map_or_else(|| format!("{UNNAMED_LAYER_PREFIX}\"{id}\"]"), str::to_owned);
     writing
         .conn
         .prepare_cached(
@@ -164,7 +174,7 @@ fn is_unchanged(conn: &Connection, vol: i64) -> Result<bool> {
 }
 
 /// Puts all layers but the last one together into a new one. Rows stay in the state that they are in.
-fn put_together(writing: &mut Writing<'_>, root: i64, layers: &[Layer]) -> Result<Layer> {
+fn put_together(writing: &mut WriteTransaction<'_>, root: i64, layers: &[Layer]) -> Result<Layer> {
     const SQL: [&str; 2] = entries!(
         "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since, e.name",
         "e.parent >= ?3 ORDER BY e.parent, e.name"
@@ -173,11 +183,16 @@ fn put_together(writing: &mut Writing<'_>, root: i64, layers: &[Layer]) -> Resul
     let (Some((last, changed)), Some(first)) = (layers.split_last(), layers.first()) else {
         return Err(corrupt("a fork stands on nothing"));
     };
-    let upper =
-        Tree { conn, vol: first.vol, root, as_of: Some(first.as_of), below: changed.get(1..).unwrap_or(&[]) };
-    let bottom = Tree { conn, vol: last.vol, root, as_of: Some(last.as_of), below: &[] };
+    let upper = VolumeTree {
+        conn,
+        vol: first.vol,
+        root,
+        as_of: Some(first.as_of),
+        below: changed.get(1..).unwrap_or(&[]),
+    };
+    let bottom = VolumeTree { conn, vol: last.vol, root, as_of: Some(last.as_of), below: &[] };
     // What the layers put in a place of their own, and which nodes of the last one they hide.
-    let mut rows: Vec<(Option<Row>, i64, Vec<u8>)> = Vec::new();
+    let mut rows: Vec<(Option<EntryRow>, i64, Vec<u8>)> = Vec::new();
     upper.merged(SQL, &[&ROOTS_PARENT], &mut |row, parent, name| {
         rows.push((row, parent, name.to_vec()));
         Ok(std::ops::ControlFlow::Continue(()))
@@ -247,7 +262,7 @@ fn noted(conn: &Connection, owner: &str) -> Result<Vec<Fork>> {
             protect: texts(4)?,
             scratch: texts(5)?,
             quota: QuotaLimits { bytes, files, file_bytes },
-            ask: Ask::of_word(text(8)?).ok_or_else(broken)?,
+            ask: ApprovalPolicy::of_word(text(8)?).ok_or_else(broken)?,
             left_out: left_out.collect::<Result<_>>()?,
             made: Timestamp(row.get(7)?),
         });

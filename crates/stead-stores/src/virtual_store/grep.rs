@@ -13,29 +13,29 @@ use rusqlite::types::ValueRef;
 use stead_core::StoreError;
 use stead_core::glob::PathGlobs;
 use stead_core::search::{FileHits, Grep, GrepSearcher, Hits};
-use stead_core::store::{Place, StorePath};
+use stead_core::store::{NodePath, StorePath};
 
 use super::VirtualStore;
 use super::content;
-use super::fault::{Fault, Result, corrupt};
-use super::row::{EntryKind, Row};
-use super::walk::{Bounds, Forest};
+use super::fault::{DatabaseError, Result, corrupt};
+use super::row::{EntryKind, EntryRow};
+use super::walk::{LoadedTree, WalkBounds};
 
 /// How many contents are searched before the connection goes back: a long search neither keeps others from reading
 /// nor the log from being reset.
-const PIECE: usize = 256;
+const CONTENTS_PER_PIECE: usize = 256;
 /// With less than this, a second thread is not worth its start.
-const WORTH_A_THREAD: usize = 2 * PIECE;
+const MIN_CONTENTS_FOR_THREAD: usize = 2 * CONTENTS_PER_PIECE;
 
 /// A file to be searched.
 struct Candidate {
     content: i64,
     path: StorePath,
-    row: Row,
+    row: EntryRow,
 }
 
 /// A search under way, for all threads at it.
-struct Scan<'a> {
+struct GrepScan<'a> {
     store: &'a VirtualStore,
     grep: &'a Grep,
     /// Sorted by content.
@@ -49,7 +49,7 @@ struct Scan<'a> {
 impl VirtualStore {
     pub(super) fn grep_at(
         &self,
-        place: &Place,
+        place: &NodePath,
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> Result<()> {
@@ -64,7 +64,7 @@ impl VirtualStore {
                 range
             })
             .collect();
-        let scan = Scan {
+        let scan = GrepScan {
             store: self,
             grep,
             candidates: &candidates,
@@ -74,7 +74,7 @@ impl VirtualStore {
         };
         let (found, finds) = channel();
         thread::scope(|threads| {
-            if contents.len() >= WORTH_A_THREAD && !self.shared().is_in_memory() {
+            if contents.len() >= MIN_CONTENTS_FOR_THREAD && !self.shared().is_in_memory() {
                 let (scan, found) = (&scan, found.clone());
                 threads.spawn(move || scan.help(&found));
             }
@@ -90,14 +90,15 @@ impl VirtualStore {
     }
 
     /// The files to be searched, in one snapshot.
-    fn candidates(&self, place: &Place, grep: &Grep) -> Result<Vec<Candidate>> {
+    fn candidates(&self, place: &NodePath, grep: &Grep) -> Result<Vec<Candidate>> {
         let ending = grep.include.as_ref().map_or(&b""[..], PathGlobs::ending);
-        let bounds = Bounds { depth: usize::MAX, skip: &grep.skip, ending, deadline: Some(grep.deadline) };
+        let bounds =
+            WalkBounds { depth: usize::MAX, skip: &grep.skip, ending, deadline: Some(grep.deadline) };
         let mut candidates = Vec::new();
         let forest = self.snapshot(|snapshot| {
             let row = snapshot.find_followed(place)?;
             if row.is_directory() {
-                return Forest::load(snapshot, row.node, &bounds).map(Some);
+                return LoadedTree::load(snapshot, row.node, &bounds).map(Some);
             }
             if row.content.is_none() && row.size > 0 {
                 grep.unread.note(StorePath::here(), content::not_kept());
@@ -123,13 +124,13 @@ impl VirtualStore {
     }
 }
 
-type Found = Result<Vec<(usize, Hits)>>;
+type PieceHits = Result<Vec<(usize, Hits)>>;
 
-impl Scan<'_> {
+impl GrepScan<'_> {
     /// Searches piece by piece on the caller's thread, and delivers what both threads find.
     fn lead(
         &self,
-        others: &mut dyn FnMut() -> Option<Found>,
+        others: &mut dyn FnMut() -> Option<PieceHits>,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut searcher = self.grep.searcher();
@@ -144,7 +145,7 @@ impl Scan<'_> {
     }
 
     /// Searches piece by piece on a thread of its own.
-    fn help(&self, found: &Sender<Found>) {
+    fn help(&self, found: &Sender<PieceHits>) {
         let mut searcher = self.grep.searcher();
         while let Some(piece) = self.next_piece() {
             let hits = self.search(piece, &mut searcher);
@@ -156,8 +157,8 @@ impl Scan<'_> {
     }
 
     fn next_piece(&self) -> Option<Range<usize>> {
-        let begin = self.next.fetch_add(1, Ordering::Relaxed) * PIECE;
-        let end = (begin + PIECE).min(self.contents.len());
+        let begin = self.next.fetch_add(1, Ordering::Relaxed) * CONTENTS_PER_PIECE;
+        let end = (begin + CONTENTS_PER_PIECE).min(self.contents.len());
         (begin < end && !self.stop.load(Ordering::Relaxed)).then_some(begin..end)
     }
 
@@ -194,7 +195,7 @@ impl Scan<'_> {
     }
 
     /// Searches some contents in one read transaction.
-    fn search(&self, piece: Range<usize>, searcher: &mut GrepSearcher<'_>) -> Found {
+    fn search(&self, piece: Range<usize>, searcher: &mut GrepSearcher<'_>) -> PieceHits {
         let reader = self.store.shared().reader()?;
         let _transaction = reader.unchecked_transaction()?;
         let (first, last) = (self.id(piece.start), self.id(piece.end - 1));
@@ -207,7 +208,7 @@ impl Scan<'_> {
             let size = self.candidates[self.contents[content].start].row.size;
             match search_row(&reader, row, size, searcher) {
                 Ok(found) => hits.extend(found.map(|found| (content, found))),
-                Err(Fault::Store(StoreError::Corrupt(what))) => self.pass_by(content, &what),
+                Err(DatabaseError::Store(StoreError::Corrupt(what))) => self.pass_by(content, &what),
                 Err(fault) => return Err(fault),
             }
             Ok(())
@@ -255,7 +256,7 @@ fn search_row(
         }
         _ => {
             let layout = content::listed(row.get_ref(1)?, row.get_ref(2)?, size)?;
-            let mut chunks = Chunks {
+            let mut chunks = ChunkReader {
                 conn,
                 hashes: Vec::with_capacity(layout.ids.len()),
                 left: layout.ids.into_iter(),
@@ -277,16 +278,16 @@ fn search_row(
 }
 
 /// A content in chunks as a stream.
-struct Chunks<'c> {
+struct ChunkReader<'c> {
     conn: &'c Connection,
     left: std::vec::IntoIter<i64>,
     hashes: Vec<Hash>,
     chunk: Vec<u8>,
     read: usize,
-    failure: Option<Fault>,
+    failure: Option<DatabaseError>,
 }
 
-impl io::Read for Chunks<'_> {
+impl io::Read for ChunkReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.read == self.chunk.len() {
             let Some(id) = self.left.next() else { return Ok(0) };

@@ -6,40 +6,41 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::store::{
-    ChangeKind, Deed, DeedQuery, Deeds, Kind, Line, NodeId, Now, OpenContent, Past, PastIdentity, Place,
-    Sieve, State, StorePath, Version,
+    ChangeKind, ContentId, ContentRef, CurrentNode, NodeChange, NodeId, NodeKind, NodePath, NodeState,
+    OpenContent, PathFilter, Revision, RevisionNumber, RevisionQuery, RevisionSet, StorePath,
 };
 use stead_core::{Identity, Operation, OperationId, StoreError, StoreResult, Timestamp};
 
 use super::VirtualStore;
-use super::database::Shared;
+use super::database::DatabaseInner;
 use super::fault::{Result, corrupt};
 use super::feed;
-use super::read::Snapshot;
-use super::row::{EntryKind, Row};
-use super::tree::Tree;
+use super::read::ReadTransaction;
+use super::row::{EntryKind, EntryRow};
+use super::tree::VolumeTree;
 use super::unchanged;
 
 /// How many versions are looked at between two questions for more.
-const AT_ONCE: usize = 256;
+const REVISIONS_PER_PAGE: usize = 256;
 
 /// How deep undos of undos are followed.
-const MOST_UNDONE: usize = 1_000;
+const MAX_UNDO_DEPTH: usize = 1_000;
 
 /// An agent's versions, newest first: by their numbers, since a clock may go back.
-const OF_AGENT: &str = "SELECT id, operation FROM version WHERE agent = ?1 AND at >= ?2 ORDER BY id DESC";
+const REVISIONS_OF_AGENT: &str =
+    "SELECT id, operation FROM version WHERE agent = ?1 AND at >= ?2 ORDER BY id DESC";
 
-const OF_OPERATION: &str = "SELECT id FROM version WHERE operation = ?1";
+const REVISIONS_OF_OPERATION: &str = "SELECT id FROM version WHERE operation = ?1";
 
 /// What [`Past`] holds for this kind of Store.
-pub(super) struct Kept {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct VirtualContentRef {
+    pub(super) shared: Arc<DatabaseInner>,
     pub(super) content: Option<i64>,
     pub(super) size: i64,
 }
 
 /// What the log says that a version did to a node.
-struct Logged {
+struct LoggedChange {
     node: i64,
     /// The last thing that it did.
     what: ChangeKind,
@@ -50,17 +51,17 @@ struct Logged {
 }
 
 impl VirtualStore {
-    pub(super) fn version_before(&self, time: Timestamp) -> Result<Version> {
+    pub(super) fn version_before(&self, time: Timestamp) -> Result<RevisionNumber> {
         version_before(&*self.shared().reader()?, time)
     }
 
-    pub(super) fn deeds_of(&self, query: &DeedQuery) -> Result<Deeds> {
+    pub(super) fn deeds_of(&self, query: &RevisionQuery) -> Result<RevisionSet> {
         self.snapshot(|snapshot| {
             let top = match &query.at {
                 Some(place) => Some(snapshot.find_ever(place)?),
                 None => None,
             };
-            let looking = Looking { store: self, tree: snapshot.tree, query, top };
+            let looking = RevisionReader { store: self, tree: snapshot.tree, query, top };
             looking.deeds()
         })
     }
@@ -70,7 +71,7 @@ impl VirtualStore {
         agent: &str,
         since: Timestamp,
         limit: usize,
-    ) -> Result<Vec<(Version, Operation)>> {
+    ) -> Result<Vec<(RevisionNumber, Operation)>> {
         // What a fork has of before it was made is its base's doing.
         let after = self.volume.forked_at().unwrap_or(0);
         let upto = self.as_of.unwrap_or(i64::MAX);
@@ -84,9 +85,9 @@ impl VirtualStore {
         })
     }
 
-    pub(super) fn open_kept(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+    pub(super) fn open_kept(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         let kept = past
-            .inner::<Kept>()
+            .inner::<VirtualContentRef>()
             .filter(|kept| Arc::ptr_eq(&kept.shared, self.shared()))
             .ok_or_else(|| StoreError::Invalid("the content was kept by another Store".into()))?;
         Ok(Box::new(self.open_content(kept.content, kept.size)?))
@@ -94,12 +95,12 @@ impl VirtualStore {
 }
 
 /// The version that was the newest at that time.
-pub(super) fn version_before(conn: &Connection, time: Timestamp) -> Result<Version> {
+pub(super) fn version_before(conn: &Connection, time: Timestamp) -> Result<RevisionNumber> {
     let version = conn
         .prepare_cached("SELECT id FROM version WHERE at <= ?1 ORDER BY id DESC LIMIT 1")?
         .query_row([time.0], |row| row.get(0))
         .optional()?;
-    Ok(Version(version.unwrap_or(0)))
+    Ok(RevisionNumber(version.unwrap_or(0)))
 }
 
 /// The operation that made a version.
@@ -148,8 +149,8 @@ pub(super) fn standing(
     since: Timestamp,
     limit: usize,
     did: impl Fn(&Connection, i64) -> Result<bool>,
-) -> Result<Vec<(Version, Operation)>> {
-    let mut statement = conn.prepare_cached(OF_AGENT)?;
+) -> Result<Vec<(RevisionNumber, Operation)>> {
+    let mut statement = conn.prepare_cached(REVISIONS_OF_AGENT)?;
     let mut rows = statement.query(params![agent, since.0])?;
     let (mut operations, mut seen) = (Vec::new(), HashSet::new());
     while let Some(row) = rows.next()?
@@ -163,7 +164,7 @@ pub(super) fn standing(
         let Some(operation) = operation_of(conn, version)? else { continue };
         let (undoes, undone) = taken_back(conn, volume, &operation)?;
         if undoes.is_empty() && !undone {
-            operations.push((Version(version), operation));
+            operations.push((RevisionNumber(version), operation));
         }
     }
     Ok(operations)
@@ -171,7 +172,7 @@ pub(super) fn standing(
 
 /// The versions that these operations made, newest first.
 pub(super) fn versions_of(conn: &Connection, operations: &[OperationId]) -> Result<Vec<i64>> {
-    let mut statement = conn.prepare_cached(OF_OPERATION)?;
+    let mut statement = conn.prepare_cached(REVISIONS_OF_OPERATION)?;
     let mut versions = Vec::new();
     for operation in operations {
         let found = statement.query_map([operation.as_bytes()], |row| row.get(0))?;
@@ -182,9 +183,9 @@ pub(super) fn versions_of(conn: &Connection, operations: &[OperationId]) -> Resu
     Ok(versions)
 }
 
-impl Snapshot<'_> {
+impl ReadTransaction<'_> {
     /// What lies at a place, or lay there last.
-    fn find_ever(&mut self, place: &Place) -> Result<i64> {
+    fn find_ever(&mut self, place: &NodePath) -> Result<i64> {
         let tree = self.tree;
         let mut node = tree.id(place.from);
         for name in place.path.components() {
@@ -198,7 +199,7 @@ impl Snapshot<'_> {
     }
 }
 
-impl Tree<'_> {
+impl VolumeTree<'_> {
     /// What had that name last, of what is not there now.
     fn last_at(&self, parent: i64, name: &[u8]) -> Result<Option<i64>> {
         let last = self
@@ -216,17 +217,17 @@ impl Tree<'_> {
     }
 }
 
-struct Looking<'a> {
+struct RevisionReader<'a> {
     store: &'a VirtualStore,
-    tree: Tree<'a>,
-    query: &'a DeedQuery,
+    tree: VolumeTree<'a>,
+    query: &'a RevisionQuery,
     top: Option<i64>,
 }
 
-impl Looking<'_> {
-    fn deeds(&self) -> Result<Deeds> {
-        let mut found = Deeds::default();
-        let mut sieve = Sieve::new(&self.query.below);
+impl RevisionReader<'_> {
+    fn deeds(&self) -> Result<RevisionSet> {
+        let mut found = RevisionSet::default();
+        let mut sieve = PathFilter::new(&self.query.below);
         let upto = self.query.upto.0.min(self.tree.as_of.unwrap_or(i64::MAX));
         // What a fork has of before it was made is its base's doing.
         let after = self.query.after.0.max(self.store.volume.forked_at().unwrap_or(0));
@@ -240,7 +241,7 @@ impl Looking<'_> {
                 }
                 None => {
                     let versions = self.versions(bounds)?;
-                    let more = versions.len() == AT_ONCE;
+                    let more = versions.len() == REVISIONS_PER_PAGE;
                     (versions, more)
                 }
             };
@@ -255,14 +256,15 @@ impl Looking<'_> {
                 _ => break,
             }
         }
-        let query = DeedQuery { after: Version(after), upto: Version(upto), ..self.query.clone() };
+        let query =
+            RevisionQuery { after: RevisionNumber(after), upto: RevisionNumber(upto), ..self.query.clone() };
         unchanged::add_to(self.tree.conn, self.tree.vol, &query, &mut found.deeds)?;
         self.describe_now(&mut found)?;
         Ok(found)
     }
 
     /// What a version did, as far as it is wanted.
-    fn deed(&self, version: i64, sieve: &mut Sieve<'_>) -> Result<Option<Deed>> {
+    fn deed(&self, version: i64, sieve: &mut PathFilter<'_>) -> Result<Option<Revision>> {
         let Some(operation) = operation_of(self.tree.conn, version)? else { return Ok(None) };
         if !self.query.wants(&operation) {
             return Ok(None);
@@ -278,7 +280,14 @@ impl Looking<'_> {
             return Ok(None);
         }
         let (undoes, undone) = taken_back(self.tree.conn, self.tree.vol, &operation)?;
-        Ok(Some(Deed { version: Version(version), operation, lines, blind_at: None, undoes, undone }))
+        Ok(Some(Revision {
+            version: RevisionNumber(version),
+            operation,
+            lines,
+            blind_at: None,
+            undoes,
+            undone,
+        }))
     }
 
     /// Some versions that may hold a wanted line, newest first, after the first bound and up to the second.
@@ -305,7 +314,8 @@ impl Looking<'_> {
         );
         let since = query.since.map(|time| time.0);
         let mut statement = self.tree.conn.prepare_cached(&sql)?;
-        let bounds = params![self.tree.vol, after, upto, self.top, query.agent, since, AT_ONCE as i64];
+        let bounds =
+            params![self.tree.vol, after, upto, self.top, query.agent, since, REVISIONS_PER_PAGE as i64];
         let versions = statement.query_map(bounds, |row| row.get(0))?;
         Ok(versions.collect::<rusqlite::Result<_>>()?)
     }
@@ -327,30 +337,37 @@ impl Looking<'_> {
     }
 
     /// What the log says of a version, once per node.
-    fn logged(&self, version: i64) -> Result<Vec<Logged>> {
+    fn logged(&self, version: i64) -> Result<Vec<LoggedChange>> {
         let mut statement = self.tree.conn.prepare_cached(
             "SELECT what, node, parent, name FROM change WHERE vol = ?1 AND ver = ?2 ORDER BY seq",
         )?;
         let mut rows = statement.query([self.tree.vol, version])?;
-        let mut logged: Vec<Logged> = Vec::new();
+        let mut logged: Vec<LoggedChange> = Vec::new();
         let mut place: HashMap<i64, usize> = HashMap::new();
         while let Some(row) = rows.next()? {
             let (what, node) = (feed::kind(row.get(0)?)?, row.get(1)?);
             let (parent, name) = (row.get(2)?, row.get(3)?);
             match place.get(&node) {
                 Some(&at) => {
-                    logged[at] = Logged { what, parent, name, ..Logged { name: Vec::new(), ..logged[at] } }
+                    logged[at] =
+                        LoggedChange { what, parent, name, ..LoggedChange { name: Vec::new(), ..logged[at] } }
                 }
                 None => {
                     place.insert(node, logged.len());
-                    logged.push(Logged { node, what, created: what == ChangeKind::Created, parent, name });
+                    logged.push(LoggedChange {
+                        node,
+                        what,
+                        created: what == ChangeKind::Created,
+                        parent,
+                        name,
+                    });
                 }
             }
         }
         Ok(logged)
     }
 
-    fn line(&self, version: i64, logged: &Logged) -> Result<Line> {
+    fn line(&self, version: i64, logged: &LoggedChange) -> Result<NodeChange> {
         let before = match self.state(logged.node, Some(version - 1))? {
             None if !logged.created => Some(self.unknown(logged, version - 1)?),
             before => before,
@@ -359,17 +376,17 @@ impl Looking<'_> {
             None if logged.what != ChangeKind::Removed => Some(self.unknown(logged, version)?),
             after => after,
         };
-        Ok(Line { node: node_id(logged.node), before, after })
+        Ok(NodeChange { node: node_id(logged.node), before, after })
     }
 
     /// A state that was kept without history: it is known to have been there, and nothing more.
-    fn unknown(&self, logged: &Logged, version: i64) -> Result<State> {
+    fn unknown(&self, logged: &LoggedChange, version: i64) -> Result<NodeState> {
         let above = path_of(&self.at(Some(version)), logged.parent)?.unwrap_or_default();
-        Ok(State {
+        Ok(NodeState {
             parent: node_id(logged.parent),
             name: logged.name.clone(),
             path: above.child(&logged.name),
-            kind: Kind::File,
+            kind: NodeKind::File,
             mode: 0,
             modified: Timestamp(0),
             size: 0,
@@ -377,24 +394,28 @@ impl Looking<'_> {
         })
     }
 
-    fn at(&self, version: Option<i64>) -> Tree<'_> {
-        Tree { as_of: version, ..self.tree }
+    fn at(&self, version: Option<i64>) -> VolumeTree<'_> {
+        VolumeTree { as_of: version, ..self.tree }
     }
 
-    fn state(&self, node: i64, version: Option<i64>) -> Result<Option<State>> {
+    fn state(&self, node: i64, version: Option<i64>) -> Result<Option<NodeState>> {
         let tree = self.at(version);
         let Some((row, path)) = found(&tree, node)? else { return Ok(None) };
         Ok(Some(self.described(&row, path.unwrap_or_default())))
     }
 
-    fn described(&self, row: &Row, path: StorePath) -> State {
+    fn described(&self, row: &EntryRow, path: StorePath) -> NodeState {
         let is_kept = row.content.is_some() || row.size == 0;
         let content = (!row.is_directory() && is_kept).then(|| {
-            let identity = row.content.map_or(PastIdentity::Empty, PastIdentity::Number);
-            let kept = Kept { shared: Arc::clone(self.store.shared()), content: row.content, size: row.size };
-            Past::new(identity, row.size.cast_unsigned(), kept)
+            let identity = row.content.map_or(ContentId::Empty, ContentId::Number);
+            let kept = VirtualContentRef {
+                shared: Arc::clone(self.store.shared()),
+                content: row.content,
+                size: row.size,
+            };
+            ContentRef::new(identity, row.size.cast_unsigned(), kept)
         });
-        State {
+        NodeState {
             parent: node_id(row.parent),
             name: path.split().map(|(_, name)| name.to_vec()).unwrap_or_default(),
             path,
@@ -407,7 +428,7 @@ impl Looking<'_> {
     }
 
     /// Whether a line is about what the query asks for, or about something below it.
-    fn is_wanted(&self, version: i64, line: &Line) -> Result<bool> {
+    fn is_wanted(&self, version: i64, line: &NodeChange) -> Result<bool> {
         let Some(top) = self.top else { return Ok(true) };
         if line.node == node_id(top) {
             return Ok(true);
@@ -435,7 +456,7 @@ impl Looking<'_> {
     }
 
     /// Says where everything that the deeds name is now.
-    fn describe_now(&self, told: &mut Deeds) -> Result<()> {
+    fn describe_now(&self, told: &mut RevisionSet) -> Result<()> {
         let lines = told.deeds.iter().flat_map(|deed| &deed.lines);
         let mut named: BTreeSet<NodeId> = BTreeSet::new();
         for line in lines {
@@ -446,7 +467,7 @@ impl Looking<'_> {
             let node = self.tree.id(id);
             let Some((row, Some(path))) = found(&self.tree, node)? else { continue };
             let state = if node == self.tree.root { None } else { Some(self.described(&row, path.clone())) };
-            told.now.insert(id, Now { path, state, tag: row.tag() });
+            told.now.insert(id, CurrentNode { path, state, tag: row.tag() });
         }
         Ok(())
     }
@@ -460,7 +481,7 @@ pub(super) fn is_undone(conn: &Connection, volume: i64, operation: &[u8; 16], de
         .collect::<rusqlite::Result<_>>()?;
     for by in by {
         // Nobody takes back an undo of an undo so often.
-        if depth > MOST_UNDONE || !is_undone(conn, volume, &by, depth + 1)? {
+        if depth > MAX_UNDO_DEPTH || !is_undone(conn, volume, &by, depth + 1)? {
             return Ok(true);
         }
     }
@@ -468,7 +489,7 @@ pub(super) fn is_undone(conn: &Connection, volume: i64, operation: &[u8; 16], de
 }
 
 /// A node, and its path from the root if it has one.
-fn found(tree: &Tree<'_>, node: i64) -> Result<Option<(Row, Option<StorePath>)>> {
+fn found(tree: &VolumeTree<'_>, node: i64) -> Result<Option<(EntryRow, Option<StorePath>)>> {
     let Some((row, name)) = tree.named(node)? else { return Ok(None) };
     let path = match node == tree.root {
         true => Some(StorePath::here()),
@@ -478,7 +499,7 @@ fn found(tree: &Tree<'_>, node: i64) -> Result<Option<(Row, Option<StorePath>)>>
 }
 
 /// The path of a node from the root.
-pub(super) fn path_of(tree: &Tree<'_>, mut node: i64) -> Result<Option<StorePath>> {
+pub(super) fn path_of(tree: &VolumeTree<'_>, mut node: i64) -> Result<Option<StorePath>> {
     let mut names = Vec::new();
     let mut passed = HashSet::new();
     while node != tree.root {
@@ -508,7 +529,9 @@ mod tests {
         let database = Database::in_memory();
         let store = database.store(["test"]).unwrap();
         let reader = store.shared().reader().unwrap();
-        for (sql, index) in [(OF_AGENT, "version_agent (agent=?)"), (OF_OPERATION, "version_operation")] {
+        for (sql, index) in
+            [(REVISIONS_OF_AGENT, "version_agent (agent=?)"), (REVISIONS_OF_OPERATION, "version_operation")]
+        {
             let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let mut plan = Vec::new();
             let mut rows = statement.raw_query();

@@ -13,9 +13,9 @@ use stead_core::StoreError;
 use stead_core::store::Attr;
 
 use super::database::Volume;
-use super::fault::{Fault, Result, corrupt};
-use super::row::{EntryKind, Row, WHITEOUT, entries};
-use super::tree::Tree;
+use super::fault::{DatabaseError, Result, corrupt};
+use super::row::{EntryKind, EntryRow, WHITEOUT, entries};
+use super::tree::VolumeTree;
 
 /// What roots have in place of a parent.
 pub(super) const ROOTS_PARENT: i64 = 0;
@@ -28,9 +28,9 @@ pub(super) struct Layer {
 }
 
 /// What a volume itself says of a name.
-pub(super) enum Own {
+pub(super) enum LayerLookup {
     /// This has it.
-    Has(Row),
+    Has(EntryRow),
     /// Nothing has it, whatever the base says.
     Hides,
     /// The base knows.
@@ -38,10 +38,10 @@ pub(super) enum Own {
 }
 
 /// What is done with each entry and its name.
-pub(super) type Visit<'v> = dyn FnMut(Row, &[u8]) -> Result<ControlFlow<()>> + 'v;
+pub(super) type Visit<'v> = dyn FnMut(EntryRow, &[u8]) -> Result<ControlFlow<()>> + 'v;
 
 /// What is done with each name: what has it, unless it is hidden, and the directory that it is in.
-type VisitName<'v> = dyn FnMut(Option<Row>, i64, &[u8]) -> Result<ControlFlow<()>> + 'v;
+type VisitMerged<'v> = dyn FnMut(Option<EntryRow>, i64, &[u8]) -> Result<ControlFlow<()>> + 'v;
 
 /// The columns of an entry with its name.
 macro_rules! named {
@@ -84,25 +84,25 @@ pub(super) fn load(conn: &Connection, mut vol: i64) -> Result<Vec<Layer>> {
     }
 }
 
-impl<'c> Tree<'c> {
+impl<'c> VolumeTree<'c> {
     /// What lies below this volume's own rows.
-    pub(super) fn base(&self) -> Option<Tree<'c>> {
+    pub(super) fn base(&self) -> Option<VolumeTree<'c>> {
         let (base, below) = self.below.split_first()?;
-        Some(Tree { vol: base.vol, as_of: Some(base.as_of), below, ..*self })
+        Some(VolumeTree { vol: base.vol, as_of: Some(base.as_of), below, ..*self })
     }
 
     /// The node, wherever it is, and the name that it has there.
-    pub(super) fn named(&self, node: i64) -> Result<Option<(Row, Vec<u8>)>> {
+    pub(super) fn named(&self, node: i64) -> Result<Option<(EntryRow, Vec<u8>)>> {
         const SQL: [&str; 2] = named!("e.node = ?3");
         let mut statement = self.conn.prepare_cached(self.pick(SQL))?;
         let mut rows = statement.query(params![self.vol, self.as_of, node])?;
         if let Some(row) = rows.next()? {
-            return Ok(Some((self.timed(Row::of(row, 0)?)?, row.get(10)?)));
+            return Ok(Some((self.timed(EntryRow::of(row, 0)?)?, row.get(10)?)));
         }
         let Some(base) = self.base() else { return Ok(None) };
         let Some((row, name)) = base.named(node)? else { return Ok(None) };
         // It is no longer there if the name is this volume's affair.
-        Ok(matches!(self.own(row.parent, &name)?, Own::Silent).then_some((row, name)))
+        Ok(matches!(self.own(row.parent, &name)?, LayerLookup::Silent).then_some((row, name)))
     }
 
     /// The entries of a directory whose names come after that one, sorted. At least `limit` of them are visited, if
@@ -138,7 +138,7 @@ impl<'c> Tree<'c> {
         let mut statement = self.conn.prepare_cached(SQL)?;
         let mut rows = statement.query(params![self.vol, parent, after, limit])?;
         while let Some(row) = rows.next()? {
-            let listed = Row {
+            let listed = EntryRow {
                 node: row.get(1)?,
                 parent,
                 kind: EntryKind::of(row.get(2)?)?,
@@ -219,7 +219,7 @@ impl<'c> Tree<'c> {
         self.bind(&mut statement, rest)?;
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
-            if visit(self.timed(Row::of(row, 0)?)?, name_in(row)?)?.is_break() {
+            if visit(self.timed(EntryRow::of(row, 0)?)?, name_in(row)?)?.is_break() {
                 break;
             }
         }
@@ -236,8 +236,8 @@ impl<'c> Tree<'c> {
     }
 
     /// What lies below a directory, each directory before what is in it.
-    pub(super) fn below(&self, top: i64) -> Result<Vec<(Row, Vec<u8>)>> {
-        let mut found: Vec<(Row, Vec<u8>)> = Vec::new();
+    pub(super) fn below(&self, top: i64) -> Result<Vec<(EntryRow, Vec<u8>)>> {
+        let mut found: Vec<(EntryRow, Vec<u8>)> = Vec::new();
         let (mut next, mut directory) = (0, top);
         loop {
             self.children(directory, b"", -1, &mut |row, name| {
@@ -258,10 +258,10 @@ impl<'c> Tree<'c> {
         &self,
         sql: [&'static str; 2],
         rest: &[&dyn rusqlite::ToSql],
-        visit: &mut VisitName<'_>,
+        visit: &mut VisitMerged<'_>,
     ) -> Result<()> {
         let mut trees = vec![*self];
-        trees.extend(std::iter::successors(self.base(), Tree::base));
+        trees.extend(std::iter::successors(self.base(), VolumeTree::base));
         let mut statements = Vec::with_capacity(trees.len());
         for (depth, tree) in trees.iter().enumerate() {
             let sql = tree.pick(sql);
@@ -284,7 +284,7 @@ impl<'c> Tree<'c> {
             let row = sources[first].get().ok_or_else(|| corrupt("a row has vanished"))?;
             let entry = match row.get_ref(2)? {
                 ValueRef::Integer(WHITEOUT) => None,
-                _ => Some(trees[first].timed(Row::of(row, 0)?)?),
+                _ => Some(trees[first].timed(EntryRow::of(row, 0)?)?),
             };
             if visit(entry, row.get(1)?, name_in(row)?)?.is_break() {
                 return Ok(());
@@ -296,7 +296,7 @@ impl<'c> Tree<'c> {
     }
 
     /// A directory's times as they were, where someone stands on them.
-    pub(super) fn timed(&self, row: Row) -> Result<Row> {
+    pub(super) fn timed(&self, row: EntryRow) -> Result<EntryRow> {
         let Some(as_of) = self.as_of.filter(|_| row.is_directory()) else { return Ok(row) };
         let times = self
             .conn
@@ -306,7 +306,7 @@ impl<'c> Tree<'c> {
             )?
             .query_row([self.vol, row.node, as_of], |times| Ok((times.get(0)?, times.get(1)?)))
             .optional()?;
-        Ok(times.map_or(row, |(modified, changed)| Row { modified, changed, ..row }))
+        Ok(times.map_or(row, |(modified, changed)| EntryRow { modified, changed, ..row }))
     }
 }
 
@@ -334,6 +334,6 @@ fn name_in<'r>(row: &'r rusqlite::Row<'_>) -> Result<&'r [u8]> {
     row.get_ref(10)?.as_blob().map_err(|_| no_name())
 }
 
-fn no_name() -> Fault {
+fn no_name() -> DatabaseError {
     corrupt("an entry has a name that can't be one")
 }

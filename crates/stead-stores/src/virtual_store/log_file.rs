@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::sync::{self, Site};
+use crate::sync::{self, SyncPoint};
 
 /// The log of transactions of a database file.
 ///
@@ -18,11 +18,11 @@ use crate::sync::{self, Site};
 /// It is synced through a descriptor that is opened and closed for that. Closing one drops the locks that this process
 /// holds on the same file, but SQLite locks the database and its shared memory, never the log.
 #[derive(Debug, Default)]
-pub(super) struct LogFile {
+pub(super) struct WalFile {
     path: OnceLock<PathBuf>,
 }
 
-impl LogFile {
+impl WalFile {
     /// Waits until all that has been committed to the database at `database` is on the disk.
     pub(super) fn sync(&self, database: &Path) -> io::Result<()> {
         let path = self.path.get_or_init(|| {
@@ -32,7 +32,7 @@ impl LogFile {
             name.into()
         });
         match File::open(path) {
-            Ok(file) => Ok(sync::data(Site::DeferredCommits, file)?),
+            Ok(file) => Ok(sync::data(SyncPoint::DeferredCommits, file)?),
             // Nobody has committed anything since the last process brought all of it into the database.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),

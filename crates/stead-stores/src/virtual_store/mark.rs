@@ -14,11 +14,11 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::sync::{self, Site};
+use crate::sync::{self, SyncPoint};
 
 /// What the file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Known {
+pub(super) struct AcknowledgedRevisions {
     /// The newest version that was acknowledged.
     pub(super) version: i64,
     /// The first and the last version that were acknowledged and are not there any more; 0 where none are.
@@ -27,33 +27,33 @@ pub(super) struct Known {
 
 /// The file beside one database.
 #[derive(Debug)]
-pub(super) struct Mark {
+pub(super) struct RevisionFile {
     path: PathBuf,
 }
 
-impl Mark {
+impl RevisionFile {
     /// The mark of the database at that path.
     pub(super) fn of(database: &Path) -> Self {
         let mut path = database.as_os_str().to_owned();
         path.push("-version");
-        Mark { path: path.into() }
+        RevisionFile { path: path.into() }
     }
 
     /// What it says; `None` where there never was a database. One that can't be read says that there was one.
-    pub(super) fn read(&self) -> Option<Known> {
+    pub(super) fn read(&self) -> Option<AcknowledgedRevisions> {
         match std::fs::read_to_string(&self.path) {
             Ok(text) => Some(parse(&text).unwrap_or_default()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(_) => Some(Known::default()),
+            Err(_) => Some(AcknowledgedRevisions::default()),
         }
     }
 
     /// Makes it, for a database that is there, and has it stay.
-    pub(super) fn make(&self, known: Known) -> io::Result<()> {
+    pub(super) fn make(&self, known: AcknowledgedRevisions) -> io::Result<()> {
         let file = self.open()?;
         write(&file, known)?;
-        sync::all(Site::NewestVersion, &file)?;
-        sync::directory(Site::NewestVersionName, self.path.parent().unwrap_or(Path::new("")))
+        sync::all(SyncPoint::NewestVersion, &file)?;
+        sync::directory(SyncPoint::NewestVersionName, self.path.parent().unwrap_or(Path::new("")))
     }
 
     /// Opens it to be written with every commit.
@@ -64,8 +64,8 @@ impl Mark {
 }
 
 /// Writes it over what was there, which has the same length: a full disk has room for it.
-pub(super) fn write(file: &File, known: Known) -> io::Result<()> {
-    let Known { version, lost: (first, last) } = known;
+pub(super) fn write(file: &File, known: AcknowledgedRevisions) -> io::Result<()> {
+    let AcknowledgedRevisions { version, lost: (first, last) } = known;
     file.write_all_at(format!("version {version:020}\nlost {first:020} {last:020}\n").as_bytes(), 0)
 }
 
@@ -74,11 +74,11 @@ pub(super) fn tell(file: &File, version: i64) -> io::Result<()> {
     file.write_all_at(format!("version {version:020}\n").as_bytes(), 0)
 }
 
-fn parse(text: &str) -> Option<Known> {
+fn parse(text: &str) -> Option<AcknowledgedRevisions> {
     let mut lines = text.lines();
     let version = lines.next()?.strip_prefix("version ")?.parse().ok()?;
     let (first, last) = lines.next()?.strip_prefix("lost ")?.split_once(' ')?;
-    Some(Known { version, lost: (first.parse().ok()?, last.parse().ok()?) })
+    Some(AcknowledgedRevisions { version, lost: (first.parse().ok()?, last.parse().ok()?) })
 }
 
 #[cfg(test)]
@@ -89,13 +89,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_what_is_torn_says_that_there_was_a_database() {
         let directory = tempfile::tempdir().unwrap();
-        let mark = Mark::of(&directory.path().join("db"));
+        let mark = RevisionFile::of(&directory.path().join("db"));
         assert_eq!(mark.read(), None);
-        let known = Known { version: 42, lost: (7, 9) };
+        let known = AcknowledgedRevisions { version: 42, lost: (7, 9) };
         mark.make(known).unwrap();
         assert_eq!(mark.read(), Some(known));
         let path = directory.path().join("db-version");
         std::fs::write(&path, "version 00").unwrap();
-        assert_eq!(mark.read(), Some(Known::default()));
+        assert_eq!(mark.read(), Some(AcknowledgedRevisions::default()));
     }
 }

@@ -3,11 +3,11 @@
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
-use stead_core::search::{FileHits, Grep, Walk};
+use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Extents, Feed, Fork, Found, Listing,
-    NodeId, OpenContent, Page, Past, Place, StorePath, TakenIn, Usage, Verified, Version, VersionCount,
-    Whole,
+    Applied, Attr, CaptureScopes, Captured, Change, ContentRef, Draft, DraftBase, Feed, FileContent, Fork,
+    Listing, NodeId, NodePath, OpenContent, Page, RevisionNumber, RevisionQuery, RevisionSequence,
+    RevisionSet, StoreInfo, StorePath, Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Store, StoreResult, Timestamp};
 
@@ -40,61 +40,61 @@ impl Deref for MemoryStore {
 
 #[deny(clippy::missing_trait_methods)]
 impl Store for MemoryStore {
-    fn about(&self) -> About {
+    fn about(&self) -> StoreInfo {
         self.0.about()
     }
 
-    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+    fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
         self.0.stat(at)
     }
 
-    fn stat_many(&self, at: &[Place]) -> Vec<StoreResult<Attr>> {
+    fn stat_many(&self, at: &[NodePath]) -> Vec<StoreResult<Attr>> {
         self.0.stat_many(at)
     }
 
-    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+    fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
         self.0.read(at, limit)
     }
 
-    fn read_many(&self, at: &[Place], limit: u64) -> Vec<StoreResult<Whole>> {
+    fn read_many(&self, at: &[NodePath], limit: u64) -> Vec<StoreResult<FileContent>> {
         self.0.read_many(at, limit)
     }
 
-    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         self.0.open(at)
     }
 
-    fn open_to_write(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_to_write(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         self.0.open_to_write(at)
     }
 
-    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+    fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
         self.0.read_link(at)
     }
 
-    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+    fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing> {
         self.0.list(at, page)
     }
 
     fn walk(
         &self,
-        at: &Place,
-        walk: &Walk,
-        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+        at: &NodePath,
+        walk: &WalkOptions,
+        visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         self.0.walk(at, walk, visit)
     }
 
     fn grep(
         &self,
-        at: &Place,
+        at: &NodePath,
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         self.0.grep(at, grep, visit)
     }
 
-    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
         self.0.draft(of)
     }
 
@@ -106,27 +106,27 @@ impl Store for MemoryStore {
         self.0.settle()
     }
 
-    fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
+    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         self.0.changes_since(cursor, limit)
     }
 
-    fn version_count(&self) -> Option<VersionCount> {
+    fn version_count(&self) -> Option<RevisionSequence> {
         self.0.version_count()
     }
 
-    fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+    fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         (**self).as_of(version)
     }
 
-    fn version(&self) -> StoreResult<Version> {
+    fn version(&self) -> StoreResult<RevisionNumber> {
         self.0.version()
     }
 
-    fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+    fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
         self.0.version_at(time)
     }
 
-    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
         self.0.deeds(query)
     }
 
@@ -135,24 +135,29 @@ impl Store for MemoryStore {
         agent: &str,
         since: Timestamp,
         limit: usize,
-    ) -> StoreResult<Vec<(Version, Operation)>> {
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         self.0.standing(agent, since, limit)
     }
 
-    fn between(&self, older: Version, newer: Version, below: &[StorePath]) -> StoreResult<Deeds> {
+    fn between(
+        &self,
+        older: RevisionNumber,
+        newer: RevisionNumber,
+        below: &[StorePath],
+    ) -> StoreResult<RevisionSet> {
         self.0.between(older, newer, below)
     }
 
     fn take_in(
         &self,
-        extents: &Extents,
+        extents: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
-    ) -> StoreResult<Option<TakenIn>> {
+    ) -> StoreResult<Option<Captured>> {
         self.0.take_in(extents, operation, progress)
     }
 
-    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         self.0.open_past(past)
     }
 
@@ -176,7 +181,7 @@ impl Store for MemoryStore {
         self.0.is_gone()
     }
 
-    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         self.0.verify(progress)
     }
 }

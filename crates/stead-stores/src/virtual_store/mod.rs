@@ -49,22 +49,23 @@ mod walk;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use stead_core::search::{FileHits, Grep, Walk};
+use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    About, Applied, Attr, Change, DeedQuery, Deeds, Draft, DraftOf, Feed, Fork, Found, Listing, OpenContent,
-    Page, Past, Place, StorePath, Usage, Verified, Version, VersionCount, Whole,
+    Applied, Attr, Change, ContentRef, Draft, DraftBase, Feed, FileContent, Fork, Listing, NodePath,
+    OpenContent, Page, RevisionNumber, RevisionQuery, RevisionSequence, RevisionSet, StoreInfo, StorePath,
+    Usage, VerifyReport, WalkEntry,
 };
 use stead_core::{Operation, Store, StoreError, StoreResult, Timestamp};
 
 pub use audit::{
-    Archived, Archives, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage, AuditQuery,
-    AuditVerified, verify_archive,
+    ArchiveLookup, Archived, Audit, AuditAccess, AuditCursor, AuditEntry, AuditFollower, AuditPage,
+    AuditQuery, AuditVerified, verify_archive,
 };
-pub use care::{BackupReport, Collected, Forgotten, GcOptions, NewSnapshot, Retention, Snapshot};
+pub use care::{BackupReport, Collected, ForgottenHistory, GcOptions, NewSnapshot, Retention, Snapshot};
 pub use database::{Database, DatabaseOptions};
 pub use memory::MemoryStore;
 
-use database::{Shared, Volume};
+use database::{DatabaseInner, Volume};
 use dirs::DirCache;
 
 /// A Store on a volume of a database, as it is now or as it was at a version.
@@ -84,60 +85,60 @@ impl VirtualStore {
     }
 
     /// This volume as it was at a version, for reading.
-    pub fn at(&self, version: Version) -> Self {
+    pub fn at(&self, version: RevisionNumber) -> Self {
         VirtualStore { as_of: Some(version.0), dirs: Arc::default(), ..self.clone() }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<DatabaseInner> {
         &self.database.0
     }
 }
 
 impl Store for VirtualStore {
-    fn about(&self) -> About {
+    fn about(&self) -> StoreInfo {
         let kind = if self.shared().is_in_memory() { "memory" } else { "virtual" };
-        About { kind, history: true, keeps_content: true, feed: true, records: self.shared().log() }
+        StoreInfo { kind, history: true, keeps_content: true, feed: true, records: self.shared().log() }
     }
 
-    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+    fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
         Ok(self.stat_at(at)?)
     }
 
-    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+    fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
         Ok(self.read_at(at, limit)?)
     }
 
-    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         Ok(Box::new(self.open_at(at)?))
     }
 
-    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+    fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
         Ok(self.read_link_at(at)?)
     }
 
-    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+    fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing> {
         Ok(self.list_at(at, page)?)
     }
 
     fn walk(
         &self,
-        at: &Place,
-        walk: &Walk,
-        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+        at: &NodePath,
+        walk: &WalkOptions,
+        visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         Ok(self.walk_at(at, walk, visit)?)
     }
 
     fn grep(
         &self,
-        at: &Place,
+        at: &NodePath,
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         Ok(self.grep_at(at, grep, visit)?)
     }
 
-    fn draft(&self, of: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
+    fn draft(&self, of: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
         self.changeable()?;
         Ok(Box::new(self.draft_of(of)?))
     }
@@ -151,16 +152,16 @@ impl Store for VirtualStore {
         self.shared().settle()
     }
 
-    fn changes_since(&self, cursor: Option<Version>, limit: usize) -> StoreResult<Feed> {
+    fn changes_since(&self, cursor: Option<RevisionNumber>, limit: usize) -> StoreResult<Feed> {
         Ok(self.feed_since(cursor, limit)?)
     }
 
-    fn version_count(&self) -> Option<VersionCount> {
-        Some(VersionCount::shared(self.shared()))
+    fn version_count(&self) -> Option<RevisionSequence> {
+        Some(RevisionSequence::shared(self.shared()))
     }
 
-    fn as_of(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
-        let version = if version == Version::NOW { self.version()? } else { version };
+    fn as_of(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
+        let version = if version == RevisionNumber::NOW { self.version()? } else { version };
         if version.0 < self.volume.forked_at().unwrap_or(0) || version > self.version()? {
             return Err(StoreError::NotFound);
         }
@@ -172,15 +173,15 @@ impl Store for VirtualStore {
     }
 
     /// The newest version of the database: what this volume and every other one holds now.
-    fn version(&self) -> StoreResult<Version> {
+    fn version(&self) -> StoreResult<RevisionNumber> {
         self.database.version()
     }
 
-    fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+    fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
         Ok(self.version_before(time)?)
     }
 
-    fn deeds(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+    fn deeds(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
         Ok(self.deeds_of(query)?)
     }
 
@@ -189,11 +190,11 @@ impl Store for VirtualStore {
         agent: &str,
         since: Timestamp,
         limit: usize,
-    ) -> StoreResult<Vec<(Version, Operation)>> {
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         Ok(self.standing_of(agent, since, limit)?)
     }
 
-    fn open_past(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+    fn open_past(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         self.open_kept(past)
     }
 
@@ -213,7 +214,7 @@ impl Store for VirtualStore {
         self.database.destroy(&self.volume)
     }
 
-    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         self.database.verify(progress)
     }
 }

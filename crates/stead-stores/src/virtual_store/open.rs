@@ -4,42 +4,42 @@ use std::sync::Arc;
 
 use blake3::Hash;
 use parking_lot::Mutex;
-use stead_core::store::{Attr, Kind, NodeId, OpenContent, Place, VersionTag};
+use stead_core::store::{Attr, NodeId, NodeKind, NodePath, OpenContent, VersionTag};
 use stead_core::{StoreResult, Timestamp};
 
 use super::VirtualStore;
-use super::content::{self, CHUNK, Layout};
-use super::database::Shared;
+use super::content::{self, CHUNK_SIZE, ContentLayout};
+use super::database::DatabaseInner;
 use super::fault::{Result, corrupt};
 use super::row::FILE_MODE;
 
 /// A file's content by chunk.
-pub(super) struct OpenFile {
-    shared: Arc<Shared>,
+pub(super) struct OpenVirtualFile {
+    shared: Arc<DatabaseInner>,
     attr: Attr,
-    layout: Layout,
-    read: Mutex<ReadChunks>,
+    layout: ContentLayout,
+    read: Mutex<ReadChunkHashes>,
     /// The chunk that was last read in part: who reads a file piece by piece comes back for the rest of it.
     last: Mutex<Option<(usize, Vec<u8>)>>,
 }
 
 impl VirtualStore {
-    pub(super) fn open_at(&self, place: &Place) -> Result<OpenFile> {
+    pub(super) fn open_at(&self, place: &NodePath) -> Result<OpenVirtualFile> {
         self.snapshot(|snapshot| {
             let row = snapshot.file(place)?;
             let layout = content::layout(snapshot.tree.conn, row.content, row.size)?;
-            Ok(OpenFile::new(Arc::clone(self.shared()), row.attr(), layout))
+            Ok(OpenVirtualFile::new(Arc::clone(self.shared()), row.attr(), layout))
         })
     }
 }
 
 impl VirtualStore {
     /// Content that no entry need hold any more.
-    pub(super) fn open_content(&self, content: Option<i64>, size: i64) -> Result<OpenFile> {
+    pub(super) fn open_content(&self, content: Option<i64>, size: i64) -> Result<OpenVirtualFile> {
         let layout = content::layout(&*self.shared().reader()?, content, size)?;
         let attr = Attr {
             node: NodeId(0),
-            kind: Kind::File,
+            kind: NodeKind::File,
             size: size.cast_unsigned(),
             mode: FILE_MODE,
             created: None,
@@ -47,11 +47,11 @@ impl VirtualStore {
             changed: Timestamp(0),
             tag: VersionTag(0),
         };
-        Ok(OpenFile::new(Arc::clone(self.shared()), attr, layout))
+        Ok(OpenVirtualFile::new(Arc::clone(self.shared()), attr, layout))
     }
 }
 
-impl OpenContent for OpenFile {
+impl OpenContent for OpenVirtualFile {
     fn attr(&self) -> Attr {
         self.attr
     }
@@ -68,12 +68,12 @@ impl OpenContent for OpenFile {
 
 /// The hashes of the chunks that were read, until all of them were: then the list of them is checked, too.
 #[derive(Debug, Default)]
-struct ReadChunks {
+struct ReadChunkHashes {
     hashes: Vec<Option<Hash>>,
     left: usize,
 }
 
-impl ReadChunks {
+impl ReadChunkHashes {
     /// One more was read. Answers with the hashes of all where it was the last.
     fn note(&mut self, index: usize, hash: Hash) -> Option<Vec<Hash>> {
         let slot = self.hashes.get_mut(index)?;
@@ -84,11 +84,11 @@ impl ReadChunks {
     }
 }
 
-impl OpenFile {
-    fn new(shared: Arc<Shared>, attr: Attr, layout: Layout) -> Self {
+impl OpenVirtualFile {
+    fn new(shared: Arc<DatabaseInner>, attr: Attr, layout: ContentLayout) -> Self {
         let count = if layout.list.is_some() { layout.ids.len() } else { 0 };
-        let read = ReadChunks { hashes: vec![None; count], left: count };
-        OpenFile { shared, attr, layout, read: Mutex::new(read), last: Mutex::new(None) }
+        let read = ReadChunkHashes { hashes: vec![None; count], left: count };
+        OpenVirtualFile { shared, attr, layout, read: Mutex::new(read), last: Mutex::new(None) }
     }
 
     /// Hands the bytes of a chunk to `take`, if they are what was written.
@@ -106,7 +106,7 @@ impl OpenFile {
 
     /// Copies a piece of one chunk.
     fn copy(&self, index: usize, skip: usize, into: &mut [u8]) -> Result<()> {
-        if into.len() == CHUNK {
+        if into.len() == CHUNK_SIZE {
             return self.with_chunk(index, |chunk| piece(chunk, skip, into))?;
         }
         let mut last = self.last.lock();

@@ -6,24 +6,24 @@
 use std::collections::BTreeMap;
 
 /// The largest write that is kept as it came.
-const LARGEST: usize = 32 << 10;
+const MAX_PATCH_SIZE: usize = 32 << 10;
 /// How many bytes are kept.
-const MOST: usize = 8 << 20;
+const MAX_TOTAL_SIZE: usize = 8 << 20;
 
 /// Bytes, and where in a chunk they belong.
-type Patch = (usize, Box<[u8]>);
+type ChunkPatch = (usize, Box<[u8]>);
 
 #[derive(Debug, Default)]
-pub(super) struct Patches {
+pub(super) struct ChunkPatches {
     /// For every chunk what was written into it, in order.
-    of: BTreeMap<usize, Vec<Patch>>,
+    of: BTreeMap<usize, Vec<ChunkPatch>>,
     bytes: usize,
 }
 
-impl Patches {
+impl ChunkPatches {
     /// Whether a write is small enough.
     pub(super) fn takes(&self, bytes: &[u8]) -> bool {
-        bytes.len() <= LARGEST
+        bytes.len() <= MAX_PATCH_SIZE
     }
 
     /// Keeps what was written into a chunk.
@@ -34,7 +34,7 @@ impl Patches {
 
     /// Whether it is time to make the chunks anew.
     pub(super) fn are_many(&self) -> bool {
-        self.bytes > MOST
+        self.bytes > MAX_TOTAL_SIZE
     }
 
     pub(super) fn include(&self, chunk: usize) -> bool {
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_last_write_wins() {
-        let mut patches = Patches::default();
+        let mut patches = ChunkPatches::default();
         patches.add(3, 1, b"abc");
         patches.add(3, 2, b"X");
         patches.add(5, 0, b"gone");
@@ -92,13 +92,13 @@ mod tests {
 
     #[test]
     fn there_is_an_end_to_what_is_kept() {
-        let mut patches = Patches::default();
-        let piece = vec![0; LARGEST];
-        assert!(patches.takes(&piece) && !patches.takes(&vec![0; LARGEST + 1]));
+        let mut patches = ChunkPatches::default();
+        let piece = vec![0; MAX_PATCH_SIZE];
+        assert!(patches.takes(&piece) && !patches.takes(&vec![0; MAX_PATCH_SIZE + 1]));
         let count = (0..).take_while(|chunk| {
             patches.add(*chunk, 0, &piece);
             !patches.are_many()
         });
-        assert_eq!(count.count(), MOST / LARGEST);
+        assert_eq!(count.count(), MAX_TOTAL_SIZE / MAX_PATCH_SIZE);
     }
 }

@@ -9,18 +9,18 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
-use stead_core::store::Lasts;
+use stead_core::store::SyncPolicy;
 use stead_core::{StoreError, StoreResult};
 
-use super::batch::Writing;
+use super::batch::WriteTransaction;
 use super::fault::Result;
 
 /// How many jobs are done in one transaction at the most: no process keeps its turn for long.
-const LONGEST_BATCH: usize = 128;
+const MAX_BATCH_SIZE: usize = 128;
 
 /// Whether a caller relies on what its job did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Weight {
+pub(super) enum CommitSync {
     /// It is a change: it has to be as durable as the database was opened to be.
     Change,
     /// It prepares one, or may be lost for another reason: what it did need not be on the disk before the next change,
@@ -32,27 +32,27 @@ pub(super) enum Weight {
 
 /// What a job may use of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum DiskSpace {
     /// What is free.
     Free,
     /// The reserve as well: it makes room, or is needed to look at what is there.
     Reserve,
 }
 
-impl Weight {
+impl CommitSync {
     /// A change that has to last, or one that can wait for the next one that has to.
-    pub(super) fn of(lasts: Lasts) -> Self {
+    pub(super) fn of(lasts: SyncPolicy) -> Self {
         match lasts {
-            Lasts::Now => Weight::Change,
-            Lasts::Soon => Weight::Staging,
+            SyncPolicy::Now => CommitSync::Change,
+            SyncPolicy::Soon => CommitSync::Staging,
         }
     }
 }
 
-type Work = Box<dyn FnOnce(&mut Writing<'_>) -> Result<()> + Send>;
+type JobWork = Box<dyn FnOnce(&mut WriteTransaction<'_>) -> Result<()> + Send>;
 
 /// What became of a job.
-pub(super) enum Verdict {
+pub(super) enum JobOutcome {
     Done,
     Failed(StoreError),
     /// It panicked on the leader's thread; the panic belongs to the caller whose job it was.
@@ -60,110 +60,110 @@ pub(super) enum Verdict {
 }
 
 /// Something to do in a transaction, and the place where its caller waits.
-pub(super) struct Job {
-    pub(super) weight: Weight,
-    pub(super) room: Room,
-    work: Mutex<Option<Work>>,
-    phase: Mutex<Phase>,
+pub(super) struct WriteJob {
+    pub(super) weight: CommitSync,
+    pub(super) room: DiskSpace,
+    work: Mutex<Option<JobWork>>,
+    phase: Mutex<JobPhase>,
     turned: Condvar,
 }
 
-enum Phase {
+enum JobPhase {
     Waits,
     Leads,
-    Over(Verdict),
+    Over(JobOutcome),
     Told,
 }
 
-impl Job {
+impl WriteJob {
     /// The work, which is done once.
-    pub(super) fn take_work(&self) -> Work {
+    pub(super) fn take_work(&self) -> JobWork {
         self.work.lock().take().expect("a job is drained from the queue once")
     }
 
-    fn turn(&self, phase: Phase) {
+    fn turn(&self, phase: JobPhase) {
         *self.phase.lock() = phase;
         self.turned.notify_one();
     }
 
     /// Waits until the job is over, or its caller has to lead.
-    fn wait(&self) -> Phase {
+    fn wait(&self) -> JobPhase {
         let mut phase = self.phase.lock();
-        while matches!(*phase, Phase::Waits) {
+        while matches!(*phase, JobPhase::Waits) {
             self.turned.wait(&mut phase);
         }
-        std::mem::replace(&mut phase, Phase::Told)
+        std::mem::replace(&mut phase, JobPhase::Told)
     }
 }
 
 /// The jobs of one database.
 #[derive(Default)]
-pub(super) struct Queue {
-    state: Mutex<State>,
+pub(super) struct GroupCommit {
+    state: Mutex<GroupCommitState>,
 }
 
 #[derive(Default)]
-struct State {
-    waiting: VecDeque<Arc<Job>>,
+struct GroupCommitState {
+    waiting: VecDeque<Arc<WriteJob>>,
     /// Whether some caller leads. While none does, nothing waits.
     led: bool,
 }
 
-impl Queue {
+impl GroupCommit {
     /// Has `work` done in a transaction, alone or together with what others ask for at the same time.
     ///
     /// `commit` runs the jobs of a batch and says what became of each.
     pub(super) fn run<T: Send + 'static>(
         &self,
-        (weight, room): (Weight, Room),
-        commit: impl FnOnce(&[Arc<Job>]) -> Vec<Verdict>,
-        work: impl FnOnce(&mut Writing<'_>) -> Result<T> + Send + 'static,
+        (weight, room): (CommitSync, DiskSpace),
+        commit: impl FnOnce(&[Arc<WriteJob>]) -> Vec<JobOutcome>,
+        work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
         let made = Arc::new(Mutex::new(None));
         let cell = Arc::clone(&made);
-        let work: Work = Box::new(move |writing| {
+        let work: JobWork = Box::new(move |writing| {
             *cell.lock() = Some(work(writing)?);
             Ok(())
         });
-        let job = Arc::new(Job {
+        let job = Arc::new(WriteJob {
             weight,
             room,
             work: Mutex::new(Some(work)),
-            phase: Mutex::new(Phase::Waits),
+            phase: Mutex::new(JobPhase::Waits),
             turned: Condvar::new(),
         });
-        let phase = if self.joins_as_leader(&job) { Phase::Leads } else { job.wait() };
-        let phase = if let Phase::Leads = phase {
+        let phase = if self.joins_as_leader(&job) { JobPhase::Leads } else { job.wait() };
+        let phase = if let JobPhase::Leads = phase {
             self.lead(commit);
             job.wait()
         } else {
             phase
         };
         match phase {
-            Phase::Over(Verdict::Done) => {
+            JobPhase::Over(JobOutcome::Done) => {
                 Ok(made.lock().take().expect("work that is done has made something"))
             }
-            Phase::Over(Verdict::Failed(error)) => Err(error),
-            Phase::Over(Verdict::Panicked(panic)) => resume_unwind(panic),
-            Phase::Waits | Phase::Leads | Phase::Told => {
+            JobPhase::Over(JobOutcome::Failed(error)) => Err(error),
+            JobPhase::Over(JobOutcome::Panicked(panic)) => resume_unwind(panic),
+            JobPhase::Waits | JobPhase::Leads | JobPhase::Told => {
                 unreachable!("a leader answers every job of its batch")
             }
         }
     }
 
-    fn joins_as_leader(&self, job: &Arc<Job>) -> bool {
+    fn joins_as_leader(&self, job: &Arc<WriteJob>) -> bool {
         let mut state = self.state.lock();
         state.waiting.push_back(Arc::clone(job));
         !std::mem::replace(&mut state.led, true)
     }
 
     /// Takes what waits, the caller's own job first, and has it committed.
-    fn lead(&self, commit: impl FnOnce(&[Arc<Job>]) -> Vec<Verdict>) {
+    fn lead(&self, commit: impl FnOnce(&[Arc<WriteJob>]) -> Vec<JobOutcome>) {
         let mut state = self.state.lock();
-        let count = state.waiting.len().min(LONGEST_BATCH);
+        let count = state.waiting.len().min(MAX_BATCH_SIZE);
         let jobs = state.waiting.drain(..count).collect();
         drop(state);
-        let mut batch = Batch { queue: self, jobs, verdicts: Vec::new() };
+        let mut batch = JobBatch { queue: self, jobs, verdicts: Vec::new() };
         batch.verdicts = commit(&batch.jobs);
     }
 
@@ -171,27 +171,27 @@ impl Queue {
     fn pass_on(&self) {
         let mut state = self.state.lock();
         match state.waiting.front() {
-            Some(next) => next.turn(Phase::Leads),
+            Some(next) => next.turn(JobPhase::Leads),
             None => state.led = false,
         }
     }
 }
 
 /// Jobs that are under way. However their leader ends, the lead passes on and every one of them is answered.
-struct Batch<'a> {
-    queue: &'a Queue,
-    jobs: Vec<Arc<Job>>,
-    verdicts: Vec<Verdict>,
+struct JobBatch<'a> {
+    queue: &'a GroupCommit,
+    jobs: Vec<Arc<WriteJob>>,
+    verdicts: Vec<JobOutcome>,
 }
 
-impl Drop for Batch<'_> {
+impl Drop for JobBatch<'_> {
     fn drop(&mut self) {
         // First the next leader, so that it works while the rest is told.
         self.queue.pass_on();
         let mut verdicts = self.verdicts.drain(..);
         for job in &self.jobs {
-            let unanswered = || Verdict::Failed(StoreError::unavailable("the change was interrupted"));
-            job.turn(Phase::Over(verdicts.next().unwrap_or_else(unanswered)));
+            let unanswered = || JobOutcome::Failed(StoreError::unavailable("the change was interrupted"));
+            job.turn(JobPhase::Over(verdicts.next().unwrap_or_else(unanswered)));
         }
     }
 }
@@ -217,13 +217,13 @@ mod tests {
                 scope.spawn(move || {
                     barrier.wait();
                     for _ in 0..50 {
-                        let job = move |_: &mut Writing<'_>| {
+                        let job = move |_: &mut WriteTransaction<'_>| {
                             // Long enough for the others to queue up behind it.
                             thread::sleep(Duration::from_micros(50));
                             assert!(caller != 3, "as asked for");
                             if caller == 4 { Err(StoreError::Conflict.into()) } else { Ok(caller) }
                         };
-                        let answer = catch_unwind(AssertUnwindSafe(|| shared.write(Weight::Change, job)));
+                        let answer = catch_unwind(AssertUnwindSafe(|| shared.write(CommitSync::Change, job)));
                         match (caller, answer) {
                             (3, Err(_)) | (4, Ok(Err(StoreError::Conflict))) => {}
                             (_, Ok(Ok(answered))) => assert_eq!(answered, caller),
@@ -237,11 +237,12 @@ mod tests {
 
     #[test]
     fn a_leader_that_ends_early_leaves_nobody_waiting() {
-        let queue = Queue::default();
-        let dies = || queue.run((Weight::Change, Room::Free), |_| panic!("as asked for"), |_| Ok(()));
+        let queue = GroupCommit::default();
+        let dies =
+            || queue.run((CommitSync::Change, DiskSpace::Free), |_| panic!("as asked for"), |_| Ok(()));
         assert!(catch_unwind(AssertUnwindSafe(dies)).is_err());
         // The lead is free again, and a batch whose leader says too little is answered all the same.
-        let unanswered = queue.run((Weight::Change, Room::Free), |_| Vec::new(), |_| Ok(()));
+        let unanswered = queue.run((CommitSync::Change, DiskSpace::Free), |_| Vec::new(), |_| Ok(()));
         assert!(matches!(unanswered, Err(StoreError::Unavailable { .. })));
     }
 }

@@ -7,27 +7,27 @@ use std::ops::ControlFlow;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
-use stead_core::store::{Attr, Entry, Listing, Page, Place, Whole};
+use stead_core::store::{Attr, Entry, FileContent, Listing, NodePath, Page};
 use stead_core::{Name, StoreError};
 
 use super::VirtualStore;
-use super::batch::Paths;
-use super::content::{self, CHUNK};
+use super::batch::DirPaths;
+use super::content::{self, CHUNK_SIZE};
 use super::dirs::DirCache;
 use super::fault::{Result, corrupt};
-use super::row::{EntryKind, Row};
+use super::row::{EntryKind, EntryRow};
 use super::schema::DIR_EPOCH;
-use super::tree::{Known, Tree};
+use super::tree::{DirLookup, VolumeTree};
 
 /// Where a single statement finds a place.
-struct Spot<'a> {
+struct EntryKey<'a> {
     parent: i64,
     name: &'a [u8],
-    trust: Trust,
+    trust: ParentTrust,
 }
 
 /// How sure it is that the parent is right.
-enum Trust {
+enum ParentTrust {
     /// It is the root.
     Always,
     /// It was, at this directory epoch.
@@ -37,19 +37,19 @@ enum Trust {
 }
 
 /// A transaction that only reads.
-pub(super) struct Snapshot<'a> {
-    pub(super) tree: Tree<'a>,
-    known: Cached<'a>,
+pub(super) struct ReadTransaction<'a> {
+    pub(super) tree: VolumeTree<'a>,
+    known: ReadDirCache<'a>,
 }
 
 /// The shared cache, as far as it speaks for this snapshot, and what is learned on the way.
-struct Cached<'a> {
+struct ReadDirCache<'a> {
     dirs: &'a DirCache,
     epoch: i64,
-    learned: Paths,
+    learned: DirPaths,
 }
 
-impl Known for Cached<'_> {
+impl DirLookup for ReadDirCache<'_> {
     fn get(&self, path: &[u8]) -> Option<i64> {
         self.dirs.get_at(self.epoch, path)
     }
@@ -59,21 +59,21 @@ impl Known for Cached<'_> {
     }
 }
 
-impl Snapshot<'_> {
-    pub(super) fn find(&mut self, place: &Place) -> Result<Row> {
+impl ReadTransaction<'_> {
+    pub(super) fn find(&mut self, place: &NodePath) -> Result<EntryRow> {
         self.tree.find(&mut self.known, place)
     }
 
-    pub(super) fn find_followed(&mut self, place: &Place) -> Result<Row> {
+    pub(super) fn find_followed(&mut self, place: &NodePath) -> Result<EntryRow> {
         self.tree.find_followed(&mut self.known, place)
     }
 
-    pub(super) fn directory(&mut self, place: &Place) -> Result<i64> {
+    pub(super) fn directory(&mut self, place: &NodePath) -> Result<i64> {
         self.tree.directory(&mut self.known, place)
     }
 
     /// The file at a place, where a symlink would have to be followed.
-    pub(super) fn file(&mut self, place: &Place) -> Result<Row> {
+    pub(super) fn file(&mut self, place: &NodePath) -> Result<EntryRow> {
         let row = self.find_followed(place)?;
         if row.is_directory() { Err(StoreError::IsADirectory.into()) } else { Ok(row) }
     }
@@ -81,7 +81,7 @@ impl Snapshot<'_> {
 
 impl VirtualStore {
     /// Looks around in one read transaction.
-    pub(super) fn snapshot<T>(&self, look: impl FnOnce(&mut Snapshot<'_>) -> Result<T>) -> Result<T> {
+    pub(super) fn snapshot<T>(&self, look: impl FnOnce(&mut ReadTransaction<'_>) -> Result<T>) -> Result<T> {
         let reader = self.shared().reader()?;
         self.snapshot_on(&reader, look)
     }
@@ -90,7 +90,7 @@ impl VirtualStore {
     pub(super) fn snapshot_on<T>(
         &self,
         conn: &Connection,
-        look: impl FnOnce(&mut Snapshot<'_>) -> Result<T>,
+        look: impl FnOnce(&mut ReadTransaction<'_>) -> Result<T>,
     ) -> Result<T> {
         // Dropping it ends it; there is nothing to commit.
         let _transaction = conn.unchecked_transaction()?;
@@ -98,34 +98,36 @@ impl VirtualStore {
             .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
             .query_row([DIR_EPOCH], |row| row.get(0))?;
         self.volume.check_there(conn)?;
-        let known = Cached { dirs: &self.dirs, epoch, learned: Paths::default() };
-        let mut snapshot = Snapshot { tree: Tree::new(conn, &self.volume, self.as_of), known };
+        let known = ReadDirCache { dirs: &self.dirs, epoch, learned: DirPaths::default() };
+        let mut snapshot = ReadTransaction { tree: VolumeTree::new(conn, &self.volume, self.as_of), known };
         let seen = look(&mut snapshot);
         self.dirs.learn_all(epoch, snapshot.known.learned);
         seen
     }
 
     /// Where one statement can look for the place, if one can.
-    fn spot<'a>(&self, place: &'a Place) -> Option<Spot<'a>> {
+    fn spot<'a>(&self, place: &'a NodePath) -> Option<EntryKey<'a>> {
         if self.as_of.is_some() || self.volume.forked_at().is_some() {
             return None;
         }
         let root = self.volume.root;
         let from = if place.from.0 == 0 { root } else { place.from.0.cast_signed() };
         match place.path.split() {
-            None if from == root => Some(Spot { parent: 0, name: b"", trust: Trust::Always }),
+            None if from == root => Some(EntryKey { parent: 0, name: b"", trust: ParentTrust::Always }),
             None => None,
-            Some((b"", name)) if from == root => Some(Spot { parent: root, name, trust: Trust::Always }),
-            Some((b"", name)) => Some(Spot { parent: from, name, trust: Trust::IfFound }),
+            Some((b"", name)) if from == root => {
+                Some(EntryKey { parent: root, name, trust: ParentTrust::Always })
+            }
+            Some((b"", name)) => Some(EntryKey { parent: from, name, trust: ParentTrust::IfFound }),
             Some((directory, name)) if from == root => {
                 let (parent, epoch) = self.dirs.get(directory)?;
-                Some(Spot { parent, name, trust: Trust::At(epoch) })
+                Some(EntryKey { parent, name, trust: ParentTrust::At(epoch) })
             }
             Some(_) => None,
         }
     }
 
-    pub(super) fn stat_at(&self, place: &Place) -> Result<Attr> {
+    pub(super) fn stat_at(&self, place: &NodePath) -> Result<Attr> {
         const SQL: &str = "
             SELECT m.value, e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since
             FROM meta m LEFT JOIN entry e ON e.vol = ?2 AND e.parent = ?3 AND e.name = ?4
@@ -136,15 +138,15 @@ impl VirtualStore {
             let mut rows = statement.query(params![DIR_EPOCH, self.volume.id, spot.parent, spot.name])?;
             let row = rows.next()?.ok_or_else(|| corrupt("a counter is missing"))?;
             match judge(row, &spot.trust)? {
-                Judged::Found(found) => return Ok(found.attr()),
-                Judged::Missing => return Err(StoreError::NotFound.into()),
-                Judged::Unsure => {}
+                LookupAnswer::Found(found) => return Ok(found.attr()),
+                LookupAnswer::Missing => return Err(StoreError::NotFound.into()),
+                LookupAnswer::Unsure => {}
             }
         }
         self.snapshot_on(&reader, |snapshot| Ok(snapshot.find(place)?.attr()))
     }
 
-    pub(super) fn read_at(&self, place: &Place, limit: u64) -> Result<Whole> {
+    pub(super) fn read_at(&self, place: &NodePath, limit: u64) -> Result<FileContent> {
         const SQL: &str = "
             SELECT m.value, e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since,
                    c.parts, c.hash, c.data
@@ -160,7 +162,7 @@ impl VirtualStore {
                 statement.query(params![DIR_EPOCH, self.volume.id, spot.parent, spot.name, most])?;
             let row = rows.next()?.ok_or_else(|| corrupt("a counter is missing"))?;
             match judge(row, &spot.trust)? {
-                Judged::Found(found) if found.kind == EntryKind::File => {
+                LookupAnswer::Found(found) if found.kind == EntryKind::File => {
                     admit(&found, limit)?;
                     let bytes = match (found.content, row.get_ref(13)?) {
                         (None, _) => Vec::new(),
@@ -168,28 +170,28 @@ impl VirtualStore {
                             content::check(row.get_ref(12)?, bytes)?;
                             content::checked(bytes.to_vec(), found.size)?
                         }
-                        (Some(_), _) if found.size > CHUNK as i64 => {
+                        (Some(_), _) if found.size > CHUNK_SIZE as i64 => {
                             let layout = content::listed(row.get_ref(11)?, row.get_ref(12)?, found.size)?;
                             // Content is never rewritten, so the snapshot doesn't matter here.
                             content::read_layout(&reader, &layout, found.size)?
                         }
                         _ => return Err(content::missing()),
                     };
-                    return Ok(Whole { attr: found.attr(), bytes });
+                    return Ok(FileContent { attr: found.attr(), bytes });
                 }
-                Judged::Missing => return Err(StoreError::NotFound.into()),
-                Judged::Found(_) | Judged::Unsure => {}
+                LookupAnswer::Missing => return Err(StoreError::NotFound.into()),
+                LookupAnswer::Found(_) | LookupAnswer::Unsure => {}
             }
         }
         self.snapshot_on(&reader, |snapshot| {
             let row = snapshot.file(place)?;
             admit(&row, limit)?;
             let bytes = content::read_whole(snapshot.tree.conn, row.content, row.size)?;
-            Ok(Whole { attr: row.attr(), bytes })
+            Ok(FileContent { attr: row.attr(), bytes })
         })
     }
 
-    pub(super) fn read_link_at(&self, place: &Place) -> Result<Vec<u8>> {
+    pub(super) fn read_link_at(&self, place: &NodePath) -> Result<Vec<u8>> {
         self.snapshot(|snapshot| {
             let row = snapshot.find(place)?;
             match row.kind {
@@ -201,7 +203,7 @@ impl VirtualStore {
         })
     }
 
-    pub(super) fn list_at(&self, place: &Place, page: &Page) -> Result<Listing> {
+    pub(super) fn list_at(&self, place: &NodePath, page: &Page) -> Result<Listing> {
         self.snapshot(|snapshot| {
             let directory = snapshot.directory(place)?;
             let tree = snapshot.tree;
@@ -230,27 +232,27 @@ fn checked_name(name: &[u8]) -> Result<Name> {
 }
 
 /// Refuses a file that is larger than the caller takes.
-fn admit(row: &Row, limit: u64) -> Result<()> {
+fn admit(row: &EntryRow, limit: u64) -> Result<()> {
     let size = row.size.cast_unsigned();
     if size > limit { Err(StoreError::TooLarge { size, limit }.into()) } else { Ok(()) }
 }
 
 /// What a single statement tells.
-enum Judged {
-    Found(Row),
+enum LookupAnswer {
+    Found(EntryRow),
     Missing,
     /// The cache is out of date, or the caller has to be told more than this can say.
     Unsure,
 }
 
 /// Judges a row that begins with the directory epoch and goes on with the entry, if there is one.
-fn judge(row: &rusqlite::Row<'_>, trust: &Trust) -> Result<Judged> {
+fn judge(row: &rusqlite::Row<'_>, trust: &ParentTrust) -> Result<LookupAnswer> {
     let epoch: i64 = row.get(0)?;
     let there = !matches!(row.get_ref(1)?, ValueRef::Null);
     Ok(match *trust {
-        Trust::At(known) if known != epoch => Judged::Unsure,
-        _ if there => Judged::Found(Row::of(row, 1)?),
-        Trust::Always | Trust::At(_) => Judged::Missing,
-        Trust::IfFound => Judged::Unsure,
+        ParentTrust::At(known) if known != epoch => LookupAnswer::Unsure,
+        _ if there => LookupAnswer::Found(EntryRow::of(row, 1)?),
+        ParentTrust::Always | ParentTrust::At(_) => LookupAnswer::Missing,
+        ParentTrust::IfFound => LookupAnswer::Unsure,
     })
 }

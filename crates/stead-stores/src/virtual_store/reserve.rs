@@ -17,26 +17,26 @@ use rustix::io::Errno;
 /// What its name ends with, after that of the database.
 const SUFFIX: &str = "-reserve";
 /// How much is set aside, where the disk has it: some ten thousand records, or as many deletions.
-const SIZE: u64 = 4 << 20;
+const RESERVE_SIZE: u64 = 4 << 20;
 /// Of what is free, at most this part.
-const PART: u64 = 8;
+const MAX_SHARE_OF_FREE: u64 = 8;
 /// With less than this free, the reserve is used: more than one small transaction takes.
-pub(super) const LOW: u64 = 2 << 20;
+pub(super) const LOW_SPACE: u64 = 2 << 20;
 /// Blocks are set aside in steps of this.
-const STEP: u64 = 16 << 10;
+const STEP_SIZE: u64 = 16 << 10;
 
 /// The room beside one database.
 #[derive(Debug)]
-pub(super) struct Reserve {
+pub(super) struct DiskReserve {
     path: PathBuf,
-    lent: Mutex<Lent>,
+    lent: Mutex<ReserveLoan>,
     /// Whether the host said that there is no room, whatever it says is free: its quotas don't show there.
     refused: AtomicBool,
 }
 
 /// What was given back to the host for a while.
 #[derive(Debug, Default)]
-struct Lent {
+struct ReserveLoan {
     /// How many use it now.
     users: usize,
     /// How much there was before: no more is taken back.
@@ -45,12 +45,12 @@ struct Lent {
     file: Option<File>,
 }
 
-impl Reserve {
+impl DiskReserve {
     /// The reserve of the database at that path.
     pub(super) fn of(database: &Path) -> Self {
         let mut path = database.as_os_str().to_owned();
         path.push(SUFFIX);
-        Reserve { path: path.into(), lent: Mutex::default(), refused: AtomicBool::new(false) }
+        DiskReserve { path: path.into(), lent: Mutex::default(), refused: AtomicBool::new(false) }
     }
 
     /// Sets room aside, unless it is already. What the host does not have is not set aside: nothing depends on it before
@@ -58,12 +58,12 @@ impl Reserve {
     pub(super) fn fill(&self) {
         let Some(file) = self.open() else { return };
         let free = fstatvfs(&file).map_or(0, |disk| free(&disk));
-        self.set_aside(SIZE.min((free + held(&file)) / PART));
+        self.set_aside(RESERVE_SIZE.min((free + held(&file)) / MAX_SHARE_OF_FREE));
     }
 
     /// Whether the disk is so full that the reserve is needed.
     pub(super) fn is_needed(&self) -> bool {
-        self.refused.load(Ordering::Relaxed) || self.free() < LOW
+        self.refused.load(Ordering::Relaxed) || self.free() < LOW_SPACE
     }
 
     /// The host said that there is no room.
@@ -107,7 +107,7 @@ impl Reserve {
             if !is_shared && (held == 0 || file.set_len(0).is_err()) {
                 return false;
             }
-            lent.bytes = lent.bytes.max(if is_shared { SIZE } else { held });
+            lent.bytes = lent.bytes.max(if is_shared { RESERVE_SIZE } else { held });
             lent.file = Some(file);
         }
         lent.users += 1;
@@ -123,7 +123,7 @@ impl Reserve {
         }
         lent.file = None;
         self.set_aside(lent.bytes);
-        if self.free() > LOW {
+        if self.free() > LOW_SPACE {
             self.refused.store(false, Ordering::Relaxed);
         }
     }
@@ -136,11 +136,11 @@ impl Reserve {
         }
         let held = held(&file);
         let free = fstatvfs(&file).map_or(0, |disk| free(&disk));
-        let mut more = bytes.saturating_sub(held).min(free) / STEP * STEP;
+        let mut more = bytes.saturating_sub(held).min(free) / STEP_SIZE * STEP_SIZE;
         // Where another process is faster, it is a part of what is left.
-        while more >= STEP && fallocate(&file, FallocateFlags::empty(), 0, held + more).is_err() {
+        while more >= STEP_SIZE && fallocate(&file, FallocateFlags::empty(), 0, held + more).is_err() {
             let _ = file.set_len(held);
-            more = more / 2 / STEP * STEP;
+            more = more / 2 / STEP_SIZE * STEP_SIZE;
         }
     }
 
@@ -151,7 +151,7 @@ impl Reserve {
     }
 }
 
-impl Drop for Reserve {
+impl Drop for DiskReserve {
     fn drop(&mut self) {
         // What this process took on the way, for a file that is gone by now, is set aside again.
         let bytes = self.lent.get_mut().bytes;

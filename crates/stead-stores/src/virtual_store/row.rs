@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Row as SqlRow, params};
 use stead_core::Timestamp;
-use stead_core::store::{Attr, Kind, NodeId, VersionTag};
+use stead_core::store::{Attr, NodeId, NodeKind, VersionTag};
 
 use super::fault::{Result, corrupt};
 
@@ -38,7 +38,7 @@ pub(super) use entries;
 
 /// What the catalog knows of an entry besides its name.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row {
+pub(super) struct EntryRow {
     pub(super) node: i64,
     pub(super) parent: i64,
     pub(super) kind: EntryKind,
@@ -72,20 +72,20 @@ impl EntryKind {
 
 impl EntryKind {
     /// The kind as the port knows it.
-    pub(super) fn port(self) -> Kind {
+    pub(super) fn port(self) -> NodeKind {
         match self {
-            EntryKind::File => Kind::File,
-            EntryKind::Directory => Kind::Directory,
-            EntryKind::Symlink => Kind::Symlink,
+            EntryKind::File => NodeKind::File,
+            EntryKind::Directory => NodeKind::Directory,
+            EntryKind::Symlink => NodeKind::Symlink,
         }
     }
 }
 
-impl Row {
+impl EntryRow {
     /// Reads the columns `node, parent, kind, mode, size, created, modified, changed, content, since`, beginning at
     /// column `first`.
     pub(super) fn of(row: &SqlRow<'_>, first: usize) -> Result<Self> {
-        Ok(Row {
+        Ok(EntryRow {
             node: row.get(first)?,
             parent: row.get(first + 1)?,
             kind: EntryKind::of(row.get(first + 2)?)?,

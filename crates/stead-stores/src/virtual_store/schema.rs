@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 use stead_core::{StoreError, StoreResult};
 
-use super::change::SCRATCH;
-use super::fault::{Fault, Result};
+use super::change::SUBTREE_TABLE;
+use super::fault::{DatabaseError, Result};
 use super::shared_memory;
 use crate::Durability;
-use crate::sync::{Site, is_left_out};
+use crate::sync::{SyncPoint, is_left_out};
 
 /// The row of `meta` that counts moved and removed directories.
 pub(super) const DIR_EPOCH: i64 = 1;
@@ -47,15 +47,15 @@ const MIGRATIONS: [&str; 12] = [
     include_str!("schema-12.sql"),
 ];
 /// How much a log grows before it is written back: 16 MiB.
-const CHECKPOINTS: &str = "PRAGMA wal_autocheckpoint = 4000";
+const WAL_AUTOCHECKPOINT: &str = "PRAGMA wal_autocheckpoint = 4000";
 /// Older ones can corrupt a database when its log is reset during a read.
 const OLDEST_SQLITE: i32 = 3_051_003;
 /// Every statement there is, and room to grow.
-const STATEMENTS: usize = 128;
+const STATEMENT_CACHE_SIZE: usize = 128;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum ConnectionRole {
     Reader,
     /// Reads a file that nobody can change, since its file system is read-only.
     Frozen,
@@ -63,18 +63,19 @@ pub(super) enum Role {
 }
 
 /// Opens a connection to the file, which is made if it is missing.
-pub(super) fn connect(path: &Path, role: Role, patience: Duration) -> Result<Connection> {
+pub(super) fn connect(path: &Path, role: ConnectionRole, patience: Duration) -> Result<Connection> {
     let conn = match role {
-        Role::Frozen => {
+        ConnectionRole::Frozen => {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
             Connection::open_with_flags(frozen(path), flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?
         }
-        Role::Reader | Role::Writer(_) => {
+        ConnectionRole::Reader | ConnectionRole::Writer(_) => {
             // Without URI: a path is a path, also one that begins with `file:`.
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let flags = if role == Role::Reader { flags } else { flags | OpenFlags::SQLITE_OPEN_CREATE };
+            let flags =
+                if role == ConnectionRole::Reader { flags } else { flags | OpenFlags::SQLITE_OPEN_CREATE };
             let conn = if shared_memory::register() {
-                Connection::open_with_flags_and_vfs(path, flags, shared_memory::NAME)?
+                Connection::open_with_flags_and_vfs(path, flags, shared_memory::VFS_NAME)?
             } else {
                 Connection::open_with_flags(path, flags)?
             };
@@ -104,12 +105,12 @@ fn frozen(path: &Path) -> String {
 /// A connection to a database that lives as long as it.
 pub(super) fn connect_memory() -> Result<Connection> {
     let conn = Connection::open_in_memory()?;
-    configure(&conn, Role::Writer(Durability::Fast))?;
+    configure(&conn, ConnectionRole::Writer(Durability::Fast))?;
     Ok(conn)
 }
 
-fn configure(conn: &Connection, role: Role) -> Result<()> {
-    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+fn configure(conn: &Connection, role: ConnectionRole) -> Result<()> {
+    conn.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     // Otherwise the planner looks at bound values, and plans a statement again whenever one has changed: ten times the
     // cost of the statement itself.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -120,11 +121,13 @@ fn configure(conn: &Connection, role: Role) -> Result<()> {
     )?;
     conn.execute_batch(match role {
         // It never writes the log, so the limit only says what is left of it where this is the last one to close.
-        Role::Reader => "PRAGMA cache_size = -2048; PRAGMA query_only = ON; PRAGMA journal_size_limit = 0;",
-        Role::Frozen => "PRAGMA cache_size = -2048; PRAGMA query_only = ON;",
-        Role::Writer(_) => "PRAGMA cache_size = -8192;",
+        ConnectionRole::Reader => {
+            "PRAGMA cache_size = -2048; PRAGMA query_only = ON; PRAGMA journal_size_limit = 0;"
+        }
+        ConnectionRole::Frozen => "PRAGMA cache_size = -2048; PRAGMA query_only = ON;",
+        ConnectionRole::Writer(_) => "PRAGMA cache_size = -8192;",
     })?;
-    if let Role::Writer(durability) = role {
+    if let ConnectionRole::Writer(durability) = role {
         conn.execute_batch(synchronous(durability))?;
     }
     Ok(())
@@ -133,7 +136,7 @@ fn configure(conn: &Connection, role: Role) -> Result<()> {
 /// What makes a connection sync as it has to.
 pub(super) fn synchronous(durability: Durability) -> &'static str {
     match durability {
-        Durability::Full if !is_left_out(Site::Commit) => "PRAGMA synchronous = FULL",
+        Durability::Full if !is_left_out(SyncPoint::Commit) => "PRAGMA synchronous = FULL",
         Durability::Full | Durability::Fast => "PRAGMA synchronous = NORMAL",
     }
 }
@@ -142,7 +145,7 @@ pub(super) fn synchronous(durability: Durability) -> &'static str {
 pub(super) fn is_prepared(conn: &Connection) -> StoreResult<bool> {
     let ready = is_current(conn)?;
     if ready {
-        conn.execute_batch(CHECKPOINTS).map_err(Fault::from)?;
+        conn.execute_batch(WAL_AUTOCHECKPOINT).map_err(DatabaseError::from)?;
         make_scratch(conn)?;
     }
     Ok(ready)
@@ -151,7 +154,8 @@ pub(super) fn is_prepared(conn: &Connection) -> StoreResult<bool> {
 /// Whether the format is the present one, in the mode that readers and a writer can share.
 pub(super) fn is_current(conn: &Connection) -> StoreResult<bool> {
     check_sqlite()?;
-    let mode: String = conn.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(Fault::from)?;
+    let mode: String =
+        conn.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(DatabaseError::from)?;
     Ok(mode == "wal" && check(conn)? == MIGRATIONS.len())
 }
 
@@ -183,7 +187,7 @@ fn check_sqlite() -> StoreResult<()> {
 }
 
 fn make_scratch(conn: &Connection) -> Result<()> {
-    conn.execute_batch(SCRATCH)?;
+    conn.execute_batch(SUBTREE_TABLE)?;
     Ok(())
 }
 
@@ -193,7 +197,7 @@ fn migrate(conn: &Connection) -> Result<()> {
     if !["wal", "memory"].contains(&&*mode) {
         return Err(StoreError::Unsupported("a database can't be shared safely on this file system").into());
     }
-    conn.execute_batch(CHECKPOINTS)?;
+    conn.execute_batch(WAL_AUTOCHECKPOINT)?;
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let migrated = check(conn).and_then(|format| {
         for migration in &MIGRATIONS[format..] {
@@ -245,14 +249,14 @@ fn check(conn: &Connection) -> Result<usize> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use stead_core::Store;
-    use stead_core::store::{Place, StorePath};
+    use stead_core::store::{NodePath, StorePath};
 
     use super::super::{Database, DatabaseOptions};
     use super::*;
 
     /// A database as an earlier version left it, with a file in it.
     fn older(path: &Path, format: usize) {
-        let conn = connect(path, Role::Writer(Durability::Fast), Duration::ZERO).unwrap();
+        let conn = connect(path, ConnectionRole::Writer(Durability::Fast), Duration::ZERO).unwrap();
         conn.execute_batch("PRAGMA journal_mode = WAL").unwrap();
         for migration in &MIGRATIONS[..format] {
             conn.execute_batch(migration).unwrap();
@@ -293,7 +297,7 @@ mod tests {
             let store = database.store(["old"]).unwrap();
             let fork = store.fork_as(["fork"]).unwrap();
             let other = database.store(["other"]).unwrap();
-            let place = Place::path(StorePath::from_checked("f"));
+            let place = NodePath::path(StorePath::from_checked("f"));
             for store in [&store, &fork] {
                 assert_eq!(store.stat(&place).unwrap().node.0, 2, "format {format}");
             }

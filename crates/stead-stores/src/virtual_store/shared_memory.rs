@@ -14,37 +14,37 @@ use rusqlite::{Connection, ffi};
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 
-use super::fault::{Fault, Result};
+use super::fault::{DatabaseError, Result};
 
 /// The name that connections are opened with.
-pub(super) const NAME: &CStr = c"stead";
+pub(super) const VFS_NAME: &CStr = c"stead";
 
 type ShmMap = unsafe extern "C" fn(*mut ffi::sqlite3_file, c_int, c_int, c_int, *mut *mut c_void) -> c_int;
 
 /// The host's own way of opening files. It is static in SQLite, and never changes.
-struct Host(*mut ffi::sqlite3_vfs);
+struct HostVfs(*mut ffi::sqlite3_vfs);
 
 // SAFETY: SQLite itself uses it from every thread.
-unsafe impl Send for Host {}
+unsafe impl Send for HostVfs {}
 // SAFETY: the same.
-unsafe impl Sync for Host {}
+unsafe impl Sync for HostVfs {}
 
 /// A table of methods of SQLite's, and the copy of it that populates what is mapped.
-struct Methods {
+struct IoMethods {
     original: *const ffi::sqlite3_io_methods,
     copy: &'static ffi::sqlite3_io_methods,
 }
 
 // SAFETY: both tables are static, and nobody writes to them.
-unsafe impl Send for Methods {}
+unsafe impl Send for IoMethods {}
 
-static HOST: OnceLock<Option<Host>> = OnceLock::new();
-static METHODS: Mutex<Vec<Methods>> = Mutex::new(Vec::new());
-static MAP: OnceLock<ShmMap> = OnceLock::new();
+static HOST_VFS: OnceLock<Option<HostVfs>> = OnceLock::new();
+static IO_METHODS: Mutex<Vec<IoMethods>> = Mutex::new(Vec::new());
+static HOST_SHM_MAP: OnceLock<ShmMap> = OnceLock::new();
 
 /// Makes [`NAME`] known to SQLite. Whether that worked: otherwise the host's own way has to do.
 pub(super) fn register() -> bool {
-    let host = HOST.get_or_init(|| {
+    let host = HOST_VFS.get_or_init(|| {
         // SAFETY: the default is found without a name, is static, and outlives the program's use of SQLite. The copy is
         // leaked, since SQLite keeps it for good.
         unsafe {
@@ -53,10 +53,10 @@ pub(super) fn register() -> bool {
                 return None;
             }
             let mut ours = *host;
-            (ours.zName, ours.pNext) = (NAME.as_ptr(), std::ptr::null_mut());
+            (ours.zName, ours.pNext) = (VFS_NAME.as_ptr(), std::ptr::null_mut());
             ours.xOpen = Some(open);
             let ours = Box::into_raw(Box::new(ours));
-            (ffi::sqlite3_vfs_register(ours, 0) == ffi::SQLITE_OK).then_some(Host(host))
+            (ffi::sqlite3_vfs_register(ours, 0) == ffi::SQLITE_OK).then_some(HostVfs(host))
         }
     });
     host.is_some()
@@ -71,7 +71,7 @@ unsafe extern "C" fn open(
     opened: *mut c_int,
 ) -> c_int {
     // `register` has not returned, or has failed: nobody opens anything with this.
-    let Some(Some(Host(host))) = HOST.get() else { return ffi::SQLITE_CANTOPEN };
+    let Some(Some(HostVfs(host))) = HOST_VFS.get() else { return ffi::SQLITE_CANTOPEN };
     // SAFETY: the arguments are SQLite's own and are handed on as they came, but for the table that they are asked of. An
     // opened file has a table of methods, which is static.
     unsafe {
@@ -89,7 +89,7 @@ unsafe extern "C" fn open(
 /// # Safety
 /// The table is one of SQLite's, which are static.
 unsafe fn populating(original: *const ffi::sqlite3_io_methods) -> *const ffi::sqlite3_io_methods {
-    let mut known = METHODS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = IO_METHODS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = known.iter().find(|known| std::ptr::eq(known.original, original)) {
         return known.copy;
     }
@@ -97,12 +97,12 @@ unsafe fn populating(original: *const ffi::sqlite3_io_methods) -> *const ffi::sq
     let mut copy = unsafe { *original };
     match (copy.iVersion, copy.xShmMap) {
         // All of the host's tables map with one function.
-        (2.., Some(map)) if std::ptr::fn_addr_eq(*MAP.get_or_init(|| map), map) => {}
+        (2.., Some(map)) if std::ptr::fn_addr_eq(*HOST_SHM_MAP.get_or_init(|| map), map) => {}
         _ => return original,
     }
     copy.xShmMap = Some(map_populated);
     let copy: &'static _ = Box::leak(Box::new(copy));
-    known.push(Methods { original, copy });
+    known.push(IoMethods { original, copy });
     copy
 }
 
@@ -114,7 +114,7 @@ unsafe extern "C" fn map_populated(
     extend: c_int,
     mapped: *mut *mut c_void,
 ) -> c_int {
-    let Some(map) = MAP.get() else { return ffi::SQLITE_IOERR };
+    let Some(map) = HOST_SHM_MAP.get() else { return ffi::SQLITE_IOERR };
     // SAFETY: the arguments are SQLite's own. Where it succeeds, `mapped` is the start of `size` bytes that stay mapped as
     // long as the file is open, or null. Populating changes nothing that is in them.
     unsafe {
@@ -152,6 +152,6 @@ pub(super) fn keep_files(conn: &Connection) -> Result<()> {
     match answer {
         // A database in memory has no such files.
         ffi::SQLITE_OK | ffi::SQLITE_NOTFOUND => Ok(()),
-        code => Err(Fault::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))),
+        code => Err(DatabaseError::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))),
     }
 }

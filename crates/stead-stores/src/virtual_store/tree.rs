@@ -5,16 +5,16 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
 use stead_core::StoreError;
-use stead_core::store::{LinkHit, NodeId, Place};
+use stead_core::store::{LinkHit, NodeId, NodePath};
 
 use super::content;
 use super::database::Volume;
 use super::fault::{Result, corrupt};
-use super::layers::{Layer, Own};
-use super::row::{EntryKind, Row, WHITEOUT, entries};
+use super::layers::{Layer, LayerLookup};
+use super::row::{EntryKind, EntryRow, WHITEOUT, entries};
 
 /// What is known of directories already, and learned on the way.
-pub(super) trait Known {
+pub(super) trait DirLookup {
     /// The node of the directory at this path from the root.
     fn get(&self, path: &[u8]) -> Option<i64>;
     /// Remembers one.
@@ -23,7 +23,7 @@ pub(super) trait Known {
 
 /// A volume as one transaction sees it.
 #[derive(Clone, Copy)]
-pub(super) struct Tree<'c> {
+pub(super) struct VolumeTree<'c> {
     pub(super) conn: &'c Connection,
     pub(super) vol: i64,
     pub(super) root: i64,
@@ -34,16 +34,16 @@ pub(super) struct Tree<'c> {
 }
 
 /// How far a directory's path leads.
-pub(super) struct Reached {
+pub(super) struct ReachedDir {
     /// The last directory that is there.
     pub(super) node: i64,
     /// How many bytes of the path lead to it: all of them, or a name is missing.
     pub(super) done: usize,
 }
 
-impl<'c> Tree<'c> {
+impl<'c> VolumeTree<'c> {
     pub(super) fn new(conn: &'c Connection, volume: &'c Volume, as_of: Option<i64>) -> Self {
-        Tree { conn, vol: volume.id, root: volume.root, as_of, below: &volume.below }
+        VolumeTree { conn, vol: volume.id, root: volume.root, as_of, below: &volume.below }
     }
 
     /// The query for what is looked at: live entries, or those as of a version.
@@ -52,16 +52,16 @@ impl<'c> Tree<'c> {
     }
 
     /// What has that name in that directory.
-    pub(super) fn child(&self, parent: i64, name: &[u8]) -> Result<Option<Row>> {
+    pub(super) fn child(&self, parent: i64, name: &[u8]) -> Result<Option<EntryRow>> {
         match (self.own(parent, name)?, self.base()) {
-            (Own::Has(row), _) => Ok(Some(row)),
-            (Own::Silent, Some(base)) => base.child(parent, name),
-            (Own::Hides, _) | (Own::Silent, None) => Ok(None),
+            (LayerLookup::Has(row), _) => Ok(Some(row)),
+            (LayerLookup::Silent, Some(base)) => base.child(parent, name),
+            (LayerLookup::Hides, _) | (LayerLookup::Silent, None) => Ok(None),
         }
     }
 
     /// What the volume itself says of a name.
-    pub(super) fn own(&self, parent: i64, name: &[u8]) -> Result<Own> {
+    pub(super) fn own(&self, parent: i64, name: &[u8]) -> Result<LayerLookup> {
         const SQL: [&str; 2] = entries!(
             "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since",
             "e.parent = ?3 AND e.name = ?4"
@@ -69,14 +69,14 @@ impl<'c> Tree<'c> {
         let mut statement = self.conn.prepare_cached(self.pick(SQL))?;
         let mut rows = statement.query(params![self.vol, self.as_of, parent, name])?;
         match rows.next()? {
-            None => Ok(Own::Silent),
-            Some(row) if row.get_ref(2)? == ValueRef::Integer(WHITEOUT) => Ok(Own::Hides),
-            Some(row) => Ok(Own::Has(self.timed(Row::of(row, 0)?)?)),
+            None => Ok(LayerLookup::Silent),
+            Some(row) if row.get_ref(2)? == ValueRef::Integer(WHITEOUT) => Ok(LayerLookup::Hides),
+            Some(row) => Ok(LayerLookup::Has(self.timed(EntryRow::of(row, 0)?)?)),
         }
     }
 
     /// The node, wherever it is.
-    pub(super) fn node(&self, node: i64) -> Result<Option<Row>> {
+    pub(super) fn node(&self, node: i64) -> Result<Option<EntryRow>> {
         const SQL: [&str; 2] = entries!(
             "SELECT e.node, e.parent, e.kind, e.mode, e.size, e.created, e.modified, e.changed, e.content, e.since",
             "e.node = ?3"
@@ -86,7 +86,7 @@ impl<'c> Tree<'c> {
         }
         let mut statement = self.conn.prepare_cached(self.pick(SQL))?;
         let mut rows = statement.query(params![self.vol, self.as_of, node])?;
-        rows.next()?.map(|row| self.timed(Row::of(row, 0)?)).transpose()
+        rows.next()?.map(|row| self.timed(EntryRow::of(row, 0)?)).transpose()
     }
 
     /// The name that a node has.
@@ -96,12 +96,12 @@ impl<'c> Tree<'c> {
     }
 
     /// Where a symlink leads, as written.
-    pub(super) fn target(&self, link: &Row) -> Result<Vec<u8>> {
+    pub(super) fn target(&self, link: &EntryRow) -> Result<Vec<u8>> {
         content::read_whole(self.conn, link.content, link.size)
     }
 
     /// The answer to a caller whose way leads over this symlink.
-    pub(super) fn link_hit<T>(&self, link: &Row, depth: usize) -> Result<T> {
+    pub(super) fn link_hit<T>(&self, link: &EntryRow, depth: usize) -> Result<T> {
         Err(LinkHit::at(depth, self.target(link)?).into())
     }
 
@@ -124,13 +124,13 @@ impl<'c> Tree<'c> {
     }
 
     /// Follows a path of directories as far as it is there.
-    pub(super) fn follow(&self, known: &mut dyn Known, start: i64, path: &[u8]) -> Result<Reached> {
+    pub(super) fn follow(&self, known: &mut dyn DirLookup, start: i64, path: &[u8]) -> Result<ReachedDir> {
         let from_root = start == self.root;
-        let mut reached = Reached { node: start, done: 0 };
+        let mut reached = ReachedDir { node: start, done: 0 };
         if from_root {
             let longest = prefixes(path).find_map(|prefix| Some((known.get(prefix)?, prefix.len())));
             if let Some((node, done)) = longest {
-                reached = Reached { node, done };
+                reached = ReachedDir { node, done };
             }
         }
         while reached.done < path.len() {
@@ -139,7 +139,7 @@ impl<'c> Tree<'c> {
                 path[begin..].iter().position(|&byte| byte == b'/').map_or(path.len(), |cut| begin + cut);
             let Some(row) = self.child(reached.node, &path[begin..end])? else { break };
             match row.kind {
-                EntryKind::Directory => reached = Reached { node: row.node, done: end },
+                EntryKind::Directory => reached = ReachedDir { node: row.node, done: end },
                 EntryKind::File => return Err(StoreError::NotADirectory.into()),
                 EntryKind::Symlink => return self.link_hit(&row, depth(&path[..end])),
             }
@@ -151,7 +151,7 @@ impl<'c> Tree<'c> {
     }
 
     /// What lies at a place; a symlink itself where the last component is one.
-    pub(super) fn find(&self, known: &mut dyn Known, place: &Place) -> Result<Row> {
+    pub(super) fn find(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<EntryRow> {
         let missing = || StoreError::NotFound.into();
         let Some((directory, name)) = place.path.split() else {
             return self.node(self.id(place.from))?.ok_or_else(missing);
@@ -165,13 +165,13 @@ impl<'c> Tree<'c> {
     }
 
     /// What lies at a place, where a symlink would have to be followed.
-    pub(super) fn find_followed(&self, known: &mut dyn Known, place: &Place) -> Result<Row> {
+    pub(super) fn find_followed(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<EntryRow> {
         let row = self.find(known, place)?;
         if row.kind == EntryKind::Symlink { self.link_hit(&row, place.path.depth()) } else { Ok(row) }
     }
 
     /// The directory at a place.
-    pub(super) fn directory(&self, known: &mut dyn Known, place: &Place) -> Result<i64> {
+    pub(super) fn directory(&self, known: &mut dyn DirLookup, place: &NodePath) -> Result<i64> {
         if self.id(place.from) == self.root {
             let reached = self.follow(known, self.root, place.path.as_bytes())?;
             return if reached.done == place.path.as_bytes().len() {

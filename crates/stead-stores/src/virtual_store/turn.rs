@@ -19,16 +19,16 @@ const LONGEST_NAP: Duration = Duration::from_micros(150);
 
 /// The two lock files beside a database.
 #[derive(Debug)]
-pub(super) struct Turnstile {
+pub(super) struct WriterLock {
     next: File,
     turn: File,
 }
 
 /// The turn; it passes on when dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'a>(&'a File);
+pub(super) struct WriterLockGuard<'a>(&'a File);
 
-impl Turnstile {
+impl WriterLock {
     /// Opens the lock files of the database at `path`.
     pub(super) fn open(path: &Path) -> StoreResult<Self> {
         let beside = |suffix: &str| {
@@ -37,21 +37,21 @@ impl Turnstile {
             let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(name);
             file.map_err(|error| of_host(&error))
         };
-        Ok(Turnstile { next: beside("-next")?, turn: beside("-turn")? })
+        Ok(WriterLock { next: beside("-next")?, turn: beside("-turn")? })
     }
 
     /// Waits for the turn. Only one thread at a time may ask: a file is locked once, whoever locks it.
-    pub(super) fn take(&self, patience: Duration) -> StoreResult<Turn<'_>> {
+    pub(super) fn take(&self, patience: Duration) -> StoreResult<WriterLockGuard<'_>> {
         let until = Instant::now() + patience;
         lock(&self.next, until)?;
         let taken = lock(&self.turn, until);
         // Unlocking can't fail for a reason that would leave it locked: the file is open.
         let _ = self.next.unlock();
-        taken.map(|()| Turn(&self.turn))
+        taken.map(|()| WriterLockGuard(&self.turn))
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for WriterLockGuard<'_> {
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_turn_is_waited_for_and_not_forever() {
         let dir = tempfile::tempdir().unwrap();
-        let [one, other] = [(); 2].map(|()| Turnstile::open(&dir.path().join("db")).unwrap());
+        let [one, other] = [(); 2].map(|()| WriterLock::open(&dir.path().join("db")).unwrap());
         let turn = one.take(Duration::from_secs(5)).unwrap();
         assert!(matches!(other.take(Duration::from_millis(5)), Err(StoreError::Unavailable { .. })));
         drop(turn);

@@ -1,7 +1,7 @@
 //! Versions that changed nothing: made where the caller must not learn whether its change found something to do.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use stead_core::store::{Deed, DeedQuery, StorePath, Version};
+use stead_core::store::{Revision, RevisionNumber, RevisionQuery, StorePath};
 
 use super::fault::Result;
 use super::history::{operation_of, taken_back, versions_of};
@@ -29,7 +29,12 @@ pub(super) fn is_one(conn: &Connection, volume: i64, version: i64) -> Result<boo
 }
 
 /// Adds the versions that changed nothing to what a query has found, if it asks for operations.
-pub(super) fn add_to(conn: &Connection, volume: i64, query: &DeedQuery, found: &mut Vec<Deed>) -> Result<()> {
+pub(super) fn add_to(
+    conn: &Connection,
+    volume: i64,
+    query: &RevisionQuery,
+    found: &mut Vec<Revision>,
+) -> Result<()> {
     let Some(operations) = &query.operations else { return Ok(()) };
     let before = found.len();
     for version in versions_of(conn, operations)? {
@@ -43,8 +48,8 @@ pub(super) fn add_to(conn: &Connection, volume: i64, query: &DeedQuery, found: &
         let (Some(path), Some(operation)) = (path, operation_of(conn, version)?) else { continue };
         if query.wants(&operation) {
             let (undoes, undone) = taken_back(conn, volume, &operation)?;
-            let (version, blind_at) = (Version(version), Some(StorePath::from_checked(path)));
-            found.push(Deed { version, operation, lines: Vec::new(), blind_at, undoes, undone });
+            let (version, blind_at) = (RevisionNumber(version), Some(StorePath::from_checked(path)));
+            found.push(Revision { version, operation, lines: Vec::new(), blind_at, undoes, undone });
         }
     }
     if found.len() > before {

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use blake3::Hash;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
-use stead_core::store::Verified;
+use stead_core::store::VerifyReport;
 
 use super::change::quota;
-use super::content::{CHUNK, key, list_hash, part_ids};
+use super::content::{CHUNK_SIZE, key, list_hash, part_ids};
 use super::database::{Volume, newest};
 use super::fault::Result;
 use super::layers;
-use super::mark::Known;
+use super::mark::AcknowledgedRevisions;
 use super::row::WHITEOUT;
-use super::tree::Tree;
+use super::tree::VolumeTree;
 
 /// How many problems are told in detail; the rest would say no more.
-const MOST_PROBLEMS: usize = 100;
+const MAX_PROBLEMS: usize = 100;
 /// How many rows are checked between two words of progress.
-const ROWS_PER_WORD: u64 = 1_024;
+const ROWS_PER_PROGRESS: u64 = 1_024;
 
 /// Rules that no row may break: a query for those that do, and what is wrong with them.
 const RULES: [(&str, &str); 14] = [
@@ -95,21 +95,21 @@ const RULES: [(&str, &str); 14] = [
     ),
 ];
 
-struct Verifying<'a> {
+struct DatabaseCheck<'a> {
     conn: &'a Connection,
     progress: &'a mut dyn FnMut(u64),
     done: u64,
-    found: Verified,
+    found: VerifyReport,
 }
 
 /// Checks everything in the database, as of one moment.
 pub(super) fn verify(
     conn: &Connection,
-    known: Option<Known>,
+    known: Option<AcknowledgedRevisions>,
     progress: &mut dyn FnMut(u64),
-) -> Result<Verified> {
+) -> Result<VerifyReport> {
     let _transaction = conn.unchecked_transaction()?;
-    let mut verifying = Verifying { conn, progress, done: 0, found: Verified::default() };
+    let mut verifying = DatabaseCheck { conn, progress, done: 0, found: VerifyReport::default() };
     verifying.structure()?;
     // Where the structure is broken, no query can be believed.
     if verifying.found.problems.is_empty() {
@@ -123,25 +123,27 @@ pub(super) fn verify(
     Ok(verifying.found)
 }
 
-impl Verifying<'_> {
+impl DatabaseCheck<'_> {
     fn problem(&mut self, what: String) {
         match self.found.problems.len() {
-            MOST_PROBLEMS => self.found.problems.push("there is more that is not told here".into()),
-            told if told < MOST_PROBLEMS => self.found.problems.push(what),
+            MAX_PROBLEMS => self.found.problems.push("there is more that is not told here".into()),
+            told if told < MAX_PROBLEMS => self.found.problems.push(what),
             _ => {}
         }
     }
 
     fn advance(&mut self) {
         self.done += 1;
-        if self.done.is_multiple_of(ROWS_PER_WORD) {
+        if self.done.is_multiple_of(ROWS_PER_PROGRESS) {
             (self.progress)(self.done);
         }
     }
 
     /// All versions that were acknowledged are there, as far as the file beside the database knows.
-    fn versions(&mut self, known: Option<Known>) -> Result<()> {
-        let Some(Known { version, lost: (mut first, mut last) }) = known else { return Ok(()) };
+    fn versions(&mut self, known: Option<AcknowledgedRevisions>) -> Result<()> {
+        let Some(AcknowledgedRevisions { version, lost: (mut first, mut last) }) = known else {
+            return Ok(());
+        };
         let newest = newest(self.conn)?;
         if version > newest {
             (first, last) = (if first > 0 { first.min(newest + 1) } else { newest + 1 }, version);
@@ -194,7 +196,7 @@ impl Verifying<'_> {
         while let Some(row) = rows.next()? {
             let (id, root) = (row.get(0)?, row.get(1)?);
             let volume = Volume { id, root, dirs: Arc::default(), below: layers::load(self.conn, id)? };
-            for node in wrong_in_fork(&Tree::new(self.conn, &volume, None))? {
+            for node in wrong_in_fork(&VolumeTree::new(self.conn, &volume, None))? {
                 self.problem(format!("node {node} is out of place in a fork"));
             }
         }
@@ -211,7 +213,7 @@ impl Verifying<'_> {
             let hash = row.get_ref(2)?.as_blob().ok().and_then(|hash| Hash::from_slice(hash).ok());
             let computed = match (row.get_ref(4)?, row.get_ref(5)?) {
                 (ValueRef::Null, ValueRef::Blob(data))
-                    if data.len() as i64 == size && data.len() <= CHUNK =>
+                    if data.len() as i64 == size && data.len() <= CHUNK_SIZE =>
                 {
                     Some(blake3::hash(data))
                 }
@@ -240,7 +242,7 @@ impl Verifying<'_> {
         for id in ids {
             let mut rows = statement.query([id])?;
             let Some(row) = rows.next()? else { return Ok(None) };
-            let expected = left.min(CHUNK as i64);
+            let expected = left.min(CHUNK_SIZE as i64);
             if row.get::<_, i64>(1)? != expected || expected <= 0 {
                 return Ok(None);
             }
@@ -276,7 +278,7 @@ impl Verifying<'_> {
 }
 
 /// The nodes of a fork that are not where they could be, and the quota roots that count something else.
-fn wrong_in_fork(tree: &Tree<'_>) -> Result<Vec<i64>> {
+fn wrong_in_fork(tree: &VolumeTree<'_>) -> Result<Vec<i64>> {
     let mut wrong = Vec::new();
     let mut statement =
         tree.conn.prepare_cached("SELECT node, parent, kind, name FROM entry WHERE vol = ?1")?;

@@ -7,20 +7,20 @@ use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
 use stead_core::StoreError;
-use stead_core::search::Walk;
-use stead_core::store::{Found, NodeId, Place, StorePath};
+use stead_core::search::WalkOptions;
+use stead_core::store::{NodeId, NodePath, StorePath, WalkEntry};
 
 use super::VirtualStore;
 use super::fault::Result;
-use super::read::Snapshot;
-use super::row::Row;
-use super::tree::Tree;
+use super::read::ReadTransaction;
+use super::row::EntryRow;
+use super::tree::VolumeTree;
 
 /// How many rows are taken between two looks at the clock.
-const ROWS_PER_LOOK: usize = 1_024;
+const ROWS_PER_DEADLINE_CHECK: usize = 1_024;
 
 /// What bounds a walk.
-pub(super) struct Bounds<'a> {
+pub(super) struct WalkBounds<'a> {
     pub(super) depth: usize,
     pub(super) skip: &'a [StorePath],
     /// What names of files that are wanted end with.
@@ -29,11 +29,11 @@ pub(super) struct Bounds<'a> {
 }
 
 /// The entries below a directory, perhaps without files whose names end with something else than is wanted.
-pub(super) struct Forest {
+pub(super) struct LoadedTree {
     top: i64,
     depth: usize,
     deadline: Option<Instant>,
-    rows: Vec<(Row, Range<usize>)>,
+    rows: Vec<(EntryRow, Range<usize>)>,
     /// All names, one after the other.
     names: Vec<u8>,
     /// The rows of each directory, sorted by name.
@@ -44,37 +44,41 @@ pub(super) struct Forest {
 impl VirtualStore {
     pub(super) fn walk_at(
         &self,
-        place: &Place,
-        walk: &Walk,
-        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+        place: &NodePath,
+        walk: &WalkOptions,
+        visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> Result<()> {
         let (depth, skip) = (walk.depth, &*walk.skip);
-        let bounds = Bounds { depth, skip, ending: walk.ending(), deadline: walk.deadline };
+        let bounds = WalkBounds { depth, skip, ending: walk.ending(), deadline: walk.deadline };
         let forest = self.snapshot(|snapshot| {
             let top = snapshot.directory(place)?;
-            Forest::load(snapshot, top, &bounds)
+            LoadedTree::load(snapshot, top, &bounds)
         })?;
         forest.visit(&mut |path, row| {
             if walk.only.as_ref().is_some_and(|globs| !globs.matches_bytes(path)) {
                 return ControlFlow::Continue(());
             }
-            visit(Found { path: StorePath::from_checked(path), attr: row.attr() })
+            visit(WalkEntry { path: StorePath::from_checked(path), attr: row.attr() })
         })
     }
 }
 
-impl Forest {
+impl LoadedTree {
     /// Loads what lies below a directory.
-    pub(super) fn load(snapshot: &mut Snapshot<'_>, top: i64, bounds: &Bounds<'_>) -> Result<Self> {
+    pub(super) fn load(
+        snapshot: &mut ReadTransaction<'_>,
+        top: i64,
+        bounds: &WalkBounds<'_>,
+    ) -> Result<Self> {
         let mut skipped = HashSet::new();
         for path in bounds.skip {
-            let place = Place { from: NodeId(top.cast_unsigned()), path: path.clone() };
+            let place = NodePath { from: NodeId(top.cast_unsigned()), path: path.clone() };
             // What isn't there needs no skipping.
             if let Ok(row) = snapshot.find(&place) {
                 skipped.insert(row.node);
             }
         }
-        let mut forest = Forest {
+        let mut forest = LoadedTree {
             top,
             depth: bounds.depth,
             deadline: bounds.deadline,
@@ -93,7 +97,7 @@ impl Forest {
     }
 
     /// One scan over the volume, whose rows lie sorted by directory and name.
-    fn load_all(&mut self, tree: &Tree<'_>, ending: &[u8]) -> Result<()> {
+    fn load_all(&mut self, tree: &VolumeTree<'_>, ending: &[u8]) -> Result<()> {
         tree.everything(ending, &mut |row, name| {
             self.push(row, name)?;
             let end = self.rows.len();
@@ -103,7 +107,7 @@ impl Forest {
     }
 
     /// One query for each directory.
-    fn load_below(&mut self, tree: &Tree<'_>, ending: &[u8]) -> Result<()> {
+    fn load_below(&mut self, tree: &VolumeTree<'_>, ending: &[u8]) -> Result<()> {
         let mut level = vec![self.top];
         for _ in 0..self.depth {
             let mut next = Vec::new();
@@ -114,7 +118,7 @@ impl Forest {
                     Ok(ControlFlow::Continue(()))
                 })?;
                 let found = begin..self.rows.len();
-                let entered = |row: &Row| row.is_directory() && !self.skipped.contains(&row.node);
+                let entered = |row: &EntryRow| row.is_directory() && !self.skipped.contains(&row.node);
                 next.extend(
                     self.rows[found.clone()]
                         .iter()
@@ -132,8 +136,8 @@ impl Forest {
         Ok(())
     }
 
-    fn push(&mut self, row: Row, name: &[u8]) -> Result<()> {
-        if self.rows.len().is_multiple_of(ROWS_PER_LOOK) {
+    fn push(&mut self, row: EntryRow, name: &[u8]) -> Result<()> {
+        if self.rows.len().is_multiple_of(ROWS_PER_DEADLINE_CHECK) {
             self.hurry()?;
         }
         let begin = self.names.len();
@@ -152,7 +156,7 @@ impl Forest {
     }
 
     /// Visits every entry with its path, a directory before what is in it.
-    pub(super) fn visit(&self, visit: &mut dyn FnMut(&[u8], &Row) -> ControlFlow<()>) -> Result<()> {
+    pub(super) fn visit(&self, visit: &mut dyn FnMut(&[u8], &EntryRow) -> ControlFlow<()>) -> Result<()> {
         let below = |node: i64| self.children.get(&node).cloned().unwrap_or(0..0);
         let mut path = Vec::new();
         // The directories on the way: what is left of each, and how long its own path is.
@@ -176,7 +180,7 @@ impl Forest {
                 return Ok(());
             }
             seen += 1;
-            if seen.is_multiple_of(ROWS_PER_LOOK) {
+            if seen.is_multiple_of(ROWS_PER_DEADLINE_CHECK) {
                 self.hurry()?;
             }
             if row.is_directory() && way.len() < self.depth {

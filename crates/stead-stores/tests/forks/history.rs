@@ -1,23 +1,25 @@
 //! A fork's own history, and what it keeps alive of its base's.
 
-use stead_core::store::{DeedQuery, Keep, Kind, Line, Step, Subtree, Version};
-use stead_core::store::{Expect, Missing};
+use stead_core::store::{
+    DisplacedContent, NodeChange, NodeKind, RevisionNumber, RevisionQuery, Step, Subtree,
+};
+use stead_core::store::{IfMissing, Precondition};
 use stead_core::{Store, StoreError};
 
 use crate::{apply, database, fork, names, place, read, remove, rename, sound, write, writing};
 
 fn scratch(path: &str, bytes: &str) -> Step {
-    writing(path, bytes, Keep::Scratch)
+    writing(path, bytes, DisplacedContent::Scratch)
 }
 
 fn removing_scratch(path: &str) -> Step {
     Step::Remove {
         at: place(path),
         subtree: Subtree::Any,
-        expect: Expect::Any,
-        missing: Missing::Fails,
+        expect: Precondition::Any,
+        missing: IfMissing::Fails,
         spare: None,
-        keep: Keep::Scratch,
+        keep: DisplacedContent::Scratch,
     }
 }
 
@@ -35,7 +37,7 @@ fn a_fork_keeps_nodes_and_tags_until_it_changes_them() {
     let before = base.stat(&place("d")).unwrap();
     remove(&fork, "d/g");
     let after = fork.stat(&place("d")).unwrap();
-    assert_eq!((after.node, after.tag, after.kind), (before.node, before.tag, Kind::Directory));
+    assert_eq!((after.node, after.tag, after.kind), (before.node, before.tag, NodeKind::Directory));
     assert_ne!(after.modified, before.modified);
     assert_eq!(base.stat(&place("d")).unwrap(), before);
     // Written in both, it is one node in two states.
@@ -55,19 +57,19 @@ fn the_deeds_of_a_fork_are_what_differs_from_its_base() {
     let node = base.stat(&place("d/f")).unwrap().node;
     let fork = fork(&base, "one");
     let made = fork.version().unwrap();
-    assert!(fork.deeds(&DeedQuery::all()).unwrap().deeds.is_empty());
+    assert!(fork.deeds(&RevisionQuery::all()).unwrap().deeds.is_empty());
     write(&base, "d/f", "of the base");
     rename(&fork, "d/f", "e/f");
     remove(&fork, "d/gone");
-    let found = fork.deeds(&DeedQuery::all()).unwrap();
+    let found = fork.deeds(&RevisionQuery::all()).unwrap();
     assert_eq!(found.deeds.len(), 2);
     assert!(found.deeds.iter().all(|deed| deed.version > made));
-    let moved: Vec<&Line> =
+    let moved: Vec<&NodeChange> =
         found.deeds.iter().flat_map(|deed| &deed.lines).filter(|line| line.node == node).collect();
-    let path = |state: &Option<stead_core::store::State>| state.as_ref().unwrap().path.to_string();
+    let path = |state: &Option<stead_core::store::NodeState>| state.as_ref().unwrap().path.to_string();
     assert_eq!((path(&moved[0].before), path(&moved[0].after)), ("d/f".into(), "e/f".into()));
     // What is gone is found by the name that it had.
-    let of_gone = DeedQuery { at: Some(place("d/gone")), ..DeedQuery::all() };
+    let of_gone = RevisionQuery { at: Some(place("d/gone")), ..RevisionQuery::all() };
     assert_eq!(fork.deeds(&of_gone).unwrap().deeds.len(), 1);
 }
 
@@ -81,7 +83,7 @@ fn the_history_of_a_fork_begins_with_it() {
     let made = fork.version().unwrap();
     write(&fork, "f", "3");
     assert!(matches!(fork.as_of(early), Err(StoreError::NotFound)));
-    assert!(matches!(fork.as_of(Version(0)), Err(StoreError::NotFound)));
+    assert!(matches!(fork.as_of(RevisionNumber(0)), Err(StoreError::NotFound)));
     assert_eq!(read(&*fork.as_of(made).unwrap(), "f").unwrap(), "2");
     assert_eq!(read(&fork, "f").unwrap(), "3");
     assert_eq!(read(&*base.as_of(early).unwrap(), "f").unwrap(), "1");
@@ -135,7 +137,7 @@ fn the_base_does_not_show_through_where_scratch_was() {
     apply(&fork, scratch("f", "2"));
     let before = database.version().unwrap();
     apply(&fork, removing_scratch("g"));
-    assert_eq!(read(&fork.at(Version(first.0 - 1)), "f").unwrap(), "base");
+    assert_eq!(read(&fork.at(RevisionNumber(first.0 - 1)), "f").unwrap(), "base");
     assert!(matches!(read(&fork.at(first), "f"), Err(StoreError::NotFound)));
     assert!(matches!(read(&fork.at(before), "g"), Err(StoreError::NotFound)));
     assert_eq!(names(&fork, ""), ["f"]);

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use rusqlite::Connection;
 use stead_core::Store;
 use stead_core::glob::{Anchor, PathGlobs};
-use stead_core::search::Walk;
-use stead_core::store::Place;
+use stead_core::search::WalkOptions;
+use stead_core::store::NodePath;
 use stead_core::testkit::snapshot_of;
 use stead_stores::{Database, VirtualStore};
 use tempfile::TempDir;
@@ -71,7 +71,7 @@ fn what_hides_a_directory_of_the_base_hides_it_from_a_search_by_name_too() {
     for top in [&fork, &self::fork(&fork, "again")] {
         let mut found = Vec::new();
         let only = Some(PathGlobs::new(["**/*.md"], Anchor::Start).unwrap());
-        top.walk(&Place::root(), &Walk { only, ..Walk::default() }, &mut |entry| {
+        top.walk(&NodePath::root(), &WalkOptions { only, ..WalkOptions::default() }, &mut |entry| {
             found.push(entry.path.to_string());
             ControlFlow::Continue(())
         })

@@ -11,8 +11,8 @@ mod suite;
 use std::sync::Arc;
 
 use stead_core::store::{
-    Change, Content, Expect, Keep, Missing, Page, Parents, Place, Put, Replace, Step, StorePath, Subtree,
-    Version,
+    Change, Content, DisplacedContent, IfMissing, NodePath, Page, Parents, Precondition, PutOptions, Replace,
+    RevisionNumber, Step, StorePath, Subtree,
 };
 use stead_core::{Clock, Identity, Operation, OperationId, Store, StoreResult, SystemClock};
 use stead_stores::{Database, DatabaseOptions, Durability, VirtualStore};
@@ -30,8 +30,8 @@ fn fork(base: &VirtualStore, name: &str) -> VirtualStore {
     base.fork_as(["forks", name]).unwrap()
 }
 
-fn place(path: &str) -> Place {
-    Place::path(StorePath::from_checked(path))
+fn place(path: &str) -> NodePath {
+    NodePath::path(StorePath::from_checked(path))
 }
 
 fn change(steps: Vec<Step>) -> Change {
@@ -41,41 +41,41 @@ fn change(steps: Vec<Step>) -> Change {
 }
 
 #[track_caller]
-fn apply(store: &dyn Store, step: Step) -> Version {
+fn apply(store: &dyn Store, step: Step) -> RevisionNumber {
     store.apply(change(vec![step])).unwrap().version.unwrap()
 }
 
-fn writing(path: &str, bytes: &str, keep: Keep) -> Step {
+fn writing(path: &str, bytes: &str, keep: DisplacedContent) -> Step {
     let content = Content::Bytes(bytes.as_bytes().to_vec());
-    Step::Write { at: place(path), content, put: Put { keep, ..Put::default() } }
+    Step::Write { at: place(path), content, put: PutOptions { keep, ..PutOptions::default() } }
 }
 
 #[track_caller]
-fn write(store: &dyn Store, path: &str, bytes: &str) -> Version {
-    apply(store, writing(path, bytes, Keep::History))
+fn write(store: &dyn Store, path: &str, bytes: &str) -> RevisionNumber {
+    apply(store, writing(path, bytes, DisplacedContent::History))
 }
 
 #[track_caller]
-fn remove(store: &dyn Store, path: &str) -> Version {
+fn remove(store: &dyn Store, path: &str) -> RevisionNumber {
     let step = Step::Remove {
         at: place(path),
         subtree: Subtree::Any,
-        expect: Expect::Any,
-        missing: Missing::Fails,
+        expect: Precondition::Any,
+        missing: IfMissing::Fails,
         spare: None,
-        keep: Keep::History,
+        keep: DisplacedContent::History,
     };
     apply(store, step)
 }
 
 #[track_caller]
-fn rename(store: &dyn Store, from: &str, to: &str) -> Version {
+fn rename(store: &dyn Store, from: &str, to: &str) -> RevisionNumber {
     let step = Step::Rename {
         from: place(from),
         to: place(to),
         replace: Replace::Over,
         parents: Parents::Create,
-        expect: Expect::Any,
+        expect: Precondition::Any,
         spare: [None, None],
     };
     apply(store, step)

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use stead_core::Store;
-use stead_core::store::{Change, QuotaLimits, QuotaRoot, StorePath, Version};
-use stead_core::testkit::{Snapshot, model_run_over, snapshot_of};
+use stead_core::store::{Change, QuotaLimits, QuotaRoot, RevisionNumber, StorePath};
+use stead_core::testkit::{TreeSnapshot, model_run_over, snapshot_of};
 use stead_stores::VirtualStore;
 
 use crate::{change, clear, database, fork, names, rename, sound, write};
@@ -37,9 +37,9 @@ fn go_on(base: &VirtualStore, round: usize) {
 /// A Store that was forked: what it held then, and at which version.
 struct Base {
     store: VirtualStore,
-    version: Version,
-    held: Snapshot,
-    holds: Snapshot,
+    version: RevisionNumber,
+    held: TreeSnapshot,
+    holds: TreeSnapshot,
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn forks_agree_with_the_model_and_bases_stay_as_they_are() {
         let mut store = database.store(["base"]).unwrap();
         count(&store);
         let mut bases: Vec<Base> = Vec::new();
-        let mut earlier: Vec<(Version, Snapshot)> = Vec::new();
+        let mut earlier: Vec<(RevisionNumber, TreeSnapshot)> = Vec::new();
         let mut step = 0_usize;
         model_run_over(Arc::new(store.clone()), seed, between * 8, |now| {
             step += 1;

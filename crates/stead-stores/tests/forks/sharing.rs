@@ -4,7 +4,7 @@ use std::thread;
 
 use rusqlite::Connection;
 use stead_core::store::{Fork, Page, QuotaLimits, StorePath, Usage};
-use stead_core::{Ask, Name, Store, StoreError, Timestamp, VfsPath};
+use stead_core::{ApprovalPolicy, Name, Store, StoreError, Timestamp, VfsPath};
 use stead_stores::{Database, DatabaseOptions};
 
 use crate::{database, fork, names, place, read, remove, rename, sound, write};
@@ -20,7 +20,7 @@ fn noted(owner: &str, name: &str) -> Fork {
         protect: vec!["*.lock".into()],
         scratch: Vec::new(),
         quota: QuotaLimits { bytes: Some(10), files: None, file_bytes: Some(5) },
-        ask: Ask::Changes,
+        ask: ApprovalPolicy::Changes,
         left_out: vec![VfsPath::parse("/a/inner").unwrap()],
         made: Timestamp(7),
     }
@@ -192,7 +192,11 @@ fn a_fork_that_is_gone_shows_nothing() {
             assert!(matches!(store.stat(&place(path)), Err(StoreError::NotFound)), "{path}");
         }
     }
-    let refused = gone.apply(crate::change(vec![crate::writing("f", "2", stead_core::store::Keep::History)]));
+    let refused = gone.apply(crate::change(vec![crate::writing(
+        "f",
+        "2",
+        stead_core::store::DisplacedContent::History,
+    )]));
     assert!(matches!(refused, Err(StoreError::NotFound)));
     assert_eq!(read(&base, "f").unwrap(), "1");
     sound(&base);

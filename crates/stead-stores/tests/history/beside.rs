@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use stead_core::vfs::{Overwrite, Undo, UndoOptions};
+use stead_core::vfs::{Overwrite, UndoOptions, UndoTarget};
 use stead_core::{ErrorKind, Occurrences, Store, Vfs};
 
 use crate::{door, text};
@@ -22,7 +22,7 @@ type Subject = Arc<dyn Store>;
 /// Takes back the last operation until it is done; all that may be in the way is a conflict.
 fn take_back(door: &Vfs) {
     loop {
-        match door.undo(Undo::Last(1), UndoOptions::default()) {
+        match door.undo(UndoTarget::Last(1), UndoOptions::default()) {
             Ok(undone) if undone.done => return,
             Ok(undone) => assert!(!undone.conflicts.is_empty(), "{undone:?}"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stead_core::history::diff::ContentDiff;
-use stead_core::vfs::{DiffOptions, Differs, Overwrite, RemoveOptions};
+use stead_core::vfs::{DiffOptions, DifferenceKind, Overwrite, RemoveOptions};
 use stead_core::{Occurrences, Store};
 
 use crate::door;
@@ -32,9 +32,12 @@ fn versions_are_compared_by_file_and_by_line(store: &Arc<dyn Store>) {
     let shown: Vec<_> = found.iter().map(|one| format!("{} {}", one.differs.word(), one.path)).collect();
     assert_eq!(shown, ["removed /w/gone", "moved /w/moved", "added /w/new", "changed /w/text"]);
     let text = |differs| found.iter().find(|one| one.differs == differs).unwrap().content.clone();
-    assert_eq!(text(Differs::Changed), Some(ContentDiff::Text("@@ -1,3 +1,3 @@\n 1\n-2\n+two\n 3\n".into())));
-    assert_eq!(text(Differs::Added), Some(ContentDiff::Binary));
-    assert_eq!(text(Differs::Removed), Some(ContentDiff::Text("@@ -1 +0,0 @@\n-gone\n".into())));
+    assert_eq!(
+        text(DifferenceKind::Changed),
+        Some(ContentDiff::Text("@@ -1,3 +1,3 @@\n 1\n-2\n+two\n 3\n".into()))
+    );
+    assert_eq!(text(DifferenceKind::Added), Some(ContentDiff::Binary));
+    assert_eq!(text(DifferenceKind::Removed), Some(ContentDiff::Text("@@ -1 +0,0 @@\n-gone\n".into())));
 
     let back = a.diff("/w", newer, older, DiffOptions::default()).unwrap();
     let shown: Vec<_> = back.iter().map(|one| format!("{} {}", one.differs.word(), one.path)).collect();

@@ -15,7 +15,7 @@ mod undoing;
 
 use std::sync::Arc;
 
-use stead_core::vfs::{LostUpdates, RemoveOptions, Undo, UndoOptions, Undone};
+use stead_core::vfs::{LostUpdates, RemoveOptions, RevertResult, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 #[cfg(target_os = "linux")]
 use stead_stores::{Database, Durability, PhysicalOptions, PhysicalStore};
@@ -44,7 +44,7 @@ fn in_a_directory() -> (Arc<dyn Store>, tempfile::TempDir) {
 
 /// Takes back, and has to find nothing in its way.
 #[track_caller]
-fn undo(door: &Vfs, what: Undo) -> Undone {
+fn undo(door: &Vfs, what: UndoTarget) -> RevertResult {
     let undone = door.undo(what, UndoOptions::default()).unwrap();
     assert!(undone.done, "{:?}", undone.conflicts);
     undone

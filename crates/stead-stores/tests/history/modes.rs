@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stead_core::store::Parents;
 use stead_core::testkit::snapshot_of;
-use stead_core::vfs::{Overwrite, RemoveOptions, Restore, Undo};
+use stead_core::vfs::{Overwrite, RemoveOptions, RestoreOptions, UndoTarget};
 use stead_core::{Store, Vfs};
 
 use crate::{door, text, undo};
@@ -51,25 +51,25 @@ fn a_file_is_removed_moved_and_replaced_whatever_its_mode(store: &Subject) {
         let a = door(store, "a");
         made(&a, "/w/f", mode);
         a.remove_file("/w/f", RemoveOptions::default()).unwrap();
-        undo(&a, Undo::Last(1));
+        undo(&a, UndoTarget::Last(1));
         has(&a, "/w/f", mode, "one\n");
 
         made(&a, "/w/f", mode);
         a.rename("/w/f", "/w/g", Overwrite::Refuse).unwrap();
         assert_eq!(a.stat("/w/g").unwrap().mode, mode);
-        undo(&a, Undo::Last(1));
+        undo(&a, UndoTarget::Last(1));
         has(&a, "/w/f", mode, "one\n");
 
         made(&a, "/w/f", mode);
         a.write("/w/f", "two\n").unwrap();
-        undo(&a, Undo::Last(1));
+        undo(&a, UndoTarget::Last(1));
         has(&a, "/w/f", mode, "one\n");
 
         made(&a, "/w/f", mode);
         a.write("/w/g", "two\n").unwrap();
         a.rename("/w/g", "/w/f", Overwrite::Replace).unwrap();
         assert_eq!(a.stat("/w/f").unwrap().size, 4);
-        undo(&a, Undo::Last(1));
+        undo(&a, UndoTarget::Last(1));
         assert_eq!(text(&a, "/w/g"), "two\n");
         has(&a, "/w/f", mode, "one\n");
         a.remove_file("/w/g", RemoveOptions::default()).unwrap();
@@ -82,7 +82,7 @@ fn what_was_added_to_a_file_is_taken_back_whatever_its_mode(store: &Subject) {
         made(&a, "/w/f", mode);
         a.append("/w/f", "two\n").unwrap();
         assert_eq!(a.stat("/w/f").unwrap().mode, mode);
-        undo(&a, Undo::Last(1));
+        undo(&a, UndoTarget::Last(1));
         has(&a, "/w/f", mode, "one\n");
         made(&a, "/w/f", mode);
         a.append("/w/f", "two\n").unwrap();
@@ -101,7 +101,7 @@ fn attributes_are_set_and_taken_back_whatever_the_mode(store: &Subject) {
             a.set_attributes(path, Some(mode), Some(then)).unwrap();
             let now = a.stat(path).unwrap();
             assert_eq!((now.mode, now.modified), (mode, Some(then)), "{path}");
-            undo(&a, Undo::Last(1));
+            undo(&a, UndoTarget::Last(1));
             assert_eq!(a.stat(path).unwrap().mode, before, "{path}");
             a.set_attributes(path, Some(mode), None).unwrap();
         }
@@ -117,11 +117,11 @@ fn a_closed_directory_goes_and_comes_back(store: &Subject) {
         for again in 0..2 {
             a.remove_directory("/w/d", recursive()).unwrap();
             assert!(!a.exists("/w/d").unwrap());
-            undo(&a, Undo::Last(1));
+            undo(&a, UndoTarget::Last(1));
             assert_eq!(a.stat("/w/d").unwrap().mode, mode, "{mode:o}, {again}");
         }
         a.rename("/w/d", "/w/other", Overwrite::Refuse).unwrap();
-        undo(&a, Undo::Last(1));
+        undo(&a, UndoTarget::Last(1));
         a.set_attributes("/w/d", Some(0o755), None).unwrap();
         assert_eq!(a.stat("/w/d/e").unwrap().mode, mode);
         a.set_attributes("/w/d/e", Some(0o755), None).unwrap();
@@ -131,7 +131,7 @@ fn a_closed_directory_goes_and_comes_back(store: &Subject) {
         a.mkdir("/w/empty", Parents::Create).unwrap();
         a.set_attributes("/w/empty", Some(mode), None).unwrap();
         a.remove_directory("/w/empty", RemoveOptions::default()).unwrap();
-        undo(&a, Undo::Last(1));
+        undo(&a, UndoTarget::Last(1));
         assert_eq!(a.stat("/w/empty").unwrap().mode, mode);
         a.remove_directory("/w/empty", RemoveOptions::default()).unwrap();
     }
@@ -145,7 +145,7 @@ fn a_directory_is_made_and_copied_with_any_mode(store: &Subject) {
     a.set_attributes("/w/d", Some(0o555), None).unwrap();
     a.copy("/w/d", "/w/copy", Overwrite::Refuse).unwrap();
     assert_eq!((a.stat("/w/copy").unwrap().mode, &*text(&a, "/w/copy/f")), (0o555, "one\n"));
-    undo(&a, Undo::Last(1));
+    undo(&a, UndoTarget::Last(1));
     assert!(!a.exists("/w/copy").unwrap());
 }
 
@@ -160,9 +160,9 @@ fn all_that_was_done_below_a_directory_is_taken_back_after_it_was_closed(store: 
         a.rename("/w/d/f", "/w/d/e/f", Overwrite::Refuse).unwrap();
         a.set_attributes("/w/d/e", Some(mode), None).unwrap();
         a.set_attributes("/w/d", Some(mode), None).unwrap();
-        let taken_back = undo(&a, Undo::Last(usize::MAX / 8));
+        let taken_back = undo(&a, UndoTarget::Last(usize::MAX / 8));
         assert_eq!(snapshot_of(&**store), before, "{mode:o}");
-        undo(&a, Undo::Operation(taken_back.operation.unwrap()));
+        undo(&a, UndoTarget::Operation(taken_back.operation.unwrap()));
         assert_eq!(a.stat("/w/d").unwrap().mode, mode);
         a.set_attributes("/w/d", Some(0o700), None).unwrap();
         assert_eq!((a.stat("/w/d/e").unwrap().mode, &*text(&a, "/w/d/kept")), (mode, "other\n"));
@@ -185,7 +185,7 @@ fn a_version_with_a_closed_directory_is_restored(store: &Subject) {
         for (version, mode, content, is_there) in
             [(closed, mode, "one\n", false), (open, 0o755, "two\n", true), (closed, mode, "one\n", false)]
         {
-            assert!(a.restore("/w", version, &Restore::default()).unwrap().done);
+            assert!(a.restore("/w", version, &RestoreOptions::default()).unwrap().done);
             assert_eq!(a.stat("/w/d").unwrap().mode, mode);
             a.set_attributes("/w/d", Some(0o755), None).unwrap();
             assert_eq!((text(&a, "/w/d/f"), a.exists("/w/d/g").unwrap()), (content.to_owned(), is_there));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stead_core::store::Parents;
-use stead_core::vfs::{LogQuery, LostUpdates, OnConflict, Undo, UndoOptions};
+use stead_core::vfs::{LogQuery, LostUpdates, OnConflict, UndoOptions, UndoTarget};
 use stead_core::{
     AccessScope, Clock, FixedClock, Identity, Mount, Store, Timestamp, Vfs, VfsPath, Workspace,
 };
@@ -38,10 +38,10 @@ fn the_last_operation_is_the_newest_version_whatever_the_clock_says(store: &Subj
     let (ahead, right) = (at_second(&[("/w", store)], 60), at_second(&[("/w", store)], 0));
     ahead.write("/w/first", "1").unwrap();
     right.write("/w/second", "2").unwrap();
-    undo(&right, Undo::Last(1));
+    undo(&right, UndoTarget::Last(1));
     assert!(right.exists("/w/first").unwrap());
     assert!(!right.exists("/w/second").unwrap());
-    undo(&right, Undo::Last(1));
+    undo(&right, UndoTarget::Last(1));
     assert!(!right.exists("/w/first").unwrap());
 }
 
@@ -59,7 +59,7 @@ fn the_last_operation_is_the_newest_version_of_all_stores_in_a_database() {
     let logged: Vec<_> = log.iter().map(|entry| entry.changes[0].path.as_str()).collect();
     assert_eq!(logged, ["/one/third", "/two/second", "/one/first"]);
     for last in ["/one/third", "/two/second", "/one/first"] {
-        let undone = undo(&right, Undo::Last(1));
+        let undone = undo(&right, UndoTarget::Last(1));
         assert_eq!(undone.changes[0].path.as_str(), last);
     }
 }
@@ -82,7 +82,7 @@ fn between_databases_time_tells_and_within_each_the_version() {
     let logged: Vec<_> = log.iter().map(|entry| entry.changes[0].path.as_str()).collect();
     assert_eq!(logged, ["/two/fourth", "/two/second", "/one/third", "/one/first"]);
     for last in ["/two/fourth", "/two/second", "/one/third", "/one/first"] {
-        let undone = undo(&right, Undo::Last(1));
+        let undone = undo(&right, UndoTarget::Last(1));
         assert_eq!(undone.changes[0].path.as_str(), last);
     }
 }
@@ -93,7 +93,8 @@ fn a_directory_that_holds_a_file_of_another_agent_is_not_passed_over(store: &Sub
     a.mkdir("/w/shared", Parents::Create).unwrap();
     b.write("/w/shared/x", "b's").unwrap();
     for on_conflict in [OnConflict::Refuse, OnConflict::Skip] {
-        let undone = a.undo(Undo::Last(1), UndoOptions { on_conflict, ..UndoOptions::default() }).unwrap();
+        let undone =
+            a.undo(UndoTarget::Last(1), UndoOptions { on_conflict, ..UndoOptions::default() }).unwrap();
         assert!(undone.changes.is_empty(), "{undone:?}");
         assert_eq!(undone.conflicts.len(), 1, "{undone:?}");
         assert_eq!(undone.conflicts[0].path.as_str(), "/w/shared");
@@ -104,7 +105,7 @@ fn a_directory_that_holds_a_file_of_another_agent_is_not_passed_over(store: &Sub
         assert!(a.exists("/w/important").unwrap());
         assert!(a.exists("/w/shared/x").unwrap());
     }
-    undo(&a, Undo::Operation(important));
+    undo(&a, UndoTarget::Operation(important));
     assert!(!a.exists("/w/important").unwrap());
 }
 
@@ -114,7 +115,7 @@ fn an_operation_that_only_left_a_directory_with_a_file_of_another_agent_is_a_con
     a.write("/w/shared/y", "a's").unwrap();
     b.write("/w/shared/x", "b's").unwrap();
     b.remove_file("/w/shared/y", stead_core::vfs::RemoveOptions::default()).unwrap();
-    let undone = a.undo(Undo::Last(1), UndoOptions::default()).unwrap();
+    let undone = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert!(!undone.done && undone.conflicts.len() == 1, "{undone:?}");
     assert!(a.exists("/w/important").unwrap());
 }
@@ -123,8 +124,8 @@ fn a_directory_that_is_empty_again_goes(store: &Subject) {
     let (a, b) = (door(store, "a"), door(store, "b"));
     a.mkdir("/w/shared", Parents::Create).unwrap();
     b.write("/w/shared/x", "b's").unwrap();
-    assert!(!a.undo(Undo::Last(1), UndoOptions::default()).unwrap().done);
-    undo(&b, Undo::Last(1));
-    undo(&a, Undo::Last(1));
+    assert!(!a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap().done);
+    undo(&b, UndoTarget::Last(1));
+    undo(&a, UndoTarget::Last(1));
     assert!(!a.exists("/w/shared").unwrap());
 }

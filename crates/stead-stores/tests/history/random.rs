@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stead_core::store::Parents;
 use stead_core::testkit::snapshot_of;
-use stead_core::vfs::{ListPage, Overwrite, RemoveOptions, Restore, Undo, UndoOptions};
+use stead_core::vfs::{ListPage, Overwrite, RemoveOptions, RestoreOptions, UndoOptions, UndoTarget};
 use stead_core::{Identity, Occurrences, OperationId, Store, Vfs};
 
 use crate::{door, undo};
@@ -81,7 +81,7 @@ fn clear(store: &Arc<dyn Store>) {
 /// Undoes an operation, unless it has left everything as it was: one that writes what was there already, say.
 #[track_caller]
 fn undo_if_effective(door: &Vfs, operation: OperationId) -> Option<OperationId> {
-    let undone = door.undo(Undo::Operation(operation), UndoOptions::default()).unwrap();
+    let undone = door.undo(UndoTarget::Operation(operation), UndoOptions::default()).unwrap();
     assert!(undone.conflicts.is_empty(), "{:?}", undone.conflicts);
     undone.operation
 }
@@ -101,7 +101,7 @@ fn everything_is_taken_back_one_by_one_and_brought_back(store: &Arc<dyn Store>) 
         for (who, operation) in undos.iter().rev() {
             // There was nothing to do where an operation had left everything as it was.
             if let Some(operation) = operation {
-                undo(&doors[*who], Undo::Operation(*operation));
+                undo(&doors[*who], UndoTarget::Operation(*operation));
             }
         }
         assert_eq!(snapshot_of(&**store), last, "seed {seed}: brought back");
@@ -117,14 +117,14 @@ fn everything_is_taken_back_at_once_and_brought_back(store: &Arc<dyn Store>) {
         let mut random = fastrand::Rng::with_seed(seed);
         let count = (0..40).filter(|_| act(&one, &mut random, "/w").is_some()).count();
         let last = snapshot_of(&**store);
-        let undone = undo(&one, Undo::Last(usize::MAX / 8));
+        let undone = undo(&one, UndoTarget::Last(usize::MAX / 8));
         assert!(undone.undone.len() <= count, "seed {seed}");
         // What was not undone had no effect.
-        let more = one.undo(Undo::Last(1), UndoOptions::default()).unwrap();
+        let more = one.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
         assert!(more.undone.is_empty() && more.conflicts.is_empty(), "seed {seed}: {more:?}");
         assert_eq!(snapshot_of(&**store), first, "seed {seed}: taken back");
         if let Some(operation) = undone.operation {
-            undo(&one, Undo::Operation(operation));
+            undo(&one, UndoTarget::Operation(operation));
         }
         assert_eq!(snapshot_of(&**store), last, "seed {seed}: brought back");
     }
@@ -141,11 +141,11 @@ fn taking_back_one_agents_doings_leaves_the_others(store: &Arc<dyn Store>) {
             let (who, top) = if random.bool() { (&a, "/w/a") } else { (&b, "/w/b") };
             act(who, &mut random, top);
         }
-        let of_b = |snapshot: stead_core::testkit::Snapshot| {
+        let of_b = |snapshot: stead_core::testkit::TreeSnapshot| {
             snapshot.into_iter().filter(|(path, _)| path.starts_with(b"b")).collect::<Vec<_>>()
         };
         let kept = of_b(snapshot_of(&**store));
-        undo(&a, Undo::Last(usize::MAX / 8));
+        undo(&a, UndoTarget::Last(usize::MAX / 8));
         let left = snapshot_of(&**store);
         assert!(left.keys().all(|path| path.starts_with(b"b")), "seed {seed}");
         assert_eq!(of_b(left), kept, "seed {seed}");
@@ -164,7 +164,7 @@ fn every_version_can_be_restored(store: &Arc<dyn Store>) {
         }
         for _ in 0..5 {
             let (version, then) = &earlier[random.usize(..earlier.len())];
-            let restored = doors[0].restore("/w", *version, &Restore::default());
+            let restored = doors[0].restore("/w", *version, &RestoreOptions::default());
             let restored =
                 restored.unwrap_or_else(|error| panic!("seed {seed}, version {version}: {error:?}"));
             assert!(restored.done, "seed {seed}: {:?}", restored.conflicts);
@@ -180,7 +180,7 @@ fn an_undo_with_a_thread_is_the_agents() {
     let workspace = door(&store, "a").workspaces().next().unwrap().clone();
     let in_thread = in_thread.workspace(workspace).build().unwrap();
     in_thread.write("/w/f", "x").unwrap();
-    let undone = door(&store, "a").undo(Undo::Last(1), UndoOptions::default()).unwrap();
+    let undone = door(&store, "a").undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert!(undone.done && !in_thread.exists("/w/f").unwrap());
 }
 
@@ -203,7 +203,7 @@ fn a_fork_is_taken_back_to_what_it_was_made_of() {
         assert_eq!(snapshot_of(&*fork), first, "seed {seed}: taken back");
         for (who, operation) in undos.iter().rev() {
             if let Some(operation) = operation {
-                undo(&doors[*who], Undo::Operation(*operation));
+                undo(&doors[*who], UndoTarget::Operation(*operation));
             }
         }
         assert_eq!(snapshot_of(&*fork), last, "seed {seed}: brought back");

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use stead_core::store::Version;
-use stead_core::testkit::{Fault, Faulty};
-use stead_core::vfs::{DiffOptions, LostUpdates, Restore, Undo, UndoOptions};
+use stead_core::store::RevisionNumber;
+use stead_core::testkit::{Fault, FaultyStore};
+use stead_core::vfs::{DiffOptions, LostUpdates, RestoreOptions, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Error, ErrorKind, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 use stead_stores::Database;
 
@@ -33,11 +33,12 @@ fn an_undo_that_fails_in_the_second_store_is_finished_by_the_next_one() {
     both.write("/two/f", "2").unwrap();
 
     let dry = UndoOptions { dry_run: true, ..UndoOptions::default() };
-    let counted = Arc::new(Faulty::new(Arc::clone(&two), Fault::Never));
-    agent([("/one", &one), ("/two", &(Arc::clone(&counted) as _))]).undo(Undo::Last(1), dry).unwrap();
+    let counted = Arc::new(FaultyStore::new(Arc::clone(&two), Fault::Never));
+    agent([("/one", &one), ("/two", &(Arc::clone(&counted) as _))]).undo(UndoTarget::Last(1), dry).unwrap();
     // The call after all of the planning is the change itself.
-    let broken: Arc<dyn Store> = Arc::new(Faulty::new(Arc::clone(&two), Fault::Before(counted.calls() + 1)));
-    let error = agent([("/one", &one), ("/two", &broken)]).undo(Undo::Last(1), UndoOptions::default());
+    let broken: Arc<dyn Store> =
+        Arc::new(FaultyStore::new(Arc::clone(&two), Fault::Before(counted.calls() + 1)));
+    let error = agent([("/one", &one), ("/two", &broken)]).undo(UndoTarget::Last(1), UndoOptions::default());
     let error = error.unwrap_err();
     assert!(matches!(error, Error::Partly { .. }), "{error:?}");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -45,10 +46,10 @@ fn an_undo_that_fails_in_the_second_store_is_finished_by_the_next_one() {
     assert!(!a.exists("/one/f").unwrap());
     assert_eq!(text(&a, "/two/f"), "2");
 
-    let rest = undo(&a, Undo::Last(1));
+    let rest = undo(&a, UndoTarget::Last(1));
     assert_eq!((rest.undone.len(), rest.changes.len()), (1, 1), "{rest:?}");
     assert!(!a.exists("/two/f").unwrap());
-    assert!(!a.undo(Undo::Last(1), UndoOptions::default()).unwrap().done);
+    assert!(!a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap().done);
 }
 
 #[test]
@@ -60,12 +61,12 @@ fn a_level_above_several_workspaces_is_restored_as_a_whole() {
     let version = one.version().unwrap();
     a.write("/one/f", "2").unwrap();
     a.write("/two/g", "2").unwrap();
-    let restored = a.restore("/", version, &Restore::default()).unwrap();
+    let restored = a.restore("/", version, &RestoreOptions::default()).unwrap();
     assert!(restored.done && restored.left_out.is_empty(), "{restored:?}");
     assert_eq!(text(&a, "/one/f"), "1");
     assert!(!a.exists("/two/g").unwrap());
-    let only = Restore { paths: vec![VfsPath::parse("/two").unwrap()], ..Restore::default() };
-    undo(&a, Undo::Operation(restored.operation.unwrap()));
+    let only = RestoreOptions { paths: vec![VfsPath::parse("/two").unwrap()], ..RestoreOptions::default() };
+    undo(&a, UndoTarget::Operation(restored.operation.unwrap()));
     a.restore("/", version, &only).unwrap();
     assert_eq!(text(&a, "/one/f"), "2");
     assert!(!a.exists("/two/g").unwrap());
@@ -80,7 +81,7 @@ fn a_level_above_several_workspaces_is_compared_as_a_whole() {
     a.write("/one/f", "2\n").unwrap();
     a.write("/one/two/g", "2\n").unwrap();
     let differing = |prefix: &str| -> Vec<String> {
-        let found = a.diff(prefix, version, Version::NOW, DiffOptions::default()).unwrap();
+        let found = a.diff(prefix, version, RevisionNumber::NOW, DiffOptions::default()).unwrap();
         found.iter().map(|one| format!("{} {}", one.differs.word(), one.path)).collect()
     };
     assert_eq!(differing("/"), ["changed /one/f", "added /one/two/g"]);
@@ -99,10 +100,10 @@ fn a_store_that_counts_its_versions_apart_is_left_out() {
     let version = one.version().unwrap();
     a.write("/one/f", "2").unwrap();
     a.write("/two/f", "2").unwrap();
-    let restored = a.restore("/", version, &Restore::default()).unwrap();
+    let restored = a.restore("/", version, &RestoreOptions::default()).unwrap();
     let left_out: Vec<_> = restored.left_out.iter().map(|one| one.path.as_str()).collect();
     assert_eq!(left_out, ["/two"], "{restored:?}");
     assert_eq!((text(&a, "/one/f"), text(&a, "/two/f")), ("1".to_owned(), "2".to_owned()));
-    let differing = a.diff("/", version, Version::NOW, DiffOptions::default()).unwrap();
+    let differing = a.diff("/", version, RevisionNumber::NOW, DiffOptions::default()).unwrap();
     assert!(differing.iter().all(|one| one.path.as_str().starts_with("/one")), "{differing:?}");
 }

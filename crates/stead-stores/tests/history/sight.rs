@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use stead_core::store::Parents;
-use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, Restore, Undo, UndoOptions, Undone};
+use stead_core::vfs::{
+    LostUpdates, Overwrite, RemoveOptions, RestoreOptions, RevertResult, UndoOptions, UndoTarget,
+};
 use stead_core::{AccessScope, Identity, Mount, Occurrences, Store, Vfs, VfsPath, Workspace};
 
 use crate::{door, text};
@@ -48,13 +50,13 @@ fn owner(store: &Subject) -> Vfs {
     owner
 }
 
-fn left_out(undone: &Undone) -> Vec<&str> {
+fn left_out(undone: &RevertResult) -> Vec<&str> {
     undone.left_out.iter().map(|one| one.path.as_str()).collect()
 }
 
 /// Everything that an answer says, to look for what it must not.
 #[track_caller]
-fn says_nothing_of(undone: &Undone, canaries: &[&str]) {
+fn says_nothing_of(undone: &RevertResult, canaries: &[&str]) {
     let said = format!("{:?} {:?} {:?}", undone.changes, undone.conflicts, undone.left_out);
     for canary in canaries {
         assert!(!said.contains(canary), "{canary}: {said}");
@@ -70,7 +72,8 @@ fn a_restore_names_nothing_that_a_nested_workspace_withholds(store: &Subject) {
     owner.write(&*format!("/w/{INSIDE}/wo/hidname"), "another secret").unwrap();
     owner.write(&*format!("/w/{INSIDE}/wo/hidname-2"), "secret").unwrap();
     for dry_run in [true, false] {
-        let restored = a.restore("/home", version, &Restore { dry_run, ..Restore::default() }).unwrap();
+        let restored =
+            a.restore("/home", version, &RestoreOptions { dry_run, ..RestoreOptions::default() }).unwrap();
         assert_eq!(restored.done, !dry_run);
         assert_eq!(restored.changes.len(), 1, "{restored:?}");
         // The Workspaces are known to the agent; what happened in them is not.
@@ -91,7 +94,7 @@ fn a_restore_leaves_out_what_the_agent_may_not_change_and_says_so(store: &Subjec
     let unprotected =
         Vfs::builder(Identity::agent("owner")).workspace(whole.with_protect::<&str>([]).unwrap());
     unprotected.build().unwrap().write(&*format!("/w/{INSIDE}/.git/config"), "[core]").unwrap();
-    let restored = a.restore("/home", version, &Restore::default()).unwrap();
+    let restored = a.restore("/home", version, &RestoreOptions::default()).unwrap();
     assert!(restored.done && restored.conflicts.is_empty(), "{restored:?}");
     assert_eq!(text(&a, "/home/f"), "one");
     assert_eq!(left_out(&restored), ["/home/ro", "/home/wo", "/home/.git/config"]);
@@ -110,7 +113,7 @@ fn a_file_that_was_moved_out_of_sight_comes_back_as_one_that_was_removed_does(st
     owner.rename("/w/elsewhere/theirs", &*format!("/w/{INSIDE}/arrived"), Overwrite::Refuse).unwrap();
     // Something else has taken the name: that is not the agent's to know either.
     owner.write("/w/elsewhere/theirs", "3").unwrap();
-    let restored = a.restore("/home", version, &Restore::default()).unwrap();
+    let restored = a.restore("/home", version, &RestoreOptions::default()).unwrap();
     assert!(restored.done && restored.conflicts.is_empty(), "{restored:?}");
     assert_eq!(left_out(&restored), ["/home/ro", "/home/wo", "/home/arrived"]);
     says_nothing_of(&restored, &["acme-internal", "elsewhere", "hidden", "theirs"]);
@@ -135,14 +138,15 @@ fn whatever_becomes_of_a_file_out_of_sight_the_answer_is_the_same(store: &Subjec
                 _ => {}
             }
             let dry = UndoOptions { dry_run: true, ..UndoOptions::default() };
-            let answer = |undone: Undone| {
-                let Undone { undone, changes, conflicts, left_out, done, .. } = undone;
+            let answer = |undone: RevertResult| {
+                let RevertResult { undone, changes, conflicts, left_out, done, .. } = undone;
                 format!("{} {changes:?} {conflicts:?} {left_out:?} {done}", undone.len())
             };
-            let restored = a.restore("/home", version, &Restore { dry_run: true, ..Restore::default() });
+            let restored =
+                a.restore("/home", version, &RestoreOptions { dry_run: true, ..RestoreOptions::default() });
             answers.insert([
-                answer(a.undo(Undo::Operation(edited), dry).unwrap()),
-                answer(a.undo(Undo::Operation(made), dry).unwrap()),
+                answer(a.undo(UndoTarget::Operation(edited), dry).unwrap()),
+                answer(a.undo(UndoTarget::Operation(made), dry).unwrap()),
                 answer(restored.unwrap()),
             ]);
         }
@@ -156,7 +160,7 @@ fn an_undo_names_no_path_of_the_store(store: &Subject) {
     both.write("/home/f", "one").unwrap();
     both.write("/home/wo/f", "one").unwrap();
     owner.rename(&*format!("/w/{INSIDE}/wo/f"), "/w/elsewhere", Overwrite::Refuse).unwrap();
-    let undone = a.undo(Undo::Last(1), UndoOptions::default()).unwrap();
+    let undone = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert!(!undone.done && undone.conflicts.len() == 1, "{undone:?}");
     assert_eq!(undone.conflicts[0].path.as_str(), "/home");
     assert!(undone.conflicts[0].why.contains("may restore"), "{undone:?}");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stead_core::testkit::snapshot_of;
-use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, Restore, Undo, UndoOptions};
-use stead_core::watch::{Stop, Watch};
+use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, RestoreOptions, UndoOptions, UndoTarget};
+use stead_core::watch::{CallMonitor, StopReason};
 use stead_core::{AccessScope, Error, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 use stead_stores::MemoryStore;
 
@@ -16,12 +16,12 @@ const FILES: usize = 12;
 #[derive(Debug)]
 struct Patience(AtomicU64);
 
-impl Watch for Patience {
+impl CallMonitor for Patience {
     fn progress(&self, _: u64, _: Option<u64>) {}
 
-    fn stop(&self) -> Option<Stop> {
+    fn stop(&self) -> Option<StopReason> {
         let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        left.is_err().then_some(Stop::Cancelled)
+        left.is_err().then_some(StopReason::Cancelled)
     }
 }
 
@@ -32,15 +32,15 @@ struct AfterLoading {
     more: AtomicU64,
 }
 
-impl Watch for AfterLoading {
+impl CallMonitor for AfterLoading {
     fn progress(&self, done: u64, total: Option<u64>) {
         self.loaded.store(u64::from(Some(done) == total), Ordering::Relaxed);
     }
 
-    fn stop(&self) -> Option<Stop> {
+    fn stop(&self) -> Option<StopReason> {
         let lets = |left: u64| left.checked_sub(1);
         let is_over = || self.more.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lets).is_err();
-        (self.loaded.load(Ordering::Relaxed) == 1 && is_over()).then_some(Stop::Cancelled)
+        (self.loaded.load(Ordering::Relaxed) == 1 && is_over()).then_some(StopReason::Cancelled)
     }
 }
 
@@ -96,7 +96,7 @@ fn cancelled_everywhere(prepare: impl Fn(&World), act: impl Fn(&Vfs) -> Result<(
                 assert!(world.shows() != before);
                 return patience;
             }
-            Err(Error::Stopped(Stop::Cancelled)) => {
+            Err(Error::Stopped(StopReason::Cancelled)) => {
                 assert!(world.shows() == before, "something has changed at {patience}");
             }
             Err(error) => panic!("at {patience}: {error}"),
@@ -113,7 +113,10 @@ fn a_copy_to_another_store_is_cancelled_while_its_files_are_put_into_place() {
             let before = world.shows();
             let watch = AfterLoading { loaded: AtomicU64::new(0), more: AtomicU64::new(more) };
             let copied = world.vfs.watched(Arc::new(watch)).copy(from, to, Overwrite::Refuse);
-            assert!(matches!(copied, Err(Error::Stopped(Stop::Cancelled))), "{from} {more}: {copied:?}");
+            assert!(
+                matches!(copied, Err(Error::Stopped(StopReason::Cancelled))),
+                "{from} {more}: {copied:?}"
+            );
             assert!(world.shows() == before, "{from} {more}: something has changed");
         }
     }
@@ -147,7 +150,8 @@ fn a_delete_of_a_tree_is_cancelled_before_it_happens() {
 
 #[test]
 fn an_undo_is_cancelled_at_any_moment() {
-    let undo = |vfs: &Vfs| vfs.undo(Undo::Last(1), UndoOptions::default()).map(|undone| assert!(undone.done));
+    let undo =
+        |vfs: &Vfs| vfs.undo(UndoTarget::Last(1), UndoOptions::default()).map(|undone| assert!(undone.done));
     for (from, to) in [("/v/tree", "/p/copy"), ("/p/tree", "/v/copy")] {
         let copy = |world: &World| drop(world.vfs.copy(from, to, Overwrite::Refuse).unwrap());
         let times = cancelled_everywhere(copy, undo);
@@ -167,7 +171,7 @@ fn a_restore_is_cancelled_at_any_moment() {
             let version = vfs.log(&Default::default()).unwrap();
             let made = version.iter().filter(|entry| entry.changes[0].path.as_str().starts_with(prefix));
             let filled = made.filter(|entry| entry.operation.tool == "fill").map(|entry| entry.version);
-            vfs.restore(prefix, filled.max().unwrap(), &Restore::default()).map(drop)
+            vfs.restore(prefix, filled.max().unwrap(), &RestoreOptions::default()).map(drop)
         };
         let times = cancelled_everywhere(change, restore);
         assert!(times >= FILES as u64, "{index}: {times}");

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use stead_core::vfs::{Overwrite, Restore, Undo, UndoOptions};
+use stead_core::vfs::{Overwrite, RestoreOptions, UndoOptions, UndoTarget};
 use stead_core::{Store, Timestamp};
 
 use crate::{door, in_a_directory};
@@ -25,10 +25,10 @@ fn a_restore_brings_back_the_time_of_a_file_that_was_only_touched(store: &Arc<dy
     a.write("/w/f", "1").unwrap();
     let (version, time) = (store.version().unwrap(), a.stat("/w/f").unwrap().modified.unwrap());
     a.set_attributes("/w/f", None, Some(Timestamp(time.0 + 1_000_000_000))).unwrap();
-    let restored = a.restore("/w", version, &Restore::default()).unwrap();
+    let restored = a.restore("/w", version, &RestoreOptions::default()).unwrap();
     assert_eq!(restored.changes.len(), 1, "{restored:?}");
     assert_eq!(a.stat("/w/f").unwrap().modified.unwrap(), time);
-    let again = a.restore("/w", version, &Restore::default()).unwrap();
+    let again = a.restore("/w", version, &RestoreOptions::default()).unwrap();
     assert!(again.changes.is_empty(), "{again:?}");
 }
 
@@ -45,7 +45,7 @@ fn an_undo_says_that_another_program_has_changed_the_file() {
             a.append("/w/f", "two\n").unwrap();
             add_as_host(&directory.path().join("root/f"));
         }
-        let undone = a.undo(Undo::Last(1), UndoOptions::default()).unwrap();
+        let undone = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
         assert!(!undone.done);
         assert_eq!(
             undone.conflicts[0].why,

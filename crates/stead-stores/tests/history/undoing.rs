@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use stead_core::history::Fate;
-use stead_core::vfs::{LogQuery, OnConflict, Overwrite, RemoveOptions, Restore, Undo, UndoOptions};
+use stead_core::history::RevertAction;
+use stead_core::vfs::{
+    LogQuery, OnConflict, Overwrite, RemoveOptions, RestoreOptions, UndoOptions, UndoTarget,
+};
 use stead_core::{ErrorKind, Occurrences, Store, VfsPath};
 
 use crate::{door, text, undo};
@@ -43,10 +45,10 @@ fn the_last_operation_is_taken_back(store: &Subject) {
     let a = door(store, "a");
     a.write("/w/f", "one").unwrap();
     a.write("/w/f", "two").unwrap();
-    let undone = undo(&a, Undo::Last(1));
+    let undone = undo(&a, UndoTarget::Last(1));
     assert_eq!(text(&a, "/w/f"), "one");
     assert_eq!(undone.changes.len(), 1);
-    assert_eq!(undone.changes[0].fate, Fate::Reverted);
+    assert_eq!(undone.changes[0].fate, RevertAction::Reverted);
     assert_eq!(undone.undone[0].tool, "write");
 }
 
@@ -58,7 +60,7 @@ fn an_operation_of_many_changes_is_taken_back_whole(store: &Subject) {
     for number in 0..90 {
         many.write(format!("/w/{number}"), "x").unwrap();
     }
-    undo(&a, Undo::Last(1));
+    undo(&a, UndoTarget::Last(1));
     assert_eq!(stead_core::testkit::snapshot_of(&**store), before);
 }
 
@@ -67,17 +69,17 @@ fn undoing_twice_goes_further_back_and_an_undo_can_be_undone(store: &Subject) {
     for content in ["one", "two", "three"] {
         a.write("/w/f", content).unwrap();
     }
-    undo(&a, Undo::Last(1));
-    let second = undo(&a, Undo::Last(1));
+    undo(&a, UndoTarget::Last(1));
+    let second = undo(&a, UndoTarget::Last(1));
     assert_eq!(text(&a, "/w/f"), "one");
-    undo(&a, Undo::Operation(second.operation.unwrap()));
+    undo(&a, UndoTarget::Operation(second.operation.unwrap()));
     assert_eq!(text(&a, "/w/f"), "two");
     // With the undo gone, the write that it took back is the last one again.
-    undo(&a, Undo::Last(1));
+    undo(&a, UndoTarget::Last(1));
     assert_eq!(text(&a, "/w/f"), "one");
-    undo(&a, Undo::Last(1));
+    undo(&a, UndoTarget::Last(1));
     assert!(!a.exists("/w/f").unwrap());
-    let nothing = a.undo(Undo::Last(1), UndoOptions::default()).unwrap();
+    let nothing = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert!(nothing.undone.is_empty() && nothing.operation.is_none());
 }
 
@@ -90,10 +92,10 @@ fn a_removed_tree_comes_back(store: &Subject) {
     let before = stead_core::testkit::snapshot_of(&**store);
     a.remove_directory("/w/d", recursive()).unwrap();
     assert!(!a.exists("/w/d").unwrap());
-    let undone = undo(&a, Undo::Last(1));
+    let undone = undo(&a, UndoTarget::Last(1));
     assert_eq!(stead_core::testkit::snapshot_of(&**store), before);
-    assert!(undone.changes.iter().all(|change| change.fate == Fate::Restored));
-    undo(&a, Undo::Operation(undone.operation.unwrap()));
+    assert!(undone.changes.iter().all(|change| change.fate == RevertAction::Restored));
+    undo(&a, UndoTarget::Operation(undone.operation.unwrap()));
     assert!(!a.exists("/w/d").unwrap());
 }
 
@@ -104,7 +106,7 @@ fn what_others_did_stays(store: &Subject) {
     a.write("/w/shared/a", "a2").unwrap();
     b.write("/w/shared/b", "b2").unwrap();
     a.remove_file("/w/shared/a", RemoveOptions::default()).unwrap();
-    undo(&a, Undo::Last(3));
+    undo(&a, UndoTarget::Last(3));
     assert!(!a.exists("/w/shared/a").unwrap());
     assert_eq!(text(&b, "/w/shared/b"), "b2");
 }
@@ -114,13 +116,13 @@ fn different_lines_are_merged_and_the_same_line_is_a_conflict(store: &Subject) {
     b.write("/w/f", "1\n2\n3\n4\n5\n6\n7\n").unwrap();
     a.edit("/w/f", "2", "two", Occurrences::One).unwrap();
     b.edit("/w/f", "6", "six", Occurrences::One).unwrap();
-    let undone = undo(&a, Undo::Last(1));
+    let undone = undo(&a, UndoTarget::Last(1));
     assert_eq!(text(&a, "/w/f"), "1\n2\n3\n4\n5\nsix\n7\n");
-    assert_eq!(undone.changes[0].fate, Fate::Merged);
+    assert_eq!(undone.changes[0].fate, RevertAction::Merged);
 
     a.edit("/w/f", "4", "four", Occurrences::One).unwrap();
     b.edit("/w/f", "four", "vier", Occurrences::One).unwrap();
-    let refused = a.undo(Undo::Last(1), UndoOptions::default()).unwrap();
+    let refused = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert!(!refused.done && refused.operation.is_none());
     assert_eq!(refused.conflicts[0].path.as_str(), "/w/f");
     assert_eq!(refused.conflicts[0].why, "the same lines have been changed since");
@@ -133,11 +135,11 @@ fn a_conflict_changes_nothing_unless_told_to_skip(store: &Subject) {
     writes.write("/w/mine", "a").unwrap();
     writes.write("/w/ours", "a").unwrap();
     b.write("/w/ours", "b").unwrap();
-    let refused = a.undo(Undo::Last(1), UndoOptions::default()).unwrap();
+    let refused = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert!(!refused.done && refused.conflicts.len() == 1);
     assert_eq!(text(&a, "/w/mine"), "a");
     let skip = UndoOptions { on_conflict: OnConflict::Skip, ..UndoOptions::default() };
-    let skipped = a.undo(Undo::Last(1), skip).unwrap();
+    let skipped = a.undo(UndoTarget::Last(1), skip).unwrap();
     assert!(skipped.done && skipped.conflicts.len() == 1);
     assert!(!a.exists("/w/mine").unwrap());
     assert_eq!(text(&a, "/w/ours"), "b");
@@ -149,7 +151,7 @@ fn a_file_is_taken_back_where_it_is_now(store: &Subject) {
     a.write("/w/dir/f", "after").unwrap();
     b.rename("/w/dir", "/w/moved", Overwrite::Refuse).unwrap();
     b.rename("/w/moved/f", "/w/moved/g", Overwrite::Refuse).unwrap();
-    undo(&a, Undo::Last(1));
+    undo(&a, UndoTarget::Last(1));
     assert_eq!(text(&a, "/w/moved/g"), "before");
 }
 
@@ -166,7 +168,7 @@ fn a_file_that_moved_to_another_directory_is_taken_back_there(store: &Subject) {
             _ => drop(a.write(&*here, "second\n").unwrap()),
         }
         b.rename(&*here, &*there, Overwrite::Refuse).unwrap();
-        let undone = undo(&a, Undo::Last(1));
+        let undone = undo(&a, UndoTarget::Last(1));
         assert_eq!(text(&a, &there), "first\n", "{change}");
         let changed: Vec<_> = undone.changes.iter().map(|change| change.path.as_str()).collect();
         assert_eq!(changed, [&*there], "{change}");
@@ -180,17 +182,17 @@ fn an_undo_that_changes_nothing_does_not_use_its_operation_up(store: &Subject) {
     b.write("/w/f", "old").unwrap();
     let idle = a.write("/w/f", "new").unwrap().operation;
     b.write("/w/f", "old").unwrap();
-    let nothing = a.undo(Undo::Operation(idle), UndoOptions::default()).unwrap();
+    let nothing = a.undo(UndoTarget::Operation(idle), UndoOptions::default()).unwrap();
     assert!(!nothing.done && nothing.undone.is_empty() && nothing.operation.is_none(), "{nothing:?}");
     // It can still be undone once there is something to undo.
     b.write("/w/f", "new").unwrap();
-    undo(&a, Undo::Operation(idle));
+    undo(&a, UndoTarget::Operation(idle));
     assert_eq!(text(&a, "/w/f"), "old");
 
     let idle = a.write("/w/f", "newer").unwrap().operation;
     b.write("/w/f", "old").unwrap();
     // The last operation is the last one that has an effect: nobody is stuck at one that has none.
-    let last = undo(&a, Undo::Last(1));
+    let last = undo(&a, UndoTarget::Last(1));
     assert!(last.undone.iter().all(|operation| operation.id != idle), "{last:?}");
     assert!(!a.exists("/w/first").unwrap());
 }
@@ -200,9 +202,9 @@ fn operations_that_cancel_each_other_out_are_undone_together(store: &Subject) {
     a.write("/w/before", "1").unwrap();
     a.write("/w/f", "1").unwrap();
     a.remove_file("/w/f", RemoveOptions::default()).unwrap();
-    let both = undo(&a, Undo::Last(2));
+    let both = undo(&a, UndoTarget::Last(2));
     assert_eq!((both.undone.len(), both.changes.len()), (2, 0));
-    undo(&a, Undo::Last(1));
+    undo(&a, UndoTarget::Last(1));
     assert!(!a.exists("/w/before").unwrap() && !a.exists("/w/f").unwrap());
 }
 
@@ -210,7 +212,7 @@ fn a_directory_that_others_use_stays(store: &Subject) {
     let (a, b) = (door(store, "a"), door(store, "b"));
     a.write("/w/dir/a", "a").unwrap();
     b.write("/w/dir/b", "b").unwrap();
-    undo(&a, Undo::Last(1));
+    undo(&a, UndoTarget::Last(1));
     assert!(!a.exists("/w/dir/a").unwrap());
     assert_eq!(text(&b, "/w/dir/b"), "b");
 }
@@ -225,7 +227,7 @@ fn names_that_changed_places_change_back(store: &Subject) {
     swap.rename("/w/two", "/w/one", Overwrite::Refuse).unwrap();
     swap.rename("/w/three", "/w/two", Overwrite::Refuse).unwrap();
     swap.rename("/w/one/f", "/w/two/g", Overwrite::Refuse).unwrap();
-    undo(&a, Undo::Last(1));
+    undo(&a, UndoTarget::Last(1));
     assert_eq!(stead_core::testkit::snapshot_of(&**store), before);
 }
 
@@ -234,7 +236,7 @@ fn a_name_that_is_taken_is_a_conflict(store: &Subject) {
     b.write("/w/f", "old").unwrap();
     a.remove_file("/w/f", RemoveOptions::default()).unwrap();
     b.write("/w/f", "new").unwrap();
-    let refused = a.undo(Undo::Last(1), UndoOptions::default()).unwrap();
+    let refused = a.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert_eq!(refused.conflicts[0].why, "something else has its name now");
     assert_eq!(text(&a, "/w/f"), "new");
 }
@@ -244,10 +246,10 @@ fn a_dry_run_changes_nothing(store: &Subject) {
     a.write("/w/f", "one").unwrap();
     a.write("/w/f", "two").unwrap();
     let before = stead_core::testkit::snapshot_of(&**store);
-    let dry = a.undo(Undo::Last(2), UndoOptions { dry_run: true, ..UndoOptions::default() }).unwrap();
+    let dry = a.undo(UndoTarget::Last(2), UndoOptions { dry_run: true, ..UndoOptions::default() }).unwrap();
     assert_eq!(dry.undone.len(), 2);
     assert_eq!(dry.changes.len(), 1);
-    assert_eq!(dry.changes[0].fate, Fate::Removed);
+    assert_eq!(dry.changes[0].fate, RevertAction::Removed);
     assert!(!dry.done);
     assert_eq!(stead_core::testkit::snapshot_of(&**store), before);
 }
@@ -255,9 +257,9 @@ fn a_dry_run_changes_nothing(store: &Subject) {
 fn an_agent_takes_back_only_its_own(store: &Subject) {
     let (a, b) = (door(store, "a"), door(store, "b"));
     let written = b.write("/w/f", "b").unwrap();
-    let refused = a.undo(Undo::Operation(written.operation), UndoOptions::default()).unwrap_err();
+    let refused = a.undo(UndoTarget::Operation(written.operation), UndoOptions::default()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotFound);
-    assert!(a.undo(Undo::Last(5), UndoOptions::default()).unwrap().undone.is_empty());
+    assert!(a.undo(UndoTarget::Last(5), UndoOptions::default()).unwrap().undone.is_empty());
 }
 
 fn a_version_is_restored(store: &Subject) {
@@ -270,11 +272,11 @@ fn a_version_is_restored(store: &Subject) {
     b.rename("/w/d", "/w/e", Overwrite::Refuse).unwrap();
     a.write("/w/new", "new").unwrap();
     b.remove_directory("/w/e", recursive()).unwrap();
-    let restored = a.restore("/w", version, &Restore::default()).unwrap();
+    let restored = a.restore("/w", version, &RestoreOptions::default()).unwrap();
     assert!(restored.done, "{restored:?}");
     assert_eq!(stead_core::testkit::snapshot_of(&**store), before);
     // A restore is a change like any other.
-    undo(&a, Undo::Operation(restored.operation.unwrap()));
+    undo(&a, UndoTarget::Operation(restored.operation.unwrap()));
     assert_eq!(text(&a, "/w/new"), "new");
     assert!(!a.exists("/w/d").unwrap());
 }
@@ -286,7 +288,8 @@ fn some_paths_are_restored(store: &Subject) {
     let version = store.version().unwrap();
     a.write("/w/other", "stays").unwrap();
     a.remove_directory("/w/d", recursive()).unwrap();
-    let only = Restore { paths: vec![VfsPath::parse("/w/d/two").unwrap()], ..Restore::default() };
+    let only =
+        RestoreOptions { paths: vec![VfsPath::parse("/w/d/two").unwrap()], ..RestoreOptions::default() };
     assert!(a.restore("/w", version, &only).unwrap().done);
     assert_eq!(text(&a, "/w/d/two"), "2");
     assert!(!a.exists("/w/d/one").unwrap());
@@ -303,7 +306,8 @@ fn some_paths_are_restored_and_no_others_while_someone_writes(store: &Subject) {
     std::thread::scope(|scope| {
         let writer =
             scope.spawn(|| (0..300).for_each(|number| drop(b.write("/w/one", number.to_string()).unwrap())));
-        let only = Restore { paths: vec![VfsPath::parse("/w/one").unwrap()], ..Restore::default() };
+        let only =
+            RestoreOptions { paths: vec![VfsPath::parse("/w/one").unwrap()], ..RestoreOptions::default() };
         while !writer.is_finished() {
             // That it is overtaken again and again is an answer, too.
             if let Err(error) = a.restore("/w", version, &only) {
@@ -326,7 +330,7 @@ fn an_operation_is_taken_back_once_however_many_try(store: &Subject) {
                 scope.spawn(|| {
                     let mut taken_back = Vec::new();
                     while taken_back.len() < 4 {
-                        match a.undo(Undo::Last(1), UndoOptions::default()) {
+                        match a.undo(UndoTarget::Last(1), UndoOptions::default()) {
                             Ok(undone) if undone.done => {
                                 taken_back.extend(undone.undone.iter().map(|one| one.id))
                             }
@@ -348,12 +352,12 @@ fn an_operation_is_taken_back_once_however_many_try(store: &Subject) {
 fn what_has_been_taken_back_is_not_taken_back_again(store: &Subject) {
     let a = door(store, "a");
     let written = a.write("/w/f", "x").unwrap();
-    let undone = undo(&a, Undo::Operation(written.operation));
-    let again = a.undo(Undo::Operation(written.operation), UndoOptions::default()).unwrap_err();
+    let undone = undo(&a, UndoTarget::Operation(written.operation));
+    let again = a.undo(UndoTarget::Operation(written.operation), UndoOptions::default()).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::NotFound, "{again}");
     // Brought back, it can be.
-    undo(&a, Undo::Operation(undone.operation.unwrap()));
-    undo(&a, Undo::Operation(written.operation));
+    undo(&a, UndoTarget::Operation(undone.operation.unwrap()));
+    undo(&a, UndoTarget::Operation(written.operation));
     assert!(!a.exists("/w/f").unwrap());
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use stead_core::store::Version;
-use stead_core::vfs::{OpenOptions, Overwrite, RemoveOptions, Restore, Undo, UndoOptions};
+use stead_core::store::RevisionNumber;
+use stead_core::vfs::{OpenOptions, Overwrite, RemoveOptions, RestoreOptions, UndoOptions, UndoTarget};
 use stead_core::{Occurrences, Vfs};
 
 /// The files of a directory.
@@ -61,7 +61,7 @@ impl Act {
         matches!(self, Act::Undo | Act::Restore)
     }
 
-    pub(crate) fn perform(self, door: &Vfs, first: Version) -> stead_core::Result<()> {
+    pub(crate) fn perform(self, door: &Vfs, first: RevisionNumber) -> stead_core::Result<()> {
         match self {
             Act::Append => door.append("/w/log", LINE).map(drop),
             Act::AppendMuch => door.append("/w/log", much()).map(drop),
@@ -76,9 +76,11 @@ impl Act {
             Act::Move => door.rename("/w/log", "/w/moved", Overwrite::Refuse).map(drop),
             Act::MoveOver => door.rename("/w/log", "/w/target", Overwrite::Replace).map(drop),
             Act::Delete => door.remove_file("/w/log", RemoveOptions::default()).map(drop),
-            Act::Undo => door.undo(Undo::Last(1), UndoOptions::default()).map(|undone| assert!(undone.done)),
+            Act::Undo => {
+                door.undo(UndoTarget::Last(1), UndoOptions::default()).map(|undone| assert!(undone.done))
+            }
             Act::Restore => {
-                door.restore("/w", first, &Restore::default()).map(|restored| assert!(restored.done))
+                door.restore("/w", first, &RestoreOptions::default()).map(|restored| assert!(restored.done))
             }
         }
     }
@@ -113,7 +115,7 @@ fn first_files() -> Files {
 }
 
 /// Makes the files that the process finds, and tells which version had the first ones.
-pub(crate) fn set_up(door: &Vfs, version: impl Fn() -> Version) -> (Files, Version) {
+pub(crate) fn set_up(door: &Vfs, version: impl Fn() -> RevisionNumber) -> (Files, RevisionNumber) {
     for (name, content) in first_files() {
         door.write(format!("/w/{name}"), content).unwrap();
     }

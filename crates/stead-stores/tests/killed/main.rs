@@ -13,10 +13,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use acts::{ACTS, Act, Files, OTHERS, OTHERS_LINE, Other};
-use stead_core::store::{DeedQuery, Version};
-use stead_core::vfs::{LostUpdates, Undo, UndoOptions, Undone};
+use stead_core::store::{RevisionNumber, RevisionQuery};
+use stead_core::vfs::{LostUpdates, RevertResult, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Identity, Mount, Store, Vfs, VfsPath, Workspace};
-use stead_stores::{Durability, KeepOptions, PhysicalOptions, PhysicalStore};
+use stead_stores::{DisplacedRetention, Durability, PhysicalOptions, PhysicalStore};
 use tracer::{Calls, Killed};
 
 const TASK: &str = "STEAD_KILLED_TASK";
@@ -32,7 +32,7 @@ struct How {
 fn open(temp: &Path, how: How) -> Arc<PhysicalStore> {
     let options = PhysicalOptions {
         durability: how.durability,
-        keep: how.keep.then(KeepOptions::default),
+        keep: how.keep.then(DisplacedRetention::default),
         ..PhysicalOptions::new(temp.join("state"))
     };
     Arc::new(PhysicalStore::open(temp.join("root"), options).unwrap())
@@ -62,7 +62,7 @@ fn the_process_that_is_killed() {
     let mut parts = task.splitn(5, ',');
     let mut next = || parts.next().unwrap();
     let (act, keep, durability) = (Act::named(next()), next() == "true", next().to_owned());
-    let (first, temp) = (Version(next().parse().unwrap()), Path::new(next()));
+    let (first, temp) = (RevisionNumber(next().parse().unwrap()), Path::new(next()));
     let durability = if durability == "Full" { Durability::Full } else { Durability::Fast };
     let store = open(temp, How { keep, durability });
     let door = door(&store, "dies");
@@ -111,7 +111,7 @@ struct Found<'a> {
     other: Other,
     killed: Killed,
     acknowledged: bool,
-    set_up: Version,
+    set_up: RevisionNumber,
 }
 
 impl Found<'_> {
@@ -160,7 +160,8 @@ impl Found<'_> {
 
     fn check_history(&self, store: &Arc<PhysicalStore>, root: &Path, how: How, is_whole: bool, same: bool) {
         let deeds = |agent: &str| {
-            let query = DeedQuery { after: self.set_up, agent: Some(agent.to_owned()), ..DeedQuery::all() };
+            let query =
+                RevisionQuery { after: self.set_up, agent: Some(agent.to_owned()), ..RevisionQuery::all() };
             store.deeds(&query).unwrap().deeds.len()
         };
         let by_the_dead = deeds("dies");
@@ -169,7 +170,7 @@ impl Found<'_> {
         assert_eq!(deeds("lives"), by_the_living, "deeds of the living process");
         if by_the_living == 1 {
             let found = files(root);
-            let undone = door(store, "lives").undo(Undo::Last(1), UndoOptions::default()).unwrap();
+            let undone = door(store, "lives").undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
             if !undone.done && !how.keep {
                 return is_refused(&undone, &found, root);
             }
@@ -178,7 +179,7 @@ impl Found<'_> {
             assert_eq!(shown(&files(root)), shown(&wanted), "after the living one's undo");
         }
         let unchanged = files(root);
-        let undone = door(store, "dies").undo(Undo::Last(1), UndoOptions::default()).unwrap();
+        let undone = door(store, "dies").undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
         let found = files(root);
         if self.other.is_of_the_host() {
             let lines: usize = found
@@ -205,7 +206,7 @@ impl Found<'_> {
 }
 
 /// What was not kept can't be taken back: the answer says so, and nothing is changed.
-fn is_refused(undone: &Undone, before: &Files, root: &Path) {
+fn is_refused(undone: &RevertResult, before: &Files, root: &Path) {
     let why = |conflict: &stead_core::vfs::PathConflict| conflict.why.contains("was not kept");
     assert!(undone.conflicts.iter().any(why), "{:?}", undone.conflicts);
     assert_eq!(shown(&files(root)), shown(before), "after an undo that was refused");

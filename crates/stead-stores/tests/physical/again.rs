@@ -1,7 +1,7 @@
 //! A directory that was made anew goes on with the history of the one whose place it has.
 
-use stead_core::store::{DeedQuery, Past, State};
-use stead_core::vfs::{Undo, UndoOptions};
+use stead_core::store::{ContentRef, NodeState, RevisionQuery};
+use stead_core::vfs::{UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Mount, Vfs, VfsPath, Workspace};
 
 use super::*;
@@ -21,7 +21,7 @@ fn door(store: &Arc<PhysicalStore>) -> Vfs {
 }
 
 fn log(store: &PhysicalStore) -> Vec<String> {
-    let deeds = store.deeds(&DeedQuery::all()).unwrap().deeds;
+    let deeds = store.deeds(&RevisionQuery::all()).unwrap().deeds;
     let lines = deeds.iter().flat_map(|deed| &deed.lines);
     lines.filter_map(|line| Some(line.after.as_ref().or(line.before.as_ref())?.path.to_string())).collect()
 }
@@ -57,19 +57,19 @@ fn a_directory_made_anew_keeps_its_history_and_nothing_of_others_is_taken_back()
     let store = keeping(temp.path(), "site", &["site"]);
     assert_eq!(log(&store), ["a", "a"]);
     // What was displaced before is still there.
-    let deeds = store.deeds(&DeedQuery::all()).unwrap().deeds;
-    let Some(State { content: Some(past), .. }) = &deeds[0].lines[0].before else { panic!("{deeds:?}") };
+    let deeds = store.deeds(&RevisionQuery::all()).unwrap().deeds;
+    let Some(NodeState { content: Some(past), .. }) = &deeds[0].lines[0].before else { panic!("{deeds:?}") };
     assert_eq!(content(&*store, past), b"one");
     assert_eq!(store.verify(&mut |_| ()).unwrap().problems, [""; 0]);
     // The copy is another program's, and stays.
-    let refused = door(&store).undo(Undo::Last(1), UndoOptions::default()).unwrap();
+    let refused = door(&store).undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert!(!refused.done && !refused.conflicts.is_empty(), "{refused:?}");
     assert_eq!(read(&*store, "a"), "two");
     // It goes on.
     door(&store).write("/a", "three").unwrap();
     door(&store).write("/b", "new").unwrap();
     assert_eq!(log(&store), ["b", "a", "a", "a"]);
-    door(&store).undo(Undo::Last(2), UndoOptions::default()).unwrap();
+    door(&store).undo(UndoTarget::Last(2), UndoOptions::default()).unwrap();
     assert_eq!(read(&*store, "a"), "two");
     assert!(store.stat(&at("b")).is_err());
     assert_eq!(
@@ -81,7 +81,7 @@ fn a_directory_made_anew_keeps_its_history_and_nothing_of_others_is_taken_back()
     assert_eq!(store.verify(&mut |_| ()).unwrap().problems, [""; 0]);
 }
 
-fn content(store: &dyn Store, past: &Past) -> Vec<u8> {
+fn content(store: &dyn Store, past: &ContentRef) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
     store.open_past(past).unwrap().read_at(0, &mut bytes).unwrap();
     bytes

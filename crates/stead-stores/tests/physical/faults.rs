@@ -4,9 +4,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use stead_core::store::{Content, DraftOf, Expect, Parents, Place, Put, Replace, Step, Subtree};
+use stead_core::store::{
+    Content, DraftBase, NodePath, Parents, Precondition, PutOptions, Replace, Step, Subtree,
+};
 use stead_core::{Edit, Occurrences, Store, Timestamp};
-use stead_stores::{KeepOptions, PhysicalStore};
+use stead_stores::{DisplacedRetention, PhysicalStore};
 
 use super::*;
 
@@ -21,7 +23,7 @@ fn set_up(bench: &Bench) {
     write(store, "log", &"line\n".repeat(1_000));
     apply(store, Step::Mkdir { at: at("empty"), parents: Parents::Create, mode: None }).unwrap();
     let target = b"file".to_vec();
-    let expect = Expect::Any;
+    let expect = Precondition::Any;
     apply(store, Step::Symlink { at: at("link"), target, parents: Parents::Create, expect }).unwrap();
     write(store, "big", &"0123456789".repeat(300_000));
 }
@@ -29,12 +31,12 @@ fn set_up(bench: &Bench) {
 /// Dies before the n-th action for every n until the change gets through, in a Store that keeps what is displaced, and in
 /// one that does not.
 fn every_death(name: &str, steps: impl Fn(&PhysicalStore) -> Vec<Step>) {
-    for keep in [Some(KeepOptions::default()), None] {
+    for keep in [Some(DisplacedRetention::default()), None] {
         every_death_of(name, keep, &steps);
     }
 }
 
-fn every_death_of(name: &str, keep: Option<KeepOptions>, steps: &dyn Fn(&PhysicalStore) -> Vec<Step>) {
+fn every_death_of(name: &str, keep: Option<DisplacedRetention>, steps: &dyn Fn(&PhysicalStore) -> Vec<Step>) {
     let (before, after) = {
         let bench = Bench::with(|options| options.keep = keep);
         set_up(&bench);
@@ -59,7 +61,7 @@ fn every_death_of(name: &str, keep: Option<KeepOptions>, steps: &dyn Fn(&Physica
         let died = count.load(Ordering::SeqCst) > death;
         assert_eq!(result.is_err(), died, "{name}, death {death}: {result:?}");
         if died {
-            assert!(doomed.stat(&Place::root()).is_err(), "{name}: it answers after its death");
+            assert!(doomed.stat(&NodePath::root()).is_err(), "{name}: it answers after its death");
         }
         drop(doomed);
         let store = open(temp.path(), |options| options.keep = keep);
@@ -107,7 +109,7 @@ fn single_steps_are_whole_or_not_at_all() {
     every_death("create deep", |_| vec![write_step("x/y/z/fresh", "new content")]);
     every_death("edit", |_| {
         let edit = Edit::new("old", "new", Occurrences::One).unwrap();
-        vec![Step::Edit { at: at("file"), edit, expect: Expect::Any, keep: Keep::History }]
+        vec![Step::Edit { at: at("file"), edit, expect: Precondition::Any, keep: DisplacedContent::History }]
     });
     every_death("append", |_| vec![append_step("log", b"one more\n")]);
     every_death("append much", |_| vec![append_step("log", &b"one more\n".repeat(500_000))]);
@@ -116,7 +118,7 @@ fn single_steps_are_whole_or_not_at_all() {
     });
     every_death("symlink", |_| {
         let target = b"elsewhere".to_vec();
-        vec![Step::Symlink { at: at("link"), target, parents: Parents::Create, expect: Expect::Any }]
+        vec![Step::Symlink { at: at("link"), target, parents: Parents::Create, expect: Precondition::Any }]
     });
     every_death("remove file", |_| vec![remove_step("file", Subtree::File)]);
     every_death("remove empty", |_| vec![remove_step("empty", Subtree::EmptyDirectory)]);
@@ -138,10 +140,14 @@ fn single_steps_are_whole_or_not_at_all() {
 #[test]
 fn writing_into_a_file_is_whole_or_not_at_all() {
     let patched = |store: &PhysicalStore, change: &dyn Fn(&mut dyn stead_core::store::Draft)| {
-        let mut draft = store.draft(DraftOf::File(&at("big"))).unwrap();
+        let mut draft = store.draft(DraftBase::File(&at("big"))).unwrap();
         change(&mut *draft);
         let content = Content::Sealed(draft.seal().unwrap());
-        vec![Step::Write { at: at("big"), content, put: Put { mode: Some(0o600), ..Put::default() } }]
+        vec![Step::Write {
+            at: at("big"),
+            content,
+            put: PutOptions { mode: Some(0o600), ..PutOptions::default() },
+        }]
     };
     every_death("patch", |store| {
         patched(store, &|draft| {
@@ -160,14 +166,14 @@ fn writing_into_a_file_is_whole_or_not_at_all() {
 #[test]
 fn several_steps_are_whole_or_not_at_all() {
     every_death("everything", |store| {
-        let mut draft = store.draft(DraftOf::File(&at("big"))).unwrap();
+        let mut draft = store.draft(DraftBase::File(&at("big"))).unwrap();
         draft.write_at(5, b"five").unwrap();
         let content = Content::Sealed(draft.seal().unwrap());
         vec![
             write_step("file", "new content"),
             write_step("n/e/w", "new"),
             append_step("log", b"one more\n"),
-            Step::Write { at: at("big"), content, put: Put::default() },
+            Step::Write { at: at("big"), content, put: PutOptions::default() },
             rename_step("script", "file", Replace::Over),
             copy_step("dir", "copy", Replace::Refuse),
             remove_step("other", Subtree::Directory),
@@ -207,7 +213,7 @@ fn a_step_that_fails_takes_the_ones_before_it_back() {
     for (index, first) in firsts.iter().enumerate() {
         assert!(bench.store.apply(change(vec![first(), failing()])).is_err());
         for (path, node) in &nodes {
-            let found = bench.store.stat(&Place::node(*node)).map(|attr| attr.node);
+            let found = bench.store.stat(&NodePath::node(*node)).map(|attr| attr.node);
             assert_eq!(found.ok(), Some(*node), "{path} is found where it was, after step kind {index}");
         }
         assert_eq!(tree(&bench.store), before, "after step kind {index}");

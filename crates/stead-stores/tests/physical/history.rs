@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 
 use stead_core::store::{
-    Deed, DeedQuery, DraftOf, Line, NodeId, Put, QuotaLimits, QuotaRoot, Replace, State, StoreError, Usage,
+    DraftBase, NodeChange, NodeId, NodeState, PutOptions, QuotaLimits, QuotaRoot, Replace, Revision,
+    RevisionQuery, StoreError, Usage,
 };
 use stead_core::{Clock, SystemClock};
 
@@ -15,14 +16,14 @@ pub(crate) type ToldDeed = Vec<(Option<String>, Option<String>)>;
 
 /// The deeds with their contents, newest first.
 pub(crate) fn told(store: &dyn Store) -> Vec<ToldDeed> {
-    let found = store.deeds(&DeedQuery::all()).unwrap();
-    let said = |state: &Option<State>| {
+    let found = store.deeds(&RevisionQuery::all()).unwrap();
+    let said = |state: &Option<NodeState>| {
         let state = state.as_ref()?;
         let content = state.content.as_ref().map(|past| blake3::hash(&past_bytes(store, past)).to_hex());
         let name = String::from_utf8_lossy(&state.name);
         Some(format!("{name} {:?} {:o} {:?}", state.kind, state.mode, content.map(|hash| hash.to_string())))
     };
-    let lines = |deed: &Deed| {
+    let lines = |deed: &Revision| {
         let mut lines: Vec<_> =
             deed.lines.iter().map(|line| (said(&line.before), said(&line.after))).collect();
         lines.sort();
@@ -38,7 +39,7 @@ pub(crate) fn without_content(told: &[ToldDeed]) -> Vec<ToldDeed> {
     told.iter().map(deed).collect()
 }
 
-fn past_bytes(store: &dyn Store, past: &stead_core::store::Past) -> Vec<u8> {
+fn past_bytes(store: &dyn Store, past: &stead_core::store::ContentRef) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
     let count = store.open_past(past).unwrap().read_at(0, &mut bytes).unwrap();
     assert_eq!(count, bytes.len());
@@ -46,14 +47,14 @@ fn past_bytes(store: &dyn Store, past: &stead_core::store::Past) -> Vec<u8> {
 }
 
 /// Where a node is, and what it is.
-type Known = (NodeId, Vec<u8>, (Kind, u32, Vec<u8>));
+type Known = (NodeId, Vec<u8>, (NodeKind, u32, Vec<u8>));
 
 /// What was there before the last deed, by what the deed says.
 pub(crate) fn led_back(store: &dyn Store) -> Tree {
     let mut nodes: HashMap<NodeId, Known> = HashMap::new();
     let mut found = Vec::new();
     store
-        .walk(&Place::root(), &Walk::default(), &mut |entry| {
+        .walk(&NodePath::root(), &WalkOptions::default(), &mut |entry| {
             found.push(entry);
             ControlFlow::Continue(())
         })
@@ -61,16 +62,16 @@ pub(crate) fn led_back(store: &dyn Store) -> Tree {
     let now = tree(store);
     for entry in &found {
         let (parent, name) = entry.path.split().unwrap();
-        let parent = store.stat(&Place::path(StorePath::from_checked(parent))).unwrap().node;
+        let parent = store.stat(&NodePath::path(StorePath::from_checked(parent))).unwrap().node;
         nodes.insert(entry.attr.node, (parent, name.to_vec(), now[&entry.path.to_string()].clone()));
     }
-    let last = store.deeds(&DeedQuery { limit: 1, ..DeedQuery::all() }).unwrap().deeds.remove(0);
+    let last = store.deeds(&RevisionQuery { limit: 1, ..RevisionQuery::all() }).unwrap().deeds.remove(0);
     for line in &last.lines {
         match &line.before {
             None => drop(nodes.remove(&line.node)),
             Some(before) => {
                 let content = match before.kind {
-                    Kind::Directory => Vec::new(),
+                    NodeKind::Directory => Vec::new(),
                     _ => past_bytes(store, before.content.as_ref().expect("it is kept")),
                 };
                 let is = (before.kind, before.mode, content);
@@ -90,11 +91,11 @@ pub(crate) fn led_back(store: &dyn Store) -> Tree {
     nodes.keys().map(|&node| (path(node), nodes[&node].2.clone())).collect()
 }
 
-fn lines(store: &dyn Store) -> Vec<Line> {
-    store.deeds(&DeedQuery::all()).unwrap().deeds.into_iter().flat_map(|deed| deed.lines).collect()
+fn lines(store: &dyn Store) -> Vec<NodeChange> {
+    store.deeds(&RevisionQuery::all()).unwrap().deeds.into_iter().flat_map(|deed| deed.lines).collect()
 }
 
-fn text(store: &dyn Store, state: &Option<State>) -> Option<String> {
+fn text(store: &dyn Store, state: &Option<NodeState>) -> Option<String> {
     let past = state.as_ref()?.content.as_ref()?;
     Some(String::from_utf8(past_bytes(store, past)).unwrap())
 }
@@ -111,7 +112,7 @@ fn damaged_content_that_was_kept_is_not_given_out() {
     let bench = Bench::keeping(|_| ());
     write(&bench.store, "a", "one");
     write(&bench.store, "a", "two");
-    let past = |state: &Option<State>| state.as_ref().unwrap().content.clone().unwrap();
+    let past = |state: &Option<NodeState>| state.as_ref().unwrap().content.clone().unwrap();
     let told = lines(&bench.store).remove(0);
     assert_ne!(past(&told.before), past(&told.after), "compared, so its hash is known from now on");
     let physical = bench.temp.path().join("state/physical");
@@ -125,7 +126,7 @@ fn damaged_content_that_was_kept_is_not_given_out() {
     let past = past(&lines(&bench.store).remove(0).before);
     let read = bench.store.open_past(&past).unwrap().read_at(0, &mut [0; 3]);
     assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
-    let back = Step::Write { at: at("a"), content: Content::Past(past), put: Put::default() };
+    let back = Step::Write { at: at("a"), content: Content::Past(past), put: PutOptions::default() };
     assert!(matches!(apply(&bench.store, back), Err(StoreError::Corrupt(_))));
     assert_eq!(super::read(&bench.store, "a"), "two");
 }
@@ -149,7 +150,7 @@ fn what_another_program_changed_in_between_is_unknown_and_its_content_is_kept() 
     std::fs::write(bench.host("a"), "theirs once more").unwrap();
     assert_eq!(lines(&bench.store)[0].after.as_ref().unwrap().content, None);
     std::fs::rename(bench.host("a"), bench.host("moved")).unwrap();
-    let found = bench.store.deeds(&DeedQuery::all()).unwrap();
+    let found = bench.store.deeds(&RevisionQuery::all()).unwrap();
     let line = &found.deeds[0].lines[0];
     assert_eq!(line.after.as_ref().unwrap().content, None);
     assert!(!found.now.contains_key(&line.node));
@@ -172,10 +173,10 @@ fn a_file_that_is_too_large_is_not_kept_and_its_deed_says_so() {
     write(&bench.store, "tree/small", "small");
     write(&bench.store, "tree/in/large", "more than ten bytes");
     apply(&bench.store, remove_step("tree", Subtree::Directory)).unwrap();
-    let found = bench.store.deeds(&DeedQuery { limit: 1, ..DeedQuery::all() }).unwrap().deeds;
+    let found = bench.store.deeds(&RevisionQuery { limit: 1, ..RevisionQuery::all() }).unwrap().deeds;
     assert_eq!(found[0].lines.len(), 4);
     let line = |name: &str| {
-        let is = |line: &&Line| line.before.as_ref().unwrap().name == name.as_bytes();
+        let is = |line: &&NodeChange| line.before.as_ref().unwrap().name == name.as_bytes();
         found[0].lines.iter().find(is).unwrap().before.clone()
     };
     assert_eq!(text(&bench.store, &line("small")).as_deref(), Some("small"));
@@ -227,7 +228,7 @@ fn what_is_too_old_or_too_much_is_let_go_and_stays_told() {
 fn scratch_is_not_kept() {
     let bench = Bench::keeping(|_| ());
     let scratch = |content: &str| {
-        let put = Put { keep: Keep::Scratch, ..Put::default() };
+        let put = PutOptions { keep: DisplacedContent::Scratch, ..PutOptions::default() };
         Step::Write { at: at("a"), content: Content::Bytes(content.into()), put }
     };
     apply(&bench.store, scratch("one")).unwrap();
@@ -293,8 +294,8 @@ fn a_ledger_is_begun_by_the_first_change_and_not_before() {
     let store = open(temp.path(), |options| {
         let path = path.clone();
         let opened = std::sync::OnceLock::new();
-        options.ledger = stead_stores::Ledger::new(move |need| {
-            if need == stead_stores::Need::IfThere && opened.get().is_none() && !path.exists() {
+        options.ledger = stead_stores::LedgerSource::new(move |need| {
+            if need == stead_stores::LedgerOpenMode::IfThere && opened.get().is_none() && !path.exists() {
                 return Ok(None);
             }
             let open = || Database::open(&path, DatabaseOptions::default()).unwrap();
@@ -316,7 +317,7 @@ fn a_ledger_is_begun_by_the_first_change_and_not_before() {
 #[test]
 fn without_a_ledger_nothing_can_be_written_down_and_nothing_happens() {
     let bench = Bench::keeping(|options| {
-        options.ledger = stead_stores::Ledger::new(|_| Err(StoreError::NoSpace));
+        options.ledger = stead_stores::LedgerSource::new(|_| Err(StoreError::NoSpace));
     });
     assert!(matches!(apply(&bench.store, write_step("a", "x")), Err(StoreError::NoSpace)));
     assert!(!bench.host("a").exists());
@@ -352,15 +353,15 @@ fn a_large_file_is_put_back_without_being_read_into_memory() {
     let bench = Bench::keeping(|_| ());
     let large = "0123456789abcdef".repeat(1 << 18);
     write(&bench.store, "a", &large);
-    let mut draft = bench.store.draft(DraftOf::File(&at("a"))).unwrap();
+    let mut draft = bench.store.draft(DraftBase::File(&at("a"))).unwrap();
     draft.write_at(1_000_000, b"patched").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    apply(&bench.store, Step::Write { at: at("a"), content, put: Put::default() }).unwrap();
+    apply(&bench.store, Step::Write { at: at("a"), content, put: PutOptions::default() }).unwrap();
     let inode = std::fs::metadata(bench.host("a")).unwrap().ino();
     let before = lines(&bench.store)[0].before.clone().unwrap().content.unwrap();
     apply(
         &bench.store,
-        Step::Write { at: at("a"), content: Content::Past(before.clone()), put: Put::default() },
+        Step::Write { at: at("a"), content: Content::Past(before.clone()), put: PutOptions::default() },
     )
     .unwrap();
     assert!(read(&bench.store, "a") == large);
@@ -368,7 +369,7 @@ fn a_large_file_is_put_back_without_being_read_into_memory() {
     write(&bench.store, "a", "x");
     assert!(past_bytes(&bench.store, &before) == large.as_bytes(), "and what was told of stays readable");
     let elsewhere = Bench::keeping(|_| ());
-    let foreign = Step::Write { at: at("a"), content: Content::Past(before), put: Put::default() };
+    let foreign = Step::Write { at: at("a"), content: Content::Past(before), put: PutOptions::default() };
     assert!(apply(&elsewhere.store, foreign).is_err());
 }
 
@@ -400,7 +401,7 @@ fn a_crowd_is_counted_and_told_without_a_gap() {
         .iter()
         .flat_map(|line| [line.before.clone(), line.after.clone()])
         .flatten()
-        .filter(|state| state.kind == Kind::File && state.content.is_none())
+        .filter(|state| state.kind == NodeKind::File && state.content.is_none())
         .count();
     assert_eq!(unknown, 0);
     assert_eq!(read(&bench.store, "log").lines().count(), 30);

@@ -38,10 +38,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stead_core::search::Walk;
+use stead_core::search::WalkOptions;
 use stead_core::store::{
-    Applied, Attr, Change, Content, Expect, Keep, Kind, Missing, Outcome, Parents, Place, Put, Replace, Step,
-    StorePath, StoreResult, Subtree,
+    Applied, Attr, Change, Content, DisplacedContent, IfMissing, NodeKind, NodePath, Parents, Precondition,
+    PutOptions, Replace, Step, StepOutcome, StorePath, StoreResult, Subtree,
 };
 use stead_core::{Identity, Operation, OperationId, Store, Timestamp};
 use stead_stores::{Confinement, Database, DatabaseOptions, Durability, PhysicalOptions, PhysicalStore};
@@ -107,8 +107,8 @@ pub fn open(temp: &Path, change: impl FnOnce(&mut PhysicalOptions)) -> PhysicalS
     PhysicalStore::open(temp.join("root"), options).unwrap()
 }
 
-pub fn at(path: &str) -> Place {
-    Place::path(StorePath::from_checked(path))
+pub fn at(path: &str) -> NodePath {
+    NodePath::path(StorePath::from_checked(path))
 }
 
 pub fn change(steps: Vec<Step>) -> Change {
@@ -121,26 +121,26 @@ pub fn change(steps: Vec<Step>) -> Change {
     Change::new(operation, steps)
 }
 
-pub fn apply(store: &dyn Store, step: Step) -> StoreResult<Outcome> {
+pub fn apply(store: &dyn Store, step: Step) -> StoreResult<StepOutcome> {
     store.apply(change(vec![step])).map(|Applied { outcomes, .. }| outcomes[0])
 }
 
 pub fn write_step(path: &str, content: &str) -> Step {
-    Step::Write { at: at(path), content: Content::Bytes(content.into()), put: Put::default() }
+    Step::Write { at: at(path), content: Content::Bytes(content.into()), put: PutOptions::default() }
 }
 
 pub fn append_step(path: &str, content: &[u8]) -> Step {
-    Step::Append { at: at(path), content: Content::Bytes(content.into()), put: Put::default() }
+    Step::Append { at: at(path), content: Content::Bytes(content.into()), put: PutOptions::default() }
 }
 
 pub fn remove_step(path: &str, subtree: Subtree) -> Step {
     Step::Remove {
         at: at(path),
         subtree,
-        expect: Expect::Any,
-        missing: Missing::Fails,
+        expect: Precondition::Any,
+        missing: IfMissing::Fails,
         spare: None,
-        keep: Keep::History,
+        keep: DisplacedContent::History,
     }
 }
 
@@ -150,7 +150,7 @@ pub fn rename_step(from: &str, to: &str, replace: Replace) -> Step {
         to: at(to),
         replace,
         parents: Parents::Create,
-        expect: Expect::Any,
+        expect: Precondition::Any,
         spare: [None, None],
     }
 }
@@ -162,7 +162,7 @@ pub fn copy_step(from: &str, to: &str, replace: Replace) -> Step {
         replace,
         parents: Parents::Create,
         spare: None,
-        keep: Keep::History,
+        keep: DisplacedContent::History,
     }
 }
 
@@ -175,23 +175,23 @@ pub fn read(store: &dyn Store, path: &str) -> String {
 }
 
 /// Everything a Store holds: kind, mode, and content or target.
-pub type Tree = BTreeMap<String, (Kind, u32, Vec<u8>)>;
+pub type Tree = BTreeMap<String, (NodeKind, u32, Vec<u8>)>;
 
 pub fn tree(store: &dyn Store) -> Tree {
     let mut tree = Tree::new();
     let mut found = Vec::new();
     store
-        .walk(&Place::root(), &Walk::default(), &mut |entry| {
+        .walk(&NodePath::root(), &WalkOptions::default(), &mut |entry| {
             found.push(entry);
             ControlFlow::Continue(())
         })
         .unwrap();
     for entry in found {
-        let place = Place::path(entry.path.clone());
+        let place = NodePath::path(entry.path.clone());
         let content = match entry.attr.kind {
-            Kind::File => store.read(&place, 1 << 30).unwrap().bytes,
-            Kind::Symlink => store.read_link(&place).unwrap(),
-            Kind::Directory | Kind::Special(_) => Vec::new(),
+            NodeKind::File => store.read(&place, 1 << 30).unwrap().bytes,
+            NodeKind::Symlink => store.read_link(&place).unwrap(),
+            NodeKind::Directory | NodeKind::Special(_) => Vec::new(),
         };
         tree.insert(entry.path.to_string(), (entry.attr.kind, entry.attr.mode, content));
     }

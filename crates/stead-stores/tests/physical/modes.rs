@@ -4,8 +4,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
-use stead_core::store::{Content, DeedQuery, DraftOf, Page, Place, Put, Step, StoreError};
-use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, Undo, UndoOptions};
+use stead_core::store::{Content, DraftBase, NodePath, Page, PutOptions, RevisionQuery, Step, StoreError};
+use stead_core::vfs::{LostUpdates, Overwrite, RemoveOptions, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, ErrorKind, Identity, Mount, Store, Vfs, VfsPath, Workspace};
 
 use crate::{Bench, append_step, apply, at, write};
@@ -47,10 +47,10 @@ fn what_this_user_may_not_read_stays_unread() {
     // Nor is it read as what was there before.
     door.write("/w/f", "public").unwrap();
     door.set_attributes("/w/f", Some(0o644), None).unwrap();
-    let deeds = store.deeds(&DeedQuery::all()).unwrap().deeds;
+    let deeds = store.deeds(&RevisionQuery::all()).unwrap().deeds;
     let before = deeds.last().unwrap().lines[0].before.as_ref().unwrap().content.as_ref().unwrap();
     assert!(matches!(store.open_past(before).map(drop), Err(StoreError::HostDenied)));
-    door.undo(Undo::Last(2), UndoOptions::default()).unwrap();
+    door.undo(UndoTarget::Last(2), UndoOptions::default()).unwrap();
     denied(door.read("/w/f").map(drop));
     fs::set_permissions(root.join("f"), Permissions::from_mode(0o600)).unwrap();
     assert_eq!(fs::read(root.join("f")).unwrap(), b"secret");
@@ -84,10 +84,10 @@ fn a_write_takes_the_right_to_run_as_another_away() {
         }),
         ("into it", &|| {
             let node = bench.store.stat(&at("f")).unwrap().node;
-            let mut draft = bench.store.draft(DraftOf::File(&Place::node(node))).unwrap();
+            let mut draft = bench.store.draft(DraftBase::File(&NodePath::node(node))).unwrap();
             draft.write_at(1, b"x").unwrap();
             let content = Content::Sealed(draft.seal().unwrap());
-            let step = Step::Write { at: Place::node(node), content, put: Put::default() };
+            let step = Step::Write { at: NodePath::node(node), content, put: PutOptions::default() };
             apply(&bench.store, step).unwrap();
         }),
     ];

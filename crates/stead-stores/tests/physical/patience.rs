@@ -4,7 +4,7 @@ use std::fs::File;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
-use stead_core::store::{Expect, Parents, Replace, Step, StoreError, Subtree};
+use stead_core::store::{Parents, Precondition, Replace, Step, StoreError, Subtree};
 use stead_core::{Edit, Occurrences};
 
 use super::*;
@@ -34,7 +34,7 @@ fn every_change() -> Vec<Change> {
         write_step("file", "new"),
         write_step("fresh/file", "new"),
         append_step("file", b"new"),
-        Step::Edit { at: at("file"), edit, expect: Expect::Any, keep: Keep::History },
+        Step::Edit { at: at("file"), edit, expect: Precondition::Any, keep: DisplacedContent::History },
         Step::Mkdir { at: at("made"), parents: Parents::Create, mode: None },
         Step::SetAttr { at: at("file"), mode: Some(0o600), modified: None },
         remove_step("file", Subtree::File),

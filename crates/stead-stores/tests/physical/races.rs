@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use stead_core::glob::PathGlobs;
 use stead_core::search::{Grep, GrepQuery};
-use stead_core::store::{Content, DraftOf, Expect, Page, Place, Put, Step, StoreError, Subtree};
+use stead_core::store::{
+    Content, DraftBase, NodePath, Page, Precondition, PutOptions, Step, StoreError, Subtree,
+};
 use stead_core::{Edit, Occurrences};
 
 use super::*;
@@ -68,9 +70,13 @@ fn a_directory_swapped_for_a_symlink_never_leads_outside(confinement: Confinemen
                             4 => drop(apply(store, remove_step(&through, Subtree::File))),
                             5 => {
                                 let edit = Edit::new("side", "SIDE", Occurrences::One).unwrap();
-                                let expect = Expect::Any;
-                                let step =
-                                    Step::Edit { at: at("swap/file"), edit, expect, keep: Keep::History };
+                                let expect = Precondition::Any;
+                                let step = Step::Edit {
+                                    at: at("swap/file"),
+                                    edit,
+                                    expect,
+                                    keep: DisplacedContent::History,
+                                };
                                 drop(apply(store, step));
                             }
                             _ => match store.read(&at("swap/file"), 100) {
@@ -114,7 +120,12 @@ fn appends_and_edits_from_many_threads_and_stores_are_all_there(confinement: Con
                     apply(store, append_step("log", record.as_bytes())).unwrap();
                 }
                 let edit = Edit::new(format!("line {thread:02}."), "done", Occurrences::One).unwrap();
-                let step = Step::Edit { at: at("lines"), edit, expect: Expect::Any, keep: Keep::History };
+                let step = Step::Edit {
+                    at: at("lines"),
+                    edit,
+                    expect: Precondition::Any,
+                    keep: DisplacedContent::History,
+                };
                 apply(store, step).unwrap();
             });
         }
@@ -143,8 +154,8 @@ fn what_was_done_together_is_answered_as_if_one_had_followed_the_other(confineme
                     let edit = |old: String| Step::Edit {
                         at: at("edited"),
                         edit: Edit::new(old, line(round + 1), Occurrences::One).unwrap(),
-                        expect: Expect::Any,
-                        keep: Keep::History,
+                        expect: Precondition::Any,
+                        keep: DisplacedContent::History,
                     };
                     for step in [edit(line(round)), append_step("appended", line(round).as_bytes())] {
                         let outcome = apply(store, step).unwrap();
@@ -186,7 +197,7 @@ fn a_reader_sees_the_old_content_or_the_new_and_one_creator_wins(confinement: Co
                     write(store, "file", &letter.repeat(100_000));
                     let bytes = store.read(&at("file"), 1 << 20).unwrap().bytes;
                     assert!(bytes.len() == 100_000 && bytes.iter().all(|&byte| byte == bytes[0]), "torn");
-                    let put = Put { expect: Expect::Absent, ..Put::default() };
+                    let put = PutOptions { expect: Precondition::Absent, ..PutOptions::default() };
                     let content = Content::Bytes(letter.into_bytes());
                     let step = Step::Write { at: at(&format!("new/{round}/file")), content, put };
                     match apply(store, step) {
@@ -222,7 +233,7 @@ fn a_file_that_grows_while_it_is_read_or_searched_ends(confinement: Confinement)
                 hits += 1;
                 ControlFlow::Continue(())
             };
-            bench.store.grep(&Place::root(), &grep, visit).unwrap();
+            bench.store.grep(&NodePath::root(), &grep, visit).unwrap();
             assert_eq!(hits, 1);
         }
         stop.store(true, Ordering::Relaxed);
@@ -285,10 +296,10 @@ fn what_a_program_of_the_host_appends_stays_beside_a_stores_appends(confinement:
                 // As a mounted file system does it: again, where another was faster.
                 loop {
                     let base = bench.store.stat(&at("log")).unwrap().tag;
-                    let mut draft = bench.store.draft(DraftOf::File(&at("log"))).unwrap();
+                    let mut draft = bench.store.draft(DraftBase::File(&at("log"))).unwrap();
                     draft.write_at(draft.size(), format!("mount {line}\n").as_bytes()).unwrap();
                     let content = Content::Sealed(draft.seal().unwrap());
-                    let put = Put { expect: Expect::Tag(base), ..Put::default() };
+                    let put = PutOptions { expect: Precondition::Tag(base), ..PutOptions::default() };
                     match apply(&bench.store, Step::Write { at: at("log"), content, put }) {
                         Ok(_) => break,
                         Err(StoreError::Conflict) => {}

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use stead_core::store::Record;
+use stead_core::store::CompanionRecord;
 use stead_core::{AccessScope, AuditOutcome, AuditRecord, Clock, SystemClock, VfsPath};
-use stead_stores::{Archives, Audit, AuditAccess, AuditEntry, AuditQuery};
+use stead_stores::{ArchiveLookup, Audit, AuditAccess, AuditEntry, AuditQuery};
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn recorded(path: &str, steps: Vec<Step>) -> Change {
         operation: Some(change.operation.id),
         version: None,
     };
-    change.records = vec![Record::Audit { record: Box::new(record), began: Instant::now() }];
+    change.records = vec![CompanionRecord::Audit { record: Box::new(record), began: Instant::now() }];
     change
 }
 
@@ -57,7 +57,7 @@ fn on_record(temp: &Path, operation: OperationId) -> Vec<AuditEntry> {
             ControlFlow::Continue(())
         })
         .unwrap();
-    assert_eq!(access.verify(&Archives::default(), &mut |_| ()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(access.verify(&ArchiveLookup::default(), &mut |_| ()).unwrap().problems, Vec::<String>::new());
     entries
 }
 

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use stead_core::store::{Content, DraftOf, Put};
+use stead_core::store::{Content, DraftBase, PutOptions};
 
 use super::*;
 
@@ -20,11 +20,11 @@ fn doomed(temp: &Path, action: &'static str, passed: usize) -> PhysicalStore {
 /// Dies after the first of two writes into `log`.
 fn dies_while_it_writes(temp: &Path) {
     let store = doomed(temp, "patch", 1);
-    let mut draft = store.draft(DraftOf::File(&at("log"))).unwrap();
+    let mut draft = store.draft(DraftBase::File(&at("log"))).unwrap();
     draft.write_at(4, b"TWO").unwrap();
     draft.write_at(8, b"THREE").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    apply(&store, Step::Write { at: at("log"), content, put: Put::default() }).unwrap_err();
+    apply(&store, Step::Write { at: at("log"), content, put: PutOptions::default() }).unwrap_err();
 }
 
 fn add_as_the_host(path: &Path, line: &str) {
@@ -72,7 +72,7 @@ fn what_was_acknowledged_is_not_taken_for_a_torn_write_later() {
     drop(store);
     let store = open(temp.path(), |_| ());
     assert_eq!(read(&store, "log"), "one\ntw");
-    assert_eq!(store.deeds(&stead_core::store::DeedQuery::all()).unwrap().deeds.len(), 2);
+    assert_eq!(store.deeds(&stead_core::store::RevisionQuery::all()).unwrap().deeds.len(), 2);
     assert_eq!(store.verify(&mut |_| ()).unwrap().problems, Vec::<String>::new());
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use stead_core::store::{DraftOf, Place, Replace, Step, StoreError, Subtree};
+use stead_core::store::{DraftBase, NodePath, Replace, Step, StoreError, Subtree};
 
 use super::*;
 
@@ -90,10 +90,10 @@ fn a_node_is_itself_or_not_found_while_the_host_gives_its_name_to_others() {
         });
         let check = || {
             for round in 0..ROUNDS {
-                let place = Place::node(node);
+                let place = NodePath::node(node);
                 let size = match round % 3 {
                     0 => bench.store.open(&place).map(|content| content.attr().size),
-                    1 => bench.store.draft(DraftOf::File(&place)).map(|draft| draft.size()),
+                    1 => bench.store.draft(DraftBase::File(&place)).map(|draft| draft.size()),
                     _ => bench.store.read(&place, 100).map(|whole| whole.attr.size),
                 };
                 match size {

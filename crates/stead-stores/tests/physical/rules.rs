@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use stead_core::glob::{Anchor, PathGlobs};
 use stead_core::search::{Grep, GrepQuery};
 use stead_core::store::{
-    DraftOf, Expect, LinkHit, Page, Parents, Place, Put, Replace, Side, Spare, Special, Step, StoreError,
-    Subtree,
+    DraftBase, LinkHit, NodePath, Page, Parents, Precondition, ProtectedNames, PutOptions, Replace, Side,
+    SpecialKind, Step, StoreError, Subtree,
 };
 use stead_core::{Edit, Name, Occurrences};
 use stead_stores::Durability;
@@ -49,7 +49,7 @@ fn a_symlink_is_reported_wherever_it_lies_on_the_way(confinement: Confinement) {
         let to =
             link_hit(apply(&bench.store, rename_step("a/b/c/file", &format!("{link}/x"), Replace::Refuse)));
         assert_eq!(to, LinkHit { side: Side::To, ..expected.clone() });
-        assert_eq!(bench.store.stat(&at(link)).unwrap().kind, Kind::Symlink);
+        assert_eq!(bench.store.stat(&at(link)).unwrap().kind, NodeKind::Symlink);
         assert_eq!(bench.store.read_link(&at(link)).unwrap(), b"/etc");
     }
     symlink("b", bench.host("a/inside")).unwrap();
@@ -75,10 +75,10 @@ fn special_files_are_listed_and_refused_and_never_hang(confinement: Confinement)
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(bench.host("socket")).unwrap();
     let begin = Instant::now();
-    let pipe = Kind::Special(Special::Fifo);
-    let listing = bench.store.list(&Place::root(), &Page::ALL).unwrap();
+    let pipe = NodeKind::Special(SpecialKind::Fifo);
+    let listing = bench.store.list(&NodePath::root(), &Page::ALL).unwrap();
     let kinds: Vec<_> = listing.entries.iter().map(|entry| entry.attr.kind).collect();
-    assert_eq!(kinds, [pipe, Kind::Special(Special::Socket)]);
+    assert_eq!(kinds, [pipe, NodeKind::Special(SpecialKind::Socket)]);
     let refused = |result: Result<(), StoreError>| match result {
         Err(StoreError::Special(kind)) => assert_eq!(kind, pipe),
         other => panic!("{other:?}"),
@@ -86,15 +86,15 @@ fn special_files_are_listed_and_refused_and_never_hang(confinement: Confinement)
     let there = at("pipe");
     refused(bench.store.read(&there, 10).map(|_| ()));
     refused(bench.store.open(&there).map(|_| ()));
-    refused(bench.store.draft(DraftOf::File(&there)).map(|_| ()));
+    refused(bench.store.draft(DraftBase::File(&there)).map(|_| ()));
     refused(apply(&bench.store, write_step("pipe", "x")).map(|_| ()));
     refused(apply(&bench.store, append_step("pipe", b"x")).map(|_| ()));
     let edit = Edit::new("a", "b", Occurrences::One).unwrap();
-    let edit = Step::Edit { at: there, edit, expect: Expect::Any, keep: Keep::History };
+    let edit = Step::Edit { at: there, edit, expect: Precondition::Any, keep: DisplacedContent::History };
     refused(apply(&bench.store, edit).map(|_| ()));
     refused(apply(&bench.store, copy_step("pipe", "copy", Replace::Refuse)).map(|_| ()));
     let grep = Grep::new(&GrepQuery::new("x"), None, PathGlobs::none()).unwrap();
-    bench.store.grep(&Place::root(), &grep, &mut |_| ControlFlow::Continue(())).unwrap();
+    bench.store.grep(&NodePath::root(), &grep, &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(begin.elapsed() < Duration::from_secs(60));
 }
 
@@ -107,8 +107,11 @@ fn overwriting_keeps_the_mode_and_nothing_becomes_privileged() {
     assert_eq!(write(&bench.store, "script", "2").mode, 0o751);
     apply(&bench.store, append_step("script", b"3")).unwrap();
     let edit = Edit::new("2", "two", Occurrences::One).unwrap();
-    apply(&bench.store, Step::Edit { at: at("script"), edit, expect: Expect::Any, keep: Keep::History })
-        .unwrap();
+    apply(
+        &bench.store,
+        Step::Edit { at: at("script"), edit, expect: Precondition::Any, keep: DisplacedContent::History },
+    )
+    .unwrap();
     assert_eq!(std::fs::metadata(bench.host("script")).unwrap().permissions().mode() & 0o7777, 0o751);
     assert_eq!(read(&bench.store, "script"), "two3");
 }
@@ -143,16 +146,17 @@ fn every_write_gives_another_tag_and_stat_agrees() {
         assert_eq!(bench.store.stat(&at("file")).unwrap(), attr);
         assert!(tags.insert(attr.tag), "round {round} has a tag that was there before");
     }
-    let expect = Expect::Tag(bench.store.stat(&at("file")).unwrap().tag);
+    let expect = Precondition::Tag(bench.store.stat(&at("file")).unwrap().tag);
     for round in 0..50 {
-        let mut draft = bench.store.draft(DraftOf::File(&at("file"))).unwrap();
+        let mut draft = bench.store.draft(DraftBase::File(&at("file"))).unwrap();
         draft.write_at(0, if round % 2 == 0 { b"C" } else { b"D" }).unwrap();
         let content = Content::Sealed(draft.seal().unwrap());
-        let attr =
-            apply(&bench.store, Step::Write { at: at("file"), content, put: Put::default() }).unwrap().attr;
+        let attr = apply(&bench.store, Step::Write { at: at("file"), content, put: PutOptions::default() })
+            .unwrap()
+            .attr;
         assert!(tags.insert(attr.unwrap().tag), "patch {round} has a tag that was there before");
     }
-    let put = Put { expect, ..Put::default() };
+    let put = PutOptions { expect, ..PutOptions::default() };
     let stale = Step::Write { at: at("file"), content: Content::Bytes(b"x".to_vec()), put };
     assert!(matches!(apply(&bench.store, stale), Err(StoreError::Conflict)));
 }
@@ -244,14 +248,14 @@ fn state_is_out_of_reach_wherever_it_lies() {
     }
     apply(&store, copy_step("db", "copied", Replace::Refuse)).unwrap();
     assert!(!root.join("copied/stead.db").exists() && root.join("copied/other").exists());
-    let walk = Walk { whole: true, ..Walk::default() };
-    store.walk(&Place::root(), &walk, &mut |_| ControlFlow::Continue(())).unwrap();
+    let walk = WalkOptions { whole: true, ..WalkOptions::default() };
+    store.walk(&NodePath::root(), &walk, &mut |_| ControlFlow::Continue(())).unwrap();
     let unread: Vec<_> = walk.unread.take().into_iter().map(|(path, _)| path.to_string()).collect();
     assert_eq!(unread, [".stead", "other/stead/stead.toml", "sub/.stead"]);
     let mut hits = Vec::new();
     let grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
     store
-        .grep(&Place::root(), &grep, &mut |found| {
+        .grep(&NodePath::root(), &grep, &mut |found| {
             hits.push(found.path.to_string());
             ControlFlow::Continue(())
         })
@@ -293,7 +297,7 @@ fn second_names_of_what_is_masked_lead_nowhere() {
         assert!(matches!(store.stat(&second), Err(StoreError::NotFound)));
         assert!(matches!(store.read(&second, 100), Err(StoreError::NotFound)));
         assert!(store.open(&second).is_err());
-        assert!(store.draft(DraftOf::File(&second)).is_err());
+        assert!(store.draft(DraftBase::File(&second)).is_err());
         for step in [
             write_step("sub/second", "x"),
             append_step("sub/second", b"x"),
@@ -305,7 +309,7 @@ fn second_names_of_what_is_masked_lead_nowhere() {
         }
         assert_eq!(tree(&store).into_keys().collect::<Vec<_>>(), ["sub"]);
         let grep = Grep::new(&GrepQuery::new("needle"), None, PathGlobs::none()).unwrap();
-        store.grep(&Place::root(), &grep, &mut |found| panic!("{found:?}")).unwrap();
+        store.grep(&NodePath::root(), &grep, &mut |found| panic!("{found:?}")).unwrap();
         apply(&store, copy_step("sub", "copy", Replace::Refuse)).unwrap();
         assert!(!root.join("copy/second").exists());
         apply(&store, remove_step("copy", Subtree::Directory)).unwrap();
@@ -323,11 +327,11 @@ fn names_are_bytes() {
     for name in odd {
         std::fs::write(bench.root.join(std::ffi::OsStr::from_bytes(name)), name).unwrap();
     }
-    let listing = bench.store.list(&Place::root(), &Page::ALL).unwrap();
+    let listing = bench.store.list(&NodePath::root(), &Page::ALL).unwrap();
     let names: Vec<_> = listing.entries.iter().map(|entry| entry.name.as_bytes()).collect();
     assert_eq!(names, [b"\x1b[31m" as &[u8], "caf\u{e9}".as_bytes(), b"line\nbreak", b"\xff\xfe"]);
     for entry in &listing.entries {
-        let place = Place::root().join(entry.name.as_bytes());
+        let place = NodePath::root().join(entry.name.as_bytes());
         assert_eq!(bench.store.read(&place, 100).unwrap().bytes, entry.name.as_bytes());
     }
     let long = "n".repeat(256);
@@ -369,7 +373,8 @@ fn what_is_too_large_is_refused_before_memory_is_taken() {
     let result = bench.store.read(&at("huge"), limit);
     assert!(matches!(result, Err(StoreError::TooLarge { size: s, limit: l }) if (s, l) == (size, limit)));
     let edit = Edit::new("a", "b", Occurrences::One).unwrap();
-    let edit = Step::Edit { at: at("huge"), edit, expect: Expect::Any, keep: Keep::History };
+    let edit =
+        Step::Edit { at: at("huge"), edit, expect: Precondition::Any, keep: DisplacedContent::History };
     assert!(matches!(apply(&bench.store, edit), Err(StoreError::TooLarge { .. })));
     let mut last = [1; 4];
     assert_eq!(bench.store.open(&at("huge")).unwrap().read_at((1 << 40) - 3, &mut last).unwrap(), 3);
@@ -393,7 +398,7 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     let bench = Bench::new();
     write(&bench.store, "file", &"0123456789".repeat(10));
     let node = bench.store.stat(&at("file")).unwrap().node;
-    let mut draft = bench.store.draft(DraftOf::File(&Place::node(node))).unwrap();
+    let mut draft = bench.store.draft(DraftBase::File(&NodePath::node(node))).unwrap();
     draft.write_at(5, b"XY").unwrap();
     draft.write_at(120, b"end").unwrap();
     let mut seen = vec![1; 200];
@@ -405,25 +410,25 @@ fn a_draft_put_back_writes_only_what_changed_and_keeps_the_node() {
     let mut other = std::fs::OpenOptions::new().append(true).open(bench.host("file")).unwrap();
     other.write_all(b"more").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    let written = Step::Write { at: Place::node(node), content, put: Put::default() };
+    let written = Step::Write { at: NodePath::node(node), content, put: PutOptions::default() };
     assert_eq!(apply(&bench.store, written).unwrap().attr.unwrap().node, node);
     let bytes = std::fs::read(bench.host("file")).unwrap();
     assert_eq!(&bytes[3..9], b"34XY78");
     assert_eq!(&bytes[98..], [&b"89more"[..], &[0; 16], b"end"].concat());
     // Put elsewhere, it is a file of its own.
-    let mut draft = bench.store.draft(DraftOf::File(&at("file"))).unwrap();
+    let mut draft = bench.store.draft(DraftBase::File(&at("file"))).unwrap();
     draft.set_size(3).unwrap();
     draft.set_size(5).unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    apply(&bench.store, Step::Write { at: at("copy"), content, put: Put::default() }).unwrap();
+    apply(&bench.store, Step::Write { at: at("copy"), content, put: PutOptions::default() }).unwrap();
     assert_eq!(std::fs::read(bench.host("copy")).unwrap(), b"012\0\0");
     assert_eq!(std::fs::read(bench.host("file")).unwrap(), bytes);
     // Unless what it is a draft of is not there any more.
-    let mut draft = bench.store.draft(DraftOf::File(&at("file"))).unwrap();
+    let mut draft = bench.store.draft(DraftBase::File(&at("file"))).unwrap();
     draft.write_at(0, b"x").unwrap();
     other.write_all(b"!").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    let elsewhere = apply(&bench.store, Step::Write { at: at("copy"), content, put: Put::default() });
+    let elsewhere = apply(&bench.store, Step::Write { at: at("copy"), content, put: PutOptions::default() });
     assert!(matches!(elsewhere, Err(StoreError::Conflict)), "{elsewhere:?}");
 }
 
@@ -438,11 +443,11 @@ fn drafts_that_are_dropped_leave_nothing() {
     };
     write(&bench.store, "file", "x");
     let before = room();
-    let mut draft = bench.store.draft(DraftOf::Nothing).unwrap();
+    let mut draft = bench.store.draft(DraftBase::Nothing).unwrap();
     draft.write_at(0, b"x").unwrap();
     assert_eq!(room(), before + 1);
     drop(draft);
-    let mut draft = bench.store.draft(DraftOf::File(&at("file"))).unwrap();
+    let mut draft = bench.store.draft(DraftBase::File(&at("file"))).unwrap();
     draft.write_at(0, b"x").unwrap();
     drop(draft.seal().unwrap());
     drop(draft);
@@ -457,19 +462,20 @@ fn nodes_are_found_through_renames_and_lost_with_the_file(confinement: Confineme
     let file = bench.store.stat(&at("a/b/file")).unwrap().node;
     let dir = bench.store.stat(&at("a/b")).unwrap().node;
     apply(&bench.store, rename_step("a", "z/y", Replace::Refuse)).unwrap();
-    assert_eq!(bench.store.read(&Place::node(file), 10).unwrap().bytes, b"x");
-    let child = Place::child(dir, &Name::new(*b"file").unwrap());
+    assert_eq!(bench.store.read(&NodePath::node(file), 10).unwrap().bytes, b"x");
+    let child = NodePath::child(dir, &Name::new(*b"file").unwrap());
     assert_eq!(bench.store.stat(&child).unwrap().node, file);
     symlink("file", bench.host("z/y/b/link")).unwrap();
-    let hit = link_hit(bench.store.read(&Place { from: dir, path: StorePath::from_checked("link/x") }, 10));
+    let hit =
+        link_hit(bench.store.read(&NodePath { from: dir, path: StorePath::from_checked("link/x") }, 10));
     assert_eq!((hit.depth, &*hit.target), (1, &b"file"[..]));
-    let link = bench.store.stat(&Place { from: dir, path: StorePath::from_checked("link") }).unwrap().node;
-    assert_eq!(link_hit(bench.store.read(&Place::node(link), 10)).depth, 0);
-    assert_eq!(bench.store.read_link(&Place::node(link)).unwrap(), b"file");
+    let link = bench.store.stat(&NodePath { from: dir, path: StorePath::from_checked("link") }).unwrap().node;
+    assert_eq!(link_hit(bench.store.read(&NodePath::node(link), 10)).depth, 0);
+    assert_eq!(bench.store.read_link(&NodePath::node(link)).unwrap(), b"file");
     // Both are there at once, so the other one can't have its inode.
     std::fs::write(bench.host("z/y/b/other"), "another").unwrap();
     std::fs::rename(bench.host("z/y/b/other"), bench.host("z/y/b/file")).unwrap();
-    assert!(matches!(bench.store.read(&Place::node(file), 10), Err(StoreError::NotFound)));
+    assert!(matches!(bench.store.read(&NodePath::node(file), 10), Err(StoreError::NotFound)));
     apply(&bench.store, remove_step("z", Subtree::Directory)).unwrap();
     assert!(matches!(bench.store.stat(&child), Err(StoreError::NotFound)));
 }
@@ -479,14 +485,14 @@ fn a_spared_name_keeps_its_directory_where_it_is() {
     let bench = Bench::new();
     write(&bench.store, "repo/.git/hooks/pre-commit", "x");
     let globs = Arc::new(PathGlobs::new([".git/hooks/**"], Anchor::AnyDirectory).unwrap());
-    let spare = Spare { globs, at: vec!["repo".into()], on: Side::From };
+    let spare = ProtectedNames { globs, at: vec!["repo".into()], on: Side::From };
     let remove = Step::Remove {
         at: at("repo"),
         subtree: Subtree::Any,
-        expect: Expect::Any,
-        missing: stead_core::store::Missing::Fails,
+        expect: Precondition::Any,
+        missing: stead_core::store::IfMissing::Fails,
         spare: Some(spare.clone()),
-        keep: Keep::History,
+        keep: DisplacedContent::History,
     };
     let result = apply(&bench.store, remove);
     assert!(
@@ -498,7 +504,7 @@ fn a_spared_name_keeps_its_directory_where_it_is() {
         to: at("other"),
         replace: Replace::Refuse,
         parents: Parents::Create,
-        expect: Expect::Any,
+        expect: Precondition::Any,
         spare: [None, Some(spare)],
     };
     assert!(matches!(apply(&bench.store, rename), Err(StoreError::Spared { .. })));
@@ -535,11 +541,11 @@ fn refusals_are_the_ports(confinement: Confinement) {
     assert!(matches!(apply(store, copy_step("file", "file", Replace::Over)), Err(E::Invalid(_))));
     assert!(matches!(apply(store, copy_step("dir", "dir/in", Replace::Refuse)), Err(E::IntoItself)));
     let root = Step::Rename {
-        from: Place::root(),
+        from: NodePath::root(),
         to: at("x"),
         replace: Replace::Refuse,
         parents: Parents::Create,
-        expect: Expect::Any,
+        expect: Precondition::Any,
         spare: [None, None],
     };
     assert!(matches!(apply(store, root), Err(E::Invalid(_))));
@@ -562,7 +568,7 @@ fn a_durable_store_does_the_same() {
 fn a_directory_that_may_only_be_read_is_a_store_all_the_same() {
     // Nobody makes directories in a kernel's own file system.
     let store = PhysicalStore::open("/sys/kernel", PhysicalOptions::new("/sys/stead-state")).unwrap();
-    assert!(store.list(&Place::root(), &Page::ALL).unwrap().total > 0);
+    assert!(store.list(&NodePath::root(), &Page::ALL).unwrap().total > 0);
     assert!(matches!(apply(&store, write_step("x", "x")), Err(StoreError::HostDenied)));
 }
 

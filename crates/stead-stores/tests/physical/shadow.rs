@@ -3,8 +3,8 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use stead_core::glob::{Anchor, PathGlobs};
-use stead_core::store::{Extent, Extents, StoreError, Version};
-use stead_core::vfs::{DiffOptions, Restore, Undo, UndoOptions};
+use stead_core::store::{CaptureScope, CaptureScopes, RevisionNumber, StoreError};
+use stead_core::vfs::{DiffOptions, RestoreOptions, UndoOptions, UndoTarget};
 use stead_core::{AccessScope, Clock, Mount, SystemClock, Vfs, VfsPath, Workspace};
 use stead_stores::virtual_store::{GcOptions, NewSnapshot, Retention, Snapshot};
 
@@ -55,9 +55,9 @@ impl Site {
         snapshot(&self.store, &self.database, tops, scratch)
     }
 
-    fn restore(&self, to: Version, paths: &[&str]) -> stead_core::vfs::Undone {
+    fn restore(&self, to: RevisionNumber, paths: &[&str]) -> stead_core::vfs::RevertResult {
         let paths = paths.iter().map(|path| VfsPath::parse(path).unwrap()).collect();
-        self.door(&[]).restore("/", to, &Restore { paths, dry_run: false }).unwrap()
+        self.door(&[]).restore("/", to, &RestoreOptions { paths, dry_run: false }).unwrap()
     }
 
     fn verified(&self) {
@@ -76,9 +76,9 @@ fn opened(temp: &Path, change: impl Fn(&mut PhysicalOptions)) -> (Arc<PhysicalSt
     (Arc::new(store), database)
 }
 
-fn extents(tops: &[&str], scratch: &[&str]) -> Extents {
+fn extents(tops: &[&str], scratch: &[&str]) -> CaptureScopes {
     let globs = || PathGlobs::new(scratch, Anchor::AnyDirectory).unwrap();
-    let extent = |top: &&str| Extent::new(StorePath::from_checked(*top), StorePath::here(), globs());
+    let extent = |top: &&str| CaptureScope::new(StorePath::from_checked(*top), StorePath::here(), globs());
     tops.iter().map(extent).collect()
 }
 
@@ -93,7 +93,7 @@ fn snapshot(store: &PhysicalStore, database: &Database, tops: &[&str], scratch: 
 /// What a Store holds, as far as a snapshot does: no special files.
 fn held(store: &dyn Store) -> Tree {
     let mut tree = tree(store);
-    tree.retain(|_, (kind, ..)| !matches!(kind, Kind::Special(_)));
+    tree.retain(|_, (kind, ..)| !matches!(kind, NodeKind::Special(_)));
     tree
 }
 
@@ -135,7 +135,7 @@ fn a_snapshot_holds_what_anyone_has_put_there() {
     site.restore(second.version, &[]);
     assert_eq!(held(&*site.store), upheaval);
     // It is a change like any other.
-    site.door(&[]).undo(Undo::Last(1), UndoOptions::default()).unwrap();
+    site.door(&[]).undo(UndoTarget::Last(1), UndoOptions::default()).unwrap();
     assert_eq!(held(&*site.store), before);
     assert!(site.restore(first.version, &[]).changes.is_empty());
     site.verified();
@@ -179,7 +179,7 @@ fn what_has_no_history_is_left_out_and_left_alone() {
     site.put("target/debug/x", "built again");
     site.put("target/release/y", "built");
     site.put("in/other.log", "logged");
-    let done = site.door(&scratch).restore("/", made.version, &Restore::default()).unwrap();
+    let done = site.door(&scratch).restore("/", made.version, &RestoreOptions::default()).unwrap();
     assert_eq!(done.changes.len(), 1, "{done:?}");
     // Also for someone whose Workspace has none: the snapshot does not say that it was not there.
     site.put("a", "3");
@@ -261,18 +261,18 @@ fn what_differs_is_told_whoever_made_it_so() {
         let found = site.door(&[]).diff("/", from, to, DiffOptions::default()).unwrap();
         found.iter().map(|one| format!("{} {}", one.differs.word(), one.path)).collect::<Vec<_>>()
     };
-    assert_eq!(diff(one.version, Version::NOW), [""; 0]);
+    assert_eq!(diff(one.version, RevisionNumber::NOW), [""; 0]);
     site.put("a", "2\n");
     site.put("new", "x");
     std::fs::remove_file(site.host("gone")).unwrap();
     let changed = ["changed /a", "removed /gone", "added /new"];
-    assert_eq!(diff(one.version, Version::NOW), changed);
+    assert_eq!(diff(one.version, RevisionNumber::NOW), changed);
     let two = site.snapshot();
     site.put("a", "1\n");
     assert_eq!(diff(one.version, two.version), changed);
     assert_eq!(diff(two.version, one.version), ["changed /a", "added /gone", "removed /new"]);
-    assert_eq!(diff(two.version, Version::NOW), ["changed /a"]);
-    assert_eq!(diff(one.version, Version::NOW), ["removed /gone", "added /new"]);
+    assert_eq!(diff(two.version, RevisionNumber::NOW), ["changed /a"]);
+    assert_eq!(diff(one.version, RevisionNumber::NOW), ["removed /gone", "added /new"]);
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn every_snapshot_can_be_gone_back_to_whoever_changes_what() {
     for seed in 0..seeds {
         let mut random = fastrand::Rng::with_seed(seed);
         let site = Site::with(|options| options.keep.as_mut().unwrap().bytes = 1 << 40);
-        let mut made: Vec<(Version, Tree)> = Vec::new();
+        let mut made: Vec<(RevisionNumber, Tree)> = Vec::new();
         for _ in 0..60 {
             let names = ["a", "b", "a/x", "a/y", "b/x", "b/x/deep", "c/d/e", "c"];
             let (one, other) = (random.choice(names).unwrap(), random.choice(names).unwrap());
@@ -408,7 +408,8 @@ fn every_snapshot_can_be_gone_back_to_whoever_changes_what() {
             assert_eq!(held(&*site.store.as_of(*version).unwrap()), *was, "seed {seed}");
             assert!(site.restore(*version, &[]).done, "seed {seed}");
             assert_eq!(held(&*site.store), *was, "seed {seed}");
-            let differs = site.door(&[]).diff("/", *version, Version::NOW, DiffOptions::default()).unwrap();
+            let differs =
+                site.door(&[]).diff("/", *version, RevisionNumber::NOW, DiffOptions::default()).unwrap();
             assert_eq!(differs, [], "seed {seed}");
         }
         site.verified();

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use stead_core::Ask;
+use stead_core::ApprovalPolicy;
 use stead_core::VfsPath;
 use stead_core::glob::{Anchor, PathGlobs};
-use stead_core::tools::{Results, TOOLS, ToolChoice};
+use stead_core::tools::{ResultFormat, TOOLS, ToolChoice};
 
-use super::host::Look;
+use super::host::HostCheckKind;
 use super::nearest::{listed, nearest};
-use super::section::{At, Document, Section};
+use super::section::{Document, Section, WithSpan};
 use super::{AgentConfig, WorkspaceConfig};
 use super::{amount, later};
 
@@ -55,7 +55,7 @@ fn tools(section: &mut Section<'_>) -> ToolChoice {
     let (only, ask) = (named("tools"), named("ask").unwrap_or_default());
     let history = section.flag("history").is_some_and(|flag| flag.value);
     let structured = section.flag("structured").is_some_and(|flag| flag.value);
-    ToolChoice { only, history, ask, results: Results::structured_if(structured) }
+    ToolChoice { only, history, ask, results: ResultFormat::structured_if(structured) }
 }
 
 fn workspaces(
@@ -79,7 +79,10 @@ fn workspaces(
             section.wrong(prefix, message);
         }
         if let Some(prefix) = &prefix {
-            section.check(prefix, Look::Overlap { agent: name.to_owned(), prefix: prefix.value.clone() });
+            section.check(
+                prefix,
+                HostCheckKind::Overlap { agent: name.to_owned(), prefix: prefix.value.clone() },
+            );
         }
         if let Some(workspace) = workspace(&mut section, prefix.map(|prefix| prefix.value), stores) {
             workspaces.push(workspace);
@@ -107,19 +110,19 @@ fn workspace(
     let store = store.and_then(|name| known(section, &name, stores));
     let path = match section.text("path") {
         Some(text) => path(section, text),
-        None => Some(At { value: VfsPath::root(), span: 0..0 }),
+        None => Some(WithSpan { value: VfsPath::root(), span: 0..0 }),
     };
     if let (Some(store), Some(path)) = (&store, &path) {
-        section.check(path, Look::Mount { store: store.clone(), path: path.value.clone() });
+        section.check(path, HostCheckKind::Mount { store: store.clone(), path: path.value.clone() });
     }
     let description = section.text("description").map(|text| text.value.to_owned());
     let protect = section.texts("protect").and_then(|found| globs(section, &found));
     let scratch = section.texts("scratch").and_then(|found| globs(section, &found)).unwrap_or_default();
     let quota = amount::quota(section);
     let ask = match section.choice("ask", &["never", "changes", "everything"]) {
-        Some(At { value: "changes", .. }) => Ask::Changes,
-        Some(At { value: "everything", .. }) => Ask::Everything,
-        _ => Ask::Never,
+        Some(WithSpan { value: "changes", .. }) => ApprovalPolicy::Changes,
+        Some(WithSpan { value: "everything", .. }) => ApprovalPolicy::Everything,
+        _ => ApprovalPolicy::Never,
     };
     later::workspace(section);
     Some(WorkspaceConfig {
@@ -135,9 +138,9 @@ fn workspace(
     })
 }
 
-fn path(section: &Section<'_>, text: At<&str>) -> Option<At<VfsPath>> {
+fn path(section: &Section<'_>, text: WithSpan<&str>) -> Option<WithSpan<VfsPath>> {
     match VfsPath::parse(text.value) {
-        Ok(value) => Some(At { value, span: text.span }),
+        Ok(value) => Some(WithSpan { value, span: text.span }),
         Err(error) => {
             section.wrong(&text, error);
             None
@@ -145,7 +148,7 @@ fn path(section: &Section<'_>, text: At<&str>) -> Option<At<VfsPath>> {
     }
 }
 
-fn known(section: &Section<'_>, name: &At<&str>, stores: &[String]) -> Option<String> {
+fn known(section: &Section<'_>, name: &WithSpan<&str>, stores: &[String]) -> Option<String> {
     let names = || stores.iter().map(String::as_str);
     if names().any(|store| store == name.value) {
         return Some(name.value.to_owned());
@@ -159,8 +162,8 @@ fn known(section: &Section<'_>, name: &At<&str>, stores: &[String]) -> Option<St
     None
 }
 
-fn globs(section: &Section<'_>, found: &At<Vec<At<&str>>>) -> Option<Vec<String>> {
-    let glob = |text: &At<&str>| match PathGlobs::new([text.value], Anchor::AnyDirectory) {
+fn globs(section: &Section<'_>, found: &WithSpan<Vec<WithSpan<&str>>>) -> Option<Vec<String>> {
+    let glob = |text: &WithSpan<&str>| match PathGlobs::new([text.value], Anchor::AnyDirectory) {
         Ok(_) => Some(text.value.to_owned()),
         Err(error) => {
             section.wrong(text, error);

@@ -7,13 +7,13 @@ use stead_stores::virtual_store::Retention;
 
 use super::section::Section;
 
-const BYTES: [(&str, u64); 5] =
+const BYTE_UNITS: [(&str, u64); 5] =
     [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
-const SECONDS: [(&str, u64); 5] = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400), ("w", 7 * 86_400)];
+const TIME_UNITS: [(&str, u64); 5] = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400), ("w", 7 * 86_400)];
 
 /// A number of bytes.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    amount(text, &BYTES).ok_or_else(|| {
+    amount(text, &BYTE_UNITS).ok_or_else(|| {
         let text = text.escape_debug();
         format!("`{text}` is no number of bytes; write one with its unit: \"64MiB\" (B, KiB, MiB, GiB, TiB)")
     })
@@ -21,7 +21,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
 
 /// A time.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    amount(text, &SECONDS).map(Duration::from_secs).ok_or_else(|| {
+    amount(text, &TIME_UNITS).map(Duration::from_secs).ok_or_else(|| {
         let text = text.escape_debug();
         format!("`{text}` is no length of time; write one with its unit: \"14d\" (s, m, h, d, w)")
     })

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use stead_core::store::QuotaLimits;
-use stead_core::{AccessScope, Ask, VfsPath};
+use stead_core::{AccessScope, ApprovalPolicy, VfsPath};
 use stead_stores::virtual_store::Retention;
-use stead_stores::{KeepOptions, state_folder_of};
+use stead_stores::{DisplacedRetention, state_folder_of};
 
 use super::{
     AgentConfig, AuditConfig, Config, DatabaseConfig, FILE_NAME, StoreConfig, WorkspaceConfig, directory_of,
@@ -18,14 +18,14 @@ use crate::error::{Error, Result, shown};
 
 /// A directory, and what is allowed there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BareDirectory {
+pub struct ScopedDirectory {
     /// The directory.
     pub path: PathBuf,
     /// What is allowed.
     pub scope: AccessScope,
 }
 
-impl BareDirectory {
+impl ScopedDirectory {
     /// Reads `DIR`, `DIR:ro`, `DIR:rw` or `DIR:wo`; what says nothing is read-only.
     pub fn parse(text: &OsStr) -> Self {
         let bytes = text.as_bytes();
@@ -37,10 +37,10 @@ impl BareDirectory {
             if let Some(path) = bytes.strip_suffix(suffix)
                 && !path.is_empty()
             {
-                return BareDirectory { path: PathBuf::from(OsStr::from_bytes(path)), scope };
+                return ScopedDirectory { path: PathBuf::from(OsStr::from_bytes(path)), scope };
             }
         }
-        BareDirectory { path: PathBuf::from(text), scope: AccessScope::ReadOnly }
+        ScopedDirectory { path: PathBuf::from(text), scope: AccessScope::ReadOnly }
     }
 }
 
@@ -49,7 +49,7 @@ impl Config {
     ///
     /// What Stead keeps for itself lies in the user's state folder, under a name that the directories decide, and never
     /// inside them.
-    pub fn of_directories(agent: &str, directories: &[BareDirectory]) -> Result<Config> {
+    pub fn of_directories(agent: &str, directories: &[ScopedDirectory]) -> Result<Config> {
         of_directories(agent, directories, |real| {
             state_folder_of(real).ok_or_else(|| {
                 Error::Invalid("there is no home directory to keep state in; set XDG_STATE_HOME".into())
@@ -60,7 +60,7 @@ impl Config {
 
 fn of_directories(
     agent: &str,
-    directories: &[BareDirectory],
+    directories: &[ScopedDirectory],
     state_folder: impl FnOnce(&[&Path]) -> Result<PathBuf>,
 ) -> Result<Config> {
     let (mut stores, mut workspaces, mut real) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -72,7 +72,7 @@ fn of_directories(
         let store = prefix.as_str().trim_start_matches('/').to_owned();
         stores.insert(
             store.clone(),
-            StoreConfig::Physical { path: path.clone(), keep: Some(KeepOptions::default()) },
+            StoreConfig::Physical { path: path.clone(), keep: Some(DisplacedRetention::default()) },
         );
         workspaces.push(WorkspaceConfig {
             prefix,
@@ -83,7 +83,7 @@ fn of_directories(
             protect: None,
             scratch: Vec::new(),
             quota: QuotaLimits::default(),
-            ask: Ask::Never,
+            ask: ApprovalPolicy::Never,
         });
         real.push(path);
     }
@@ -147,8 +147,8 @@ mod tests {
 
     #[test]
     fn a_scope_may_follow_the_directory() {
-        let parse = |text: &str| BareDirectory::parse(OsStr::new(text));
-        let read = |path: &str, scope| BareDirectory { path: path.into(), scope };
+        let parse = |text: &str| ScopedDirectory::parse(OsStr::new(text));
+        let read = |path: &str, scope| ScopedDirectory { path: path.into(), scope };
         assert_eq!(parse("src"), read("src", AccessScope::ReadOnly));
         assert_eq!(parse("src:rw"), read("src", AccessScope::ReadWrite));
         assert_eq!(parse("/a:b:wo"), read("/a:b", AccessScope::WriteOnly));
@@ -159,7 +159,7 @@ mod tests {
     fn a_state_folder_that_can_not_be_made_is_told_by_its_variable_and_without_a_path_of_the_host() {
         let host = tempfile::tempdir().unwrap();
         fs::write(host.path().join("file"), "").unwrap();
-        let directories = [BareDirectory { path: host.path().into(), scope: AccessScope::ReadOnly }];
+        let directories = [ScopedDirectory { path: host.path().into(), scope: AccessScope::ReadOnly }];
         let state = host.path().join("file/stead/x");
         let told = of_directories("agent", &directories, |_| Ok(state)).unwrap_err().to_string();
         assert!(told.contains("set XDG_STATE_HOME to a directory that you may write"), "{told}");
@@ -175,8 +175,8 @@ mod tests {
         fs::write(one.join("a"), "1").unwrap();
         let state = host.path().join("x/src/state");
         let directories = [
-            BareDirectory { path: one.clone(), scope: AccessScope::ReadOnly },
-            BareDirectory { path: two.clone(), scope: AccessScope::ReadWrite },
+            ScopedDirectory { path: one.clone(), scope: AccessScope::ReadOnly },
+            ScopedDirectory { path: two.clone(), scope: AccessScope::ReadWrite },
         ];
         let config = of_directories("agent", &directories, |_| Ok(state.clone())).unwrap();
         let stead = Stead::open(&config, "agent").unwrap();
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn what_is_no_directory_is_told() {
         let host = tempfile::tempdir().unwrap();
-        let missing = BareDirectory { path: host.path().join("no"), scope: AccessScope::ReadOnly };
+        let missing = ScopedDirectory { path: host.path().join("no"), scope: AccessScope::ReadOnly };
         assert!(of_directories("agent", &[missing], |_| Ok(host.path().to_owned())).is_err());
     }
 }

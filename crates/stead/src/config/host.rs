@@ -8,22 +8,22 @@ use std::path::Path;
 
 use stead_core::VfsPath;
 
-use super::{Config, Problem, Problems, StoreConfig};
+use super::{Config, ConfigDiagnostic, ConfigProblems, StoreConfig};
 
 /// The first bytes of every SQLite database.
-const SQLITE: &[u8; 16] = b"SQLite format 3\0";
+const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// Something to look up, and where the file speaks of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostCheck {
     pub(super) line: usize,
     pub(super) column: usize,
-    pub(super) look: Look,
+    pub(super) look: HostCheckKind,
 }
 
 /// What to look up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum HostCheckKind {
     /// The directory of a Physical Store.
     Directory { store: String },
     /// The place in a Store that a Workspace begins at.
@@ -36,26 +36,30 @@ pub(super) enum Look {
 
 /// What a look at the host has shown, by line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Survey {
+pub struct HostReport {
     /// What can't work.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigDiagnostic>,
     /// What works and was perhaps not meant.
-    pub notes: Vec<Problem>,
+    pub notes: Vec<ConfigDiagnostic>,
 }
 
 impl Config {
     /// Looks whether the directories and the database that it names are there and can be used. Nothing is made.
-    pub fn survey(&self) -> Survey {
-        let mut survey = Survey::default();
+    pub fn survey(&self) -> HostReport {
+        let mut survey = HostReport::default();
         for HostCheck { line, column, look } in &self.checks {
             let (line, column) = (*line, *column);
-            let say = |message: String| Problem { line, column, message };
+            let say = |message: String| ConfigDiagnostic { line, column, message };
             match look {
-                Look::Directory { store } => survey.problems.extend(self.wrong_directory(store).map(say)),
-                Look::Mount { store, path } => survey.notes.extend(self.empty_mount(store, path).map(say)),
+                HostCheckKind::Directory { store } => {
+                    survey.problems.extend(self.wrong_directory(store).map(say))
+                }
+                HostCheckKind::Mount { store, path } => {
+                    survey.notes.extend(self.empty_mount(store, path).map(say))
+                }
                 // Told when the file is loaded.
-                Look::Overlap { .. } => {}
-                Look::Database => survey.problems.extend(self.wrong_database().map(say)),
+                HostCheckKind::Overlap { .. } => {}
+                HostCheckKind::Database => survey.problems.extend(self.wrong_database().map(say)),
             }
         }
         survey.problems.sort();
@@ -65,27 +69,27 @@ impl Config {
 
     /// Refuses what can't take the place of a configuration that works: an empty file, which may be one that is just
     /// being written, and one that names what is not there.
-    pub fn check_usable(&self) -> Result<(), Problems> {
+    pub fn check_usable(&self) -> Result<(), ConfigProblems> {
         let mut problems = self.survey().problems;
         if self.stores.is_empty() && self.agents.is_empty() {
             let message = "the file says nothing: there is no Store and no agent".to_owned();
-            problems.push(Problem { line: 1, column: 1, message });
+            problems.push(ConfigDiagnostic { line: 1, column: 1, message });
         }
         match problems.is_empty() {
             true => Ok(()),
-            false => Err(Problems { file: self.file().to_owned(), problems }),
+            false => Err(ConfigProblems { file: self.file().to_owned(), problems }),
         }
     }
 
     /// The Workspaces whose files can be reached through another one that allows more, by line.
-    pub(super) fn bypassed_workspaces(&self) -> Vec<Problem> {
+    pub(super) fn bypassed_workspaces(&self) -> Vec<ConfigDiagnostic> {
         let mut problems = Vec::new();
         for (name, agent) in &self.agents {
             for (inner, message) in agent.told_bypasses(&self.stores) {
-                let is_it = |check: &&HostCheck| matches!(&check.look, Look::Overlap { agent, prefix } if agent == name && *prefix == inner);
+                let is_it = |check: &&HostCheck| matches!(&check.look, HostCheckKind::Overlap { agent, prefix } if agent == name && *prefix == inner);
                 let (line, column) =
                     self.checks.iter().find(is_it).map_or((1, 1), |check| (check.line, check.column));
-                problems.push(Problem { line, column, message });
+                problems.push(ConfigDiagnostic { line, column, message });
             }
         }
         problems.sort();
@@ -128,9 +132,9 @@ impl Config {
 
     fn wrong_database(&self) -> Option<String> {
         let path = &self.database.path;
-        let mut first = [0; SQLITE.len()];
+        let mut first = [0; SQLITE_MAGIC.len()];
         match File::open(path).and_then(|mut file| file.read_exact(&mut first)) {
-            Ok(()) if &first == SQLITE => None,
+            Ok(()) if &first == SQLITE_MAGIC => None,
             Ok(()) => Some("the file is no SQLite database; name another one".into()),
             // It is made at its first use, and an empty file will do.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,

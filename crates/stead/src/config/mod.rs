@@ -21,14 +21,14 @@ use std::path::{Path, PathBuf};
 
 use stead_core::store::QuotaLimits;
 use stead_core::tools::ToolChoice;
-use stead_core::{AccessScope, Ask, VfsPath};
+use stead_core::{AccessScope, ApprovalPolicy, VfsPath};
 use stead_stores::virtual_store::Retention;
-use stead_stores::{Durability, KeepOptions};
+use stead_stores::{DisplacedRetention, Durability};
 use toml::de::DeTable;
 
-pub use directories::BareDirectory;
-pub use host::Survey;
-pub use problem::{ConfigError, Problem, Problems};
+pub use directories::ScopedDirectory;
+pub use host::HostReport;
+pub use problem::{ConfigDiagnostic, ConfigError, ConfigProblems};
 
 use host::HostCheck;
 use section::{Document, Section};
@@ -37,7 +37,7 @@ use section::{Document, Section};
 pub const FILE_NAME: &str = "stead.toml";
 
 /// The name of the state directory, beside the configuration file.
-pub const STATE_NAME: &str = ".stead";
+pub const STATE_DIRECTORY_NAME: &str = ".stead";
 
 /// A configuration that can be used: names lead somewhere, paths are paths, scopes are scopes.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ pub struct Config {
     pub audit: AuditConfig,
     /// How long versions are kept.
     pub history: Retention,
-    notes: Vec<Problem>,
+    notes: Vec<ConfigDiagnostic>,
     checks: Vec<HostCheck>,
 }
 
@@ -81,7 +81,7 @@ pub enum StoreConfig {
         /// The directory.
         path: PathBuf,
         /// How much of what agents displace is kept, so that it can be taken back; nothing where `None`.
-        keep: Option<KeepOptions>,
+        keep: Option<DisplacedRetention>,
     },
     /// A namespace in the database.
     Virtual {
@@ -125,7 +125,7 @@ pub struct WorkspaceConfig {
     /// How much may lie in it.
     pub quota: QuotaLimits,
     /// Whether a person is asked first.
-    pub ask: Ask,
+    pub ask: ApprovalPolicy,
 }
 
 impl AgentConfig {
@@ -153,7 +153,7 @@ impl Config {
         if problems.is_empty() {
             Ok(config)
         } else {
-            Err(Problems { file: file.to_owned(), problems }.into())
+            Err(ConfigProblems { file: file.to_owned(), problems }.into())
         }
     }
 
@@ -171,7 +171,7 @@ impl Config {
             Some((database, stores, agents, audit, history)) if problems.is_empty() => {
                 Ok(Config { file: file.to_owned(), database, stores, agents, audit, history, notes, checks })
             }
-            _ => Err(ConfigError::Wrong(Problems { file: file.to_owned(), problems })),
+            _ => Err(ConfigError::Wrong(ConfigProblems { file: file.to_owned(), problems })),
         }
     }
 
@@ -187,11 +187,11 @@ impl Config {
 
     /// The directory of what Stead keeps for itself.
     pub fn state_directory(&self) -> PathBuf {
-        directory_of(&self.file).join(STATE_NAME)
+        directory_of(&self.file).join(STATE_DIRECTORY_NAME)
     }
 
     /// What can be used and was probably not meant: keys that have no effect, a file that says nothing.
-    pub fn notes(&self) -> &[Problem] {
+    pub fn notes(&self) -> &[ConfigDiagnostic] {
         &self.notes
     }
 }
@@ -199,7 +199,10 @@ impl Config {
 impl DatabaseConfig {
     /// The database that is used unless another is named.
     fn beside(directory: &Path) -> Self {
-        DatabaseConfig { path: directory.join(STATE_NAME).join("stead.db"), durability: Durability::Full }
+        DatabaseConfig {
+            path: directory.join(STATE_DIRECTORY_NAME).join("stead.db"),
+            durability: Durability::Full,
+        }
     }
 }
 
@@ -211,10 +214,10 @@ fn directory_of(file: &Path) -> &Path {
     }
 }
 
-type Parts =
+type ConfigTables =
     (DatabaseConfig, BTreeMap<String, StoreConfig>, BTreeMap<String, AgentConfig>, AuditConfig, Retention);
 
-fn read(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> Parts {
+fn read(document: &Document<'_>, table: &DeTable<'_>, directory: &Path) -> ConfigTables {
     if table.is_empty() {
         let message =
             "the file says nothing: there is no Store and no agent; `stead init` writes one that works";

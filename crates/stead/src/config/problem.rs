@@ -27,21 +27,21 @@ pub enum ConfigError {
     },
     /// The file was read, and this is wrong with it.
     #[error(transparent)]
-    Wrong(#[from] Problems),
+    Wrong(#[from] ConfigProblems),
 }
 
 /// All that is wrong with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problems {
+pub struct ConfigProblems {
     /// The file.
     pub file: PathBuf,
     /// What is wrong with it, by line.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigDiagnostic>,
 }
 
-impl std::error::Error for Problems {}
+impl std::error::Error for ConfigProblems {}
 
-impl fmt::Display for Problems {
+impl fmt::Display for ConfigProblems {
     /// One line each: `stead.toml:3:1: …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.problems.iter().enumerate() {
@@ -54,7 +54,7 @@ impl fmt::Display for Problems {
 
 /// Something to say about a place in the file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
+pub struct ConfigDiagnostic {
     /// The line, counted from 1.
     pub line: usize,
     /// The column, counted from 1 in characters.
@@ -63,16 +63,16 @@ pub struct Problem {
     pub message: String,
 }
 
-impl Problem {
+impl ConfigDiagnostic {
     /// Something to say about a stretch of `text`.
     pub(super) fn at(text: &str, span: &Range<usize>, message: &str) -> Self {
         let (line, column) = position(text, span.start);
         // Names of the file stand in it, which may hold anything.
-        Problem { line, column, message: harmless(message).to_string() }
+        ConfigDiagnostic { line, column, message: harmless(message).to_string() }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigDiagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.line, self.column, self.message)
     }

@@ -8,15 +8,15 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::host::{HostCheck, Look};
+use super::host::{HostCheck, HostCheckKind};
 use super::nearest::{listed, nearest};
-use super::problem::{Problem, position};
+use super::problem::{ConfigDiagnostic, position};
 
 /// The file's text, and what there is to say about it.
 pub(super) struct Document<'t> {
     text: &'t str,
-    problems: RefCell<Vec<Problem>>,
-    notes: RefCell<Vec<Problem>>,
+    problems: RefCell<Vec<ConfigDiagnostic>>,
+    notes: RefCell<Vec<ConfigDiagnostic>>,
     checks: RefCell<Vec<HostCheck>>,
 }
 
@@ -27,16 +27,16 @@ impl<'t> Document<'t> {
 
     /// Says that something is wrong.
     pub(super) fn problem(&self, span: &Range<usize>, message: impl Into<String>) {
-        self.problems.borrow_mut().push(Problem::at(self.text, span, &message.into()));
+        self.problems.borrow_mut().push(ConfigDiagnostic::at(self.text, span, &message.into()));
     }
 
     /// Says that something has no effect.
     pub(super) fn note(&self, span: &Range<usize>, message: impl Into<String>) {
-        self.notes.borrow_mut().push(Problem::at(self.text, span, &message.into()));
+        self.notes.borrow_mut().push(ConfigDiagnostic::at(self.text, span, &message.into()));
     }
 
     /// Remembers what has to be looked up on the host, and where the file speaks of it.
-    fn check(&self, span: &Range<usize>, look: Look) {
+    fn check(&self, span: &Range<usize>, look: HostCheckKind) {
         let (line, column) = position(self.text, span.start);
         self.checks.borrow_mut().push(HostCheck { line, column, look });
     }
@@ -52,7 +52,7 @@ impl<'t> Document<'t> {
     }
 
     /// What is wrong, what has no effect, and what is to be looked up on the host, by line.
-    pub(super) fn finish(self) -> (Vec<Problem>, Vec<Problem>, Vec<HostCheck>) {
+    pub(super) fn finish(self) -> (Vec<ConfigDiagnostic>, Vec<ConfigDiagnostic>, Vec<HostCheck>) {
         let (mut problems, mut notes) = (self.problems.into_inner(), self.notes.into_inner());
         problems.sort();
         notes.sort();
@@ -73,7 +73,7 @@ pub(super) struct Section<'d> {
 
 /// A value, and where it stands.
 #[derive(Debug, Clone)]
-pub(super) struct At<T> {
+pub(super) struct WithSpan<T> {
     pub(super) value: T,
     pub(super) span: Range<usize>,
 }
@@ -85,12 +85,12 @@ impl<'d> Section<'d> {
     }
 
     /// Says that a value is wrong.
-    pub(super) fn wrong<T>(&self, at: &At<T>, message: impl ToString) {
+    pub(super) fn wrong<T>(&self, at: &WithSpan<T>, message: impl ToString) {
         self.document.problem(&at.span, message.to_string());
     }
 
     /// Has something looked up on the host that this value speaks of.
-    pub(super) fn check<T>(&self, at: &At<T>, look: Look) {
+    pub(super) fn check<T>(&self, at: &WithSpan<T>, look: HostCheckKind) {
         self.document.check(&at.span, look);
     }
 
@@ -113,10 +113,10 @@ impl<'d> Section<'d> {
         key: &'static str,
         what: &str,
         read: impl FnOnce(&'d DeValue<'d>) -> Option<T>,
-    ) -> Option<At<T>> {
+    ) -> Option<WithSpan<T>> {
         let found = self.value(key)?;
         match read(found.get_ref()) {
-            Some(value) => Some(At { value, span: found.span() }),
+            Some(value) => Some(WithSpan { value, span: found.span() }),
             None => {
                 let kind = kind_of(found.get_ref());
                 self.document.problem(&found.span(), format!("`{key}` has to be {what}, not {kind}"));
@@ -125,33 +125,33 @@ impl<'d> Section<'d> {
         }
     }
 
-    pub(super) fn text(&mut self, key: &'static str) -> Option<At<&'d str>> {
+    pub(super) fn text(&mut self, key: &'static str) -> Option<WithSpan<&'d str>> {
         self.read(key, "text", |value| value.as_str())
     }
 
-    pub(super) fn number(&mut self, key: &'static str) -> Option<At<u64>> {
+    pub(super) fn number(&mut self, key: &'static str) -> Option<WithSpan<u64>> {
         self.read(key, "a number from 0 up", |value| {
             let integer = value.as_integer()?;
             u64::from_str_radix(integer.as_str(), integer.radix()).ok()
         })
     }
 
-    pub(super) fn flag(&mut self, key: &'static str) -> Option<At<bool>> {
+    pub(super) fn flag(&mut self, key: &'static str) -> Option<WithSpan<bool>> {
         self.read(key, "true or false", |value| value.as_bool())
     }
 
     /// A list of texts, each with its own place.
-    pub(super) fn texts(&mut self, key: &'static str) -> Option<At<Vec<At<&'d str>>>> {
+    pub(super) fn texts(&mut self, key: &'static str) -> Option<WithSpan<Vec<WithSpan<&'d str>>>> {
         self.read(key, "a list of texts", |value| {
             let at = |item: &'d Spanned<DeValue<'d>>| {
-                item.get_ref().as_str().map(|value| At { value, span: item.span() })
+                item.get_ref().as_str().map(|value| WithSpan { value, span: item.span() })
             };
             value.as_array()?.iter().map(at).collect()
         })
     }
 
     /// A key that has to be there.
-    pub(super) fn required(&mut self, key: &'static str, what_for: &str) -> Option<At<&'d str>> {
+    pub(super) fn required(&mut self, key: &'static str, what_for: &str) -> Option<WithSpan<&'d str>> {
         if !self.table.contains_key(key) {
             self.asked.push(key);
             if self.has_almost(key) {
@@ -164,7 +164,7 @@ impl<'d> Section<'d> {
     }
 
     /// A text that has to be one of a few.
-    pub(super) fn choice(&mut self, key: &'static str, choices: &[&str]) -> Option<At<&'d str>> {
+    pub(super) fn choice(&mut self, key: &'static str, choices: &[&str]) -> Option<WithSpan<&'d str>> {
         let found = self.text(key)?;
         if choices.contains(&found.value) {
             return Some(found);
@@ -211,7 +211,7 @@ impl<'d> Section<'d> {
         let what = format!("a list of tables: [[{}]]", self.child(key));
         let found = self.read(key, &what, |value| {
             let at = |item: &'d Spanned<DeValue<'d>>| {
-                item.get_ref().as_table().map(|value| At { value, span: item.span() })
+                item.get_ref().as_table().map(|value| WithSpan { value, span: item.span() })
             };
             value.as_array()?.iter().map(at).collect::<Option<Vec<_>>>()
         });

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use stead_stores::KeepOptions;
+use stead_stores::DisplacedRetention;
 
 use super::amount;
-use super::host::Look;
-use super::section::{At, Section};
+use super::host::HostCheckKind;
+use super::section::{Section, WithSpan};
 use super::{DatabaseConfig, StoreConfig};
 
 /// The Stores as far as they make sense, and the names of all of them.
-pub(super) struct Stores {
+pub(super) struct ParsedStores {
     pub(super) usable: BTreeMap<String, StoreConfig>,
     /// Also of those that are wrong, so that a Workspace on one of them is not a second problem.
     pub(super) names: Vec<String>,
@@ -27,7 +27,7 @@ pub(super) fn database(top: &mut Section<'_>, directory: &Path) -> DatabaseConfi
             }
             Ok(file) => {
                 database.path = directory.join(file);
-                section.check(&url, Look::Database);
+                section.check(&url, HostCheckKind::Database);
             }
             Err(message) => section.wrong(&url, message),
         }
@@ -65,8 +65,8 @@ fn sqlite_file(url: &str) -> Result<&str, String> {
     }
 }
 
-pub(super) fn stores(top: &mut Section<'_>, directory: &Path) -> Stores {
-    let mut stores = Stores { usable: BTreeMap::new(), names: Vec::new() };
+pub(super) fn stores(top: &mut Section<'_>, directory: &Path) -> ParsedStores {
+    let mut stores = ParsedStores { usable: BTreeMap::new(), names: Vec::new() };
     for (name, mut section) in top.named("stores") {
         if let Some(store) = store(&name, &mut section, directory) {
             stores.usable.insert(name.clone(), store);
@@ -109,7 +109,7 @@ fn physical(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<S
             section.wrong(&path, "`~` is not expanded here; write the directory out")
         }
         text => {
-            section.check(&path, Look::Directory { store: name.to_owned() });
+            section.check(&path, HostCheckKind::Directory { store: name.to_owned() });
             return Some(StoreConfig::Physical { path: joined(directory, text), keep: keep(section) });
         }
     }
@@ -117,8 +117,8 @@ fn physical(name: &str, section: &mut Section<'_>, directory: &Path) -> Option<S
 }
 
 /// `keep = false`, or how much is kept and for how long.
-fn keep(section: &mut Section<'_>) -> Option<KeepOptions> {
-    let mut options = KeepOptions::default();
+fn keep(section: &mut Section<'_>) -> Option<DisplacedRetention> {
+    let mut options = DisplacedRetention::default();
     if !section.has("keep") {
         section.leave_open("keep");
         return Some(options);
@@ -160,7 +160,7 @@ fn namespace(name: &str, section: &mut Section<'_>) -> Option<Vec<String>> {
         section.wrong(&parts, "`namespace` is empty; write at least one part: [\"notes\"]");
         return None;
     }
-    let owned = |part: &At<&str>| {
+    let owned = |part: &WithSpan<&str>| {
         if part.value.is_empty() {
             section.wrong(part, "a part of `namespace` is empty");
             return None;

@@ -8,11 +8,11 @@ use stead_core::{Name, Timestamp, VfsPath};
 use tar::{Archive, Entry, EntryType};
 
 use super::host::MODE_BITS;
-use super::import::{Body, Carried, Importer};
+use super::import::{ImportedAttr, Importer, SourceContent};
 use crate::error::{Error, Result};
 
 /// An entry's content: it passes once, and has to be as long as the archive said.
-struct Once<'a, R: Read> {
+struct EntryContent<'a, R: Read> {
     entry: Entry<'a, R>,
     left: u64,
     /// Set where the archive ends before the content does.
@@ -20,12 +20,12 @@ struct Once<'a, R: Read> {
 }
 
 /// A stream that notes that it has come to its end.
-struct Watched<'a, R> {
+struct EofTracker<'a, R> {
     stream: R,
     ended: &'a Cell<bool>,
 }
 
-impl<R: Read> Read for Watched<'_, R> {
+impl<R: Read> Read for EofTracker<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.stream.read(buffer)?;
         self.ended.set(self.ended.get() || (count == 0 && !buffer.is_empty()));
@@ -33,7 +33,7 @@ impl<R: Read> Read for Watched<'_, R> {
     }
 }
 
-impl<R: Read> Read for Once<'_, R> {
+impl<R: Read> Read for EntryContent<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.entry.read(buffer)?;
         if count == 0 && !buffer.is_empty() && self.left > 0 {
@@ -45,7 +45,7 @@ impl<R: Read> Read for Once<'_, R> {
     }
 }
 
-impl<R: Read> Body for Once<'_, R> {
+impl<R: Read> SourceContent for EntryContent<'_, R> {
     fn again(&mut self) -> io::Result<bool> {
         Ok(false)
     }
@@ -66,7 +66,7 @@ pub(super) fn unload(
         io::ErrorKind::Other => Error::Invalid(format!("`{name}` is damaged: {cause}")),
         _ => Error::host(format!("`{name}` can't be read on"), cause),
     };
-    let mut archive = Archive::new(Watched { stream, ended: &ended });
+    let mut archive = Archive::new(EofTracker { stream, ended: &ended });
     // An archive lists a directory before what is in it, and writing into it would change its time again.
     let mut left = Vec::new();
     for entry in archive.entries().map_err(failed)? {
@@ -88,7 +88,7 @@ pub(super) fn unload(
                 }
             }
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                let mut body = Once { entry, left: carried.size, cut_off: &cut_off };
+                let mut body = EntryContent { entry, left: carried.size, cut_off: &cut_off };
                 let put = importer.file(&path, carried, &mut body);
                 put.map_err(|error| if cut_off.get() { ends_early(name) } else { error })?;
             }
@@ -143,7 +143,7 @@ fn inside(to: &VfsPath, bytes: &[u8]) -> Result<VfsPath, String> {
     Ok(path)
 }
 
-fn carried(entry: &mut Entry<'_, impl Read>) -> io::Result<Carried> {
+fn carried(entry: &mut Entry<'_, impl Read>) -> io::Result<ImportedAttr> {
     let size = entry.size();
     let mode = entry.header().mode()? & MODE_BITS;
     let mut modified = Timestamp::from_secs(i64::try_from(entry.header().mtime()?).unwrap_or(0));
@@ -153,7 +153,7 @@ fn carried(entry: &mut Entry<'_, impl Read>) -> io::Result<Carried> {
             modified = precise;
         }
     }
-    Ok(Carried { size, mode, modified })
+    Ok(ImportedAttr { size, mode, modified })
 }
 
 /// A time as pax writes it: seconds since 1970, with a fraction.

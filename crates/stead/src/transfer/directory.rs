@@ -8,19 +8,19 @@ use std::path::Path;
 use stead_core::{Name, VfsPath};
 
 use super::host::{HostAttr, HostDir, HostKind};
-use super::import::{Body, Carried, Importer};
-use crate::config::STATE_NAME;
+use super::import::{ImportedAttr, Importer, SourceContent};
+use crate::config::STATE_DIRECTORY_NAME;
 use crate::error::{Error, Result, words};
 
-impl Body for File {
+impl SourceContent for File {
     fn again(&mut self) -> io::Result<bool> {
         self.rewind().map(|()| true)
     }
 }
 
-impl From<HostAttr> for Carried {
+impl From<HostAttr> for ImportedAttr {
     fn from(attr: HostAttr) -> Self {
-        Carried { size: attr.size, mode: attr.mode, modified: attr.modified }
+        ImportedAttr { size: attr.size, mode: attr.mode, modified: attr.modified }
     }
 }
 
@@ -54,10 +54,10 @@ fn entries(
         };
         match entry(directory, host_name, &path, importer) {
             // One unreadable file does not keep the others from travelling.
-            Err(Entry::Host(cause)) => {
+            Err(EntryError::Host(cause)) => {
                 importer.tally.refuse(shown, format!("it can't be read: {}", words(cause.kind())))
             }
-            Err(Entry::Other(error)) => return Err(error),
+            Err(EntryError::Other(error)) => return Err(error),
             Ok(()) => {}
         }
     }
@@ -65,22 +65,22 @@ fn entries(
 }
 
 /// Why an entry was not handed over.
-enum Entry {
+enum EntryError {
     /// The host does not let it be read.
     Host(io::Error),
     /// The transfer as a whole can't go on.
     Other(Error),
 }
 
-impl From<io::Error> for Entry {
+impl From<io::Error> for EntryError {
     fn from(cause: io::Error) -> Self {
-        Entry::Host(cause)
+        EntryError::Host(cause)
     }
 }
 
-impl From<Error> for Entry {
+impl From<Error> for EntryError {
     fn from(error: Error) -> Self {
-        Entry::Other(error)
+        EntryError::Other(error)
     }
 }
 
@@ -89,10 +89,10 @@ fn entry(
     name: &CStr,
     path: &VfsPath,
     importer: &mut Importer<'_, '_>,
-) -> Result<(), Entry> {
+) -> Result<(), EntryError> {
     let Some(attr) = directory.stat(name)? else { return Ok(()) };
     match attr.kind {
-        HostKind::Directory if name.to_bytes() == STATE_NAME.as_bytes() => {
+        HostKind::Directory if name.to_bytes() == STATE_DIRECTORY_NAME.as_bytes() => {
             importer.tally.skip(path, "it is a state directory of Stead's own");
         }
         HostKind::Directory => {

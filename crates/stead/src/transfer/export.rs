@@ -5,20 +5,20 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use stead_core::store::Kind;
+use stead_core::store::NodeKind;
 use stead_core::vfs::{DirEntry, FileReader, IntoPath, ListPage};
 use stead_core::{ErrorKind, Timestamp, Vfs, VfsPath};
 
-use super::into_archive::IntoArchive;
-use super::into_directory::IntoDirectory;
-use super::{Compare, Counted, Tally, Totals, Watch, piece};
+use super::into_archive::ArchiveSink;
+use super::into_directory::DirectorySink;
+use super::{CompareBy, CountingReader, TransferObserver, TransferTally, TransferTotals, piece};
 use crate::error::{Error, Result, shown};
 
 /// How many entries of a directory are held at once.
-const PAGE: usize = 1_000;
+const PAGE_SIZE: usize = 1_000;
 
 /// Where an export goes.
-pub enum Destination<'a> {
+pub enum ExportDestination<'a> {
     /// A directory of the host.
     Directory(PathBuf),
     /// A tar archive in a file of the host.
@@ -27,31 +27,31 @@ pub enum Destination<'a> {
     Stream(Box<dyn Write + 'a>),
 }
 
-impl fmt::Debug for Destination<'_> {
+impl fmt::Debug for ExportDestination<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Destination::Directory(path) => f.debug_tuple("Directory").field(path).finish(),
-            Destination::Archive(path) => f.debug_tuple("Archive").field(path).finish(),
-            Destination::Stream(_) => f.write_str("Stream"),
+            ExportDestination::Directory(path) => f.debug_tuple("Directory").field(path).finish(),
+            ExportDestination::Archive(path) => f.debug_tuple("Archive").field(path).finish(),
+            ExportDestination::Stream(_) => f.write_str("Stream"),
         }
     }
 }
 
-impl Destination<'_> {
+impl ExportDestination<'_> {
     /// An archive where the name ends in `.tar`, a directory otherwise.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         if path.extension().is_some_and(|extension| extension == "tar") {
-            Destination::Archive(path)
+            ExportDestination::Archive(path)
         } else {
-            Destination::Directory(path)
+            ExportDestination::Directory(path)
         }
     }
 }
 
 /// What happens to what is at the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Existing {
+pub enum OnExisting {
     /// It stays; the export fails.
     #[default]
     Refuse,
@@ -61,7 +61,7 @@ pub enum Existing {
 
 /// How an entry leaves.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Leaving {
+pub(super) struct ExportedAttr {
     pub(super) size: u64,
     pub(super) mode: u32,
     pub(super) modified: Option<Timestamp>,
@@ -69,7 +69,7 @@ pub(super) struct Leaving {
 
 /// What came of handing an entry over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Handed {
+pub(super) enum WriteOutcome {
     /// It is there now.
     Over,
     /// It was there, as it should be.
@@ -83,21 +83,22 @@ pub(super) trait Sink {
     /// How a message calls an entry.
     fn shown(&self, name: &str) -> String;
     /// Makes a directory and goes into it.
-    fn enter(&mut self, name: &str, leaving: Leaving) -> io::Result<Handed>;
+    fn enter(&mut self, name: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome>;
     /// Goes back out of a directory, which is complete.
-    fn leave(&mut self, leaving: Leaving) -> io::Result<()>;
+    fn leave(&mut self, leaving: ExportedAttr) -> io::Result<()>;
     /// Whether a file is there as it should be; `open` opens what it should hold.
     fn has(
         &mut self,
         name: &str,
-        leaving: Leaving,
-        compare: Compare,
+        leaving: ExportedAttr,
+        compare: CompareBy,
         open: &mut dyn FnMut() -> Result<FileReader>,
     ) -> Result<bool>;
     /// Takes a file.
-    fn file(&mut self, name: &str, leaving: Leaving, content: &mut dyn Read) -> io::Result<Handed>;
+    fn file(&mut self, name: &str, leaving: ExportedAttr, content: &mut dyn Read)
+    -> io::Result<WriteOutcome>;
     /// Takes a symlink.
-    fn symlink(&mut self, name: &str, target: &str, leaving: Leaving) -> io::Result<Handed>;
+    fn symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome>;
     /// Ends it all.
     fn finish(&mut self) -> io::Result<()>;
 }
@@ -109,11 +110,11 @@ pub(super) trait Sink {
 pub fn export(
     vfs: &Vfs,
     from: impl IntoPath,
-    destination: Destination<'_>,
-    existing: Existing,
-    compare: Compare,
-    watch: &mut dyn Watch,
-) -> Result<Totals> {
+    destination: ExportDestination<'_>,
+    existing: OnExisting,
+    compare: CompareBy,
+    watch: &mut dyn TransferObserver,
+) -> Result<TransferTotals> {
     let from = from.into_path()?;
     vfs.as_one(
         "export",
@@ -130,30 +131,30 @@ pub fn export(
 fn run(
     vfs: &Vfs,
     from: &VfsPath,
-    destination: Destination<'_>,
-    existing: Existing,
-    compare: Compare,
-    watch: &mut dyn Watch,
-) -> Result<Totals> {
+    destination: ExportDestination<'_>,
+    existing: OnExisting,
+    compare: CompareBy,
+    watch: &mut dyn TransferObserver,
+) -> Result<TransferTotals> {
     let top = vfs.stat(from)?;
-    if top.kind != Kind::Directory {
+    if top.kind != NodeKind::Directory {
         return Err(Error::Invalid(format!("`{}` is a {}; export a directory", top.path, top.kind)));
     }
     // A tree that an agent made must not become the stead of the place where it arrives.
     let withheld: &[&str] = match (&destination, existing) {
-        (Destination::Directory(_), Existing::Replace) => &[".stead", "stead.toml"],
-        (Destination::Directory(_), Existing::Refuse) => &[".stead"],
-        (Destination::Archive(_) | Destination::Stream(_), _) => &[],
+        (ExportDestination::Directory(_), OnExisting::Replace) => &[".stead", "stead.toml"],
+        (ExportDestination::Directory(_), OnExisting::Refuse) => &[".stead"],
+        (ExportDestination::Archive(_) | ExportDestination::Stream(_), _) => &[],
     };
-    let tally = Tally::new(vfs, watch);
+    let tally = TransferTally::new(vfs, watch);
     let mut exporter = Exporter { vfs, compare, tally, withheld };
     match destination {
-        Destination::Directory(path) => {
-            exporter.run(&top.path, &mut IntoDirectory::open(&path, existing)?)?;
+        ExportDestination::Directory(path) => {
+            exporter.run(&top.path, &mut DirectorySink::open(&path, existing)?)?;
         }
-        Destination::Archive(path) => exporter.run_to_file(&top.path, &path, existing)?,
-        Destination::Stream(stream) => {
-            exporter.run(&top.path, &mut IntoArchive::new(BufWriter::new(stream)))?;
+        ExportDestination::Archive(path) => exporter.run_to_file(&top.path, &path, existing)?,
+        ExportDestination::Stream(stream) => {
+            exporter.run(&top.path, &mut ArchiveSink::new(BufWriter::new(stream)))?;
         }
     }
     Ok(exporter.tally.totals)
@@ -161,18 +162,18 @@ fn run(
 
 struct Exporter<'v, 'w> {
     vfs: &'v Vfs,
-    compare: Compare,
-    tally: Tally<'w>,
+    compare: CompareBy,
+    tally: TransferTally<'w>,
     /// Names that do not go to this destination.
     withheld: &'static [&'static str],
 }
 
 impl Exporter<'_, '_> {
     /// Writes an archive beside its place, and puts it there when it is complete.
-    fn run_to_file(&mut self, from: &VfsPath, path: &Path, existing: Existing) -> Result<()> {
+    fn run_to_file(&mut self, from: &VfsPath, path: &Path, existing: OnExisting) -> Result<()> {
         let name = shown(path);
         let failed = |cause| Error::host(format!("`{name}` can't be written"), cause);
-        if existing == Existing::Refuse && path.symlink_metadata().is_ok() {
+        if existing == OnExisting::Refuse && path.symlink_metadata().is_ok() {
             return Err(Error::InTheWay(format!("`{name}` exists already; say --force to replace it")));
         }
         let mut partial = path.as_os_str().to_owned();
@@ -180,7 +181,7 @@ impl Exporter<'_, '_> {
         let partial = PathBuf::from(partial);
         let file = File::create_new(&partial)
             .map_err(|cause| Error::host(format!("`{}` can't be written", shown(&partial)), cause))?;
-        let written = self.run(from, &mut IntoArchive::new(BufWriter::with_capacity(256 << 10, file)));
+        let written = self.run(from, &mut ArchiveSink::new(BufWriter::with_capacity(256 << 10, file)));
         let done = written.and_then(|()| std::fs::rename(&partial, path).map_err(failed));
         if done.is_err() {
             // The first failure is the one to tell.
@@ -195,7 +196,7 @@ impl Exporter<'_, '_> {
     }
 
     fn directory(&mut self, path: &VfsPath, sink: &mut dyn Sink) -> Result<()> {
-        let mut page = ListPage { cursor: None, limit: PAGE };
+        let mut page = ListPage { cursor: None, limit: PAGE_SIZE };
         loop {
             let listed = match self.vfs.list(path, &page) {
                 // A Workspace that can't be read is not part of what the agent could see.
@@ -233,17 +234,17 @@ impl Exporter<'_, '_> {
                 return Ok(());
             }
         };
-        let leaving = Leaving { size: entry.size, mode: entry.mode, modified: entry.modified };
+        let leaving = ExportedAttr { size: entry.size, mode: entry.mode, modified: entry.modified };
         match entry.kind {
-            Kind::Directory => self.subdirectory(&path, name, leaving, sink),
-            Kind::File => self.file(&path, name, leaving, sink),
-            Kind::Symlink => {
+            NodeKind::Directory => self.subdirectory(&path, name, leaving, sink),
+            NodeKind::File => self.file(&path, name, leaving, sink),
+            NodeKind::Symlink => {
                 let target = self.vfs.read_link(&path)?;
                 let handed = sink.symlink(name, &target, leaving).map_err(writing(sink.shown(name)))?;
                 self.handed(&path, handed, |totals| totals.symlinks += 1);
                 Ok(())
             }
-            Kind::Special(_) => {
+            NodeKind::Special(_) => {
                 self.tally.skip(&path, "it is no file, directory or symlink");
                 Ok(())
             }
@@ -254,23 +255,23 @@ impl Exporter<'_, '_> {
         &mut self,
         path: &VfsPath,
         name: &str,
-        leaving: Leaving,
+        leaving: ExportedAttr,
         sink: &mut dyn Sink,
     ) -> Result<()> {
         let shown = sink.shown(name);
         match sink.enter(name, leaving).map_err(writing(shown.clone()))? {
-            Handed::InTheWay(what) => {
+            WriteOutcome::InTheWay(what) => {
                 self.tally.refuse(path, in_the_way(what));
                 return Ok(());
             }
-            Handed::Over => self.tally.count(|totals| totals.directories += 1),
-            Handed::Already => {}
+            WriteOutcome::Over => self.tally.count(|totals| totals.directories += 1),
+            WriteOutcome::Already => {}
         }
         self.directory(path, sink)?;
         sink.leave(leaving).map_err(writing(shown))
     }
 
-    fn file(&mut self, path: &VfsPath, name: &str, leaving: Leaving, sink: &mut dyn Sink) -> Result<()> {
+    fn file(&mut self, path: &VfsPath, name: &str, leaving: ExportedAttr, sink: &mut dyn Sink) -> Result<()> {
         let vfs = self.vfs;
         if sink.has(name, leaving, self.compare, &mut || Ok(vfs.reader(path)?))? {
             self.tally.count(|totals| totals.unchanged += 1);
@@ -285,20 +286,21 @@ impl Exporter<'_, '_> {
             }
             reader => reader?,
         };
-        let leaving = Leaving { size: reader.size(), mode: reader.mode(), modified: Some(reader.modified()) };
+        let leaving =
+            ExportedAttr { size: reader.size(), mode: reader.mode(), modified: Some(reader.modified()) };
         // Large pieces: a Store answers one of them as quickly as a small one.
         let mut reader = BufReader::with_capacity(piece(leaving.size), reader);
-        let mut counted = Counted { from: &mut reader, tally: &mut self.tally };
+        let mut counted = CountingReader { from: &mut reader, tally: &mut self.tally };
         let handed = sink.file(name, leaving, &mut counted).map_err(writing(sink.shown(name)))?;
         self.handed(path, handed, |totals| totals.files += 1);
         Ok(())
     }
 
-    fn handed(&mut self, path: &VfsPath, handed: Handed, count: impl FnOnce(&mut Totals)) {
+    fn handed(&mut self, path: &VfsPath, handed: WriteOutcome, count: impl FnOnce(&mut TransferTotals)) {
         match handed {
-            Handed::Over => self.tally.count(count),
-            Handed::Already => self.tally.count(|totals| totals.unchanged += 1),
-            Handed::InTheWay(what) => self.tally.refuse(path, in_the_way(what)),
+            WriteOutcome::Over => self.tally.count(count),
+            WriteOutcome::Already => self.tally.count(|totals| totals.unchanged += 1),
+            WriteOutcome::InTheWay(what) => self.tally.refuse(path, in_the_way(what)),
         }
     }
 }

@@ -3,13 +3,15 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 
-use stead_core::store::{Kind, Parents, StoreError};
+use stead_core::store::{NodeKind, Parents, StoreError};
 use stead_core::vfs::{Batch, IntoPath, Overwrite, Stat, WriteOptions};
 use stead_core::{Access, ErrorKind, Timestamp, Vfs, VfsPath};
 
 use super::host::MODE_BITS;
-use super::source::Source;
-use super::{Compare, Counted, Tally, Totals, Watch, archive, directory, hash};
+use super::source::ImportSource;
+use super::{
+    CompareBy, CountingReader, TransferObserver, TransferTally, TransferTotals, archive, directory, hash,
+};
 use crate::error::{Error, Result};
 
 /// How many changes go into one batch.
@@ -17,7 +19,7 @@ const BATCH_STEPS: usize = 256;
 /// How many bytes go into one batch.
 const BATCH_BYTES: u64 = 8 << 20;
 /// Larger files are streamed rather than held in memory.
-const STREAMED: u64 = 1 << 20;
+const STREAM_THRESHOLD: u64 = 1 << 20;
 
 /// Puts what a source holds into the directory `to`, which is made if it is missing.
 ///
@@ -27,11 +29,11 @@ const STREAMED: u64 = 1 << 20;
 /// It is one operation, and one record tells how it went; each of its changes has one that goes with it.
 pub fn import(
     vfs: &Vfs,
-    source: Source<'_>,
+    source: ImportSource<'_>,
     to: impl IntoPath,
-    compare: Compare,
-    watch: &mut dyn Watch,
-) -> Result<Totals> {
+    compare: CompareBy,
+    watch: &mut dyn TransferObserver,
+) -> Result<TransferTotals> {
     let to = to.into_path()?;
     vfs.as_one(
         "import",
@@ -47,13 +49,13 @@ pub fn import(
 
 fn run(
     vfs: &Vfs,
-    source: Source<'_>,
+    source: ImportSource<'_>,
     to: &VfsPath,
-    compare: Compare,
-    watch: &mut dyn Watch,
-) -> Result<Totals> {
+    compare: CompareBy,
+    watch: &mut dyn TransferObserver,
+) -> Result<TransferTotals> {
     let (to, is_new) = destination(vfs, to)?;
-    let tally = Tally::new(vfs, watch);
+    let tally = TransferTally::new(vfs, watch);
     let mut importer = Importer {
         vfs,
         compare,
@@ -70,12 +72,12 @@ fn run(
     if is_new {
         importer.make_room(&to)?;
         importer.batch.mkdir(&to, None)?;
-        importer.pending.insert(to.clone(), Kind::Directory);
+        importer.pending.insert(to.clone(), NodeKind::Directory);
         importer.fresh.insert(to.clone());
     }
     match source {
-        Source::Directory { path, name } => directory::unload(&path, &name, &to, &mut importer)?,
-        Source::Archive { stream, name } => archive::unload(stream, &name, &to, &mut importer)?,
+        ImportSource::Directory { path, name } => directory::unload(&path, &name, &to, &mut importer)?,
+        ImportSource::Archive { stream, name } => archive::unload(stream, &name, &to, &mut importer)?,
     }
     importer.flush()?;
     Ok(importer.tally.totals)
@@ -86,7 +88,7 @@ fn run(
 fn destination(vfs: &Vfs, to: &VfsPath) -> Result<(VfsPath, bool)> {
     let scope = vfs.router().route(to).map(|route| route.workspace.scope());
     if scope.is_some_and(|scope| scope.allows(Access::Read) && scope.allows(Access::Write)) {
-        if let Ok(Stat { kind: Kind::Directory, path, .. }) = vfs.stat(to) {
+        if let Ok(Stat { kind: NodeKind::Directory, path, .. }) = vfs.stat(to) {
             return Ok((path, false));
         }
         if let Err(stead_core::Error::Store { cause: StoreError::NotFound, .. }) = vfs.stat_link(to) {
@@ -98,38 +100,38 @@ fn destination(vfs: &Vfs, to: &VfsPath) -> Result<(VfsPath, bool)> {
 
 /// Attributes that travel.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Carried {
+pub(super) struct ImportedAttr {
     pub(super) size: u64,
     pub(super) mode: u32,
     pub(super) modified: Timestamp,
 }
 
 /// A file's content, as a source hands it over.
-pub(super) trait Body: Read {
+pub(super) trait SourceContent: Read {
     /// Goes back to the start, if it can.
     fn again(&mut self) -> io::Result<bool>;
 }
 
 /// What is at the destination, as far as the import may know.
-enum There {
+enum TargetState {
     Nothing,
     Something(Stat),
     /// Put there by this very import, in a batch that is not applied yet.
-    Pending(Kind),
+    Pending(NodeKind),
     /// The Workspace does not let anyone look.
     Unknown,
 }
 
 pub(super) struct Importer<'v, 'w> {
     vfs: &'v Vfs,
-    compare: Compare,
-    pub(super) tally: Tally<'w>,
+    compare: CompareBy,
+    pub(super) tally: TransferTally<'w>,
     batch: Batch<'v>,
     bytes: u64,
     /// The Workspace that the batch is for: one batch changes one Store.
     workspace: Option<VfsPath>,
     /// What the batch will put where.
-    pending: HashMap<VfsPath, Kind>,
+    pending: HashMap<VfsPath, NodeKind>,
     /// Directories that are known to be directories, and no symlinks to some.
     directories: HashSet<VfsPath>,
     /// The uppermost directories that were not there before: below them nothing needs to be looked up.
@@ -154,17 +156,17 @@ impl Importer<'_, '_> {
             return Ok(false);
         }
         match self.there(path)? {
-            There::Something(stat) if stat.kind == Kind::Directory => {}
-            There::Pending(Kind::Directory) => {}
-            There::Something(Stat { kind, .. }) | There::Pending(kind) => {
+            TargetState::Something(stat) if stat.kind == NodeKind::Directory => {}
+            TargetState::Pending(NodeKind::Directory) => {}
+            TargetState::Something(Stat { kind, .. }) | TargetState::Pending(kind) => {
                 self.tally.refuse(path, format!("a {kind} is there, and no directory"));
                 return Ok(false);
             }
-            there @ (There::Nothing | There::Unknown) => {
-                if !self.step(path, Kind::Directory, |batch| batch.mkdir(path, None))? {
+            there @ (TargetState::Nothing | TargetState::Unknown) => {
+                if !self.step(path, NodeKind::Directory, |batch| batch.mkdir(path, None))? {
                     return Ok(false);
                 }
-                if matches!(there, There::Nothing) && !self.is_fresh(path) {
+                if matches!(there, TargetState::Nothing) && !self.is_fresh(path) {
                     self.fresh.insert(path.clone());
                 }
                 self.tally.count(|totals| totals.directories += 1);
@@ -175,18 +177,18 @@ impl Importer<'_, '_> {
     }
 
     /// Sets a directory's attributes, after everything has been put into it.
-    pub(super) fn leave(&mut self, path: &VfsPath, carried: Carried) -> Result<()> {
-        let Carried { mode, modified, .. } = carried;
+    pub(super) fn leave(&mut self, path: &VfsPath, carried: ImportedAttr) -> Result<()> {
+        let ImportedAttr { mode, modified, .. } = carried;
         if !self.touched.remove(path)
-            && let There::Something(stat) = self.there(path)?
+            && let TargetState::Something(stat) = self.there(path)?
             && (stat.mode & MODE_BITS, stat.modified) == (mode, Some(modified))
         {
             return Ok(());
         }
-        self.attributes(path, Kind::Directory, mode, modified)
+        self.attributes(path, NodeKind::Directory, mode, modified)
     }
 
-    fn attributes(&mut self, path: &VfsPath, kind: Kind, mode: u32, modified: Timestamp) -> Result<()> {
+    fn attributes(&mut self, path: &VfsPath, kind: NodeKind, mode: u32, modified: Timestamp) -> Result<()> {
         self.make_room(path)?;
         let added = self.batch.set_attributes(path, Some(mode), Some(modified));
         self.allowed(path, kind, added)?;
@@ -194,15 +196,20 @@ impl Importer<'_, '_> {
     }
 
     /// Puts a file.
-    pub(super) fn file(&mut self, path: &VfsPath, carried: Carried, body: &mut dyn Body) -> Result<()> {
+    pub(super) fn file(
+        &mut self,
+        path: &VfsPath,
+        carried: ImportedAttr,
+        body: &mut dyn SourceContent,
+    ) -> Result<()> {
         self.tally.go_on()?;
         if !self.parents(path)? || self.is_reserved(path) {
             return Ok(());
         }
         let there = match self.there(path)? {
-            There::Something(stat) if stat.kind == Kind::File => Some(stat),
-            There::Pending(Kind::File) | There::Nothing | There::Unknown => None,
-            There::Something(Stat { kind, .. }) | There::Pending(kind) => {
+            TargetState::Something(stat) if stat.kind == NodeKind::File => Some(stat),
+            TargetState::Pending(NodeKind::File) | TargetState::Nothing | TargetState::Unknown => None,
+            TargetState::Something(Stat { kind, .. }) | TargetState::Pending(kind) => {
                 self.tally.refuse(path, format!("a {kind} is there, and no file"));
                 return Ok(());
             }
@@ -212,13 +219,14 @@ impl Importer<'_, '_> {
                 && there.mode & MODE_BITS == carried.mode
                 && there.modified == Some(carried.modified)
         });
-        if self.compare == Compare::Attributes && same_attributes {
+        if self.compare == CompareBy::Attributes && same_attributes {
             self.tally.count(|totals| totals.unchanged += 1);
             return Ok(());
         }
         let options = WriteOptions::new().mode(carried.mode).modified(carried.modified);
-        let to_compare = there.filter(|there| self.compare == Compare::Content && there.size == carried.size);
-        if carried.size > STREAMED {
+        let to_compare =
+            there.filter(|there| self.compare == CompareBy::Content && there.size == carried.size);
+        if carried.size > STREAM_THRESHOLD {
             // What passes only once can't be looked at beforehand, and is written again.
             if to_compare.is_some() && body.again().map_err(reading(path))? {
                 if self.holds(path, &mut &mut *body)? {
@@ -235,7 +243,7 @@ impl Importer<'_, '_> {
                 return self.same_content(path, carried, same_attributes);
             }
             let size = content.len() as u64;
-            if self.step(path, Kind::File, |batch| batch.write(path, content, &options))? {
+            if self.step(path, NodeKind::File, |batch| batch.write(path, content, &options))? {
                 self.bytes += size;
                 self.tally.count(|totals| {
                     totals.files += 1;
@@ -249,13 +257,13 @@ impl Importer<'_, '_> {
         Ok(())
     }
 
-    fn stream(&mut self, path: &VfsPath, options: &WriteOptions, body: &mut dyn Body) -> Result<()> {
+    fn stream(&mut self, path: &VfsPath, options: &WriteOptions, body: &mut dyn SourceContent) -> Result<()> {
         self.make_room(path)?;
         let before = self.tally.totals.bytes;
-        let mut body: &mut dyn Body = body;
-        let mut counted = Counted { from: &mut body, tally: &mut self.tally };
+        let mut body: &mut dyn SourceContent = body;
+        let mut counted = CountingReader { from: &mut body, tally: &mut self.tally };
         let added = self.batch.write_from(path, &mut counted, options);
-        if self.judged(path, Kind::File, added)? {
+        if self.judged(path, NodeKind::File, added)? {
             self.bytes += self.tally.totals.bytes - before;
             self.tally.count(|totals| totals.files += 1);
         }
@@ -263,10 +271,10 @@ impl Importer<'_, '_> {
     }
 
     /// A file whose content has arrived; its attributes may not have.
-    fn same_content(&mut self, path: &VfsPath, carried: Carried, same_attributes: bool) -> Result<()> {
+    fn same_content(&mut self, path: &VfsPath, carried: ImportedAttr, same_attributes: bool) -> Result<()> {
         if !same_attributes {
-            let Carried { mode, modified, .. } = carried;
-            self.attributes(path, Kind::File, mode, modified)?;
+            let ImportedAttr { mode, modified, .. } = carried;
+            self.attributes(path, NodeKind::File, mode, modified)?;
         }
         self.tally.count(|totals| totals.unchanged += 1);
         Ok(())
@@ -286,20 +294,20 @@ impl Importer<'_, '_> {
             return Ok(());
         }
         match self.there(path)? {
-            There::Something(stat) if stat.kind == Kind::Symlink => {
+            TargetState::Something(stat) if stat.kind == NodeKind::Symlink => {
                 if self.vfs.read_link(path)?.as_bytes() == target {
                     self.links.insert(path.clone());
                     self.tally.count(|totals| totals.unchanged += 1);
                     return Ok(());
                 }
             }
-            There::Pending(Kind::Symlink) | There::Nothing | There::Unknown => {}
-            There::Something(Stat { kind, .. }) | There::Pending(kind) => {
+            TargetState::Pending(NodeKind::Symlink) | TargetState::Nothing | TargetState::Unknown => {}
+            TargetState::Something(Stat { kind, .. }) | TargetState::Pending(kind) => {
                 self.tally.refuse(path, format!("a {kind} is there, and no symlink"));
                 return Ok(());
             }
         }
-        if self.step(path, Kind::Symlink, |batch| batch.symlink(path, target))? {
+        if self.step(path, NodeKind::Symlink, |batch| batch.symlink(path, target))? {
             self.links.insert(path.clone());
             self.tally.count(|totals| totals.symlinks += 1);
         }
@@ -323,22 +331,22 @@ impl Importer<'_, '_> {
         (1..=path.depth()).any(|depth| self.fresh.contains(&path.ancestor(depth)))
     }
 
-    fn there(&self, path: &VfsPath) -> Result<There> {
+    fn there(&self, path: &VfsPath) -> Result<TargetState> {
         if let Some(kind) = self.pending.get(path) {
-            return Ok(There::Pending(*kind));
+            return Ok(TargetState::Pending(*kind));
         }
         if self.is_fresh(path) {
-            return Ok(There::Nothing);
+            return Ok(TargetState::Nothing);
         }
         // Where nobody may look, nobody asks: each question would be on record as one that was denied.
         let scope = self.vfs.router().route(path).map(|route| route.workspace.scope());
         if scope.is_some_and(|scope| !scope.allows(Access::Read)) {
-            return Ok(There::Unknown);
+            return Ok(TargetState::Unknown);
         }
         match self.vfs.stat_link(path) {
-            Ok(stat) => Ok(There::Something(stat)),
-            Err(stead_core::Error::Store { cause: StoreError::NotFound, .. }) => Ok(There::Nothing),
-            Err(error) if error.kind() == ErrorKind::Denied => Ok(There::Unknown),
+            Ok(stat) => Ok(TargetState::Something(stat)),
+            Err(stead_core::Error::Store { cause: StoreError::NotFound, .. }) => Ok(TargetState::Nothing),
+            Err(error) if error.kind() == ErrorKind::Denied => Ok(TargetState::Unknown),
             Err(error) => Err(error.into()),
         }
     }
@@ -352,7 +360,7 @@ impl Importer<'_, '_> {
         // Only what this import has put there itself, through no symlink.
         let arrived = first.parent().is_some_and(|parent| self.directories.contains(&parent));
         let size = match self.vfs.stat_link(first) {
-            Ok(stat) if arrived && stat.kind == Kind::File => stat.size,
+            Ok(stat) if arrived && stat.kind == NodeKind::File => stat.size,
             _ => {
                 self.tally
                     .refuse(path, "it is a hard link to something that is not in the archive before it");
@@ -390,7 +398,7 @@ impl Importer<'_, '_> {
     fn step(
         &mut self,
         path: &VfsPath,
-        kind: Kind,
+        kind: NodeKind,
         add: impl FnOnce(&mut Batch<'_>) -> stead_core::Result<()>,
     ) -> Result<bool> {
         self.make_room(path)?;
@@ -399,7 +407,7 @@ impl Importer<'_, '_> {
     }
 
     /// What a step that puts something at a path came to.
-    fn judged(&mut self, path: &VfsPath, kind: Kind, added: stead_core::Result<()>) -> Result<bool> {
+    fn judged(&mut self, path: &VfsPath, kind: NodeKind, added: stead_core::Result<()>) -> Result<bool> {
         let allowed = self.allowed(path, kind, added)?;
         if allowed {
             self.touched.extend(path.parent());
@@ -407,7 +415,7 @@ impl Importer<'_, '_> {
         Ok(allowed)
     }
 
-    fn allowed(&mut self, path: &VfsPath, kind: Kind, added: stead_core::Result<()>) -> Result<bool> {
+    fn allowed(&mut self, path: &VfsPath, kind: NodeKind, added: stead_core::Result<()>) -> Result<bool> {
         match added {
             Ok(()) => {
                 self.pending.insert(path.clone(), kind);

@@ -6,20 +6,20 @@ use stead_core::Timestamp;
 use stead_core::vfs::FileReader;
 use tar::{Builder, EntryType, Header};
 
-use super::Compare;
-use super::export::{Handed, Leaving, Sink};
+use super::CompareBy;
+use super::export::{ExportedAttr, Sink, WriteOutcome};
 use super::host::MODE_BITS;
 use crate::error::Result;
 
-pub(super) struct IntoArchive<W: Write> {
+pub(super) struct ArchiveSink<W: Write> {
     builder: Builder<W>,
     /// The path of the directory where the export is, with a `/` at its end unless it is the top.
     path: String,
 }
 
-impl<W: Write> IntoArchive<W> {
+impl<W: Write> ArchiveSink<W> {
     pub(super) fn new(stream: W) -> Self {
-        IntoArchive { builder: Builder::new(stream), path: String::new() }
+        ArchiveSink { builder: Builder::new(stream), path: String::new() }
     }
 
     fn append(
@@ -27,7 +27,7 @@ impl<W: Write> IntoArchive<W> {
         kind: EntryType,
         name: &str,
         target: Option<&str>,
-        leaving: Leaving,
+        leaving: ExportedAttr,
         content: &mut dyn Read,
     ) -> io::Result<()> {
         let path = format!("{}{name}", self.path);
@@ -65,19 +65,19 @@ fn decimal(time: Timestamp) -> String {
     format!("{sign}{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }
 
-impl<W: Write> Sink for IntoArchive<W> {
+impl<W: Write> Sink for ArchiveSink<W> {
     fn shown(&self, name: &str) -> String {
         if name.is_empty() { "the archive".into() } else { format!("{}{name}", self.path) }
     }
 
-    fn enter(&mut self, name: &str, leaving: Leaving) -> io::Result<Handed> {
+    fn enter(&mut self, name: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome> {
         let name = format!("{name}/");
         self.append(EntryType::Directory, &name, None, leaving, &mut io::empty())?;
         self.path.push_str(&name);
-        Ok(Handed::Over)
+        Ok(WriteOutcome::Over)
     }
 
-    fn leave(&mut self, _: Leaving) -> io::Result<()> {
+    fn leave(&mut self, _: ExportedAttr) -> io::Result<()> {
         let inner = self.path.trim_end_matches('/');
         self.path.truncate(inner.rfind('/').map_or(0, |slash| slash + 1));
         Ok(())
@@ -86,23 +86,28 @@ impl<W: Write> Sink for IntoArchive<W> {
     fn has(
         &mut self,
         _: &str,
-        _: Leaving,
-        _: Compare,
+        _: ExportedAttr,
+        _: CompareBy,
         _: &mut dyn FnMut() -> Result<FileReader>,
     ) -> Result<bool> {
         Ok(false)
     }
 
-    fn file(&mut self, name: &str, leaving: Leaving, content: &mut dyn Read) -> io::Result<Handed> {
+    fn file(
+        &mut self,
+        name: &str,
+        leaving: ExportedAttr,
+        content: &mut dyn Read,
+    ) -> io::Result<WriteOutcome> {
         // The header has told the size: just so many bytes have to follow.
-        let mut exact = Exact { from: content, left: leaving.size };
+        let mut exact = ExactSizeReader { from: content, left: leaving.size };
         self.append(EntryType::Regular, name, None, leaving, &mut exact)?;
-        Ok(Handed::Over)
+        Ok(WriteOutcome::Over)
     }
 
-    fn symlink(&mut self, name: &str, target: &str, leaving: Leaving) -> io::Result<Handed> {
+    fn symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome> {
         self.append(EntryType::Symlink, name, Some(target), leaving, &mut io::empty())?;
-        Ok(Handed::Over)
+        Ok(WriteOutcome::Over)
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -112,12 +117,12 @@ impl<W: Write> Sink for IntoArchive<W> {
 }
 
 /// A stream of a size that was told beforehand.
-struct Exact<'a> {
+struct ExactSizeReader<'a> {
     from: &'a mut dyn Read,
     left: u64,
 }
 
-impl Read for Exact<'_> {
+impl Read for ExactSizeReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         let count = self.from.read(&mut buffer[..room])?;

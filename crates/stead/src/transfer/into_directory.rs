@@ -10,36 +10,36 @@ use std::path::{Path, PathBuf};
 use stead_core::name::escaped;
 use stead_core::vfs::FileReader;
 
-use super::export::{Existing, Handed, Leaving, Sink};
+use super::export::{ExportedAttr, OnExisting, Sink, WriteOutcome};
 use super::host::{HostDir, HostKind, MODE_BITS, set_file_attr};
-use super::{Compare, hash};
+use super::{CompareBy, hash};
 use crate::error::{Error, Result, shown};
 
 /// The name of what is not complete yet. One is enough: an export writes one thing after the other.
-const PARTIAL: &CStr = c".stead-export-partial";
+const PARTIAL_NAME: &CStr = c".stead-export-partial";
 
-pub(super) struct IntoDirectory {
+pub(super) struct DirectorySink {
     /// As the caller named it.
     name: PathBuf,
     /// From the top to where the export is.
     open: Vec<(String, HostDir)>,
 }
 
-impl IntoDirectory {
-    pub(super) fn open(path: &Path, existing: Existing) -> Result<Self> {
+impl DirectorySink {
+    pub(super) fn open(path: &Path, existing: OnExisting) -> Result<Self> {
         let failed = |cause| Error::host(format!("`{}` can't be written", shown(path)), cause);
         match std::fs::create_dir(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
             _ => {}
         }
         let top = HostDir::open(path).map_err(failed)?;
-        if existing == Existing::Refuse && !top.is_empty().map_err(failed)? {
+        if existing == OnExisting::Refuse && !top.is_empty().map_err(failed)? {
             return Err(Error::InTheWay(format!(
                 "`{}` is not empty; name a new directory, or say --force to go on with this one",
                 shown(path)
             )));
         }
-        Ok(IntoDirectory { name: path.to_owned(), open: vec![(String::new(), top)] })
+        Ok(DirectorySink { name: path.to_owned(), open: vec![(String::new(), top)] })
     }
 
     fn here(&self) -> &HostDir {
@@ -47,29 +47,29 @@ impl IntoDirectory {
     }
 
     /// Puts what `write` makes under the partial name in its place, or nothing.
-    fn place(&self, name: &CStr, write: impl FnOnce(&HostDir) -> io::Result<()>) -> io::Result<Handed> {
+    fn place(&self, name: &CStr, write: impl FnOnce(&HostDir) -> io::Result<()>) -> io::Result<WriteOutcome> {
         let here = self.here();
-        if name == PARTIAL {
-            return Ok(Handed::InTheWay("the name of a part of the export"));
+        if name == PARTIAL_NAME {
+            return Ok(WriteOutcome::InTheWay("the name of a part of the export"));
         }
         if here.stat(name)?.is_some_and(|attr| attr.kind == HostKind::Directory) {
-            return Ok(Handed::InTheWay("a directory"));
+            return Ok(WriteOutcome::InTheWay("a directory"));
         }
-        if here.stat(PARTIAL)?.is_some() {
+        if here.stat(PARTIAL_NAME)?.is_some() {
             // Left behind by an export that was interrupted.
-            here.remove(PARTIAL)?;
+            here.remove(PARTIAL_NAME)?;
         }
-        let done = write(here).and_then(|()| here.rename(PARTIAL, name));
+        let done = write(here).and_then(|()| here.rename(PARTIAL_NAME, name));
         if let Err(error) = done {
             // The first failure is the one to tell.
-            let _ = here.remove(PARTIAL);
+            let _ = here.remove(PARTIAL_NAME);
             return Err(error);
         }
-        Ok(Handed::Over)
+        Ok(WriteOutcome::Over)
     }
 }
 
-impl Sink for IntoDirectory {
+impl Sink for DirectorySink {
     fn shown(&self, name: &str) -> String {
         let inner = self.open.iter().skip(1).map(|(name, _)| name.as_str()).chain([name]);
         let path =
@@ -77,12 +77,12 @@ impl Sink for IntoDirectory {
         escaped(path.as_os_str().as_encoded_bytes()).to_string()
     }
 
-    fn enter(&mut self, name: &str, _: Leaving) -> io::Result<Handed> {
+    fn enter(&mut self, name: &str, _: ExportedAttr) -> io::Result<WriteOutcome> {
         let host_name = c_name(name)?;
         let handed = match self.here().stat(&host_name)? {
-            None => Handed::Over,
-            Some(attr) if attr.kind == HostKind::Directory => Handed::Already,
-            Some(_) => return Ok(Handed::InTheWay("something that is no directory")),
+            None => WriteOutcome::Over,
+            Some(attr) if attr.kind == HostKind::Directory => WriteOutcome::Already,
+            Some(_) => return Ok(WriteOutcome::InTheWay("something that is no directory")),
         };
         let inner = self.here().make(&host_name)?;
         let mode = inner.attr()?.mode;
@@ -94,7 +94,7 @@ impl Sink for IntoDirectory {
         Ok(handed)
     }
 
-    fn leave(&mut self, leaving: Leaving) -> io::Result<()> {
+    fn leave(&mut self, leaving: ExportedAttr) -> io::Result<()> {
         let (_, inner) = self.open.pop().expect("only what was entered is left");
         inner.set_attr(leaving.mode, leaving.modified)
     }
@@ -102,8 +102,8 @@ impl Sink for IntoDirectory {
     fn has(
         &mut self,
         name: &str,
-        leaving: Leaving,
-        compare: Compare,
+        leaving: ExportedAttr,
+        compare: CompareBy,
         open: &mut dyn FnMut() -> Result<FileReader>,
     ) -> Result<bool> {
         let failed = |cause| Error::host(format!("`{}` can't be read", self.shown(name)), cause);
@@ -114,7 +114,7 @@ impl Sink for IntoDirectory {
             return Ok(false);
         };
         let same = (there.mode, Some(there.modified)) == (leaving.mode & MODE_BITS, leaving.modified);
-        if compare == Compare::Attributes {
+        if compare == CompareBy::Attributes {
             return Ok(same);
         }
         let (mut file, _) = self.here().read(&host_name).map_err(failed)?;
@@ -125,25 +125,30 @@ impl Sink for IntoDirectory {
         Ok(equal)
     }
 
-    fn file(&mut self, name: &str, leaving: Leaving, content: &mut dyn Read) -> io::Result<Handed> {
+    fn file(
+        &mut self,
+        name: &str,
+        leaving: ExportedAttr,
+        content: &mut dyn Read,
+    ) -> io::Result<WriteOutcome> {
         self.place(&c_name(name)?, |here| {
-            let mut file = here.create(PARTIAL)?;
+            let mut file = here.create(PARTIAL_NAME)?;
             io::copy(content, &mut file)?;
             set_file_attr(&file, leaving.mode, leaving.modified)
         })
     }
 
-    fn symlink(&mut self, name: &str, target: &str, leaving: Leaving) -> io::Result<Handed> {
+    fn symlink(&mut self, name: &str, target: &str, leaving: ExportedAttr) -> io::Result<WriteOutcome> {
         let host_name = c_name(name)?;
         let there = self.here().stat(&host_name)?;
         if there.is_some_and(|there| there.kind == HostKind::Symlink)
             && self.here().read_link(&host_name)? == target.as_bytes()
         {
-            return Ok(Handed::Already);
+            return Ok(WriteOutcome::Already);
         }
         self.place(&host_name, |here| {
-            here.symlink(PARTIAL, target.as_bytes())?;
-            leaving.modified.map_or(Ok(()), |modified| here.set_link_time(PARTIAL, modified))
+            here.symlink(PARTIAL_NAME, target.as_bytes())?;
+            leaving.modified.map_or(Ok(()), |modified| here.set_link_time(PARTIAL_NAME, modified))
         })
     }
 

@@ -20,13 +20,13 @@ use stead_core::Vfs;
 
 use crate::error::Result;
 
-pub use export::{Destination, Existing, export};
+pub use export::{ExportDestination, OnExisting, export};
 pub use import::import;
-pub use source::Source;
+pub use source::ImportSource;
 
 /// How to tell that a file has arrived already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Compare {
+pub enum CompareBy {
     /// By size, time of modification and mode.
     #[default]
     Attributes,
@@ -36,7 +36,7 @@ pub enum Compare {
 
 /// What a transfer has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Totals {
+pub struct TransferTotals {
     /// Files that were written.
     pub files: u64,
     /// Bytes in them.
@@ -57,7 +57,7 @@ pub struct Totals {
 
 /// Something that did not travel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct OmittedEntry {
     /// Its path within the transfer, escaped.
     pub path: String,
     /// Why.
@@ -65,33 +65,33 @@ pub struct LeftOut {
 }
 
 /// Is told how a transfer goes on.
-pub trait Watch {
+pub trait TransferObserver {
     /// Something was moved.
-    fn moved(&mut self, totals: &Totals);
+    fn moved(&mut self, totals: &TransferTotals);
     /// Something was left out.
-    fn left_out(&mut self, left_out: &LeftOut);
+    fn left_out(&mut self, left_out: &OmittedEntry);
 }
 
 /// Watches nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unwatched;
+pub struct NoObserver;
 
-impl Watch for Unwatched {
-    fn moved(&mut self, _: &Totals) {}
-    fn left_out(&mut self, _: &LeftOut) {}
+impl TransferObserver for NoObserver {
+    fn moved(&mut self, _: &TransferTotals) {}
+    fn left_out(&mut self, _: &OmittedEntry) {}
 }
 
 /// The count of a transfer, and who is told about it.
-struct Tally<'w> {
-    totals: Totals,
-    watch: &'w mut dyn Watch,
+struct TransferTally<'w> {
+    totals: TransferTotals,
+    watch: &'w mut dyn TransferObserver,
     /// Who may want it to stop.
-    waiting: Option<Arc<dyn stead_core::Watch>>,
+    waiting: Option<Arc<dyn stead_core::CallMonitor>>,
 }
 
-impl<'w> Tally<'w> {
-    fn new(vfs: &Vfs, watch: &'w mut dyn Watch) -> Self {
-        Tally { totals: Totals::default(), watch, waiting: vfs.watch().cloned() }
+impl<'w> TransferTally<'w> {
+    fn new(vfs: &Vfs, watch: &'w mut dyn TransferObserver) -> Self {
+        TransferTally { totals: TransferTotals::default(), watch, waiting: vfs.watch().cloned() }
     }
 
     /// Fails if the caller that waits for the transfer wants it to stop.
@@ -100,7 +100,7 @@ impl<'w> Tally<'w> {
         stop.map_or(Ok(()), |stop| Err(stead_core::Error::Stopped(stop).into()))
     }
 
-    fn count(&mut self, change: impl FnOnce(&mut Totals)) {
+    fn count(&mut self, change: impl FnOnce(&mut TransferTotals)) {
         change(&mut self.totals);
         self.watch.moved(&self.totals);
     }
@@ -108,20 +108,20 @@ impl<'w> Tally<'w> {
     /// Something that can't travel, whoever asks.
     fn skip(&mut self, path: impl ToString, reason: impl ToString) {
         self.totals.skipped += 1;
-        self.watch.left_out(&LeftOut { path: path.to_string(), reason: reason.to_string() });
+        self.watch.left_out(&OmittedEntry { path: path.to_string(), reason: reason.to_string() });
     }
 
     /// Something that is not for an agent to bring along.
     fn protect(&mut self, path: impl ToString) {
         self.totals.protected += 1;
         let reason = "it is protected from agents".to_owned();
-        self.watch.left_out(&LeftOut { path: path.to_string(), reason });
+        self.watch.left_out(&OmittedEntry { path: path.to_string(), reason });
     }
 
     /// Something that should have travelled.
     fn refuse(&mut self, path: impl ToString, reason: impl ToString) {
         self.totals.refused += 1;
-        self.watch.left_out(&LeftOut { path: path.to_string(), reason: reason.to_string() });
+        self.watch.left_out(&OmittedEntry { path: path.to_string(), reason: reason.to_string() });
     }
 }
 
@@ -145,12 +145,12 @@ fn hash(stream: &mut dyn Read) -> io::Result<blake3::Hash> {
 }
 
 /// A stream whose bytes are counted as they pass.
-struct Counted<'a, 'w> {
+struct CountingReader<'a, 'w> {
     from: &'a mut dyn Read,
-    tally: &'a mut Tally<'w>,
+    tally: &'a mut TransferTally<'w>,
 }
 
-impl Read for Counted<'_, '_> {
+impl Read for CountingReader<'_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.tally.go_on().map_err(io::Error::other)?;
         let count = self.from.read(buffer)?;

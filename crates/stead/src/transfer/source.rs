@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result, shown};
 
 /// Where an import takes things from.
-pub enum Source<'a> {
+pub enum ImportSource<'a> {
     /// A directory of the host.
     Directory {
         /// The directory.
@@ -25,40 +25,40 @@ pub enum Source<'a> {
     },
 }
 
-impl fmt::Debug for Source<'_> {
+impl fmt::Debug for ImportSource<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Directory { name, .. } => f.debug_tuple("Directory").field(name).finish(),
-            Source::Archive { name, .. } => f.debug_tuple("Archive").field(name).finish(),
+            ImportSource::Directory { name, .. } => f.debug_tuple("Directory").field(name).finish(),
+            ImportSource::Archive { name, .. } => f.debug_tuple("Archive").field(name).finish(),
         }
     }
 }
 
-impl<'a> Source<'a> {
+impl<'a> ImportSource<'a> {
     /// A directory or an archive of the host, whichever is there.
-    pub fn open(path: &Path) -> Result<Source<'static>> {
+    pub fn open(path: &Path) -> Result<ImportSource<'static>> {
         let name = shown(path).to_string();
         let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
         let metadata = std::fs::metadata(path).map_err(failed)?;
         if metadata.is_dir() {
-            return Ok(Source::Directory { path: path.to_owned(), name });
+            return Ok(ImportSource::Directory { path: path.to_owned(), name });
         }
         if !metadata.is_file() {
             return Err(Error::Invalid(format!("`{name}` is neither a directory nor an archive")));
         }
         let file = File::open(path).map_err(failed)?;
-        Source::stream(BufReader::with_capacity(256 << 10, file), name)
+        ImportSource::stream(BufReader::with_capacity(256 << 10, file), name)
     }
 
     /// An archive that is read from a stream.
-    pub fn stream(mut stream: impl Read + 'a, name: impl Into<String>) -> Result<Source<'a>> {
+    pub fn stream(mut stream: impl Read + 'a, name: impl Into<String>) -> Result<ImportSource<'a>> {
         let name = name.into();
         let failed = |cause| Error::host(format!("`{name}` can't be read"), cause);
         let mut block = Vec::new();
         (&mut stream).take(512).read_to_end(&mut block).map_err(failed)?;
         check(&block, &name)?;
         let stream: Box<dyn Read + 'a> = Box::new(Cursor::new(block).chain(stream));
-        Ok(Source::Archive { stream, name })
+        Ok(ImportSource::Archive { stream, name })
     }
 }
 

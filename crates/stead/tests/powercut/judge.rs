@@ -6,8 +6,8 @@ use std::path::Path;
 
 use stead::vfs::WalkQuery;
 use stead::{
-    Archives, AuditEntry, AuditQuery, Config, Database, DatabaseOptions, Identity, Kind, Stead, Stores,
-    Tokens,
+    ArchiveLookup, AuditEntry, AuditQuery, Config, Database, DatabaseOptions, Identity, NodeKind, Stead,
+    Stores, Tokens,
 };
 
 use crate::disk::Image;
@@ -125,7 +125,7 @@ fn judge_audit(stores: &mut Stores, done: &[Step]) -> Result<(), String> {
     let Some(audit) = stores.audited().map_err(|error| failed(&error))? else {
         return if done.is_empty() { Ok(()) } else { Err("the audit is gone".into()) };
     };
-    let verified = audit.verify(&Archives::default(), &mut |_| ()).map_err(|error| failed(&error))?;
+    let verified = audit.verify(&ArchiveLookup::default(), &mut |_| ()).map_err(|error| failed(&error))?;
     if !verified.problems.is_empty() {
         return Err(format!("the audit: {:?}", verified.problems));
     }
@@ -162,7 +162,7 @@ pub(crate) fn files(stead: &Stead) -> Result<Files, String> {
     let vfs = stead.vfs();
     let walked = vfs.walk("/w", &WalkQuery::default()).map_err(|error| format!("listing: {error}"))?;
     let mut files = Files::new();
-    for entry in walked.found.into_iter().filter(|entry| entry.kind == Kind::File) {
+    for entry in walked.found.into_iter().filter(|entry| entry.kind == NodeKind::File) {
         let read = vfs.read(&*entry.path).map_err(|error| format!("reading {}: {error}", entry.path))?;
         files.insert(entry.path, read.bytes);
     }

@@ -1,6 +1,6 @@
 //! Every sync is needed: without it, a power cut does harm.
 
-use stead_stores::sync::Site;
+use stead_stores::sync::SyncPoint;
 
 use crate::plan::Plan;
 use crate::tmpfs::Tmpfs;
@@ -21,53 +21,54 @@ enum Shown {
     Not(&'static str),
 }
 
-fn shown(site: Site) -> Shown {
+fn shown(site: SyncPoint) -> Shown {
     use Shown::{By, Not};
     match site {
-        Site::StateDirectory
-        | Site::Commit
-        | Site::DeferredCommits
-        | Site::BackupName
-        | Site::AuditDirectory
-        | Site::AuditKey
-        | Site::AuditKeyName
-        | Site::AuditInstance
-        | Site::AuditInstanceName
-        | Site::AuditHead
-        | Site::AuditLastHead
-        | Site::AuditLastHeadName
-        | Site::Tokens
-        | Site::TokensName => By(Plan::Virtual),
-        Site::AuditHeadsLeft | Site::AuditHeadsLeftName | Site::AuditArchive | Site::AuditArchiveName => {
-            By(Plan::Archived)
-        }
-        Site::StagingArea
-        | Site::StagingRoom
-        | Site::NewContent
-        | Site::NewTree
-        | Site::NewParents
-        | Site::ChangedDirectory
-        | Site::WrittenFile
-        | Site::ReplacedBytes
-        | Site::ReplacedBytesName
-        | Site::DisplacedContent
-        | Site::SeveralActions
-        | Site::DeferredChanges
-        | Site::IntentLogName
-        | Site::Intent => By(Plan::Physical),
-        Site::RestoredDatabase | Site::RestoredDatabaseName => {
+        SyncPoint::StateDirectory
+        | SyncPoint::Commit
+        | SyncPoint::DeferredCommits
+        | SyncPoint::BackupName
+        | SyncPoint::AuditDirectory
+        | SyncPoint::AuditKey
+        | SyncPoint::AuditKeyName
+        | SyncPoint::AuditInstance
+        | SyncPoint::AuditInstanceName
+        | SyncPoint::AuditHead
+        | SyncPoint::AuditLastHead
+        | SyncPoint::AuditLastHeadName
+        | SyncPoint::Tokens
+        | SyncPoint::TokensName => By(Plan::Virtual),
+        SyncPoint::AuditHeadsLeft
+        | SyncPoint::AuditHeadsLeftName
+        | SyncPoint::AuditArchive
+        | SyncPoint::AuditArchiveName => By(Plan::Archived),
+        SyncPoint::StagingArea
+        | SyncPoint::StagingRoom
+        | SyncPoint::NewContent
+        | SyncPoint::NewTree
+        | SyncPoint::NewParents
+        | SyncPoint::ChangedDirectory
+        | SyncPoint::WrittenFile
+        | SyncPoint::ReplacedBytes
+        | SyncPoint::ReplacedBytesName
+        | SyncPoint::DisplacedContent
+        | SyncPoint::SeveralActions
+        | SyncPoint::DeferredChanges
+        | SyncPoint::IntentLogName
+        | SyncPoint::Intent => By(Plan::Physical),
+        SyncPoint::RestoredDatabase | SyncPoint::RestoredDatabaseName => {
             Not("a database has to be lost first, and a backup restored in its place")
         }
-        Site::NewestVersion | Site::NewestVersionName => {
+        SyncPoint::NewestVersion | SyncPoint::NewestVersionName => {
             Not("a database has to be lost after the power cut: the file only tells that there was one")
         }
-        Site::RecoveryReport => Not("another program has to change a file between a kill and recovery"),
-        Site::Reverted => Not("a change has to fail after it has written into a file"),
-        Site::Recovered => By(Plan::RecoveredBatch),
+        SyncPoint::RecoveryReport => Not("another program has to change a file between a kill and recovery"),
+        SyncPoint::Reverted => Not("a change has to fail after it has written into a file"),
+        SyncPoint::Recovered => By(Plan::RecoveredBatch),
         // The first change of the process that recovers syncs the directory of the log, which is removed by then. A
         // process that was there before has synced that directory already, and would acknowledge an append that the
         // same records take back once more.
-        Site::RecoveredIntentLog => {
+        SyncPoint::RecoveredIntentLog => {
             Not("two processes have to be there: one recovers, and the other appends")
         }
     }
@@ -78,8 +79,8 @@ fn a_power_cut_does_harm_where_a_sync_is_left_out() {
     if !Tmpfs::is_possible() {
         return;
     }
-    let mut sites: Vec<(Site, Plan)> = Vec::new();
-    for site in Site::ALL {
+    let mut sites: Vec<(SyncPoint, Plan)> = Vec::new();
+    for site in SyncPoint::ALL {
         if let Shown::By(plan) = shown(*site) {
             sites.push((*site, plan));
         }

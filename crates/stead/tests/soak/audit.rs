@@ -7,7 +7,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use stead_core::{Identity, Mount, Vfs, VfsPath, Workspace};
-use stead_stores::{Archives, Audit, AuditAccess, AuditQuery, Database, DatabaseOptions};
+use stead_stores::{ArchiveLookup, Audit, AuditAccess, AuditQuery, Database, DatabaseOptions};
 
 use crate::child::{Task, tell, told};
 use crate::places::{Kind, long};
@@ -91,7 +91,7 @@ fn a_killed_process_loses_no_record_of_what_it_answered() {
     access.each(&AuditQuery::default(), visit).unwrap();
     let wrong: Vec<_> = answered.iter().filter(|(_, times)| **times != 1).collect();
     assert!(wrong.is_empty(), "{} of {} are not there once: {:?}", wrong.len(), answered.len(), wrong[0]);
-    let verified = access.verify(&Archives::default(), &mut |_| ()).unwrap();
+    let verified = access.verify(&ArchiveLookup::default(), &mut |_| ()).unwrap();
     assert_eq!(verified.problems, [""; 0]);
     assert_eq!(verified.unsigned, 0);
     println!("{rounds} rounds of kills: {} answers, each with one record", answered.len());

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stead_core::store::{DeedQuery, Kind as FileKind, Parents, Place, State};
+use stead_core::store::{NodeKind as FileKind, NodePath, NodeState, Parents, RevisionQuery};
 use stead_core::vfs::{ListPage, OpenOptions, Overwrite, RemoveOptions, WriteOptions};
 use stead_core::{Occurrences, Store, Vfs};
 
@@ -237,18 +237,18 @@ fn led_back(store: &dyn Store, round: u64, thread: u64, steps: u64, found: Files
     }
     states.dedup();
     let place = stead_core::store::StorePath::from_checked(&place(round, thread)[1..]);
-    let query = DeedQuery { at: Some(Place::path(place)), ..DeedQuery::all() };
+    let query = RevisionQuery { at: Some(NodePath::path(place)), ..RevisionQuery::all() };
     let mut files = found;
-    let content = |state: &State| {
+    let content = |state: &NodeState| {
         let past = state.content.as_ref().expect("all that was displaced is kept");
         let mut bytes = vec![0; usize::try_from(past.size()).unwrap()];
         let count = store.open_past(past).unwrap().read_at(0, &mut bytes).unwrap();
         assert_eq!(count, bytes.len());
         bytes
     };
-    let name = |state: &State| String::from_utf8(state.name.clone()).unwrap();
+    let name = |state: &NodeState| String::from_utf8(state.name.clone()).unwrap();
     for deed in store.deeds(&query).unwrap().deeds {
-        let of_files = |state: &&State| state.kind == FileKind::File;
+        let of_files = |state: &&NodeState| state.kind == FileKind::File;
         for after in deed.lines.iter().filter_map(|line| line.after.as_ref()).filter(of_files) {
             files.remove(&name(after));
         }

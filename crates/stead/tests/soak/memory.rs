@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use stead::transfer::{Compare, Source, Unwatched};
+use stead::transfer::{CompareBy, ImportSource, NoObserver};
 use stead_core::VfsPath;
 
 use crate::child::{Task, tell, told};
@@ -24,8 +24,8 @@ pub(crate) fn child(task: &Task) {
     let vfs = door(task.kind.open(&task.directory.join("store")), "porter");
     let path = task.directory.join("tree");
     let to = VfsPath::parse("/imported").unwrap();
-    let source = Source::Directory { path, name: "tree".into() };
-    let totals = stead::transfer::import(&vfs, source, &to, Compare::default(), &mut Unwatched).unwrap();
+    let source = ImportSource::Directory { path, name: "tree".into() };
+    let totals = stead::transfer::import(&vfs, source, &to, CompareBy::default(), &mut NoObserver).unwrap();
     assert_eq!(totals.files, FILES as u64 + 1);
     let mut reader = vfs.reader("/imported/large").unwrap();
     let mut buffer = vec![0; 1 << 20];

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stead_core::{Identity, Mount, Store, Vfs, VfsPath, Workspace};
-use stead_stores::{Database, DatabaseOptions, Durability, KeepOptions, PhysicalOptions, PhysicalStore};
+use stead_stores::{
+    Database, DatabaseOptions, DisplacedRetention, Durability, PhysicalOptions, PhysicalStore,
+};
 
 /// Which kind of Store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +45,7 @@ impl Kind {
                 let options = PhysicalOptions {
                     durability: Durability::Full,
                     ledger: database(directory).into(),
-                    keep: (self == Kind::Kept).then(KeepOptions::default),
+                    keep: (self == Kind::Kept).then(DisplacedRetention::default),
                     ..PhysicalOptions::new(directory.join("state"))
                 };
                 Arc::new(PhysicalStore::open(&root, options).unwrap())

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stead_core::glob::PathGlobs;
-use stead_core::store::{Extent, StorePath, Version};
-use stead_core::testkit::{Snapshot, snapshot_of};
-use stead_core::vfs::{Overwrite, RemoveOptions, Restore, Undo, UndoOptions, WriteOptions};
+use stead_core::store::{CaptureScope, RevisionNumber, StorePath};
+use stead_core::testkit::{TreeSnapshot, snapshot_of};
+use stead_core::vfs::{Overwrite, RemoveOptions, RestoreOptions, UndoOptions, UndoTarget, WriteOptions};
 use stead_core::{Clock, Identity, Operation, OperationId, Store, SystemClock};
 use stead_stores::virtual_store::{GcOptions, NewSnapshot, Retention};
 use stead_stores::{Database, DatabaseOptions};
@@ -40,18 +40,18 @@ fn database(directory: &Path) -> Database {
 }
 
 /// Makes a snapshot, and returns its version.
-fn snapshot(store: &dyn Store, database: &Database) -> Version {
+fn snapshot(store: &dyn Store, database: &Database) -> RevisionNumber {
     let at = SystemClock.now();
     let identity = Arc::new(Identity::agent("worker"));
     let operation = Operation { id: OperationId::fresh(at), identity, tool: "snapshot".into(), at };
-    let all = Extent::new(StorePath::here(), StorePath::here(), PathGlobs::none());
+    let all = CaptureScope::new(StorePath::here(), StorePath::here(), PathGlobs::none());
     let taken = store.take_in(&[all].into_iter().collect(), &operation, &mut |_| Ok(())).unwrap();
     let new = NewSnapshot { agent: "worker".into(), prefix: None, label: None, at };
     database.snapshot_with(new, taken.into_iter().collect()).unwrap().version
 }
 
 /// A tree, and then one operation that turns all of it upside down.
-fn prepare(kind: Kind, directory: &Path, round: u64) -> (Arc<dyn Store>, Snapshot, Snapshot) {
+fn prepare(kind: Kind, directory: &Path, round: u64) -> (Arc<dyn Store>, TreeSnapshot, TreeSnapshot) {
     let store = kind.open(directory);
     let door = door(Arc::clone(&store), "worker");
     let mut batch = door.batch();
@@ -84,10 +84,10 @@ pub(crate) fn child(task: &Task) {
     let database = database(directory);
     tell("begins");
     match deed {
-        Deed::Undo => assert!(door.undo(Undo::Last(1), UndoOptions::default()).unwrap().done),
+        Deed::Undo => assert!(door.undo(UndoTarget::Last(1), UndoOptions::default()).unwrap().done),
         Deed::Restore => {
             let version: i64 = std::fs::read_to_string(directory.join("version")).unwrap().parse().unwrap();
-            assert!(door.restore("/", Version(version), &Restore::default()).unwrap().done);
+            assert!(door.restore("/", RevisionNumber(version), &RestoreOptions::default()).unwrap().done);
         }
         Deed::Gc => {
             let retention = Retention { age: Duration::ZERO, ..Retention::default() };

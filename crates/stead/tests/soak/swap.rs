@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use stead_core::search::GrepQuery;
 use stead_core::store::Parents;
-use stead_core::vfs::{LineRange, ListPage, OpenOptions, Overwrite, Range, RemoveOptions, WalkQuery};
+use stead_core::vfs::{ByteRange, LineRange, ListPage, OpenOptions, Overwrite, RemoveOptions, WalkQuery};
 use stead_core::{Occurrences, Vfs};
 
 use crate::places::{Kind, door_at, long, verified};
@@ -29,7 +29,7 @@ fn calls() -> Vec<Call> {
             Ok(String::from_utf8_lossy(&vfs.read("/w/d/only-outside")?.bytes).into_owned())
         }),
         ("read_range", |vfs, _| {
-            Ok(String::from_utf8_lossy(&vfs.read_range("/w/d/f", Range { offset: 0, length: 99 })?.bytes)
+            Ok(String::from_utf8_lossy(&vfs.read_range("/w/d/f", ByteRange { offset: 0, length: 99 })?.bytes)
                 .into_owned())
         }),
         ("read_lines", |vfs, _| Ok(vfs.read_lines("/w/d/sub/g", LineRange::default())?.text)),

@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use stead::search::GrepQuery;
 use stead::store::Parents;
-use stead::transfer::{Compare, Destination, Existing, Unwatched};
+use stead::transfer::{CompareBy, ExportDestination, NoObserver, OnExisting};
 use stead::vfs::{DiffOptions, ListPage, LogQuery, Overwrite, RemoveOptions, WalkQuery};
-use stead::{AccessScope, Ask, Config, ErrorKind, MemoryStore, Stead, Workspace};
+use stead::{AccessScope, ApprovalPolicy, Config, ErrorKind, MemoryStore, Stead, Workspace};
 use tempfile::TempDir;
 
 use crate::common::{Home, NAME, SECRET, nested, owner, tells_nothing};
@@ -13,8 +13,8 @@ use crate::common::{Home, NAME, SECRET, nested, owner, tells_nothing};
 fn everything(stead: &Stead, prefix: &str) -> String {
     let vfs = stead.vfs();
     let mut archive = Vec::new();
-    let to = Destination::Stream(Box::new(&mut archive));
-    stead.export(prefix, to, Existing::Refuse, Compare::default(), &mut Unwatched).unwrap();
+    let to = ExportDestination::Stream(Box::new(&mut archive));
+    stead.export(prefix, to, OnExisting::Refuse, CompareBy::default(), &mut NoObserver).unwrap();
     let log = LogQuery { path: Some(stead::VfsPath::parse(prefix).unwrap()), ..LogQuery::default() };
     format!(
         "{:?}\n{:?}\n{:?}\n{:?}\n{}",
@@ -102,7 +102,7 @@ fn a_fork_holds_nothing_of_what_a_nested_workspace_shadows_or_asks_about() {
         Workspace::new(stead::VfsPath::parse("/home/asking").unwrap(), AccessScope::ReadWrite, asking);
     let stead = nested(&store, AccessScope::ReadWrite)
         .workspace("/home/shadowed", AccessScope::ReadWrite, &other)
-        .mount(asking.with_ask(Ask::Everything))
+        .mount(asking.with_ask(ApprovalPolicy::Everything))
         .build()
         .unwrap();
     let log = stead.vfs().log(&LogQuery::default()).unwrap();
@@ -174,7 +174,7 @@ fn diff_and_blame_tell_nothing_of_what_lay_in_a_nested_workspace_before() {
     let version = stead::Store::version(&*home.store).unwrap();
     owner.vfs().rename(format!("/home/wo/{NAME}"), "/home/moved.txt", Overwrite::Refuse).unwrap();
     owner.vfs().write("/home/moved.txt", "public\n").unwrap();
-    let now = stead::Version::NOW;
+    let now = stead::RevisionNumber::NOW;
     let vfs = home.stead.vfs();
     let diff = vfs.diff("/home", version, now, DiffOptions::default()).unwrap();
     assert!(format!("{diff:?}").contains("public"), "{diff:?}");

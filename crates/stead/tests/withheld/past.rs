@@ -1,15 +1,15 @@
 use serde_json::json;
 use stead::search::GrepQuery;
-use stead::store::Version;
-use stead::transfer::{Compare, Destination, Existing};
+use stead::store::RevisionNumber;
+use stead::transfer::{CompareBy, ExportDestination, OnExisting};
 use stead::vfs::{ListPage, WalkQuery};
 use stead::{AccessScope, ErrorKind};
 
 use crate::common::{Home, NAME, SECRET, answer, tells_nothing};
 
 /// The version that `/home` had before `open.txt` was written again.
-fn before(home: &Home) -> Version {
-    Version(stead::Store::version(&*home.store).unwrap().0 - 1)
+fn before(home: &Home) -> RevisionNumber {
+    RevisionNumber(stead::Store::version(&*home.store).unwrap().0 - 1)
 }
 
 #[test]
@@ -48,8 +48,9 @@ fn whatever_looks_through_a_prefix_in_the_past_stops_at_a_nested_workspace() {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Denied);
     }
     let mut archive = Vec::new();
-    let to = Destination::Stream(Box::new(&mut archive));
-    past.export("/home", to, Existing::Refuse, Compare::default(), &mut stead::transfer::Unwatched).unwrap();
+    let to = ExportDestination::Stream(Box::new(&mut archive));
+    past.export("/home", to, OnExisting::Refuse, CompareBy::default(), &mut stead::transfer::NoObserver)
+        .unwrap();
     tells_nothing(&String::from_utf8_lossy(&archive));
 }
 

@@ -217,10 +217,10 @@ fn a_file_that_is_opened_to_be_made_makes_as_many_versions_as_one_that_is_there(
         let file = inbox.stead.vfs().open(place, options).unwrap();
         file.write_at(0, bytes).unwrap();
         file.close().unwrap();
-        let undone = inbox
-            .stead
-            .vfs()
-            .undo(stead::vfs::Undo::Last(9), stead::vfs::UndoOptions { dry_run: true, ..Default::default() });
+        let undone = inbox.stead.vfs().undo(
+            stead::vfs::UndoTarget::Last(9),
+            stead::vfs::UndoOptions { dry_run: true, ..Default::default() },
+        );
         let tools: Vec<_> = undone.unwrap().undone.into_iter().map(|one| one.tool).collect();
         (inbox.stead.vfs().write("/free/a", "2").unwrap().version.unwrap().0 - before, tools)
     };

@@ -5,7 +5,7 @@ use stead::{Archived, Timestamp};
 
 use super::access;
 use crate::commands::moment;
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 
@@ -22,7 +22,7 @@ pub(super) struct Args {
     to: Option<PathBuf>,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let directory = match args.to {
         Some(directory) => directory,
         None => session.config()?.audit_directory().join("archive"),

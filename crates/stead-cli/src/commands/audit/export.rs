@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use stead::{AuditAccess, AuditEntry, AuditQuery, ErrorKind};
 
 use super::access;
-use super::filter::Filter;
-use crate::failure::{Ended, Exit, Failure};
+use super::filter::AuditFilter;
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 
@@ -15,24 +15,24 @@ use crate::session::Session;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// How they are written
-    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
+    format: ExportFormat,
     /// Where to; otherwise standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    filter: Filter,
+    filter: AuditFilter,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum ExportFormat {
     /// One JSON document a line, as the hashes cover it
     Jsonl,
     /// A table, its first line the names of the columns
     Csv,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let query = args.filter.query(session)?;
     let access = access(session)?;
     let Some(path) = args.output else {
@@ -41,10 +41,11 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     };
     let shown = path.display().to_string();
     let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            Failure::Said(ErrorKind::AlreadyExists, format!("`{shown}` exists already; choose another name"))
-        }
-        _ => Failure::host(format!("`{shown}` can't be written"), error),
+        io::ErrorKind::AlreadyExists => CommandError::Said(
+            ErrorKind::AlreadyExists,
+            format!("`{shown}` exists already; choose another name"),
+        ),
+        _ => CommandError::host(format!("`{shown}` can't be written"), error),
     };
     let mut out = BufWriter::new(File::create_new(&path).map_err(failed)?);
     let count = write(access.as_ref(), &query, args.format, &mut out).map_err(failed)?;
@@ -56,18 +57,18 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
 fn write(
     access: Option<&AuditAccess>,
     query: &AuditQuery,
-    format: Format,
+    format: ExportFormat,
     out: &mut impl Write,
 ) -> io::Result<u64> {
-    if format == Format::Csv {
+    if format == ExportFormat::Csv {
         writeln!(out, "{}", COLUMNS.join(","))?;
     }
     let Some(access) = access else { return Ok(0) };
     let (mut count, mut failed) = (0, None);
     let asked = access.each(query, &mut |entry| {
         let written = match format {
-            Format::Jsonl => writeln!(out, "{}", entry.body),
-            Format::Csv => writeln!(out, "{}", row(entry)),
+            ExportFormat::Jsonl => writeln!(out, "{}", entry.body),
+            ExportFormat::Csv => writeln!(out, "{}", row(entry)),
         };
         match written {
             Ok(()) => {

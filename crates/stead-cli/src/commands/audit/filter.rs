@@ -4,12 +4,12 @@ use stead::vfs::IntoPath;
 use stead::{AuditQuery, OperationId, Timestamp};
 
 use crate::commands::moment;
-use crate::failure::Failure;
+use crate::failure::CommandError;
 use crate::session::Session;
 
 /// Which records are meant; all conditions hold together.
 #[derive(Debug, clap::Args)]
-pub(super) struct Filter {
+pub(super) struct AuditFilter {
     /// Only of this thread
     #[arg(long, value_name = "ID")]
     thread: Option<String>,
@@ -33,8 +33,8 @@ pub(super) struct Filter {
     until: Option<Timestamp>,
 }
 
-impl Filter {
-    pub(super) fn query(self, session: &Session) -> Result<AuditQuery, Failure> {
+impl AuditFilter {
+    pub(super) fn query(self, session: &Session) -> Result<AuditQuery, CommandError> {
         let path = self.path.as_deref().map(IntoPath::into_path).transpose().map_err(stead::Error::from)?;
         Ok(AuditQuery {
             agent: session.named_agent().map(str::to_owned),

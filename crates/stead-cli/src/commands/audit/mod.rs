@@ -9,10 +9,10 @@ mod verify;
 use serde_json::json;
 use stead::{AuditAccess, AuditCursor, AuditEntry, AuditQuery, Stores};
 
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::session::Session;
-use filter::Filter;
-use table::Table;
+use filter::AuditFilter;
+use table::AuditTable;
 
 /// Show what was done: by whom, where, and how it went
 ///
@@ -21,9 +21,9 @@ use table::Table;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<AuditCommand>,
     #[command(flatten)]
-    filter: Filter,
+    filter: AuditFilter,
     /// Show at most so many
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
@@ -36,32 +36,32 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum AuditCommand {
     Verify(verify::Args),
     Export(export::Args),
     Archive(archive::Args),
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     match args.command {
-        Some(Command::Verify(args)) => verify::run(args, session),
-        Some(Command::Export(args)) => export::run(args, session),
-        Some(Command::Archive(args)) => archive::run(args, session),
+        Some(AuditCommand::Verify(args)) => verify::run(args, session),
+        Some(AuditCommand::Export(args)) => export::run(args, session),
+        Some(AuditCommand::Archive(args)) => archive::run(args, session),
         None => list(args, session),
     }
 }
 
 /// What was written down, if anything ever was.
-fn access(session: &Session) -> Result<Option<AuditAccess>, Failure> {
+fn access(session: &Session) -> Result<Option<AuditAccess>, CommandError> {
     let config = session.config()?;
     Ok(Stores::of(&config).audited()?)
 }
 
-fn list(args: Args, session: &mut Session) -> Ended {
+fn list(args: Args, session: &mut Session) -> CommandResult {
     let query = args.filter.query(session)?;
     let Some(access) = access(session)? else {
         if args.follow {
-            return Err(Failure::invalid(
+            return Err(CommandError::invalid(
                 "nothing was ever written down here, so there is nothing to follow yet",
             ));
         }
@@ -74,7 +74,7 @@ fn list(args: Args, session: &mut Session) -> Ended {
         entries.reverse();
         return follow(&access, query, entries, session);
     }
-    show(&page.entries, &Table::fitting(&page.entries), session)?;
+    show(&page.entries, &AuditTable::fitting(&page.entries), session)?;
     match page.cursor {
         Some(cursor) if session.wants_json() => session.json(&json!({ "cursor": cursor.to_string() }))?,
         Some(cursor) => session.say(format_args!("There is more; go on with --cursor {cursor}")),
@@ -85,8 +85,13 @@ fn list(args: Args, session: &mut Session) -> Ended {
 }
 
 /// Shows what there is, and then what comes in, until the reader goes.
-fn follow(access: &AuditAccess, query: AuditQuery, first: Vec<AuditEntry>, session: &mut Session) -> Ended {
-    let table = Table::fitting(&first);
+fn follow(
+    access: &AuditAccess,
+    query: AuditQuery,
+    first: Vec<AuditEntry>,
+    session: &mut Session,
+) -> CommandResult {
+    let table = AuditTable::fitting(&first);
     show(&first, &table, session)?;
     let after = first.iter().map(|entry| entry.id).max();
     let mut follower = access.follow(query, after).map_err(stead::Error::from)?;
@@ -97,7 +102,7 @@ fn follow(access: &AuditAccess, query: AuditQuery, first: Vec<AuditEntry>, sessi
     }
 }
 
-fn show(entries: &[AuditEntry], table: &Table, session: &mut Session) -> Result<(), Failure> {
+fn show(entries: &[AuditEntry], table: &AuditTable, session: &mut Session) -> Result<(), CommandError> {
     for entry in entries {
         if session.wants_json() {
             session.line(&entry.body)?;

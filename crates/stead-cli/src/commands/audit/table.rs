@@ -6,23 +6,23 @@ use crate::human;
 use crate::session::{Colour, Session};
 
 /// How wide the columns are.
-pub(super) struct Table {
+pub(super) struct AuditTable {
     who: usize,
     call: usize,
     outcome: usize,
 }
 
 /// No column is wider, whatever is in it: one long name must not push all others to the edge.
-const WIDEST: usize = 24;
+const MAX_COLUMN_WIDTH: usize = 24;
 
-impl Table {
+impl AuditTable {
     /// Wide enough for these, and not too narrow for others.
     pub(super) fn fitting(entries: &[AuditEntry]) -> Self {
         let widest = |least: usize, text: fn(&AuditEntry) -> String| {
             let widths = entries.iter().map(|entry| text(entry).chars().count());
-            widths.chain([least]).max().unwrap_or(least).min(WIDEST)
+            widths.chain([least]).max().unwrap_or(least).min(MAX_COLUMN_WIDTH)
         };
-        Table { who: widest(5, who), call: widest(6, call), outcome: widest(6, outcome) }
+        AuditTable { who: widest(5, who), call: widest(6, call), outcome: widest(6, outcome) }
     }
 
     /// `2026-11-15 06:21:48.123  coder  write  ok      12 B   34 µs  /notes/a.md`

@@ -1,10 +1,10 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use stead::{Archives, AuditVerified, verify_archive};
+use stead::{ArchiveLookup, AuditVerified, verify_archive};
 
 use super::access;
-use crate::failure::{Ended, Exit, Failure};
+use crate::failure::{CommandError, CommandResult, Exit};
 use crate::human;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -26,9 +26,10 @@ pub(super) struct Args {
     without_archives: bool,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     if args.files.is_empty() {
-        let archives = if args.without_archives { Archives::Elsewhere } else { Archives::In(args.archives) };
+        let archives =
+            if args.without_archives { ArchiveLookup::Elsewhere } else { ArchiveLookup::In(args.archives) };
         return database(&archives, session);
     }
     let own = access(session).ok().flatten().and_then(|access| access.key().ok().flatten());
@@ -36,7 +37,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     for file in args.files {
         let shown = file.display().to_string();
         let (verified, keys) = verify_archive(&file)
-            .map_err(|error| Failure::host(format!("`{shown}` can't be read"), error))?;
+            .map_err(|error| CommandError::host(format!("`{shown}` can't be read"), error))?;
         exit = exit.max(told(&shown, &verified, &keys, session)?);
         for key in keys.iter().filter(|key| own.as_ref() != Some(*key)) {
             session.say(format_args!(
@@ -48,7 +49,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     Ok(exit)
 }
 
-fn database(archives: &Archives, session: &mut Session) -> Ended {
+fn database(archives: &ArchiveLookup, session: &mut Session) -> CommandResult {
     let Some(access) = access(session)? else {
         session.say("Nothing was written down yet.");
         return Ok(Exit::OK);
@@ -66,7 +67,7 @@ fn database(archives: &Archives, session: &mut Session) -> Ended {
 }
 
 /// Tells what was found.
-fn told(what: &str, found: &AuditVerified, keys: &[String], session: &mut Session) -> Ended {
+fn told(what: &str, found: &AuditVerified, keys: &[String], session: &mut Session) -> CommandResult {
     let exit = if found.problems.is_empty() { Exit::OK } else { Exit::INTERNAL };
     if session.wants_json() {
         session.json(&json!({

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use stead::tools::Results;
+use stead::tools::ResultFormat;
 use stead::{Clock, Identity, SystemClock, Timestamp, Tokens};
 
 use crate::commands::some_time;
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::human;
 use crate::session::Session;
 
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     structured: bool,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let config = session.config()?;
     let agent = session.agent(&config)?.to_owned();
     if !config.agents.contains_key(&agent) {
@@ -33,7 +33,7 @@ pub(super) fn run(args: Args, session: &mut Session) -> Ended {
     let now = SystemClock.now();
     let nanos = args.expires.map(|length| i64::try_from(length.as_nanos()).unwrap_or(i64::MAX));
     let expires = nanos.map(|nanos| Timestamp(now.0.saturating_add(nanos)));
-    let results = Results::structured_if(args.structured);
+    let results = ResultFormat::structured_if(args.structured);
     let (token, secret) = Tokens::of(&config).create_for(identity, expires, results, now)?;
     if session.wants_json() {
         let mut shown = super::as_json(&token);

@@ -1,6 +1,6 @@
 use stead::{Clock, SystemClock, Tokens};
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::human;
 use crate::session::{Colour, Session};
 
@@ -8,7 +8,7 @@ use crate::session::{Colour, Session};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-pub(super) fn run(_args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(_args: Args, session: &mut Session) -> CommandResult {
     let tokens = Tokens::of(&session.config()?).list()?;
     if tokens.is_empty() {
         session.say("There are no tokens.");

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use stead::Token;
 
-use crate::failure::Ended;
+use crate::failure::CommandResult;
 use crate::session::Session;
 
 /// Make, list and revoke the tokens that agents come with over HTTP
@@ -17,7 +17,7 @@ pub(crate) enum Args {
     Revoke(revoke::Args),
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     match args {
         Args::Create(args) => create::run(args, session),
         Args::List(args) => list::run(args, session),

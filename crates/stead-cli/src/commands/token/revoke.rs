@@ -1,6 +1,6 @@
 use stead::Tokens;
 
-use crate::failure::{Ended, Exit};
+use crate::failure::{CommandResult, Exit};
 use crate::session::Session;
 
 /// Make a token worth nothing, at once, also in servers that run
@@ -10,7 +10,7 @@ pub(crate) struct Args {
     id: String,
 }
 
-pub(super) fn run(args: Args, session: &mut Session) -> Ended {
+pub(super) fn run(args: Args, session: &mut Session) -> CommandResult {
     let token = Tokens::of(&session.config()?).revoke(&args.id)?;
     if session.wants_json() {
         session.json(&super::as_json(&token))?;

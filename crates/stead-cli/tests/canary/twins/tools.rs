@@ -1,7 +1,7 @@
 //! The twins, asked through the tools.
 
 use serde_json::{Value, json};
-use stead::vfs::{LogEntry, LogQuery, Undo, UndoOptions, WalkQuery};
+use stead::vfs::{LogEntry, LogQuery, UndoOptions, UndoTarget, WalkQuery};
 use stead::{Operation, Stead, Timestamp};
 
 use super::world::{STORES, TWINS, There, Transcript, Twin};
@@ -75,7 +75,7 @@ fn look_at_all(stead: &Stead, transcript: &mut Transcript) {
         call(stead, transcript, "in the end", "list_directory", json!({ "path": store }));
     }
     let dry_run = UndoOptions { dry_run: true, ..UndoOptions::default() };
-    let all = stead.vfs().undo(Undo::Since(Timestamp(0)), dry_run).unwrap();
+    let all = stead.vfs().undo(UndoTarget::Since(Timestamp(0)), dry_run).unwrap();
     let all = format!("{} {:?} {:?}", all.undone.len(), all.changes, all.conflicts);
     transcript.note("undo of all", &all);
     let walk = stead.vfs().walk("/", &WalkQuery::default()).unwrap();

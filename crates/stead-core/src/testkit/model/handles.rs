@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::run::{Run, answer, essence, look};
-use super::{Body, Bytes, Tree};
+use super::run::{ModelRun, answer, essence, look};
+use super::{DraftBytes, ModelBody, ModelTree};
 use crate::clock::Timestamp;
 use crate::store::{
-    Content, Draft, DraftOf, NodeId, OpenContent, Outcome, Place, Put, Step, StoreError, Version,
+    Content, Draft, DraftBase, NodeId, NodePath, OpenContent, PutOptions, RevisionNumber, Step, StepOutcome,
+    StoreError,
 };
 use crate::testkit::suite::subject::change;
 
@@ -14,7 +15,7 @@ use crate::testkit::suite::subject::change;
 const MAX_OPEN: usize = 5;
 
 /// A file that is open for reading, in the Store and in the model.
-pub(super) struct Open {
+pub(super) struct OpenHandle {
     content: Box<dyn OpenContent>,
     bytes: Arc<Vec<u8>>,
     node: NodeId,
@@ -22,15 +23,15 @@ pub(super) struct Open {
 }
 
 /// A file that is being written, in the Store and in the model.
-pub(super) struct Drafting {
+pub(super) struct DraftHandle {
     draft: Box<dyn Draft>,
-    bytes: Bytes,
+    bytes: DraftBytes,
     /// The node that it is a draft of: the Store's, the model's, and what the model's held.
     of: Option<(NodeId, NodeId, Arc<Vec<u8>>)>,
     is_overtaken: bool,
 }
 
-impl Run {
+impl ModelRun {
     pub(super) fn open(&mut self) {
         let at = self.author().place();
         self.note(format!("open {at:?}"));
@@ -41,7 +42,7 @@ impl Run {
         match (content, ours) {
             (Ok(content), Ok((node, bytes))) => {
                 self.compare("what it opened", Some(essence(content.attr())), attr);
-                self.open.push(Open { content, bytes, node, is_overtaken: false });
+                self.open.push(OpenHandle { content, bytes, node, is_overtaken: false });
             }
             (theirs, ours) => self.compare("open", answer(theirs.map(drop)), answer(ours.map(drop))),
         }
@@ -55,7 +56,7 @@ impl Run {
         let size = self.open[index].bytes.len();
         let (offset, length) = (self.rng.usize(..size + 10), self.rng.usize(..3_000));
         self.note(format!("read {length} bytes at {offset} of open file {index}"));
-        let Open { content, bytes, is_overtaken, .. } = &self.open[index];
+        let OpenHandle { content, bytes, is_overtaken, .. } = &self.open[index];
         if !is_overtaken {
             let mut buffer = vec![0; length];
             let read = content.read_at(offset as u64, &mut buffer).map(|count| buffer[..count].to_vec());
@@ -68,23 +69,28 @@ impl Run {
     pub(super) fn start_draft(&mut self) {
         if self.rng.u8(..3) == 0 {
             self.note("draft of nothing".to_owned());
-            let draft = self.store.draft(DraftOf::Nothing).expect("a draft of nothing can be made");
-            self.drafts.push(Drafting { draft, bytes: Bytes(Vec::new()), of: None, is_overtaken: false });
+            let draft = self.store.draft(DraftBase::Nothing).expect("a draft of nothing can be made");
+            self.drafts.push(DraftHandle {
+                draft,
+                bytes: DraftBytes(Vec::new()),
+                of: None,
+                is_overtaken: false,
+            });
         } else {
-            let path = Place::path(self.author().path());
+            let path = NodePath::path(self.author().path());
             self.note(format!("draft of {path:?}"));
             let theirs = match self.store.stat(&path) {
-                Ok(attr) => Place::node(attr.node),
+                Ok(attr) => NodePath::node(attr.node),
                 Err(_) => path.clone(),
             };
             let ours = self.tree.file(&path).map(|(node, bytes)| (node, bytes.clone()));
             // By node, a symlink is no part of the path; how deep it lies is not what is compared here.
             let is_link = matches!(ours, Err(StoreError::Link(_)));
-            match (self.store.draft(DraftOf::File(&theirs)), ours) {
+            match (self.store.draft(DraftBase::File(&theirs)), ours) {
                 (Ok(draft), Ok((node, bytes))) => {
-                    let held = Bytes(bytes.to_vec());
+                    let held = DraftBytes(bytes.to_vec());
                     let of = Some((theirs.from, node, bytes));
-                    self.drafts.push(Drafting { draft, bytes: held, of, is_overtaken: false });
+                    self.drafts.push(DraftHandle { draft, bytes: held, of, is_overtaken: false });
                 }
                 (Err(StoreError::Link(_)), Err(_)) if is_link => {}
                 (theirs, ours) => self.compare("draft", answer(theirs.map(drop)), answer(ours.map(drop))),
@@ -102,7 +108,7 @@ impl Run {
         let fill = self.author().fill();
         let what = self.rng.u8(..6);
         self.note(format!("draft {index} of {size} bytes, at {offset}: {what}, {fill:?}"));
-        let Drafting { draft, bytes, is_overtaken, .. } = &mut self.drafts[index];
+        let DraftHandle { draft, bytes, is_overtaken, .. } = &mut self.drafts[index];
         match what {
             0 => {
                 draft.set_size(offset).expect("a draft can be cut");
@@ -123,32 +129,33 @@ impl Run {
                 bytes.write_at(offset, &fill.0).expect("the model's too");
             }
         }
-        let Drafting { draft, bytes, .. } = &self.drafts[index];
+        let DraftHandle { draft, bytes, .. } = &self.drafts[index];
         self.compare("the draft's size", draft.size(), bytes.size());
     }
 
     /// Puts a draft back at its node, as closing a file does, or somewhere else.
     pub(super) fn commit_draft(&mut self) {
         let Some(index) = self.index(self.drafts.len()) else { return };
-        let Drafting { mut draft, bytes, of, is_overtaken } = self.drafts.swap_remove(index);
-        let elsewhere = Place::path(self.author().path());
+        let DraftHandle { mut draft, bytes, of, is_overtaken } = self.drafts.swap_remove(index);
+        let elsewhere = NodePath::path(self.author().path());
         let (theirs, ours) = match of {
             // What becomes of a draft whose file was written in between is decided above a Store.
             Some(_) if is_overtaken => return self.note(format!("draft {index} is dropped")),
-            Some((theirs, ours, _)) if self.rng.u8(..4) > 0 => (Place::node(theirs), Place::node(ours)),
+            Some((theirs, ours, _)) if self.rng.u8(..4) > 0 => (NodePath::node(theirs), NodePath::node(ours)),
             _ => (elsewhere.clone(), elsewhere),
         };
         self.note(format!("draft {index} of {} bytes to {theirs:?} ({ours:?})", bytes.size()));
         let content = Content::Sealed(draft.seal().expect("a draft can be sealed"));
-        let put = Put::default;
+        let put = PutOptions::default;
         let step = Step::Write { at: theirs.clone(), content, put: put() };
         let theirs_done = self.store.apply(change(vec![step])).map(|applied| applied.outcomes[0]);
         let step = Step::Write { at: ours, content: Content::Bytes(bytes.0), put: put() };
-        let done = self.tree.apply(vec![step], Timestamp::default(), Version(0)).map(|done| done.outcomes[0]);
-        if let (true, Ok(Outcome { attr: Some(attr), .. })) = (theirs.path.is_here(), &theirs_done) {
+        let done =
+            self.tree.apply(vec![step], Timestamp::default(), RevisionNumber(0)).map(|done| done.outcomes[0]);
+        if let (true, Ok(StepOutcome { attr: Some(attr), .. })) = (theirs.path.is_here(), &theirs_done) {
             self.compare("the node", attr.node, theirs.from);
         }
-        let seen = |outcome: Outcome| (outcome.attr.map(essence), outcome.created);
+        let seen = |outcome: StepOutcome| (outcome.attr.map(essence), outcome.created);
         self.compare("the answer", answer(theirs_done.map(seen)), answer(done.map(seen)));
     }
 
@@ -160,9 +167,9 @@ impl Run {
 
     /// Marks what is open on a file that was written since.
     pub(super) fn see_what_was_overtaken(&mut self) {
-        let was_written = |tree: &Tree, node: NodeId, held: &Arc<Vec<u8>>| match tree.body(node) {
-            Some(Body::File(bytes)) => !Arc::ptr_eq(bytes, held),
-            Some(Body::Directory(_) | Body::Symlink(_)) => true,
+        let was_written = |tree: &ModelTree, node: NodeId, held: &Arc<Vec<u8>>| match tree.body(node) {
+            Some(ModelBody::File(bytes)) => !Arc::ptr_eq(bytes, held),
+            Some(ModelBody::Directory(_) | ModelBody::Symlink(_)) => true,
             None => false,
         };
         for open in &mut self.open {

@@ -10,14 +10,16 @@ mod snapshot;
 mod steps;
 
 pub use run::{model_run, model_run_over};
-pub use snapshot::{Snapshot, Thing, snapshot_of};
-pub(crate) use steps::Bytes;
+pub use snapshot::{SnapshotEntry, TreeSnapshot, snapshot_of};
+pub(crate) use steps::DraftBytes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::store::{Attr, Kind, LinkHit, NodeId, Place, StoreError, StorePath, StoreResult, VersionTag};
+use crate::store::{
+    Attr, LinkHit, NodeId, NodeKind, NodePath, StoreError, StorePath, StoreResult, VersionTag,
+};
 
 /// The root's own id. It differs from [`NodeId::ROOT`], so that nobody comes to rely on the two being one.
 const ROOT: NodeId = NodeId(1);
@@ -31,18 +33,18 @@ const SYMLINK_MODE: u32 = 0o777;
 
 /// A tree of files, directories and symlinks.
 #[derive(Debug, Clone)]
-pub(crate) struct Tree {
-    nodes: BTreeMap<NodeId, Node>,
+pub(crate) struct ModelTree {
+    nodes: BTreeMap<NodeId, ModelNode>,
     next_node: u64,
     next_tag: u128,
 }
 
 /// A file, a directory or a symlink.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
+pub(crate) struct ModelNode {
     parent: NodeId,
     name: Vec<u8>,
-    body: Body,
+    body: ModelBody,
     mode: u32,
     created: Timestamp,
     modified: Timestamp,
@@ -52,71 +54,79 @@ pub(crate) struct Node {
 
 /// What a node holds.
 #[derive(Debug, Clone)]
-pub(crate) enum Body {
+pub(crate) enum ModelBody {
     File(Arc<Vec<u8>>),
     Directory(BTreeMap<Vec<u8>, NodeId>),
     Symlink(Vec<u8>),
 }
 
-impl Body {
-    pub(crate) fn kind(&self) -> Kind {
+impl ModelBody {
+    pub(crate) fn kind(&self) -> NodeKind {
         match self {
-            Body::File(_) => Kind::File,
-            Body::Directory(_) => Kind::Directory,
-            Body::Symlink(_) => Kind::Symlink,
+            ModelBody::File(_) => NodeKind::File,
+            ModelBody::Directory(_) => NodeKind::Directory,
+            ModelBody::Symlink(_) => NodeKind::Symlink,
         }
     }
 }
 
 /// Where a place leads.
-enum Spot {
+enum ModelSlot {
     /// To something.
     There(NodeId),
     /// To nothing: these names are missing, the first of them in the directory `below`.
     Nothing { below: NodeId, names: Vec<Vec<u8>> },
 }
 
-impl Tree {
+impl ModelTree {
     /// An empty root.
     pub(crate) fn new() -> Self {
-        let mut tree = Tree { nodes: BTreeMap::new(), next_node: ROOT.0, next_tag: 1 };
-        tree.add(ROOT, Vec::new(), Body::Directory(BTreeMap::new()), DIRECTORY_MODE, Timestamp::default());
+        let mut tree = ModelTree { nodes: BTreeMap::new(), next_node: ROOT.0, next_tag: 1 };
+        tree.add(
+            ROOT,
+            Vec::new(),
+            ModelBody::Directory(BTreeMap::new()),
+            DIRECTORY_MODE,
+            Timestamp::default(),
+        );
         tree
     }
 
     /// What lies at a place; a symlink itself.
-    pub(crate) fn find(&self, at: &Place) -> StoreResult<NodeId> {
+    pub(crate) fn find(&self, at: &NodePath) -> StoreResult<NodeId> {
         match self.spot(at)? {
-            Spot::There(node) => Ok(node),
-            Spot::Nothing { .. } => Err(StoreError::NotFound),
+            ModelSlot::There(node) => Ok(node),
+            ModelSlot::Nothing { .. } => Err(StoreError::NotFound),
         }
     }
 
     /// The file at a place, and its bytes.
-    pub(crate) fn file(&self, at: &Place) -> StoreResult<(NodeId, &Arc<Vec<u8>>)> {
+    pub(crate) fn file(&self, at: &NodePath) -> StoreResult<(NodeId, &Arc<Vec<u8>>)> {
         let id = self.find(at)?;
         match &self.node(id).body {
-            Body::File(bytes) => Ok((id, bytes)),
-            Body::Directory(_) => Err(StoreError::IsADirectory),
-            Body::Symlink(target) => Err(LinkHit::at(at.path.depth(), target.clone())),
+            ModelBody::File(bytes) => Ok((id, bytes)),
+            ModelBody::Directory(_) => Err(StoreError::IsADirectory),
+            ModelBody::Symlink(target) => Err(LinkHit::at(at.path.depth(), target.clone())),
         }
     }
 
     /// The directory at a place, and its names.
-    pub(crate) fn directory(&self, at: &Place) -> StoreResult<(NodeId, &BTreeMap<Vec<u8>, NodeId>)> {
+    pub(crate) fn directory(&self, at: &NodePath) -> StoreResult<(NodeId, &BTreeMap<Vec<u8>, NodeId>)> {
         let id = self.find(at)?;
         match &self.node(id).body {
-            Body::Directory(names) => Ok((id, names)),
-            Body::File(_) => Err(StoreError::NotADirectory),
-            Body::Symlink(target) => Err(LinkHit::at(at.path.depth(), target.clone())),
+            ModelBody::Directory(names) => Ok((id, names)),
+            ModelBody::File(_) => Err(StoreError::NotADirectory),
+            ModelBody::Symlink(target) => Err(LinkHit::at(at.path.depth(), target.clone())),
         }
     }
 
     /// The target of the symlink at a place.
-    pub(crate) fn link(&self, at: &Place) -> StoreResult<&[u8]> {
+    pub(crate) fn link(&self, at: &NodePath) -> StoreResult<&[u8]> {
         match &self.node(self.find(at)?).body {
-            Body::Symlink(target) => Ok(target),
-            Body::File(_) | Body::Directory(_) => Err(StoreError::Invalid("it is no symlink".to_owned())),
+            ModelBody::Symlink(target) => Ok(target),
+            ModelBody::File(_) | ModelBody::Directory(_) => {
+                Err(StoreError::Invalid("it is no symlink".to_owned()))
+            }
         }
     }
 
@@ -124,9 +134,9 @@ impl Tree {
     pub(crate) fn attr(&self, id: NodeId) -> Attr {
         let node = self.node(id);
         let size = match &node.body {
-            Body::File(bytes) => bytes.len(),
-            Body::Symlink(target) => target.len(),
-            Body::Directory(_) => 0,
+            ModelBody::File(bytes) => bytes.len(),
+            ModelBody::Symlink(target) => target.len(),
+            ModelBody::Directory(_) => 0,
         };
         Attr {
             node: id,
@@ -141,7 +151,7 @@ impl Tree {
     }
 
     /// What a node holds, if there is such a node.
-    pub(crate) fn body(&self, id: NodeId) -> Option<&Body> {
+    pub(crate) fn body(&self, id: NodeId) -> Option<&ModelBody> {
         self.nodes.get(&id).map(|node| &node.body)
     }
 
@@ -153,7 +163,7 @@ impl Tree {
     }
 
     fn collect(&self, id: NodeId, path: &StorePath, found: &mut Vec<(StorePath, NodeId)>) {
-        if let Body::Directory(names) = &self.node(id).body {
+        if let ModelBody::Directory(names) = &self.node(id).body {
             for (name, &child) in names {
                 let path = path.child(name);
                 found.push((path.clone(), child));
@@ -169,7 +179,7 @@ impl Tree {
         for (path, id) in &reached {
             let node = self.node(*id);
             let named = path.split().is_some_and(|(_, name)| name == node.name);
-            let held = matches!(self.body(node.parent), Some(Body::Directory(names)) if names.get(&node.name) == Some(id));
+            let held = matches!(self.body(node.parent), Some(ModelBody::Directory(names)) if names.get(&node.name) == Some(id));
             if !named || !held {
                 problems.push(format!("`{path}` and its directory disagree"));
             }
@@ -180,35 +190,35 @@ impl Tree {
         problems
     }
 
-    fn node(&self, id: NodeId) -> &Node {
+    fn node(&self, id: NodeId) -> &ModelNode {
         self.nodes.get(&id).expect("names lead to nodes")
     }
 
-    fn node_mut(&mut self, id: NodeId) -> &mut Node {
+    fn node_mut(&mut self, id: NodeId) -> &mut ModelNode {
         self.nodes.get_mut(&id).expect("names lead to nodes")
     }
 
-    fn spot(&self, at: &Place) -> StoreResult<Spot> {
+    fn spot(&self, at: &NodePath) -> StoreResult<ModelSlot> {
         let mut here = if at.from == NodeId::ROOT { ROOT } else { at.from };
         if !self.nodes.contains_key(&here) {
             return Err(StoreError::NotFound);
         }
         for (depth, name) in at.path.components().enumerate() {
             match &self.node(here).body {
-                Body::Directory(names) => match names.get(name) {
+                ModelBody::Directory(names) => match names.get(name) {
                     Some(&id) => here = id,
                     None => {
                         let names = at.path.components().skip(depth).map(<[u8]>::to_vec).collect();
-                        return Ok(Spot::Nothing { below: here, names });
+                        return Ok(ModelSlot::Nothing { below: here, names });
                     }
                 },
-                Body::File(_) => return Err(StoreError::NotADirectory),
+                ModelBody::File(_) => return Err(StoreError::NotADirectory),
                 // A node that is a symlink itself is no directory to start from, whoever holds it.
-                Body::Symlink(_) if depth == 0 => return Err(StoreError::NotADirectory),
-                Body::Symlink(target) => return Err(LinkHit::at(depth, target.clone())),
+                ModelBody::Symlink(_) if depth == 0 => return Err(StoreError::NotADirectory),
+                ModelBody::Symlink(target) => return Err(LinkHit::at(depth, target.clone())),
             }
         }
-        Ok(Spot::There(here))
+        Ok(ModelSlot::There(here))
     }
 
     fn is_at_or_below(&self, id: NodeId, top: NodeId) -> bool {
@@ -219,11 +229,11 @@ impl Tree {
         here == top
     }
 
-    fn add(&mut self, parent: NodeId, name: Vec<u8>, body: Body, mode: u32, at: Timestamp) -> NodeId {
+    fn add(&mut self, parent: NodeId, name: Vec<u8>, body: ModelBody, mode: u32, at: Timestamp) -> NodeId {
         let id = NodeId(self.next_node);
         self.next_node += 1;
         let tag = self.fresh_tag();
-        let node = Node { parent, name, body, mode, created: at, modified: at, changed: at, tag };
+        let node = ModelNode { parent, name, body, mode, created: at, modified: at, changed: at, tag };
         self.nodes.insert(id, node);
         id
     }

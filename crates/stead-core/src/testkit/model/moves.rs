@@ -2,44 +2,45 @@
 
 use std::sync::Arc;
 
-use super::steps::{Doing, need_parents, not_the_root};
-use super::{Body, Spot};
+use super::steps::{ModelTransaction, need_parents, not_the_root};
+use super::{ModelBody, ModelSlot};
 use crate::store::{
-    ChangeKind, Expect, NodeId, Outcome, Parents, Place, Replace, Side, Spare, StoreError, StoreResult,
+    ChangeKind, NodeId, NodePath, Parents, Precondition, ProtectedNames, Replace, Side, StepOutcome,
+    StoreError, StoreResult,
 };
 
 /// An error, and the place of the step that it is about.
-pub(super) struct Failed(pub(super) Side, pub(super) StoreError);
+pub(super) struct StepError(pub(super) Side, pub(super) StoreError);
 
-impl From<StoreError> for Failed {
+impl From<StoreError> for StepError {
     fn from(error: StoreError) -> Self {
-        Failed(Side::From, error)
+        StepError(Side::From, error)
     }
 }
 
-fn on_the_to_side(error: StoreError) -> Failed {
-    Failed(Side::To, error)
+fn on_the_to_side(error: StoreError) -> StepError {
+    StepError(Side::To, error)
 }
 
-impl Doing {
+impl ModelTransaction {
     pub(super) fn rename(
         &mut self,
-        from: &Place,
-        to: &Place,
+        from: &NodePath,
+        to: &NodePath,
         replace: Replace,
         parents: Parents,
-        expect: Expect,
-        spare: &[Option<Spare>; 2],
-    ) -> Result<Outcome, Failed> {
+        expect: Precondition,
+        spare: &[Option<ProtectedNames>; 2],
+    ) -> Result<StepOutcome, StepError> {
         let id = self.tree.find(from)?;
         let there = self.tree.spot(to).map_err(on_the_to_side)?;
         not_the_root(id)?;
         match there {
-            Spot::There(other) if other == id => {
+            ModelSlot::There(other) if other == id => {
                 expect.check(Some(self.tree.node(id).tag))?;
                 return Ok(self.outcome(id, false));
             }
-            Spot::There(other) => {
+            ModelSlot::There(other) => {
                 not_the_root(other).map_err(on_the_to_side)?;
                 match replace {
                     Replace::Refuse => return Err(on_the_to_side(StoreError::AlreadyExists)),
@@ -75,7 +76,7 @@ impl Doing {
                 }
                 self.attach(id, new);
             }
-            Spot::Nothing { below, names } => {
+            ModelSlot::Nothing { below, names } => {
                 need_parents(&names, parents).map_err(on_the_to_side)?;
                 if replace == Replace::Exchange {
                     return Err(on_the_to_side(StoreError::NotFound));
@@ -97,32 +98,32 @@ impl Doing {
 
     pub(super) fn copy(
         &mut self,
-        from: &Place,
-        to: &Place,
+        from: &NodePath,
+        to: &NodePath,
         replace: Replace,
         parents: Parents,
-        spare: Option<&Spare>,
-    ) -> Result<Outcome, Failed> {
+        spare: Option<&ProtectedNames>,
+    ) -> Result<StepOutcome, StepError> {
         if replace == Replace::Exchange {
             return Err(StoreError::Invalid("a copy can't change places with something".to_owned()).into());
         }
         let id = self.tree.find(from)?;
         let there = self.tree.spot(to).map_err(on_the_to_side)?;
-        let is_directory = matches!(self.tree.node(id).body, Body::Directory(_));
+        let is_directory = matches!(self.tree.node(id).body, ModelBody::Directory(_));
         match there {
-            Spot::There(other) if other == id && replace == Replace::Over => {
+            ModelSlot::There(other) if other == id && replace == Replace::Over => {
                 Err(on_the_to_side(StoreError::Invalid("it can't be copied onto itself".to_owned())))
             }
-            Spot::There(_) if is_directory || replace == Replace::Refuse => {
+            ModelSlot::There(_) if is_directory || replace == Replace::Refuse => {
                 Err(on_the_to_side(StoreError::AlreadyExists))
             }
-            Spot::There(other) => {
+            ModelSlot::There(other) => {
                 self.can_give_way(id, other).map_err(on_the_to_side)?;
                 let source = self.tree.node(id).clone();
                 let keeps_mode = self.tree.node(other).body.kind() == source.body.kind();
                 // A content of its own: whoever holds the old one sees by that that it was replaced.
                 self.tree.node_mut(other).body = match source.body {
-                    Body::File(bytes) => Body::File(Arc::new(bytes.to_vec())),
+                    ModelBody::File(bytes) => ModelBody::File(Arc::new(bytes.to_vec())),
                     body => body,
                 };
                 self.touch(other);
@@ -132,7 +133,7 @@ impl Doing {
                 self.log_at(ChangeKind::Written, other);
                 Ok(self.outcome(other, false))
             }
-            Spot::Nothing { below, names } => {
+            ModelSlot::Nothing { below, names } => {
                 need_parents(&names, parents).map_err(on_the_to_side)?;
                 if is_directory && self.tree.is_at_or_below(below, id) {
                     return Err(StoreError::IntoItself.into());
@@ -148,7 +149,7 @@ impl Doing {
     fn copy_nodes(&mut self, id: NodeId, parent: NodeId, name: Vec<u8>) -> NodeId {
         let source = self.tree.node(id).clone();
         let (body, children) = match source.body {
-            Body::Directory(children) => (Body::Directory(Default::default()), children),
+            ModelBody::Directory(children) => (ModelBody::Directory(Default::default()), children),
             body => (body, Default::default()),
         };
         let copy = self.tree.add(parent, name.clone(), body, source.mode, self.at);
@@ -170,7 +171,7 @@ impl Doing {
 
     /// Whether `id` may take the place of `other`.
     fn can_give_way(&self, id: NodeId, other: NodeId) -> StoreResult<()> {
-        let is_directory = |id| matches!(self.tree.node(id).body, Body::Directory(_));
+        let is_directory = |id| matches!(self.tree.node(id).body, ModelBody::Directory(_));
         match (is_directory(id), is_directory(other)) {
             (false, true) => Err(StoreError::IsADirectory),
             (true, false) => Err(StoreError::NotADirectory),

@@ -7,15 +7,16 @@ use std::thread;
 
 use fastrand::Rng;
 
-use super::handles::{Drafting, Open};
-use super::script::{Author, Moment, Op};
-use super::{Body, ROOT, Snapshot, Tree, snapshot_of};
+use super::handles::{DraftHandle, OpenHandle};
+use super::script::{RandomStep, StepGenerator, StepTiming};
+use super::{ModelBody, ModelTree, ROOT, TreeSnapshot, snapshot_of};
 use crate::clock::Timestamp;
 use crate::glob::PathGlobs;
 use crate::name::Name;
-use crate::search::{Grep, GrepQuery, Walk};
+use crate::search::{Grep, GrepQuery, WalkOptions};
 use crate::store::{
-    Attr, Kind, Outcome, Page, Place, Step, Store, StoreError, StorePath, StoreResult, Version,
+    Attr, NodeKind, NodePath, Page, RevisionNumber, Step, StepOutcome, Store, StoreError, StorePath,
+    StoreResult,
 };
 use crate::testkit::suite::subject::change;
 
@@ -28,7 +29,7 @@ use crate::testkit::suite::subject::change;
 /// # Panics
 ///
 /// If they disagree. The seed and the last steps are told; the same seed does the same again.
-pub fn model_run(store: Arc<dyn Store>, seed: u64, steps: usize, mut check: impl FnMut(&Snapshot)) {
+pub fn model_run(store: Arc<dyn Store>, seed: u64, steps: usize, mut check: impl FnMut(&TreeSnapshot)) {
     model_run_over(store, seed, steps, |now| {
         check(now);
         None
@@ -45,12 +46,12 @@ pub fn model_run_over(
     store: Arc<dyn Store>,
     seed: u64,
     steps: usize,
-    mut check: impl FnMut(&Snapshot) -> Option<Arc<dyn Store>>,
+    mut check: impl FnMut(&TreeSnapshot) -> Option<Arc<dyn Store>>,
 ) {
-    let trail = Trail { seed, steps: VecDeque::new() };
-    let mut run = Run {
+    let trail = RecentSteps { seed, steps: VecDeque::new() };
+    let mut run = ModelRun {
         store,
-        tree: Tree::new(),
+        tree: ModelTree::new(),
         rng: Rng::with_seed(seed),
         open: Vec::new(),
         drafts: Vec::new(),
@@ -72,12 +73,12 @@ pub fn model_run_over(
 }
 
 /// What was done last. It is told when something panics, a Store included.
-struct Trail {
+struct RecentSteps {
     seed: u64,
     steps: VecDeque<String>,
 }
 
-impl Drop for Trail {
+impl Drop for RecentSteps {
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("The last steps of the run with the seed {}:", self.seed);
@@ -88,16 +89,16 @@ impl Drop for Trail {
     }
 }
 
-pub(super) struct Run {
+pub(super) struct ModelRun {
     pub(super) store: Arc<dyn Store>,
-    pub(super) tree: Tree,
+    pub(super) tree: ModelTree,
     pub(super) rng: Rng,
-    pub(super) open: Vec<Open>,
-    pub(super) drafts: Vec<Drafting>,
-    trail: Trail,
+    pub(super) open: Vec<OpenHandle>,
+    pub(super) drafts: Vec<DraftHandle>,
+    trail: RecentSteps,
 }
 
-impl Run {
+impl ModelRun {
     fn act(&mut self) {
         match self.rng.u8(..100) {
             0..=44 => {
@@ -119,17 +120,17 @@ impl Run {
         self.see_what_was_overtaken();
     }
 
-    pub(super) fn author(&mut self) -> Author<'_> {
-        Author { rng: &mut self.rng, tree: &self.tree, moment: Moment::Now }
+    pub(super) fn author(&mut self) -> StepGenerator<'_> {
+        StepGenerator { rng: &mut self.rng, tree: &self.tree, moment: StepTiming::Now }
     }
 
     fn change_of_several_steps(&mut self) {
         let mut after = self.tree.clone();
         let mut ops = Vec::new();
         for _ in 0..self.rng.usize(2..=5) {
-            let op = Author { rng: &mut self.rng, tree: &after, moment: Moment::Later }.op();
+            let op = StepGenerator { rng: &mut self.rng, tree: &after, moment: StepTiming::Later }.op();
             let step = op.step(&|place| look(&after, place));
-            let failed = after.apply(vec![step], Timestamp::default(), Version(0)).is_err();
+            let failed = after.apply(vec![step], Timestamp::default(), RevisionNumber(0)).is_err();
             ops.push(op);
             if failed {
                 break;
@@ -138,14 +139,15 @@ impl Run {
         self.change(ops);
     }
 
-    fn change(&mut self, ops: Vec<Op>) {
+    fn change(&mut self, ops: Vec<RandomStep>) {
         self.note(format!("change {ops:?}"));
         let in_store: Vec<Step> =
             ops.iter().map(|op| op.step(&|place| self.store.stat(place).ok())).collect();
         let in_model: Vec<Step> = ops.iter().map(|op| op.step(&|place| look(&self.tree, place))).collect();
         let theirs = self.store.apply(change(in_store)).map(|applied| applied.outcomes);
-        let ours = self.tree.apply(in_model, Timestamp::default(), Version(0)).map(|done| done.outcomes);
-        let seen = |outcomes: Vec<Outcome>| {
+        let ours =
+            self.tree.apply(in_model, Timestamp::default(), RevisionNumber(0)).map(|done| done.outcomes);
+        let seen = |outcomes: Vec<StepOutcome>| {
             let pairs = outcomes.into_iter().zip(&ops);
             pairs
                 .map(|(outcome, op)| {
@@ -169,7 +171,7 @@ impl Run {
         let read = tree.file(&ours).map(|(_, bytes)| bytes.to_vec());
         let theirs_read = self.store.read(&theirs, u64::MAX).map(|whole| whole.bytes);
         self.compare("read", answer(theirs_read), answer(read));
-        if look(tree, &ours).is_none_or(|attr| attr.kind == Kind::Symlink) {
+        if look(tree, &ours).is_none_or(|attr| attr.kind == NodeKind::Symlink) {
             let target = tree.link(&ours).map(<[u8]>::to_vec);
             self.compare("read_link", answer(self.store.read_link(&theirs)), answer(target));
         }
@@ -185,11 +187,11 @@ impl Run {
         let limit = self.rng.usize(1..6);
         self.note(format!("list {path} after {after:?}, {limit}"));
         let page = Page { after, limit };
-        let theirs = self.store.list(&Place::path(path.clone()), &page).map(|listing| {
+        let theirs = self.store.list(&NodePath::path(path.clone()), &page).map(|listing| {
             let names: Vec<_> = listing.entries.iter().map(|entry| entry.name.as_bytes().to_vec()).collect();
             (names, listing.total, listing.more)
         });
-        let ours = self.tree.directory(&Place::path(path)).map(|(_, names)| {
+        let ours = self.tree.directory(&NodePath::path(path)).map(|(_, names)| {
             let after = page.after.as_ref().map(Name::as_bytes);
             let rest: Vec<_> =
                 names.keys().filter(|name| after.is_none_or(|after| &name[..] > after)).collect();
@@ -204,14 +206,14 @@ impl Run {
         let skip = vec![StorePath::from_checked(self.rng.choice(["a", "b", "a/b", "c/d"]).expect("four"))];
         let depth = self.rng.usize(1..4);
         self.note(format!("walk {path}, {depth} deep, without {skip:?}"));
-        let walk = Walk { depth, skip, ..Walk::default() };
+        let walk = WalkOptions { depth, skip, ..WalkOptions::default() };
         let mut theirs = Vec::new();
-        let visit = &mut |found: crate::store::Found| {
+        let visit = &mut |found: crate::store::WalkEntry| {
             theirs.push((found.path, essence(found.attr)));
             ControlFlow::Continue(())
         };
-        let result = self.store.walk(&Place::path(path.clone()), &walk, visit).map(|()| theirs);
-        let ours = self.tree.directory(&Place::path(path)).map(|(top, _)| {
+        let result = self.store.walk(&NodePath::path(path.clone()), &walk, visit).map(|()| theirs);
+        let ours = self.tree.directory(&NodePath::path(path)).map(|(top, _)| {
             let mut all = self.tree.below(top);
             all.retain(|(path, _)| path.depth() <= depth && !path.is_at_or_below(&walk.skip[0]));
             all.into_iter().map(|(path, id)| (path, essence(self.tree.attr(id)))).collect::<Vec<_>>()
@@ -230,10 +232,10 @@ impl Run {
             theirs.insert(found.path, found.hits);
             ControlFlow::Continue(())
         };
-        let result = self.store.grep(&Place::root(), &grep, visit).map(|()| theirs);
+        let result = self.store.grep(&NodePath::root(), &grep, visit).map(|()| theirs);
         let mut searcher = grep.searcher();
         let hits = self.tree.below(ROOT).into_iter().filter_map(|(path, id)| match self.tree.body(id) {
-            Some(Body::File(bytes)) => Some((path, searcher.search(bytes)?)),
+            Some(ModelBody::File(bytes)) => Some((path, searcher.search(bytes)?)),
             _ => None,
         });
         let ours: BTreeMap<_, _> = hits.collect();
@@ -260,13 +262,13 @@ impl Run {
     }
 }
 
-pub(super) fn look(tree: &Tree, place: &Place) -> Option<Attr> {
+pub(super) fn look(tree: &ModelTree, place: &NodePath) -> Option<Attr> {
     tree.find(place).ok().map(|id| tree.attr(id))
 }
 
 /// What attributes every Store agrees on.
-pub(super) fn essence(attr: Attr) -> (Kind, u64, u32) {
-    let mode = if attr.kind == Kind::Symlink { 0 } else { attr.mode };
+pub(super) fn essence(attr: Attr) -> (NodeKind, u64, u32) {
+    let mode = if attr.kind == NodeKind::Symlink { 0 } else { attr.mode };
     (attr.kind, attr.size, mode)
 }
 
@@ -295,7 +297,7 @@ mod tests {
 
     use super::*;
     use crate::testkit::suite::subject::write;
-    use crate::testkit::{Fault, Faulty, ModelStore};
+    use crate::testkit::{Fault, FaultyStore, ModelStore};
 
     #[test]
     fn the_model_agrees_with_itself() {
@@ -311,7 +313,7 @@ mod tests {
     fn a_store_that_fails_once_is_found_out() {
         for call in [10, 60, 200] {
             for fault in [Fault::Before(call), Fault::After(call), Fault::From(call)] {
-                let store = Arc::new(Faulty::new(Arc::new(ModelStore::new()), fault));
+                let store = Arc::new(FaultyStore::new(Arc::new(ModelStore::new()), fault));
                 let run = AssertUnwindSafe(|| model_run(store, 7, 400, |_| ()));
                 assert!(catch_unwind(run).is_err(), "{fault:?}");
             }

@@ -8,51 +8,51 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::{Body, Spot, Tree};
+use super::{ModelBody, ModelSlot, ModelTree};
 use crate::clock::Timestamp;
 use crate::edit::{Edit, Occurrences};
 use crate::name::Name;
 use crate::store::{
-    Attr, Content, Expect, Keep, Kind, Missing, Parents, Place, Put, Replace, Step, StorePath, Subtree,
-    Version, VersionTag,
+    Attr, Content, DisplacedContent, IfMissing, NodeKind, NodePath, Parents, Precondition, PutOptions,
+    Replace, RevisionNumber, Step, StorePath, Subtree, VersionTag,
 };
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 /// A tag that nothing has.
-const STRANGE: VersionTag = VersionTag(0x5eed_5eed_5eed_5eed_5eed_5eed_5eed_5eed);
+const UNKNOWN_TAG: VersionTag = VersionTag(0x5eed_5eed_5eed_5eed_5eed_5eed_5eed_5eed);
 
 /// Answers what lies at a place, in the Store or in the model.
-pub(super) type Look<'a> = &'a dyn Fn(&Place) -> Option<Attr>;
+pub(super) type StatFn<'a> = &'a dyn Fn(&NodePath) -> Option<Attr>;
 
 /// A place, as a tool or as a mounted file system names it.
 #[derive(Debug, Clone)]
-pub(super) enum Where {
+pub(super) enum PlaceSpec {
     Path(StorePath),
     Child(StorePath, Name),
     Node(StorePath),
 }
 
-impl Where {
+impl PlaceSpec {
     /// The place itself. Node ids differ between the Store and the model, so each is asked for its own.
-    pub(super) fn place(&self, look: Look<'_>) -> Place {
-        let node = |path: &StorePath| look(&Place::path(path.clone())).map(|attr| attr.node);
+    pub(super) fn place(&self, look: StatFn<'_>) -> NodePath {
+        let node = |path: &StorePath| look(&NodePath::path(path.clone())).map(|attr| attr.node);
         match self {
-            Where::Path(path) => Place::path(path.clone()),
-            Where::Child(parent, name) => match node(parent) {
-                Some(parent) => Place::child(parent, name),
-                None => Place::path(parent.child(name.as_bytes())),
+            PlaceSpec::Path(path) => NodePath::path(path.clone()),
+            PlaceSpec::Child(parent, name) => match node(parent) {
+                Some(parent) => NodePath::child(parent, name),
+                None => NodePath::path(parent.child(name.as_bytes())),
             },
-            Where::Node(path) => node(path).map_or_else(|| Place::path(path.clone()), Place::node),
+            PlaceSpec::Node(path) => node(path).map_or_else(|| NodePath::path(path.clone()), NodePath::node),
         }
     }
 }
 
 /// Bytes that are shown by their number.
 #[derive(Clone)]
-pub(super) struct Fill(pub(super) Arc<Vec<u8>>);
+pub(super) struct RandomBytes(pub(super) Arc<Vec<u8>>);
 
-impl fmt::Debug for Fill {
+impl fmt::Debug for RandomBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.0.len())
     }
@@ -60,7 +60,7 @@ impl fmt::Debug for Fill {
 
 /// The state that a step expects, whatever its tag is in the Store and in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Wanted {
+pub(super) enum ExpectedState {
     Any,
     Absent,
     Now,
@@ -68,106 +68,114 @@ pub(super) enum Wanted {
     Strange,
 }
 
-impl Wanted {
-    fn expect(self, at: &Place, look: Look<'_>) -> Expect {
-        let now = || look(at).map_or(STRANGE, |attr| attr.tag);
+impl ExpectedState {
+    fn expect(self, at: &NodePath, look: StatFn<'_>) -> Precondition {
+        let now = || look(at).map_or(UNKNOWN_TAG, |attr| attr.tag);
         match self {
-            Wanted::Any => Expect::Any,
-            Wanted::Absent => Expect::Absent,
-            Wanted::Now => Expect::Tag(now()),
-            Wanted::NowOrAbsent => Expect::TagOrAbsent(now()),
-            Wanted::Strange => Expect::Tag(STRANGE),
+            ExpectedState::Any => Precondition::Any,
+            ExpectedState::Absent => Precondition::Absent,
+            ExpectedState::Now => Precondition::Tag(now()),
+            ExpectedState::NowOrAbsent => Precondition::TagOrAbsent(now()),
+            ExpectedState::Strange => Precondition::Tag(UNKNOWN_TAG),
         }
     }
 }
 
 /// A step that means the same to a Store and to the model.
 #[derive(Debug, Clone)]
-pub(super) enum Op {
-    Write { at: Where, fill: Fill, parents: Parents, mode: Option<u32>, wanted: Wanted },
-    Append { at: Where, fill: Fill, parents: Parents, mode: Option<u32>, wanted: Wanted },
-    Edit { at: Where, edit: Edit, wanted: Wanted },
-    Mkdir { at: Where, parents: Parents, mode: Option<u32> },
-    Symlink { at: Where, target: &'static str, parents: Parents, wanted: Wanted },
-    Remove { at: Where, subtree: Subtree, missing: Missing, wanted: Wanted },
-    Rename { from: Where, to: Where, replace: Replace, parents: Parents, wanted: Wanted },
-    Copy { from: Where, to: Where, replace: Replace, parents: Parents },
-    SetAttr { at: Where, mode: Option<u32>, modified: Option<Timestamp> },
+pub(super) enum RandomStep {
+    Write { at: PlaceSpec, fill: RandomBytes, parents: Parents, mode: Option<u32>, wanted: ExpectedState },
+    Append { at: PlaceSpec, fill: RandomBytes, parents: Parents, mode: Option<u32>, wanted: ExpectedState },
+    Edit { at: PlaceSpec, edit: Edit, wanted: ExpectedState },
+    Mkdir { at: PlaceSpec, parents: Parents, mode: Option<u32> },
+    Symlink { at: PlaceSpec, target: &'static str, parents: Parents, wanted: ExpectedState },
+    Remove { at: PlaceSpec, subtree: Subtree, missing: IfMissing, wanted: ExpectedState },
+    Rename { from: PlaceSpec, to: PlaceSpec, replace: Replace, parents: Parents, wanted: ExpectedState },
+    Copy { from: PlaceSpec, to: PlaceSpec, replace: Replace, parents: Parents },
+    SetAttr { at: PlaceSpec, mode: Option<u32>, modified: Option<Timestamp> },
 }
 
-impl Op {
+impl RandomStep {
     /// The step for whoever answers `look`.
-    pub(super) fn step(&self, look: Look<'_>) -> Step {
-        let put = |at: &Place, parents: &Parents, mode: &Option<u32>, wanted: &Wanted| Put {
+    pub(super) fn step(&self, look: StatFn<'_>) -> Step {
+        let put = |at: &NodePath, parents: &Parents, mode: &Option<u32>, wanted: &ExpectedState| PutOptions {
             expect: wanted.expect(at, look),
             parents: *parents,
             mode: *mode,
             modified: None,
-            keep: Keep::History,
+            keep: DisplacedContent::History,
             at_most: None,
         };
-        let keep = Keep::History;
+        let keep = DisplacedContent::History;
         match self {
-            Op::Write { at, fill, parents, mode, wanted } => {
+            RandomStep::Write { at, fill, parents, mode, wanted } => {
                 let at = at.place(look);
                 let put = put(&at, parents, mode, wanted);
                 Step::Write { at, content: Content::Bytes(fill.0.to_vec()), put }
             }
-            Op::Append { at, fill, parents, mode, wanted } => {
+            RandomStep::Append { at, fill, parents, mode, wanted } => {
                 let at = at.place(look);
                 let put = put(&at, parents, mode, wanted);
                 Step::Append { at, content: Content::Bytes(fill.0.to_vec()), put }
             }
-            Op::Edit { at, edit, wanted } => {
+            RandomStep::Edit { at, edit, wanted } => {
                 let at = at.place(look);
                 let expect = wanted.expect(&at, look);
                 Step::Edit { at, edit: edit.clone(), expect, keep }
             }
-            &Op::Mkdir { ref at, parents, mode } => Step::Mkdir { at: at.place(look), parents, mode },
-            &Op::Symlink { ref at, target, parents, wanted } => {
+            &RandomStep::Mkdir { ref at, parents, mode } => Step::Mkdir { at: at.place(look), parents, mode },
+            &RandomStep::Symlink { ref at, target, parents, wanted } => {
                 let at = at.place(look);
                 let expect = wanted.expect(&at, look);
                 Step::Symlink { at, target: target.into(), parents, expect }
             }
-            &Op::Remove { ref at, subtree, missing, wanted } => {
+            &RandomStep::Remove { ref at, subtree, missing, wanted } => {
                 let at = at.place(look);
                 let expect = wanted.expect(&at, look);
                 Step::Remove { at, subtree, expect, missing, spare: None, keep }
             }
-            &Op::Rename { ref from, ref to, replace, parents, wanted } => {
+            &RandomStep::Rename { ref from, ref to, replace, parents, wanted } => {
                 let (from, to) = (from.place(look), to.place(look));
                 let expect = wanted.expect(&from, look);
                 Step::Rename { from, to, replace, parents, expect, spare: [None, None] }
             }
-            &Op::Copy { ref from, ref to, replace, parents } => {
+            &RandomStep::Copy { ref from, ref to, replace, parents } => {
                 let (from, to) = (from.place(look), to.place(look));
                 Step::Copy { from, to, replace, parents, spare: None, keep }
             }
-            &Op::SetAttr { ref at, mode, modified } => Step::SetAttr { at: at.place(look), mode, modified },
+            &RandomStep::SetAttr { ref at, mode, modified } => {
+                Step::SetAttr { at: at.place(look), mode, modified }
+            }
         }
     }
 
     /// Whether `created` means the same to everyone in this step's outcome.
     pub(super) fn can_create(&self) -> bool {
-        matches!(self, Op::Write { .. } | Op::Append { .. } | Op::Mkdir { .. } | Op::Symlink { .. })
+        matches!(
+            self,
+            RandomStep::Write { .. }
+                | RandomStep::Append { .. }
+                | RandomStep::Mkdir { .. }
+                | RandomStep::Symlink { .. }
+        )
     }
 
-    fn wanted(&mut self) -> Option<&mut Wanted> {
+    fn wanted(&mut self) -> Option<&mut ExpectedState> {
         match self {
-            Op::Write { wanted, .. }
-            | Op::Append { wanted, .. }
-            | Op::Edit { wanted, .. }
-            | Op::Symlink { wanted, .. }
-            | Op::Remove { wanted, .. }
-            | Op::Rename { wanted, .. } => Some(wanted),
-            Op::Mkdir { .. } | Op::Copy { .. } | Op::SetAttr { .. } => None,
+            RandomStep::Write { wanted, .. }
+            | RandomStep::Append { wanted, .. }
+            | RandomStep::Edit { wanted, .. }
+            | RandomStep::Symlink { wanted, .. }
+            | RandomStep::Remove { wanted, .. }
+            | RandomStep::Rename { wanted, .. } => Some(wanted),
+            RandomStep::Mkdir { .. } | RandomStep::Copy { .. } | RandomStep::SetAttr { .. } => None,
         }
     }
 }
 
 /// Which moment a step is made for.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Moment {
+pub(super) enum StepTiming {
     /// The present: nodes and tags can be asked for.
     Now,
     /// A later one, within a change of several steps: nodes and tags will have changed by then.
@@ -175,26 +183,34 @@ pub(super) enum Moment {
 }
 
 /// Makes random steps for a tree as it is.
-pub(super) struct Author<'a> {
+pub(super) struct StepGenerator<'a> {
     pub(super) rng: &'a mut Rng,
-    pub(super) tree: &'a Tree,
+    pub(super) tree: &'a ModelTree,
     /// Which moment the tree is of.
-    pub(super) moment: Moment,
+    pub(super) moment: StepTiming,
 }
 
-impl Author<'_> {
+impl StepGenerator<'_> {
     /// A step that is wrong in one way at the most.
-    pub(super) fn op(&mut self) -> Op {
+    pub(super) fn op(&mut self) -> RandomStep {
         loop {
             let mut op = self.any_op();
             if self.is_doubtful(&op) {
                 continue;
             }
-            let wanted = *self.pick(&[Wanted::Now, Wanted::NowOrAbsent, Wanted::Absent, Wanted::Strange]);
+            let wanted = *self.pick(&[
+                ExpectedState::Now,
+                ExpectedState::NowOrAbsent,
+                ExpectedState::Absent,
+                ExpectedState::Strange,
+            ]);
             let makes_sense = match wanted {
-                Wanted::Any | Wanted::Strange => true,
-                Wanted::Absent => matches!(op, Op::Write { .. } | Op::Append { .. } | Op::Symlink { .. }),
-                Wanted::Now | Wanted::NowOrAbsent => self.moment == Moment::Now,
+                ExpectedState::Any | ExpectedState::Strange => true,
+                ExpectedState::Absent => matches!(
+                    op,
+                    RandomStep::Write { .. } | RandomStep::Append { .. } | RandomStep::Symlink { .. }
+                ),
+                ExpectedState::Now | ExpectedState::NowOrAbsent => self.moment == StepTiming::Now,
             };
             if self.rng.u8(..4) == 0 && makes_sense && self.would_succeed(&op) {
                 op.wanted().into_iter().for_each(|place| *place = wanted);
@@ -203,41 +219,41 @@ impl Author<'_> {
         }
     }
 
-    fn any_op(&mut self) -> Op {
-        let wanted = Wanted::Any;
+    fn any_op(&mut self) -> RandomStep {
+        let wanted = ExpectedState::Any;
         let parents = if self.rng.bool() { Parents::Create } else { Parents::Required };
         let mode = *self.pick(&[None, None, None, Some(0o600), Some(0o755), Some(0o644)]);
         match self.rng.u8(..100) {
-            0..=21 => Op::Write { at: self.file_place(), fill: self.fill(), parents, mode, wanted },
-            22..=33 => Op::Append { at: self.file_place(), fill: self.fill(), parents, mode, wanted },
+            0..=21 => RandomStep::Write { at: self.file_place(), fill: self.fill(), parents, mode, wanted },
+            22..=33 => RandomStep::Append { at: self.file_place(), fill: self.fill(), parents, mode, wanted },
             34..=41 => self.edit(),
-            42..=51 => Op::Mkdir { at: self.place(), parents, mode: mode.map(|mode| mode | 0o100) },
+            42..=51 => RandomStep::Mkdir { at: self.place(), parents, mode: mode.map(|mode| mode | 0o100) },
             52..=58 => {
                 let target = self.pick(&["a", "b/c", "../d", "/e", "nowhere at all"]);
-                Op::Symlink { at: self.place(), target, parents, wanted }
+                RandomStep::Symlink { at: self.place(), target, parents, wanted }
             }
             59..=69 => {
                 let subtrees = [Subtree::File, Subtree::EmptyDirectory, Subtree::Directory, Subtree::Any];
                 let subtree = *self.pick(&subtrees);
-                let missing = *self.pick(&[Missing::Fails, Missing::Fine]);
-                Op::Remove { at: self.place(), subtree, missing, wanted }
+                let missing = *self.pick(&[IfMissing::Fails, IfMissing::Fine]);
+                RandomStep::Remove { at: self.place(), subtree, missing, wanted }
             }
             70..=84 => {
                 let replace = *self.pick(&[Replace::Refuse, Replace::Over, Replace::Over, Replace::Exchange]);
-                Op::Rename { from: self.place(), to: self.place(), replace, parents, wanted }
+                RandomStep::Rename { from: self.place(), to: self.place(), replace, parents, wanted }
             }
             85..=92 => {
                 let replace = *self.pick(&[Replace::Refuse, Replace::Over]);
-                Op::Copy { from: self.place(), to: self.place(), replace, parents }
+                RandomStep::Copy { from: self.place(), to: self.place(), replace, parents }
             }
             _ => {
                 let modified = self.rng.bool().then(|| Timestamp::from_secs(self.rng.i64(1..1_000_000_000)));
-                Op::SetAttr { at: self.place(), mode: mode.map(|mode| mode | 0o100), modified }
+                RandomStep::SetAttr { at: self.place(), mode: mode.map(|mode| mode | 0o100), modified }
             }
         }
     }
 
-    fn edit(&mut self) -> Op {
+    fn edit(&mut self) -> RandomStep {
         let at = self.file_place();
         let occurrences = *self.pick(&[Occurrences::One, Occurrences::All]);
         let place = at.place(&|place| self.look(place));
@@ -252,16 +268,16 @@ impl Author<'_> {
         let new = format!("<{}>", self.rng.u16(..));
         let edit = Edit::new(old, &new, occurrences).or_else(|_| Edit::new("other", &new, occurrences));
         let edit = edit.expect("a text and another text");
-        Op::Edit { at, edit, wanted: Wanted::Any }
+        RandomStep::Edit { at, edit, wanted: ExpectedState::Any }
     }
 
     /// A path of one to three names; every other time one that leads to something.
     pub(super) fn path(&mut self) -> StorePath {
-        self.path_among(&[Kind::File, Kind::Directory, Kind::Symlink])
+        self.path_among(&[NodeKind::File, NodeKind::Directory, NodeKind::Symlink])
     }
 
     /// A path of one to three names; every other time one that leads to something of one of these kinds.
-    fn path_among(&mut self, kinds: &[Kind]) -> StorePath {
+    fn path_among(&mut self, kinds: &[NodeKind]) -> StorePath {
         let mut there = self.tree.below(super::ROOT);
         there.retain(|(_, id)| kinds.contains(&self.tree.attr(*id).kind));
         if self.rng.bool() && !there.is_empty() {
@@ -271,35 +287,35 @@ impl Author<'_> {
     }
 
     /// A place: by its path, or as a mounted file system would name it.
-    pub(super) fn place(&mut self) -> Where {
+    pub(super) fn place(&mut self) -> PlaceSpec {
         let path = self.path();
         self.place_of(path)
     }
 
     /// The place of a file, more often than not.
-    fn file_place(&mut self) -> Where {
-        let path = self.path_among(&[Kind::File]);
+    fn file_place(&mut self) -> PlaceSpec {
+        let path = self.path_among(&[NodeKind::File]);
         self.place_of(path)
     }
 
-    fn place_of(&mut self, path: StorePath) -> Where {
+    fn place_of(&mut self, path: StorePath) -> PlaceSpec {
         let (parent, name) = path.split().expect("no path here is empty");
         let parent = StorePath::from_checked(parent);
-        let kind = |path: &StorePath| self.look(&Place::path(path.clone())).map(|attr| attr.kind);
+        let kind = |path: &StorePath| self.look(&NodePath::path(path.clone())).map(|attr| attr.kind);
         // Nothing is below a symlink itself: no kernel asks a mounted file system for a name in one.
-        let can_hold = kind(&parent).is_some_and(|kind| kind != Kind::Symlink);
+        let can_hold = kind(&parent).is_some_and(|kind| kind != NodeKind::Symlink);
         let is_there = kind(&path).is_some();
         match self.rng.u8(..4) {
-            0 if self.moment == Moment::Now && can_hold => {
-                Where::Child(parent, Name::new(name).expect("a component is a name"))
+            0 if self.moment == StepTiming::Now && can_hold => {
+                PlaceSpec::Child(parent, Name::new(name).expect("a component is a name"))
             }
-            1 if self.moment == Moment::Now && is_there => Where::Node(path),
-            _ => Where::Path(path),
+            1 if self.moment == StepTiming::Now && is_there => PlaceSpec::Node(path),
+            _ => PlaceSpec::Path(path),
         }
     }
 
     /// Small content mostly, and now and then content that takes several chunks.
-    pub(super) fn fill(&mut self) -> Fill {
+    pub(super) fn fill(&mut self) -> RandomBytes {
         let size = match self.rng.u8(..50) {
             0 => 300 << 10,
             1 => 700 << 10,
@@ -307,54 +323,56 @@ impl Author<'_> {
             _ => self.rng.usize(..2_000),
         };
         let (seed, step) = (self.rng.usize(..1_000), self.rng.usize(1..64));
-        Fill(Arc::new((0..size).map(|at| b'a' + ((seed + at / step + at * step) % 26) as u8).collect()))
+        RandomBytes(Arc::new(
+            (0..size).map(|at| b'a' + ((seed + at / step + at * step) % 26) as u8).collect(),
+        ))
     }
 
     fn pick<'b, T>(&mut self, from: &'b [T]) -> &'b T {
         &from[self.rng.usize(..from.len())]
     }
 
-    fn look(&self, place: &Place) -> Option<Attr> {
+    fn look(&self, place: &NodePath) -> Option<Attr> {
         self.tree.find(place).ok().map(|id| self.tree.attr(id))
     }
 
-    fn would_succeed(&self, op: &Op) -> bool {
+    fn would_succeed(&self, op: &RandomStep) -> bool {
         let step = op.step(&|place| self.look(place));
-        self.tree.clone().apply(vec![step], Timestamp::default(), Version(0)).is_ok()
+        self.tree.clone().apply(vec![step], Timestamp::default(), RevisionNumber(0)).is_ok()
     }
 
     /// Whether the port leaves open what becomes of this step.
-    fn is_doubtful(&self, op: &Op) -> bool {
-        let look: Look<'_> = &|place| self.look(place);
-        let kind = |at: &Where| look(&at.place(look)).map(|attr| attr.kind);
+    fn is_doubtful(&self, op: &RandomStep) -> bool {
+        let look: StatFn<'_> = &|place| self.look(place);
+        let kind = |at: &PlaceSpec| look(&at.place(look)).map(|attr| attr.kind);
         match op {
             // Whether a directory may be made where a symlink leads is decided above a Store.
-            Op::Mkdir { at, .. } => kind(at) == Some(Kind::Symlink),
+            RandomStep::Mkdir { at, .. } => kind(at) == Some(NodeKind::Symlink),
             // A symlink's own mode means nothing.
-            Op::SetAttr { at, .. } => kind(at) == Some(Kind::Symlink),
-            Op::Rename { from, to, replace, parents, .. } => {
+            RandomStep::SetAttr { at, .. } => kind(at) == Some(NodeKind::Symlink),
+            RandomStep::Rename { from, to, replace, parents, .. } => {
                 self.are_doubtful(&from.place(look), &to.place(look), *replace, *parents)
             }
-            Op::Copy { from, to, replace, parents } => {
+            RandomStep::Copy { from, to, replace, parents } => {
                 // What mode a file has that took the place of a symlink is open.
-                kind(from) == Some(Kind::File) && kind(to) == Some(Kind::Symlink)
+                kind(from) == Some(NodeKind::File) && kind(to) == Some(NodeKind::Symlink)
                     || self.are_doubtful(&from.place(look), &to.place(look), *replace, *parents)
             }
-            Op::Write { .. } | Op::Append { .. } | Op::Edit { .. } => false,
-            Op::Symlink { .. } | Op::Remove { .. } => false,
+            RandomStep::Write { .. } | RandomStep::Append { .. } | RandomStep::Edit { .. } => false,
+            RandomStep::Symlink { .. } | RandomStep::Remove { .. } => false,
         }
     }
 
-    fn are_doubtful(&self, from: &Place, to: &Place, replace: Replace, parents: Parents) -> bool {
+    fn are_doubtful(&self, from: &NodePath, to: &NodePath, replace: Replace, parents: Parents) -> bool {
         let (lacks_parent, there) = match self.tree.spot(to) {
             Err(_) => return self.tree.find(from).is_err(),
-            Ok(Spot::Nothing { below, names }) => {
+            Ok(ModelSlot::Nothing { below, names }) => {
                 (names.len() > 1 && parents == Parents::Required, Err(below))
             }
-            Ok(Spot::There(other)) => (false, Ok(other)),
+            Ok(ModelSlot::There(other)) => (false, Ok(other)),
         };
         let Ok(id) = self.tree.find(from) else { return lacks_parent };
-        if !matches!(self.tree.body(id), Some(Body::Directory(_))) {
+        if !matches!(self.tree.body(id), Some(ModelBody::Directory(_))) {
             return there == Ok(id);
         }
         match there {

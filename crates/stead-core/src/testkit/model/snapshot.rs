@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::{Body, ROOT, Tree};
-use crate::search::Walk;
-use crate::store::{Kind, Place, Store};
+use super::{ModelBody, ModelTree, ROOT};
+use crate::search::WalkOptions;
+use crate::store::{NodeKind, NodePath, Store};
 
 /// What lies at each path, by the path's bytes.
-pub type Snapshot = BTreeMap<Vec<u8>, Thing>;
+pub type TreeSnapshot = BTreeMap<Vec<u8>, SnapshotEntry>;
 
 /// What a snapshot says of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Thing {
+pub struct SnapshotEntry {
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Its permission bits; 0 for a symlink, whose bits mean nothing.
     pub mode: u32,
     /// How long it is.
@@ -28,39 +28,41 @@ pub struct Thing {
 /// # Panics
 ///
 /// If the Store fails to say.
-pub fn snapshot_of(store: &dyn Store) -> Snapshot {
+pub fn snapshot_of(store: &dyn Store) -> TreeSnapshot {
     let mut found = Vec::new();
     let visit = &mut |it| {
         found.push(it);
         ControlFlow::Continue(())
     };
-    store.walk(&Place::root(), &Walk::default(), visit).expect("a Store can be walked");
-    let thing = |it: crate::store::Found| {
-        let at = Place::path(it.path.clone());
+    store.walk(&NodePath::root(), &WalkOptions::default(), visit).expect("a Store can be walked");
+    let thing = |it: crate::store::WalkEntry| {
+        let at = NodePath::path(it.path.clone());
         let holds = match it.attr.kind {
-            Kind::File => Some(store.read(&at, u64::MAX).expect("a file that was found can be read").bytes),
-            Kind::Symlink => Some(store.read_link(&at).expect("a symlink that was found can be read")),
-            Kind::Directory | Kind::Special(_) => None,
+            NodeKind::File => {
+                Some(store.read(&at, u64::MAX).expect("a file that was found can be read").bytes)
+            }
+            NodeKind::Symlink => Some(store.read_link(&at).expect("a symlink that was found can be read")),
+            NodeKind::Directory | NodeKind::Special(_) => None,
         };
         let holds = holds.map(|bytes| blake3::hash(&bytes));
-        let mode = if it.attr.kind == Kind::Symlink { 0 } else { it.attr.mode };
-        (it.path.as_bytes().to_vec(), Thing { kind: it.attr.kind, mode, size: it.attr.size, holds })
+        let mode = if it.attr.kind == NodeKind::Symlink { 0 } else { it.attr.mode };
+        (it.path.as_bytes().to_vec(), SnapshotEntry { kind: it.attr.kind, mode, size: it.attr.size, holds })
     };
     found.into_iter().map(thing).collect()
 }
 
-impl Tree {
+impl ModelTree {
     /// All that the model holds.
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> TreeSnapshot {
         let thing = |(path, id): (crate::store::StorePath, _)| {
             let attr = self.attr(id);
             let holds = match &self.node(id).body {
-                Body::File(bytes) => Some(blake3::hash(bytes)),
-                Body::Symlink(target) => Some(blake3::hash(target)),
-                Body::Directory(_) => None,
+                ModelBody::File(bytes) => Some(blake3::hash(bytes)),
+                ModelBody::Symlink(target) => Some(blake3::hash(target)),
+                ModelBody::Directory(_) => None,
             };
-            let mode = if attr.kind == Kind::Symlink { 0 } else { attr.mode };
-            (path.as_bytes().to_vec(), Thing { kind: attr.kind, mode, size: attr.size, holds })
+            let mode = if attr.kind == NodeKind::Symlink { 0 } else { attr.mode };
+            (path.as_bytes().to_vec(), SnapshotEntry { kind: attr.kind, mode, size: attr.size, holds })
         };
         self.below(ROOT).into_iter().map(thing).collect()
     }

@@ -2,58 +2,63 @@
 
 use std::sync::Arc;
 
-use super::moves::Failed;
-use super::{Body, DIRECTORY_MODE, FILE_MODE, ROOT, SYMLINK_MODE, Spot, Tree};
+use super::moves::StepError;
+use super::{DIRECTORY_MODE, FILE_MODE, ModelBody, ModelSlot, ModelTree, ROOT, SYMLINK_MODE};
 use crate::clock::Timestamp;
 use crate::edit::Edit;
 use crate::store::{
-    ChangeKind, Changed, Content, Expect, Missing, NodeId, Outcome, Parents, Place, Put, Spare, Step,
-    StoreError, StoreResult, Subtree, Version,
+    ChangeKind, Content, FeedEntry, IfMissing, NodeId, NodePath, Parents, Precondition, ProtectedNames,
+    PutOptions, RevisionNumber, Step, StepOutcome, StoreError, StoreResult, Subtree,
 };
 
 /// A complete draft of the model: its bytes.
 #[derive(Clone)]
-pub(crate) struct Bytes(pub(crate) Vec<u8>);
+pub(crate) struct DraftBytes(pub(crate) Vec<u8>);
 
 /// What a change did to the model.
-pub(crate) struct Done {
-    pub(crate) outcomes: Vec<Outcome>,
-    pub(crate) changes: Vec<Changed>,
+pub(crate) struct ModelApplied {
+    pub(crate) outcomes: Vec<StepOutcome>,
+    pub(crate) changes: Vec<FeedEntry>,
 }
 
-impl Tree {
+impl ModelTree {
     /// Does all of the steps, or nothing.
-    pub(crate) fn apply(&mut self, steps: Vec<Step>, at: Timestamp, version: Version) -> StoreResult<Done> {
-        let mut doing = Doing { tree: self.clone(), at, version, changes: Vec::new() };
+    pub(crate) fn apply(
+        &mut self,
+        steps: Vec<Step>,
+        at: Timestamp,
+        version: RevisionNumber,
+    ) -> StoreResult<ModelApplied> {
+        let mut doing = ModelTransaction { tree: self.clone(), at, version, changes: Vec::new() };
         let mut outcomes = Vec::new();
         for (index, step) in steps.into_iter().enumerate() {
-            outcomes.push(doing.step(step).map_err(|Failed(side, error)| error.in_step(index, side))?);
+            outcomes.push(doing.step(step).map_err(|StepError(side, error)| error.in_step(index, side))?);
         }
         *self = doing.tree;
-        Ok(Done { outcomes, changes: doing.changes })
+        Ok(ModelApplied { outcomes, changes: doing.changes })
     }
 }
 
 /// A change under way.
-pub(super) struct Doing {
-    pub(super) tree: Tree,
+pub(super) struct ModelTransaction {
+    pub(super) tree: ModelTree,
     pub(super) at: Timestamp,
-    version: Version,
-    changes: Vec<Changed>,
+    version: RevisionNumber,
+    changes: Vec<FeedEntry>,
 }
 
 /// Whether content takes the place of what is there, or follows it.
 #[derive(Clone, Copy, PartialEq)]
-enum How {
+enum PutMode {
     Whole,
     AtTheEnd,
 }
 
-impl Doing {
-    fn step(&mut self, step: Step) -> Result<Outcome, Failed> {
+impl ModelTransaction {
+    fn step(&mut self, step: Step) -> Result<StepOutcome, StepError> {
         Ok(match step {
-            Step::Write { at, content, put } => self.put(&at, content, &put, How::Whole)?,
-            Step::Append { at, content, put } => self.put(&at, content, &put, How::AtTheEnd)?,
+            Step::Write { at, content, put } => self.put(&at, content, &put, PutMode::Whole)?,
+            Step::Append { at, content, put } => self.put(&at, content, &put, PutMode::AtTheEnd)?,
             Step::Edit { at, edit, expect, keep: _ } => self.edit(&at, &edit, expect)?,
             Step::Mkdir { at, parents, mode } => self.mkdir(&at, parents, mode)?,
             Step::Symlink { at, target, parents, expect } => self.symlink(&at, target, parents, expect)?,
@@ -70,61 +75,67 @@ impl Doing {
         })
     }
 
-    fn put(&mut self, at: &Place, content: Content, put: &Put, how: How) -> StoreResult<Outcome> {
+    fn put(
+        &mut self,
+        at: &NodePath,
+        content: Content,
+        put: &PutOptions,
+        how: PutMode,
+    ) -> StoreResult<StepOutcome> {
         let content = match content {
             Content::Bytes(bytes) => bytes,
             Content::Sealed(sealed) => {
                 let foreign = || StoreError::Invalid("the draft is none of this Store's".to_owned());
-                sealed.into_inner::<Bytes>().ok_or_else(foreign)?.0
+                sealed.into_inner::<DraftBytes>().ok_or_else(foreign)?.0
             }
             Content::Past(_) => return Err(StoreError::Unsupported("this Store keeps nothing")),
         };
         let (id, before) = match self.tree.spot(at)? {
-            Spot::There(_) => {
+            ModelSlot::There(_) => {
                 let (id, bytes) = self.tree.file(at)?;
                 let tag = self.tree.node(id).tag;
                 put.expect.check(Some(tag))?;
-                if how == How::AtTheEnd {
+                if how == PutMode::AtTheEnd {
                     put.check_append(bytes.len() as u64, content.len() as u64)?;
                 }
                 let whole = match how {
-                    How::Whole => content,
-                    How::AtTheEnd => [bytes.as_slice(), &content].concat(),
+                    PutMode::Whole => content,
+                    PutMode::AtTheEnd => [bytes.as_slice(), &content].concat(),
                 };
                 self.rewrite(id, whole);
                 (id, Some(tag))
             }
-            Spot::Nothing { below, names } => {
+            ModelSlot::Nothing { below, names } => {
                 need_parents(&names, put.parents)?;
                 put.expect.check(None)?;
-                (self.create(below, names, Body::File(Arc::new(content)), FILE_MODE), None)
+                (self.create(below, names, ModelBody::File(Arc::new(content)), FILE_MODE), None)
             }
         };
         let node = self.tree.node_mut(id);
         node.mode = put.mode.unwrap_or(node.mode);
         node.modified = put.modified.unwrap_or(node.modified);
-        Ok(Outcome { before, ..self.outcome(id, before.is_none()) })
+        Ok(StepOutcome { before, ..self.outcome(id, before.is_none()) })
     }
 
-    fn edit(&mut self, at: &Place, edit: &Edit, expect: Expect) -> StoreResult<Outcome> {
+    fn edit(&mut self, at: &NodePath, edit: &Edit, expect: Precondition) -> StoreResult<StepOutcome> {
         let (id, bytes) = self.tree.file(at)?;
         let tag = self.tree.node(id).tag;
         expect.check(Some(tag))?;
         let (edited, replaced) = edit.apply(bytes)?;
         self.rewrite(id, edited);
-        Ok(Outcome { replaced, before: Some(tag), ..self.outcome(id, false) })
+        Ok(StepOutcome { replaced, before: Some(tag), ..self.outcome(id, false) })
     }
 
-    fn mkdir(&mut self, at: &Place, parents: Parents, mode: Option<u32>) -> StoreResult<Outcome> {
+    fn mkdir(&mut self, at: &NodePath, parents: Parents, mode: Option<u32>) -> StoreResult<StepOutcome> {
         match self.tree.spot(at)? {
-            Spot::There(id) => match (&self.tree.node(id).body, parents) {
-                (Body::Directory(_), Parents::Create) => Ok(self.outcome(id, false)),
+            ModelSlot::There(id) => match (&self.tree.node(id).body, parents) {
+                (ModelBody::Directory(_), Parents::Create) => Ok(self.outcome(id, false)),
                 _ => Err(StoreError::AlreadyExists),
             },
-            Spot::Nothing { below, names } => {
+            ModelSlot::Nothing { below, names } => {
                 need_parents(&names, parents)?;
                 let mode = mode.unwrap_or(DIRECTORY_MODE);
-                let id = self.create(below, names, Body::Directory(Default::default()), mode);
+                let id = self.create(below, names, ModelBody::Directory(Default::default()), mode);
                 Ok(self.outcome(id, true))
             }
         }
@@ -132,26 +143,26 @@ impl Doing {
 
     fn symlink(
         &mut self,
-        at: &Place,
+        at: &NodePath,
         target: Vec<u8>,
         parents: Parents,
-        expect: Expect,
-    ) -> StoreResult<Outcome> {
+        expect: Precondition,
+    ) -> StoreResult<StepOutcome> {
         match self.tree.spot(at)? {
-            Spot::There(id) => {
-                if !matches!(self.tree.node(id).body, Body::Symlink(_)) {
+            ModelSlot::There(id) => {
+                if !matches!(self.tree.node(id).body, ModelBody::Symlink(_)) {
                     return Err(StoreError::AlreadyExists);
                 }
                 expect.check(Some(self.tree.node(id).tag))?;
-                self.tree.node_mut(id).body = Body::Symlink(target);
+                self.tree.node_mut(id).body = ModelBody::Symlink(target);
                 self.touch(id);
                 self.log_at(ChangeKind::Written, id);
                 Ok(self.outcome(id, false))
             }
-            Spot::Nothing { below, names } => {
+            ModelSlot::Nothing { below, names } => {
                 need_parents(&names, parents)?;
                 expect.check(None)?;
-                let id = self.create(below, names, Body::Symlink(target), SYMLINK_MODE);
+                let id = self.create(below, names, ModelBody::Symlink(target), SYMLINK_MODE);
                 Ok(self.outcome(id, true))
             }
         }
@@ -159,18 +170,18 @@ impl Doing {
 
     fn remove(
         &mut self,
-        at: &Place,
+        at: &NodePath,
         subtree: Subtree,
-        expect: Expect,
-        missing: Missing,
-        spare: Option<&Spare>,
-    ) -> StoreResult<Outcome> {
+        expect: Precondition,
+        missing: IfMissing,
+        spare: Option<&ProtectedNames>,
+    ) -> StoreResult<StepOutcome> {
         let id = match (self.tree.find(at), missing) {
-            (Err(StoreError::NotFound), Missing::Fine) => return Ok(Outcome::default()),
+            (Err(StoreError::NotFound), IfMissing::Fine) => return Ok(StepOutcome::default()),
             (found, _) => found?,
         };
         not_the_root(id)?;
-        let is_directory = matches!(self.tree.node(id).body, Body::Directory(_));
+        let is_directory = matches!(self.tree.node(id).body, ModelBody::Directory(_));
         match subtree {
             Subtree::File if is_directory => return Err(StoreError::IsADirectory),
             Subtree::EmptyDirectory | Subtree::Directory if !is_directory => {
@@ -185,15 +196,15 @@ impl Doing {
         self.spare(id, spare)?;
         self.detach(id, ChangeKind::Removed);
         self.drop_nodes(id);
-        Ok(Outcome::default())
+        Ok(StepOutcome::default())
     }
 
     fn set_attr(
         &mut self,
-        at: &Place,
+        at: &NodePath,
         mode: Option<u32>,
         modified: Option<Timestamp>,
-    ) -> StoreResult<Outcome> {
+    ) -> StoreResult<StepOutcome> {
         let id = self.tree.find(at)?;
         let before = Some(self.tree.node(id).tag);
         let (tag, now) = (self.tree.fresh_tag(), self.at);
@@ -202,15 +213,15 @@ impl Doing {
         node.modified = modified.unwrap_or(node.modified);
         (node.changed, node.tag) = (now, tag);
         self.log_at(ChangeKind::Attributes, id);
-        Ok(Outcome { before, ..self.outcome(id, false) })
+        Ok(StepOutcome { before, ..self.outcome(id, false) })
     }
 
-    pub(super) fn outcome(&self, id: NodeId, created: bool) -> Outcome {
-        Outcome { attr: Some(self.tree.attr(id)), before: None, created, replaced: 0 }
+    pub(super) fn outcome(&self, id: NodeId, created: bool) -> StepOutcome {
+        StepOutcome { attr: Some(self.tree.attr(id)), before: None, created, replaced: 0 }
     }
 
     fn rewrite(&mut self, id: NodeId, bytes: Vec<u8>) {
-        self.tree.node_mut(id).body = Body::File(Arc::new(bytes));
+        self.tree.node_mut(id).body = ModelBody::File(Arc::new(bytes));
         self.touch(id);
         self.log_at(ChangeKind::Written, id);
     }
@@ -222,7 +233,7 @@ impl Doing {
         (node.modified, node.changed, node.tag) = (now, now, tag);
     }
 
-    fn create(&mut self, below: NodeId, names: Vec<Vec<u8>>, body: Body, mode: u32) -> NodeId {
+    fn create(&mut self, below: NodeId, names: Vec<Vec<u8>>, body: ModelBody, mode: u32) -> NodeId {
         let (parent, name) = self.make_parents(below, names);
         let id = self.tree.add(parent, name.clone(), body, mode, self.at);
         self.enter(id, parent, name, ChangeKind::Created);
@@ -233,7 +244,7 @@ impl Doing {
     pub(super) fn make_parents(&mut self, below: NodeId, mut names: Vec<Vec<u8>>) -> (NodeId, Vec<u8>) {
         let last = names.pop().expect("a place that leads to nothing misses a name");
         let parent = names.into_iter().fold(below, |parent, name| {
-            let body = Body::Directory(Default::default());
+            let body = ModelBody::Directory(Default::default());
             let id = self.tree.add(parent, name.clone(), body, DIRECTORY_MODE, self.at);
             self.enter(id, parent, name, ChangeKind::Created);
             id
@@ -247,20 +258,20 @@ impl Doing {
     }
 
     pub(super) fn enter(&mut self, id: NodeId, parent: NodeId, name: Vec<u8>, what: ChangeKind) {
-        if let Body::Directory(names) = &mut self.tree.node_mut(parent).body {
+        if let ModelBody::Directory(names) = &mut self.tree.node_mut(parent).body {
             names.insert(name.clone(), id);
         }
         self.touch(parent);
-        self.changes.push(Changed { version: self.version, what, node: id, parent, name });
+        self.changes.push(FeedEntry { version: self.version, what, node: id, parent, name });
     }
 
     pub(super) fn detach(&mut self, id: NodeId, what: ChangeKind) {
         let (parent, name) = self.whereabouts(id);
-        if let Body::Directory(names) = &mut self.tree.node_mut(parent).body {
+        if let ModelBody::Directory(names) = &mut self.tree.node_mut(parent).body {
             names.remove(&name);
         }
         self.touch(parent);
-        self.changes.push(Changed { version: self.version, what, node: id, parent, name });
+        self.changes.push(FeedEntry { version: self.version, what, node: id, parent, name });
     }
 
     pub(super) fn drop_nodes(&mut self, top: NodeId) {
@@ -272,14 +283,14 @@ impl Doing {
 
     pub(super) fn log_at(&mut self, what: ChangeKind, id: NodeId) {
         let (parent, name) = self.whereabouts(id);
-        self.changes.push(Changed { version: self.version, what, node: id, parent, name });
+        self.changes.push(FeedEntry { version: self.version, what, node: id, parent, name });
     }
 
     pub(super) fn holds_something(&self, id: NodeId) -> bool {
-        matches!(&self.tree.node(id).body, Body::Directory(names) if !names.is_empty())
+        matches!(&self.tree.node(id).body, ModelBody::Directory(names) if !names.is_empty())
     }
 
-    pub(super) fn spare(&self, top: NodeId, spare: Option<&Spare>) -> StoreResult<()> {
+    pub(super) fn spare(&self, top: NodeId, spare: Option<&ProtectedNames>) -> StoreResult<()> {
         let Some(spare) = spare else { return Ok(()) };
         match self
             .tree

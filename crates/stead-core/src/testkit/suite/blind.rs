@@ -1,21 +1,21 @@
 //! Changes whose caller must not learn whether they did anything: every Store with history makes a version of them.
 
 use super::subject::{Subject, at, change, mkdir, remove, remove_with, write};
-use crate::store::{Change, Deed, DeedQuery, Expect, Missing, Step, StorePath, Subtree};
+use crate::store::{Change, IfMissing, Precondition, Revision, RevisionQuery, Step, StorePath, Subtree};
 use crate::{Operation, Timestamp};
 
 fn blind(steps: Vec<Step>) -> Change {
     Change { blind_at: Some(StorePath::from_checked("box/name")), ..change(steps) }
 }
 
-fn told_of(t: &Subject, operation: &Operation) -> Vec<Deed> {
+fn told_of(t: &Subject, operation: &Operation) -> Vec<Revision> {
     let operations = Some(vec![operation.id]);
-    t.store.deeds(&DeedQuery { operations, ..DeedQuery::all() }).unwrap().deeds
+    t.store.deeds(&RevisionQuery { operations, ..RevisionQuery::all() }).unwrap().deeds
 }
 
 /// Steps that find nothing to do, once `box/made` is there.
 fn idle() -> Vec<Vec<Step>> {
-    let remove = remove_with(at("box/none"), Subtree::Any, Expect::Any, Missing::Fine);
+    let remove = remove_with(at("box/none"), Subtree::Any, Precondition::Any, IfMissing::Fine);
     vec![Vec::new(), vec![mkdir("box/made")], vec![remove]]
 }
 
@@ -51,10 +51,11 @@ pub fn a_blind_change_that_did_nothing_stands_and_is_told_by_its_operation_alone
         assert_eq!(told[0].blind_at, Some(StorePath::from_checked("box/name")));
         let standing = t.store.standing("suite", Timestamp(i64::MIN), 1).unwrap();
         assert_eq!((standing[0].0, standing[0].1.id), (version, operation.id));
-        let after = DeedQuery { after: version, operations: Some(vec![operation.id]), ..DeedQuery::all() };
+        let after =
+            RevisionQuery { after: version, operations: Some(vec![operation.id]), ..RevisionQuery::all() };
         assert!(t.store.deeds(&after).unwrap().deeds.is_empty());
     }
-    let all = t.store.deeds(&DeedQuery { after: made, ..DeedQuery::all() }).unwrap();
+    let all = t.store.deeds(&RevisionQuery { after: made, ..RevisionQuery::all() }).unwrap();
     assert!(all.deeds.is_empty(), "{:?}", all.deeds);
 }
 

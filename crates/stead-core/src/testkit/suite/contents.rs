@@ -3,13 +3,16 @@
 use super::subject::*;
 use crate::clock::Timestamp;
 use crate::edit::Occurrences;
-use crate::store::{Content, Expect, Keep, Kind, Missing, Put, Replace, Step, StoreError, Subtree};
+use crate::store::{
+    Content, DisplacedContent, IfMissing, NodeKind, Precondition, PutOptions, Replace, Step, StoreError,
+    Subtree,
+};
 
 pub fn writes_are_read_back(t: &Subject) {
     let outcome = t.one(write("a.txt", "hello"));
     assert!(outcome.created);
     let attr = outcome.attr.unwrap();
-    assert_eq!((attr.kind, attr.size, attr.mode), (Kind::File, 5, 0o644));
+    assert_eq!((attr.kind, attr.size, attr.mode), (NodeKind::File, 5, 0o644));
     assert_eq!(t.read("a.txt"), b"hello");
     assert_eq!(t.stat("a.txt"), attr);
     assert_eq!(t.store.read(&at("a.txt"), 5).unwrap().attr, attr);
@@ -22,7 +25,7 @@ pub fn writes_are_read_back(t: &Subject) {
 
 pub fn an_empty_file_is_a_file(t: &Subject) {
     let attr = t.write("empty", "");
-    assert_eq!((attr.kind, attr.size), (Kind::File, 0));
+    assert_eq!((attr.kind, attr.size), (NodeKind::File, 0));
     assert_eq!(t.read("empty"), b"");
     assert_eq!(whole(&*t.open("empty")), b"");
     t.one(append("empty", "x"));
@@ -82,7 +85,7 @@ pub fn many_places_are_answered_in_order(t: &Subject) {
     assert_eq!(stats[0].as_ref().unwrap(), &t.stat("dir/b"));
     assert_refused!(&stats[1], StoreError::NotFound);
     assert_eq!(stats[2].as_ref().unwrap(), &t.stat("a"));
-    assert_eq!(stats[3].as_ref().unwrap().kind, Kind::Directory);
+    assert_eq!(stats[3].as_ref().unwrap().kind, NodeKind::Directory);
     assert_refused!(&stats[4], StoreError::NotADirectory);
     let reads = t.store.read_many(&places, 2);
     assert_eq!(reads.len(), 5);
@@ -105,19 +108,19 @@ pub fn an_overwrite_keeps_the_mode(t: &Subject) {
     let mut draft = t.draft();
     draft.write_at(0, b"drafted").unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    t.one(write_with(at("script"), content, Put::default()));
+    t.one(write_with(at("script"), content, PutOptions::default()));
     assert_eq!((t.stat("script").mode, t.read("script")), (0o755, b"drafted".to_vec()));
 }
 
 pub fn a_write_can_set_mode_and_time(t: &Subject) {
     let then = Timestamp(1_700_000_000_123_456_789);
-    let put = Put { mode: Some(0o600), modified: Some(then), ..Put::default() };
+    let put = PutOptions { mode: Some(0o600), modified: Some(then), ..PutOptions::default() };
     let attr = t.one(write_with(at("new"), b"1".to_vec(), put.clone())).attr.unwrap();
     assert_eq!((attr.mode, attr.modified), (0o600, then));
     t.write("old", "1");
     t.one(write_with(at("old"), b"2".to_vec(), put.clone()));
     assert_eq!((t.stat("old").mode, t.stat("old").modified), (0o600, then));
-    t.one(append_with(at("old"), b"3".to_vec(), Put { mode: Some(0o640), ..put }));
+    t.one(append_with(at("old"), b"3".to_vec(), PutOptions { mode: Some(0o640), ..put }));
     assert_eq!((t.stat("old").mode, t.stat("old").modified), (0o640, then));
     t.write("old", "4");
     assert_ne!(t.stat("old").modified, then, "a write without a time happens now");
@@ -167,7 +170,7 @@ pub fn an_append_past_its_limit_changes_nothing(t: &Subject) {
     let up_to = |limit, content: &str| Step::Append {
         at: at("log"),
         content: Content::Bytes(content.into()),
-        put: Put { at_most: Some(limit), ..Put::default() },
+        put: PutOptions { at_most: Some(limit), ..PutOptions::default() },
     };
     let over = t.leaves_all(|| t.apply(vec![up_to(7, "two\n")])).unwrap_err();
     assert!(matches!(over, StoreError::TooLarge { size: 8, limit: 7 }), "{over:?}");
@@ -182,7 +185,7 @@ pub fn a_draft_can_be_appended(t: &Subject) {
     let bytes = pattern(400_000);
     draft.write_at(0, &bytes).unwrap();
     let content = Content::Sealed(draft.seal().unwrap());
-    t.one(append_with(at("file"), content, Put::default()));
+    t.one(append_with(at("file"), content, PutOptions::default()));
     assert!(t.read("file") == [b"start ", &*bytes].concat());
 }
 
@@ -192,7 +195,7 @@ pub fn an_edit_replaces_text(t: &Subject) {
     assert_eq!((outcome.replaced, outcome.created), (1, false));
     assert_eq!(t.stat("file"), outcome.attr.unwrap());
     assert_eq!(t.read("file"), "\u{feff}one\r\nzwei\r\nno newline at the end".as_bytes());
-    let outcome = t.one(edit_with(at("file"), "n", "N", Occurrences::All, Expect::Any));
+    let outcome = t.one(edit_with(at("file"), "n", "N", Occurrences::All, Precondition::Any));
     assert_eq!(outcome.replaced, 5);
     assert_eq!(t.read("file"), "\u{feff}oNe\r\nzwei\r\nNo NewliNe at the eNd".as_bytes());
 
@@ -219,7 +222,7 @@ pub fn an_edit_that_does_not_fit_changes_nothing(t: &Subject) {
 pub fn an_edit_too_large_for_memory_changes_nothing(t: &Subject) {
     t.write("file", vec![b'y'; 1 << 20]);
     let new = "z".repeat(1 << 20);
-    let refused = t.refused(edit_with(at("file"), "y", &new, Occurrences::All, Expect::Any));
+    let refused = t.refused(edit_with(at("file"), "y", &new, Occurrences::All, Precondition::Any));
     assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused:?}");
 }
 
@@ -265,7 +268,7 @@ pub fn names_are_kept_byte_for_byte(t: &Subject) {
 }
 
 pub fn what_needs_no_history_is_written_all_the_same(t: &Subject) {
-    let put = || Put { keep: Keep::Scratch, ..Put::default() };
+    let put = || PutOptions { keep: DisplacedContent::Scratch, ..PutOptions::default() };
     t.one(write_with(at("target/out"), b"1".to_vec(), put()));
     t.one(write_with(at("target/out"), b"22".to_vec(), put()));
     t.one(append_with(at("target/out"), b"3".to_vec(), put()));
@@ -273,10 +276,10 @@ pub fn what_needs_no_history_is_written_all_the_same(t: &Subject) {
     t.one(Step::Remove {
         at: at("target"),
         subtree: Subtree::Directory,
-        expect: Expect::Any,
-        missing: Missing::Fails,
+        expect: Precondition::Any,
+        missing: IfMissing::Fails,
         spare: None,
-        keep: Keep::Scratch,
+        keep: DisplacedContent::Scratch,
     });
     assert!(!t.exists("target"));
 }

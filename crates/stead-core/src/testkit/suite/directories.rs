@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 use super::subject::*;
 use crate::glob::{Anchor, PathGlobs};
 use crate::name::Name;
-use crate::search::Walk;
-use crate::store::{Kind, Page, Parents, Place, Replace, Step, StoreError, StorePath};
+use crate::search::WalkOptions;
+use crate::store::{NodeKind, NodePath, Page, Parents, Replace, Step, StoreError, StorePath};
 
 pub fn the_root_is_a_directory(t: &Subject) {
-    let root = t.store.stat(&Place::root()).unwrap();
-    assert_eq!((root.kind, root.size), (Kind::Directory, 0));
+    let root = t.store.stat(&NodePath::root()).unwrap();
+    assert_eq!((root.kind, root.size), (NodeKind::Directory, 0));
     assert!(t.names("").is_empty());
-    assert!(t.walked(&Place::root(), &Walk::default()).is_empty());
+    assert!(t.walked(&NodePath::root(), &WalkOptions::default()).is_empty());
 }
 
 pub fn a_directory_is_made_once(t: &Subject) {
     let outcome = t.one(mkdir_with(at("dir"), Parents::Required));
     assert!(outcome.created);
     let attr = outcome.attr.unwrap();
-    assert_eq!((attr.kind, attr.mode), (Kind::Directory, 0o755));
+    assert_eq!((attr.kind, attr.mode), (NodeKind::Directory, 0o755));
     assert_eq!(t.stat("dir"), attr);
     assert!(matches!(t.refused(mkdir_with(at("dir"), Parents::Required)), StoreError::AlreadyExists));
 
@@ -124,44 +124,44 @@ pub fn a_walk_is_sorted_component_by_component(t: &Subject) {
         "a", "a/b", "a/b/deep", "a/b.txt", "a/link", "a/x", "a-file", "b", "b/c", "b/c/d", "b/c/d/e",
         "empty", "top",
     ];
-    assert_eq!(t.walked(&Place::root(), &Walk::default()), all);
-    assert_eq!(t.walked(&at("a"), &Walk::default()), ["b", "b/deep", "b.txt", "link", "x"]);
-    assert_eq!(t.walked(&at("b/c"), &Walk::default()), ["d", "d/e"]);
-    assert!(t.walked(&at("empty"), &Walk::default()).is_empty());
+    assert_eq!(t.walked(&NodePath::root(), &WalkOptions::default()), all);
+    assert_eq!(t.walked(&at("a"), &WalkOptions::default()), ["b", "b/deep", "b.txt", "link", "x"]);
+    assert_eq!(t.walked(&at("b/c"), &WalkOptions::default()), ["d", "d/e"]);
+    assert!(t.walked(&at("empty"), &WalkOptions::default()).is_empty());
 }
 
 pub fn a_walk_gives_attributes_and_stops_when_told(t: &Subject) {
     some_tree(t);
     let mut seen = 0;
-    let visit = &mut |found: crate::store::Found| {
-        assert_eq!(found.attr, t.store.stat(&Place::path(found.path)).unwrap());
+    let visit = &mut |found: crate::store::WalkEntry| {
+        assert_eq!(found.attr, t.store.stat(&NodePath::path(found.path)).unwrap());
         seen += 1;
         if seen == 4 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    t.store.walk(&Place::root(), &Walk::default(), visit).unwrap();
+    t.store.walk(&NodePath::root(), &WalkOptions::default(), visit).unwrap();
     assert_eq!(seen, 4);
 }
 
 pub fn a_walk_goes_as_deep_as_asked(t: &Subject) {
     some_tree(t);
-    let depth = |depth| t.walked(&Place::root(), &Walk { depth, ..Walk::default() });
+    let depth = |depth| t.walked(&NodePath::root(), &WalkOptions { depth, ..WalkOptions::default() });
     assert_eq!(depth(1), ["a", "a-file", "b", "empty", "top"]);
     assert_eq!(depth(2), ["a", "a/b", "a/b.txt", "a/link", "a/x", "a-file", "b", "b/c", "empty", "top"]);
-    assert_eq!(t.walked(&at("b"), &Walk { depth: 2, ..Walk::default() }), ["c", "c/d"]);
+    assert_eq!(t.walked(&at("b"), &WalkOptions { depth: 2, ..WalkOptions::default() }), ["c", "c/d"]);
 }
 
 pub fn a_walk_leaves_out_what_it_is_told_to_skip(t: &Subject) {
     some_tree(t);
     let skip = ["a/b", "b", "a-file", "elsewhere"].map(StorePath::from_checked).into();
-    let walk = Walk { skip, ..Walk::default() };
-    assert_eq!(t.walked(&Place::root(), &walk), ["a", "a/b.txt", "a/link", "a/x", "empty", "top"]);
+    let walk = WalkOptions { skip, ..WalkOptions::default() };
+    assert_eq!(t.walked(&NodePath::root(), &walk), ["a", "a/b.txt", "a/link", "a/x", "empty", "top"]);
 }
 
 pub fn a_walk_visits_only_what_matches(t: &Subject) {
     some_tree(t);
     let only = |glob: &str| {
         let only = Some(PathGlobs::new([glob], Anchor::Start).unwrap());
-        t.walked(&Place::root(), &Walk { only, ..Walk::default() })
+        t.walked(&NodePath::root(), &WalkOptions { only, ..WalkOptions::default() })
     };
     assert_eq!(only("**/deep"), ["a/b/deep"]);
     assert_eq!(only("a/*"), ["a/b", "a/b.txt", "a/link", "a/x"]);
@@ -171,13 +171,13 @@ pub fn a_walk_visits_only_what_matches(t: &Subject) {
     assert_eq!(only("*-file"), ["a-file"]);
     assert!(only("../*").is_empty());
     let below = Some(PathGlobs::new(["*"], Anchor::Start).unwrap());
-    assert_eq!(t.walked(&at("b/c"), &Walk { only: below, ..Walk::default() }), ["d"]);
+    assert_eq!(t.walked(&at("b/c"), &WalkOptions { only: below, ..WalkOptions::default() }), ["d"]);
 }
 
 pub fn a_walk_that_is_late_gives_up(t: &Subject) {
     some_tree(t);
-    let walk = Walk { deadline: Some(Instant::now()), ..Walk::default() };
-    let result = t.store.walk(&Place::root(), &walk, &mut |_| ControlFlow::Continue(()));
+    let walk = WalkOptions { deadline: Some(Instant::now()), ..WalkOptions::default() };
+    let result = t.store.walk(&NodePath::root(), &walk, &mut |_| ControlFlow::Continue(()));
     assert_refused!(result, StoreError::Unavailable { .. });
 }
 
@@ -185,7 +185,7 @@ pub fn a_deep_tree_is_no_trouble(t: &Subject) {
     let deep = vec!["d"; 63].join("/") + "/file";
     t.write(&deep, "deep");
     assert_eq!(t.read(&deep), b"deep");
-    let walked = t.walked(&Place::root(), &Walk::default());
+    let walked = t.walked(&NodePath::root(), &WalkOptions::default());
     assert_eq!((walked.len(), walked.last()), (64, Some(&deep)));
     t.one(copy("d", "e", crate::store::Replace::Refuse));
     assert_eq!(t.read(&deep.replacen('d', "e", 1)), b"deep");
@@ -198,7 +198,7 @@ pub fn a_wide_directory_is_no_trouble(t: &Subject) {
     let names: Vec<_> = (0..2_000).map(|number| format!("{number:04}")).collect();
     t.apply(names.iter().map(|name| write(&format!("wide/{name}"), name)).collect()).unwrap();
     assert_eq!(t.names("wide"), names);
-    assert_eq!(t.walked(&at("wide"), &Walk::default()), names);
+    assert_eq!(t.walked(&at("wide"), &WalkOptions::default()), names);
     t.rename("wide", "moved", crate::store::Replace::Refuse);
     assert_eq!(t.names("moved"), names);
     t.remove("moved");

@@ -1,13 +1,15 @@
 //! Content in the making, and content that is open.
 
 use super::subject::*;
-use crate::store::{Content, Draft, Expect, Parents, Place, Put, Replace, Sealed, StoreError};
+use crate::store::{
+    Content, Draft, NodePath, Parents, Precondition, PutOptions, Replace, SealedContent, StoreError,
+};
 
-fn put(t: &Subject, place: Place, mut draft: Box<dyn Draft>) -> crate::store::Attr {
+fn put(t: &Subject, place: NodePath, mut draft: Box<dyn Draft>) -> crate::store::Attr {
     let size = draft.size();
     let sealed = draft.seal().unwrap();
     assert_eq!(sealed.size(), size);
-    let attr = t.one(write_with(place, Content::Sealed(sealed), Put::default())).attr.unwrap();
+    let attr = t.one(write_with(place, Content::Sealed(sealed), PutOptions::default())).attr.unwrap();
     assert_eq!(attr.size, size);
     attr
 }
@@ -173,7 +175,7 @@ pub fn a_draft_is_put_back_at_its_node(t: &Subject) {
     t.write("dir/file", &expected);
     t.one(chmod(at("dir/file"), 0o755));
     let before = t.stat("dir/file");
-    let node = Place::node(before.node);
+    let node = NodePath::node(before.node);
     let edits: [(usize, &[u8]); 4] =
         [(0, b"start"), (262_143, b"chunks"), (900_000, b"x"), (1_499_999, b"end")];
     for (offset, bytes) in edits {
@@ -201,16 +203,16 @@ pub fn a_draft_is_put_back_at_its_node(t: &Subject) {
 pub fn a_draft_finds_its_node_under_another_name(t: &Subject) {
     t.write("dir/file", "before");
     let node = t.node("dir/file");
-    let mut draft = t.draft_of(&Place::node(node));
+    let mut draft = t.draft_of(&NodePath::node(node));
     t.rename("dir/file", "moved", Replace::Refuse);
     t.write("dir/file", "another");
     draft.write_at(6, b" and after").unwrap();
-    assert_eq!(put(t, Place::node(node), draft).node, node);
+    assert_eq!(put(t, NodePath::node(node), draft).node, node);
     assert_eq!((t.read("moved"), t.read("dir/file")), (b"before and after".to_vec(), b"another".to_vec()));
-    let mut draft = t.draft_of(&Place::node(node));
+    let mut draft = t.draft_of(&NodePath::node(node));
     t.remove("moved");
     let sealed = Content::Sealed(draft.seal().unwrap());
-    let error = t.refused(write_with(Place::node(node), sealed, Put::default()));
+    let error = t.refused(write_with(NodePath::node(node), sealed, PutOptions::default()));
     assert!(matches!(error, StoreError::NotFound), "{error:?}");
 }
 
@@ -234,13 +236,13 @@ pub fn a_draft_is_put_only_where_expected(t: &Subject) {
     let put = |path: &str, expect| {
         let mut draft = t.draft();
         draft.write_at(0, b"draft").unwrap();
-        let put = Put { expect, parents: Parents::Required, ..Put::default() };
+        let put = PutOptions { expect, parents: Parents::Required, ..PutOptions::default() };
         write_with(at(path), Content::Sealed(draft.seal().unwrap()), put)
     };
-    assert!(matches!(t.refused(put("file", Expect::Absent)), StoreError::AlreadyExists));
-    assert!(matches!(t.refused(put("missing/file", Expect::Any)), StoreError::NotFound));
-    t.one(put("file", Expect::Tag(tag)));
-    assert!(matches!(t.refused(put("file", Expect::Tag(tag))), StoreError::Conflict));
+    assert!(matches!(t.refused(put("file", Precondition::Absent)), StoreError::AlreadyExists));
+    assert!(matches!(t.refused(put("missing/file", Precondition::Any)), StoreError::NotFound));
+    t.one(put("file", Precondition::Tag(tag)));
+    assert!(matches!(t.refused(put("file", Precondition::Tag(tag))), StoreError::Conflict));
     assert_eq!(t.read("file"), b"draft");
 }
 
@@ -258,12 +260,13 @@ pub fn a_draft_whose_change_was_refused_is_put_again(t: &Subject) {
         for attempt in 0..3 {
             let sealed = Content::Sealed(draft.seal().unwrap());
             // Refused at its first step, or at a later one, when its content had its place already.
-            let put = |expect| Put { expect, ..Put::default() };
+            let put = |expect| PutOptions { expect, ..PutOptions::default() };
             if attempt == 0 {
-                t.refused(write_with(at("file"), sealed, put(Expect::Tag(tag))));
+                t.refused(write_with(at("file"), sealed, put(Precondition::Tag(tag))));
             } else {
-                let last = write_with(at("missing/file"), Content::Bytes(Vec::new()), put(Expect::Tag(tag)));
-                let steps = vec![write_with(at("file"), sealed, put(Expect::Any)), last];
+                let last =
+                    write_with(at("missing/file"), Content::Bytes(Vec::new()), put(Precondition::Tag(tag)));
+                let steps = vec![write_with(at("file"), sealed, put(Precondition::Any)), last];
                 t.store.apply(change(steps)).unwrap_err();
             }
             assert!(t.read("file") == pattern(400_000), "nothing was changed");
@@ -278,15 +281,15 @@ pub fn a_draft_whose_change_was_refused_is_put_again(t: &Subject) {
 
 pub fn a_foreign_draft_is_refused(t: &Subject) {
     t.write("file", "1");
-    let foreign = Content::Sealed(Sealed::new(3, "abc"));
-    t.refused(write_with(at("file"), foreign, Put::default()));
+    let foreign = Content::Sealed(SealedContent::new(3, "abc"));
+    t.refused(write_with(at("file"), foreign, PutOptions::default()));
 }
 
 pub fn a_draft_needs_a_file(t: &Subject) {
-    use crate::store::DraftOf;
+    use crate::store::DraftBase;
     t.mkdir("dir");
-    assert_refused!(t.store.draft(DraftOf::File(&at("missing"))), StoreError::NotFound);
-    assert_refused!(t.store.draft(DraftOf::File(&at("dir"))), StoreError::IsADirectory);
+    assert_refused!(t.store.draft(DraftBase::File(&at("missing"))), StoreError::NotFound);
+    assert_refused!(t.store.draft(DraftBase::File(&at("dir"))), StoreError::IsADirectory);
 }
 
 pub fn open_content_is_read_in_pieces(t: &Subject) {

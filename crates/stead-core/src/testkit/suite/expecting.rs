@@ -4,13 +4,15 @@ use std::collections::HashSet;
 
 use super::subject::*;
 use crate::edit::Occurrences;
-use crate::store::{Content, Expect, Missing, Put, Replace, Step, StoreError, Subtree, VersionTag};
+use crate::store::{
+    Content, IfMissing, Precondition, PutOptions, Replace, Step, StoreError, Subtree, VersionTag,
+};
 
 /// A tag that nothing has.
-const STRANGE: VersionTag = VersionTag(0xdead_beef_dead_beef_dead_beef_dead_beef);
+const UNKNOWN_TAG: VersionTag = VersionTag(0xdead_beef_dead_beef_dead_beef_dead_beef);
 
-fn expecting(expect: Expect) -> Put {
-    Put { expect, ..Put::default() }
+fn expecting(expect: Precondition) -> PutOptions {
+    PutOptions { expect, ..PutOptions::default() }
 }
 
 pub fn a_tag_changes_with_every_write(t: &Subject) {
@@ -35,19 +37,19 @@ pub fn an_outcome_tells_the_state_before(t: &Subject) {
         assert_eq!(t.one(step).before, Some(tag));
     }
     let tag = t.stat("file").tag;
-    let write = write_with(at("file"), b"C".to_vec(), Put::default());
+    let write = write_with(at("file"), b"C".to_vec(), PutOptions::default());
     assert_eq!(t.one(write).before, Some(tag));
 }
 
 pub fn a_tag_changes_with_every_write_in_place(t: &Subject) {
     t.write("file", "A");
-    let place = crate::store::Place::node(t.node("file"));
+    let place = crate::store::NodePath::node(t.node("file"));
     let mut seen = HashSet::from([t.stat("file").tag]);
     for round in 0..40 {
         let mut draft = t.draft_of(&place);
         draft.write_at(0, if round % 2 == 0 { b"B" } else { b"A" }).unwrap();
         let content = Content::Sealed(draft.seal().unwrap());
-        let attr = t.one(write_with(place.clone(), content, Put::default())).attr.unwrap();
+        let attr = t.one(write_with(place.clone(), content, PutOptions::default())).attr.unwrap();
         assert_eq!(t.stat("file").tag, attr.tag);
         assert!(seen.insert(attr.tag), "round {round} has the tag of an earlier one");
     }
@@ -82,60 +84,66 @@ pub fn an_append_expects_what_it_is_told(t: &Subject) {
     a_put_expects_what_it_is_told(t, &put);
 }
 
-fn a_put_expects_what_it_is_told(t: &Subject, put: &dyn Fn(&str, Expect) -> Step) {
-    t.one(put("absent", Expect::Absent));
+fn a_put_expects_what_it_is_told(t: &Subject, put: &dyn Fn(&str, Precondition) -> Step) {
+    t.one(put("absent", Precondition::Absent));
     let tag = t.write("file", "old").tag;
-    assert!(matches!(t.refused(put("file", Expect::Absent)), StoreError::AlreadyExists));
-    assert!(matches!(t.refused(put("file", Expect::Tag(STRANGE))), StoreError::Conflict));
-    assert!(matches!(t.refused(put("file", Expect::TagOrAbsent(STRANGE))), StoreError::Conflict));
-    assert!(matches!(t.refused(put("missing", Expect::Tag(tag))), StoreError::Conflict));
-    assert!(matches!(t.refused(put("new/parents/too", Expect::Tag(tag))), StoreError::Conflict));
+    assert!(matches!(t.refused(put("file", Precondition::Absent)), StoreError::AlreadyExists));
+    assert!(matches!(t.refused(put("file", Precondition::Tag(UNKNOWN_TAG))), StoreError::Conflict));
+    assert!(matches!(t.refused(put("file", Precondition::TagOrAbsent(UNKNOWN_TAG))), StoreError::Conflict));
+    assert!(matches!(t.refused(put("missing", Precondition::Tag(tag))), StoreError::Conflict));
+    assert!(matches!(t.refused(put("new/parents/too", Precondition::Tag(tag))), StoreError::Conflict));
     assert_eq!(t.stat("file").tag, tag, "a refused change does not touch the file");
 
-    let next = t.one(put("file", Expect::Tag(tag))).attr.unwrap().tag;
-    assert!(matches!(t.refused(put("file", Expect::Tag(tag))), StoreError::Conflict), "that was then");
-    let last = t.one(put("file", Expect::TagOrAbsent(next))).attr.unwrap().tag;
-    t.one(put("made", Expect::TagOrAbsent(next)));
+    let next = t.one(put("file", Precondition::Tag(tag))).attr.unwrap().tag;
+    assert!(matches!(t.refused(put("file", Precondition::Tag(tag))), StoreError::Conflict), "that was then");
+    let last = t.one(put("file", Precondition::TagOrAbsent(next))).attr.unwrap().tag;
+    t.one(put("made", Precondition::TagOrAbsent(next)));
     assert!(t.exists("made"));
 
     // The short form of a tag is judged like the tag.
-    assert!(matches!(t.refused(put("file", Expect::ShortTag(next.short()))), StoreError::Conflict));
-    assert!(matches!(t.refused(put("none", Expect::ShortTag(last.short()))), StoreError::Conflict));
-    t.one(put("file", Expect::ShortTag(last.short())));
-    assert!(matches!(t.refused(put("file", Expect::ShortTag(last.short()))), StoreError::Conflict));
+    assert!(matches!(t.refused(put("file", Precondition::ShortTag(next.short()))), StoreError::Conflict));
+    assert!(matches!(t.refused(put("none", Precondition::ShortTag(last.short()))), StoreError::Conflict));
+    t.one(put("file", Precondition::ShortTag(last.short())));
+    assert!(matches!(t.refused(put("file", Precondition::ShortTag(last.short()))), StoreError::Conflict));
 }
 
 pub fn an_edit_expects_what_it_is_told(t: &Subject) {
     let tag = t.write("file", "a").tag;
     let edit = |path, old, expect| edit_with(at(path), old, "b", Occurrences::One, expect);
-    assert!(matches!(t.refused(edit("file", "a", Expect::Tag(STRANGE))), StoreError::Conflict));
+    assert!(matches!(t.refused(edit("file", "a", Precondition::Tag(UNKNOWN_TAG))), StoreError::Conflict));
     assert!(
-        matches!(t.refused(edit("file", "no such text", Expect::Tag(STRANGE))), StoreError::Conflict),
+        matches!(
+            t.refused(edit("file", "no such text", Precondition::Tag(UNKNOWN_TAG))),
+            StoreError::Conflict
+        ),
         "the state is judged before the text"
     );
-    assert!(matches!(t.refused(edit("missing", "a", Expect::Tag(tag))), StoreError::NotFound));
-    assert!(matches!(t.refused(edit("file", "a", Expect::ShortTag(STRANGE.short()))), StoreError::Conflict));
-    t.one(edit("file", "a", Expect::ShortTag(tag.short())));
+    assert!(matches!(t.refused(edit("missing", "a", Precondition::Tag(tag))), StoreError::NotFound));
+    assert!(matches!(
+        t.refused(edit("file", "a", Precondition::ShortTag(UNKNOWN_TAG.short()))),
+        StoreError::Conflict
+    ));
+    t.one(edit("file", "a", Precondition::ShortTag(tag.short())));
     assert_eq!(t.read("file"), b"b");
 }
 
 pub fn a_removal_expects_what_it_is_told(t: &Subject) {
     let tag = t.write("file", "a").tag;
-    let remove = |path, tag, missing| remove_with(at(path), Subtree::File, Expect::Tag(tag), missing);
-    assert!(matches!(t.refused(remove("file", STRANGE, Missing::Fails)), StoreError::Conflict));
-    assert!(matches!(t.refused(remove("missing", tag, Missing::Fails)), StoreError::NotFound));
-    t.one(remove("missing", tag, Missing::Fine));
-    t.one(remove("file", tag, Missing::Fails));
+    let remove = |path, tag, missing| remove_with(at(path), Subtree::File, Precondition::Tag(tag), missing);
+    assert!(matches!(t.refused(remove("file", UNKNOWN_TAG, IfMissing::Fails)), StoreError::Conflict));
+    assert!(matches!(t.refused(remove("missing", tag, IfMissing::Fails)), StoreError::NotFound));
+    t.one(remove("missing", tag, IfMissing::Fine));
+    t.one(remove("file", tag, IfMissing::Fails));
     assert!(!t.exists("file"));
 }
 
 pub fn the_kind_is_judged_before_the_state(t: &Subject) {
     t.write("dir/file", "1");
-    let put = || expecting(Expect::Tag(STRANGE));
+    let put = || expecting(Precondition::Tag(UNKNOWN_TAG));
     assert!(matches!(t.refused(write_with(at("dir"), b"1".to_vec(), put())), StoreError::IsADirectory));
     assert!(matches!(t.refused(append_with(at("dir"), b"1".to_vec(), put())), StoreError::IsADirectory));
-    let edit = edit_with(at("dir"), "a", "b", Occurrences::One, Expect::Tag(STRANGE));
+    let edit = edit_with(at("dir"), "a", "b", Occurrences::One, Precondition::Tag(UNKNOWN_TAG));
     assert!(matches!(t.refused(edit), StoreError::IsADirectory));
-    let remove = remove_with(at("dir"), Subtree::File, Expect::Tag(STRANGE), Missing::Fails);
+    let remove = remove_with(at("dir"), Subtree::File, Precondition::Tag(UNKNOWN_TAG), IfMissing::Fails);
     assert!(matches!(t.refused(remove), StoreError::IsADirectory));
 }

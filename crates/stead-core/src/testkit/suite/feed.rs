@@ -1,10 +1,10 @@
 //! What a Store with a feed tells of its changes.
 
 use super::subject::*;
-use crate::store::{ChangeKind, Changed, NodeId, Replace, StoreError, Subtree, Version};
+use crate::store::{ChangeKind, FeedEntry, NodeId, Replace, RevisionNumber, StoreError, Subtree};
 
 /// Everything after a cursor, asked for piece by piece.
-fn since(t: &Subject, mut cursor: Version, limit: usize) -> Vec<Changed> {
+fn since(t: &Subject, mut cursor: RevisionNumber, limit: usize) -> Vec<FeedEntry> {
     let mut all = Vec::new();
     loop {
         let feed = t.store.changes_since(Some(cursor), limit).unwrap();
@@ -19,14 +19,14 @@ fn since(t: &Subject, mut cursor: Version, limit: usize) -> Vec<Changed> {
     }
 }
 
-fn now(t: &Subject) -> Version {
+fn now(t: &Subject) -> RevisionNumber {
     let feed = t.store.changes_since(None, 100).unwrap();
     assert!(feed.changes.is_empty() && !feed.more);
     feed.cursor
 }
 
-fn has(changes: &[Changed], what: ChangeKind, node: NodeId, parent: NodeId, name: &str) -> bool {
-    let fits = |change: &&Changed| change.what == what && change.node == node;
+fn has(changes: &[FeedEntry], what: ChangeKind, node: NodeId, parent: NodeId, name: &str) -> bool {
+    let fits = |change: &&FeedEntry| change.what == what && change.node == node;
     changes.iter().filter(fits).any(|change| change.parent == parent && change.name == name.as_bytes())
 }
 

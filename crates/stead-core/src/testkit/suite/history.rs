@@ -5,15 +5,15 @@ use super::subject::{
 };
 use crate::identity::OperationId;
 use crate::store::{
-    Change, Content, Deed, DeedQuery, Deeds, DraftOf, Kind, Line, NodeId, Past, Put, Replace, State, Step,
-    StorePath, Subtree, Version,
+    Change, Content, ContentRef, DraftBase, NodeChange, NodeId, NodeKind, NodeState, PutOptions, Replace,
+    Revision, RevisionNumber, RevisionQuery, RevisionSet, Step, StorePath, Subtree,
 };
 
 /// Whether there is anything to test.
 fn without(t: &Subject) -> bool {
     let without = !t.store.about().history;
     if without {
-        assert!(t.store.deeds(&DeedQuery::all()).is_err());
+        assert!(t.store.deeds(&RevisionQuery::all()).is_err());
         assert!(t.store.version().is_err());
     }
     without
@@ -25,17 +25,17 @@ fn without_content(t: &Subject) -> bool {
 }
 
 /// What the test has done so far.
-fn since(t: &Subject) -> DeedQuery {
-    DeedQuery { after: t.begun, ..DeedQuery::all() }
+fn since(t: &Subject) -> RevisionQuery {
+    RevisionQuery { after: t.begun, ..RevisionQuery::all() }
 }
 
-fn deeds(t: &Subject) -> Deeds {
+fn deeds(t: &Subject) -> RevisionSet {
     t.store.deeds(&since(t)).unwrap()
 }
 
 /// Makes a change, and returns what it is said to have done.
 #[track_caller]
-fn deed(t: &Subject, steps: Vec<Step>) -> Deed {
+fn deed(t: &Subject, steps: Vec<Step>) -> Revision {
     let change = change(steps);
     let id = change.operation.id;
     let version = t.store.apply(change).unwrap().version.expect("a change makes a version");
@@ -49,18 +49,18 @@ fn deed(t: &Subject, steps: Vec<Step>) -> Deed {
 }
 
 #[track_caller]
-fn only(deed: &Deed) -> &Line {
+fn only(deed: &Revision) -> &NodeChange {
     assert_eq!(deed.lines.len(), 1, "{deed:?}");
     &deed.lines[0]
 }
 
 #[track_caller]
-fn past(state: Option<&State>) -> &Past {
+fn past(state: Option<&NodeState>) -> &ContentRef {
     state.expect("it was there").content.as_ref().expect("its content is known")
 }
 
 #[track_caller]
-fn content(t: &Subject, state: Option<&State>) -> Vec<u8> {
+fn content(t: &Subject, state: Option<&NodeState>) -> Vec<u8> {
     let past = past(state);
     let bytes = whole(&*t.store.open_past(past).unwrap());
     assert_eq!(past.size(), bytes.len() as u64);
@@ -69,7 +69,7 @@ fn content(t: &Subject, state: Option<&State>) -> Vec<u8> {
 }
 
 #[track_caller]
-fn says(t: &Subject, line: &Line, before: Option<&str>, after: Option<&str>) {
+fn says(t: &Subject, line: &NodeChange, before: Option<&str>, after: Option<&str>) {
     for (state, wanted) in [(&line.before, before), (&line.after, after)] {
         match wanted {
             // What is not kept is known by its size.
@@ -85,13 +85,13 @@ fn says(t: &Subject, line: &Line, before: Option<&str>, after: Option<&str>) {
 }
 
 /// Whether a state's content was not kept, which is only told by a Store that keeps none.
-fn unread(t: &Subject, state: &Option<State>) -> bool {
+fn unread(t: &Subject, state: &Option<NodeState>) -> bool {
     !t.store.about().keeps_content && state.as_ref().is_some_and(|state| state.content.is_none())
 }
 
 #[track_caller]
-fn named<'d>(deed: &'d Deed, name: &str) -> &'d Line {
-    let is = |state: &Option<State>| state.as_ref().is_some_and(|state| state.name == name.as_bytes());
+fn named<'d>(deed: &'d Revision, name: &str) -> &'d NodeChange {
+    let is = |state: &Option<NodeState>| state.as_ref().is_some_and(|state| state.name == name.as_bytes());
     let mut found = deed.lines.iter().filter(|line| is(&line.before) || is(&line.after));
     let line = found.next().unwrap_or_else(|| panic!("nothing is said of `{name}`: {deed:?}"));
     assert!(found.next().is_none(), "more than one line is about `{name}`");
@@ -110,7 +110,7 @@ pub fn a_new_file_is_told(t: &Subject) {
     let made = deed(t, vec![write("a", "one")]);
     says(t, only(&made), None, Some("one"));
     let after = only(&made).after.as_ref().unwrap();
-    assert_eq!((after.kind, &*after.name, after.mode), (Kind::File, &b"a"[..], 0o644));
+    assert_eq!((after.kind, &*after.name, after.mode), (NodeKind::File, &b"a"[..], 0o644));
     assert_eq!(after.path, StorePath::from_checked("a"));
     let node = only(&made).node;
     let found = deeds(t);
@@ -132,7 +132,7 @@ pub fn the_parents_of_a_new_file_are_told(t: &Subject) {
     let (x, y) = (named(&made, "x"), named(&made, "y"));
     assert_eq!(named(&made, "z").after.as_ref().unwrap().parent, y.node);
     assert_eq!(y.after.as_ref().unwrap().parent, x.node);
-    assert_eq!(x.after.as_ref().unwrap().kind, Kind::Directory);
+    assert_eq!(x.after.as_ref().unwrap().kind, NodeKind::Directory);
     assert_eq!(now(t, y.node).as_deref(), Some("x/y"));
 }
 
@@ -186,9 +186,9 @@ pub fn writing_into_a_file_is_told(t: &Subject) {
     let large = "0123456789".repeat(60_000);
     t.write("a", &large);
     let patched = |change: &dyn Fn(&mut dyn crate::store::Draft)| {
-        let mut draft = t.store.draft(DraftOf::File(&at("a"))).unwrap();
+        let mut draft = t.store.draft(DraftBase::File(&at("a"))).unwrap();
         change(&mut *draft);
-        deed(t, vec![write_with(at("a"), Content::Sealed(draft.seal().unwrap()), Put::default())])
+        deed(t, vec![write_with(at("a"), Content::Sealed(draft.seal().unwrap()), PutOptions::default())])
     };
     patched(&|draft| {
         draft.write_at(3, b"THREE").unwrap();
@@ -306,7 +306,7 @@ pub fn a_removed_tree_is_told_entry_by_entry(t: &Subject) {
     says(t, named(&removed, "a"), Some("two"), None);
     says(t, named(&removed, "b"), Some("three"), None);
     says(t, named(&removed, "link"), Some("a"), None);
-    assert_eq!(named(&removed, "link").before.as_ref().unwrap().kind, Kind::Symlink);
+    assert_eq!(named(&removed, "link").before.as_ref().unwrap().kind, NodeKind::Symlink);
     let (top, inner) = (named(&removed, "d"), named(&removed, "in"));
     assert_eq!(named(&removed, "b").before.as_ref().unwrap().parent, inner.node);
     assert_eq!(inner.before.as_ref().unwrap().parent, top.node);
@@ -321,7 +321,7 @@ pub fn directories_links_and_attributes_are_told(t: &Subject) {
         return;
     }
     let made = deed(t, vec![mkdir("d")]);
-    assert_eq!(only(&made).after.as_ref().unwrap().kind, Kind::Directory);
+    assert_eq!(only(&made).after.as_ref().unwrap().kind, NodeKind::Directory);
     assert_eq!(only(&made).after.as_ref().unwrap().content, None);
     let linked = deed(t, vec![symlink("l", "d/one")]);
     says(t, only(&linked), None, Some("d/one"));
@@ -380,7 +380,7 @@ pub fn many_steps_are_one_deed(t: &Subject) {
     says(t, named(&done, "b"), Some("two"), None);
     says(t, named(&done, "c"), Some("three"), Some("three and four"));
     assert_eq!(named(&done, "e").before.as_ref().unwrap().name, b"d");
-    let net = |line: &&Line| line.before.is_some() || line.after.is_some();
+    let net = |line: &&NodeChange| line.before.is_some() || line.after.is_some();
     assert_eq!(done.lines.iter().filter(net).count(), 4, "{done:?}");
 }
 
@@ -408,8 +408,8 @@ pub fn the_past_is_put_back(t: &Subject) {
     t.write("a", "three");
     t.remove("b");
     let found = deeds(t).deeds;
-    let put = |state: Option<&State>, path: &str| {
-        write_with(at(path), Content::Past(past(state).clone()), Put::default())
+    let put = |state: Option<&NodeState>, path: &str| {
+        write_with(at(path), Content::Past(past(state).clone()), PutOptions::default())
     };
     let removed = only(&found[0]).before.as_ref();
     let replaced = only(&found[1]).before.as_ref();
@@ -424,7 +424,7 @@ pub fn the_past_is_put_back(t: &Subject) {
     t.one(Step::Append {
         at: at("a"),
         content: Content::Past(past(only(&found[1]).before.as_ref()).clone()),
-        put: Put::default(),
+        put: PutOptions::default(),
     });
     assert_eq!(t.read("a"), b"onetwo");
 }
@@ -439,19 +439,19 @@ pub fn deeds_are_asked_for_by_time_and_by_whom(t: &Subject) {
         let (id, at) = (change.operation.id, change.operation.at);
         (t.store.apply(change).unwrap().version.unwrap(), id, at)
     };
-    let made: Vec<(Version, OperationId, crate::Timestamp)> =
+    let made: Vec<(RevisionNumber, OperationId, crate::Timestamp)> =
         [("ann", "a"), ("bob", "b"), ("ann", "c"), ("bob", "a")].map(|(agent, path)| by(agent, path)).into();
-    let versions = |query: DeedQuery| {
+    let versions = |query: RevisionQuery| {
         t.store.deeds(&query).unwrap().deeds.iter().map(|deed| deed.version).collect::<Vec<_>>()
     };
     assert_eq!(versions(since(t)), [made[3].0, made[2].0, made[1].0, made[0].0]);
-    assert_eq!(versions(DeedQuery { limit: 2, ..since(t) }), [made[3].0, made[2].0]);
-    assert_eq!(versions(DeedQuery::between(made[0].0, made[2].0)), [made[2].0, made[1].0]);
-    assert_eq!(versions(DeedQuery { agent: Some("ann".into()), ..since(t) }), [made[2].0, made[0].0]);
-    assert_eq!(versions(DeedQuery { operations: Some(vec![made[1].1]), ..since(t) }), [made[1].0]);
-    assert_eq!(versions(DeedQuery { since: Some(made[2].2), ..since(t) }), [made[3].0, made[2].0]);
+    assert_eq!(versions(RevisionQuery { limit: 2, ..since(t) }), [made[3].0, made[2].0]);
+    assert_eq!(versions(RevisionQuery::between(made[0].0, made[2].0)), [made[2].0, made[1].0]);
+    assert_eq!(versions(RevisionQuery { agent: Some("ann".into()), ..since(t) }), [made[2].0, made[0].0]);
+    assert_eq!(versions(RevisionQuery { operations: Some(vec![made[1].1]), ..since(t) }), [made[1].0]);
+    assert_eq!(versions(RevisionQuery { since: Some(made[2].2), ..since(t) }), [made[3].0, made[2].0]);
     // What came later is known, also where it is not asked for.
-    let query = DeedQuery { operations: Some(vec![made[0].1]), ..since(t) };
+    let query = RevisionQuery { operations: Some(vec![made[0].1]), ..since(t) };
     says(t, only(&t.store.deeds(&query).unwrap().deeds[0]), None, Some("ann"));
     assert_eq!(t.store.version_at(made[3].2).unwrap(), made[3].0);
     assert!(t.store.version_at(crate::Timestamp(made[0].2.0 - 1)).unwrap() < made[0].0);
@@ -468,7 +468,7 @@ pub fn operations_stand_until_they_are_taken_back(t: &Subject) {
         let mut second =
             Change { operation: first.operation.clone(), ..change(vec![write(paths[1], agent)]) };
         if !undoes.is_empty() {
-            second.records = vec![crate::store::Record::Undoes(undoes.to_vec())];
+            second.records = vec![crate::store::CompanionRecord::Undoes(undoes.to_vec())];
         }
         let operation = first.operation.clone();
         t.store.apply(first).unwrap();
@@ -504,8 +504,8 @@ pub fn deeds_are_asked_for_by_path(t: &Subject) {
     t.remove("d/in/a");
     let told = |below: &[&str]| {
         let below = below.iter().map(|path| StorePath::from_checked(*path)).collect();
-        let found = t.store.deeds(&DeedQuery { below, ..since(t) }).unwrap().deeds;
-        let path = |state: &Option<State>| state.as_ref().map(|state| state.path.to_string());
+        let found = t.store.deeds(&RevisionQuery { below, ..since(t) }).unwrap().deeds;
+        let path = |state: &Option<NodeState>| state.as_ref().map(|state| state.path.to_string());
         let lines = found.iter().flat_map(|deed| &deed.lines);
         let mut told: Vec<_> = lines.map(|line| (path(&line.before), path(&line.after))).collect();
         told.sort();
@@ -540,11 +540,11 @@ pub fn deeds_are_asked_for_by_place(t: &Subject) {
     t.remove("e/b");
     t.remove("x");
     let about = |path: &str| {
-        let query = DeedQuery { at: Some(at(path)), ..since(t) };
+        let query = RevisionQuery { at: Some(at(path)), ..since(t) };
         t.store.deeds(&query).map(|found| found.deeds)
     };
-    let contents = |deeds: Vec<Deed>| {
-        let text = |state: &Option<State>| {
+    let contents = |deeds: Vec<Revision>| {
+        let text = |state: &Option<NodeState>| {
             let state = state.as_ref()?;
             let bytes = state.content.as_ref().map(|past| whole(&*t.store.open_past(past).unwrap()));
             Some(bytes.map_or("-".into(), |bytes| String::from_utf8(bytes).unwrap()))
@@ -569,7 +569,7 @@ pub fn what_needs_no_history_is_told_without_its_content(t: &Subject) {
     if without(t) {
         return;
     }
-    let scratch = || Put { keep: crate::store::Keep::Scratch, ..Put::default() };
+    let scratch = || PutOptions { keep: crate::store::DisplacedContent::Scratch, ..PutOptions::default() };
     t.write("a", "one");
     let changed = deed(t, vec![write_with(at("a"), b"two".to_vec(), scratch())]);
     let before = only(&changed).before.as_ref().expect("it was there");
@@ -613,7 +613,7 @@ pub fn what_was_gone_comes_back_as_what_it_was(t: &Subject) {
     let gone = deeds(t).deeds;
     let [directory, file] = ["d", "a"].map(|name| named(&gone[0], name).node);
     let content = past(named(&gone[0], "a").before.as_ref()).clone();
-    let steps = vec![mkdir("d"), write_with(at("d/a"), Content::Past(content), Put::default())];
+    let steps = vec![mkdir("d"), write_with(at("d/a"), Content::Past(content), PutOptions::default())];
     let back = Change { returning: [(0, directory), (1, file)].into(), ..change(steps) };
     t.store.apply(back).unwrap();
     let found = deeds(t);
@@ -632,7 +632,7 @@ pub fn what_was_taken_back_is_told(t: &Subject) {
     }
     let one = deed(t, vec![write("a", "one")]).operation.id;
     let undoing = |operation| Change {
-        records: vec![crate::store::Record::Undoes(vec![operation])],
+        records: vec![crate::store::CompanionRecord::Undoes(vec![operation])],
         ..change(vec![write("a", "another")])
     };
     let taking_back = undoing(one);

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use super::searching::grep;
 use super::subject::*;
 use crate::store::{
-    DraftOf, Expect, Kind, LinkHit, Page, Parents, Place, Put, Replace, Side, Step, StoreError, Subtree,
+    DraftBase, LinkHit, NodeKind, NodePath, Page, Parents, Precondition, PutOptions, Replace, Side, Step,
+    StoreError, Subtree,
 };
 
 #[track_caller]
@@ -30,7 +31,7 @@ pub fn a_target_is_kept_as_written(t: &Subject) {
     for target in ["plain", "../up/./and//over/", "/absolute", "caf\u{e9}", "to itself", &long] {
         let outcome = t.one(symlink("link", target));
         let attr = outcome.attr.unwrap();
-        assert_eq!((attr.kind, attr.size), (Kind::Symlink, target.len() as u64));
+        assert_eq!((attr.kind, attr.size), (NodeKind::Symlink, target.len() as u64));
         assert_eq!(t.stat("link"), attr);
         assert_eq!(t.store.read_link(&at("link")).unwrap(), target.as_bytes());
     }
@@ -42,10 +43,10 @@ pub fn a_symlink_replaces_a_symlink_only(t: &Subject) {
     assert_eq!(t.store.read_link(&at("link")).unwrap(), b"two");
     let tag = t.stat("link").tag;
     let with = |path, expect| symlink_with(at(path), "three", Parents::Create, expect);
-    assert!(matches!(t.refused(with("link", Expect::Absent)), StoreError::AlreadyExists));
-    t.one(with("link", Expect::Tag(tag)));
-    assert!(matches!(t.refused(with("link", Expect::Tag(tag))), StoreError::Conflict));
-    t.one(with("new", Expect::Absent));
+    assert!(matches!(t.refused(with("link", Precondition::Absent)), StoreError::AlreadyExists));
+    t.one(with("link", Precondition::Tag(tag)));
+    assert!(matches!(t.refused(with("link", Precondition::Tag(tag))), StoreError::Conflict));
+    t.one(with("new", Precondition::Absent));
     t.write("file", "1");
     t.mkdir("dir");
     for path in ["file", "dir"] {
@@ -70,7 +71,7 @@ pub fn a_symlink_on_the_way_is_reported(t: &Subject) {
         assert_eq!(hit(t.store.list(&place, &Page::ALL)), expected);
         assert_eq!(hit(t.store.walk(&place, &Default::default(), &mut |_| go_on)), expected);
         assert_eq!(hit(t.store.grep(&place, &grep("x", |_| ()), &mut |_| go_on)), expected);
-        assert_eq!(hit(t.store.draft(DraftOf::File(&place))), expected);
+        assert_eq!(hit(t.store.draft(DraftBase::File(&place))), expected);
         let steps = [
             write(path, "2"),
             append(path, "2"),
@@ -113,11 +114,11 @@ pub fn content_is_not_reached_through_a_last_symlink(t: &Subject) {
         assert_eq!(hit(t.store.list(&place, &Page::ALL)), expected);
         assert_eq!(hit(t.store.walk(&place, &Default::default(), &mut |_| go_on)), expected);
         assert_eq!(hit(t.store.grep(&place, &grep("x", |_| ()), &mut |_| go_on)), expected);
-        assert_eq!(hit(t.store.draft(DraftOf::File(&place))), expected);
+        assert_eq!(hit(t.store.draft(DraftBase::File(&place))), expected);
         for step in [write(path, "2"), append(path, "2"), edit(path, "1", "2")] {
             assert_eq!(hit(t.leaves_all(|| t.try_one(step))), expected);
         }
-        let create = Put { expect: Expect::Absent, ..Put::default() };
+        let create = PutOptions { expect: Precondition::Absent, ..PutOptions::default() };
         let step = write_with(at(path), b"2".to_vec(), create);
         assert_eq!(hit(t.leaves_all(|| t.try_one(step))), expected);
     }
@@ -126,7 +127,7 @@ pub fn content_is_not_reached_through_a_last_symlink(t: &Subject) {
 pub fn a_symlink_itself_is_seen_moved_copied_and_removed(t: &Subject) {
     t.write("file", "1");
     t.link("link", "file");
-    assert_eq!(t.stat("link").kind, Kind::Symlink);
+    assert_eq!(t.stat("link").kind, NodeKind::Symlink);
     t.one(copy("link", "copy", Replace::Refuse));
     t.rename("link", "dir/moved", Replace::Refuse);
     for path in ["copy", "dir/moved"] {
@@ -161,10 +162,10 @@ pub fn depth_counts_from_where_the_place_starts(t: &Subject) {
     t.write("a/b/file", "1");
     t.link("a/b/link", "file");
     let start = t.node("a");
-    let below = |path: &str| Place { from: start, path: crate::store::StorePath::from_checked(path) };
+    let below = |path: &str| NodePath { from: start, path: crate::store::StorePath::from_checked(path) };
     assert_eq!(hit(t.store.read(&below("b/link"), 99)), first(2, "file"));
     assert_eq!(hit(t.store.stat(&below("b/link/x"))), first(2, "file"));
     let link = t.node("a/b/link");
-    assert_eq!(t.store.stat(&Place::node(link)).unwrap().kind, Kind::Symlink);
-    assert_eq!(hit(t.store.read(&Place::node(link), 99)), first(0, "file"));
+    assert_eq!(t.store.stat(&NodePath::node(link)).unwrap().kind, NodeKind::Symlink);
+    assert_eq!(hit(t.store.read(&NodePath::node(link), 99)), first(0, "file"));
 }

@@ -7,32 +7,32 @@ use super::subject::*;
 use crate::edit::Occurrences;
 use crate::name::Name;
 use crate::store::{
-    Change, Content, DraftOf, Expect, Kind, Missing, Page, Parents, Place, Put, Replace, Step, StoreError,
-    StorePath, Subtree,
+    Change, Content, DraftBase, IfMissing, NodeKind, NodePath, Page, Parents, Precondition, PutOptions,
+    Replace, Step, StoreError, StorePath, Subtree,
 };
 
-fn child(t: &Subject, parent: &str, name: &str) -> Place {
-    Place::child(t.node(parent), &Name::new(name.as_bytes()).unwrap())
+fn child(t: &Subject, parent: &str, name: &str) -> NodePath {
+    NodePath::child(t.node(parent), &Name::new(name.as_bytes()).unwrap())
 }
 
 pub fn a_node_is_the_same_by_any_way(t: &Subject) {
     t.write("a/b/file", "1");
     let by_path = t.stat("a/b/file");
-    assert_eq!(t.store.stat(&Place::node(by_path.node)).unwrap(), by_path);
+    assert_eq!(t.store.stat(&NodePath::node(by_path.node)).unwrap(), by_path);
     assert_eq!(t.store.stat(&child(t, "a/b", "file")).unwrap(), by_path);
-    let from_a = Place { from: t.node("a"), path: StorePath::from_checked("b/file") };
+    let from_a = NodePath { from: t.node("a"), path: StorePath::from_checked("b/file") };
     assert_eq!(t.store.stat(&from_a).unwrap(), by_path);
     assert_eq!(t.store.list(&at("a/b"), &Page::ALL).unwrap().entries[0].attr, by_path);
-    let root = t.store.stat(&Place::root()).unwrap();
-    assert_eq!(t.store.stat(&Place::node(root.node)).unwrap(), root);
-    let from_root = Place { from: root.node, path: StorePath::from_checked("a/b/file") };
+    let root = t.store.stat(&NodePath::root()).unwrap();
+    assert_eq!(t.store.stat(&NodePath::node(root.node)).unwrap(), root);
+    let from_root = NodePath { from: root.node, path: StorePath::from_checked("a/b/file") };
     assert_eq!(t.store.stat(&from_root).unwrap(), by_path);
 }
 
 pub fn a_change_is_made_where_its_directories_still_are(t: &Subject) {
     t.write("a/b/file", "1");
     t.mkdir("other");
-    let (b, root) = (t.node("a/b"), t.store.stat(&Place::root()).unwrap().node);
+    let (b, root) = (t.node("a/b"), t.store.stat(&NodePath::root()).unwrap().node);
     let path = StorePath::from_checked;
     let writing = |still| Change { still, ..change(vec![write("a/b/new", "2")]) };
     t.store.apply(writing(vec![(path("a/b"), b), (StorePath::here(), root)])).unwrap();
@@ -74,7 +74,7 @@ pub fn different_things_are_different_nodes(t: &Subject) {
     t.write("b", "1");
     t.mkdir("c");
     t.link("d", "a");
-    let mut nodes = vec![t.store.stat(&Place::root()).unwrap().node];
+    let mut nodes = vec![t.store.stat(&NodePath::root()).unwrap().node];
     nodes.extend(["a", "b", "c", "d"].map(|path| t.node(path)));
     nodes.sort_unstable();
     nodes.dedup();
@@ -105,55 +105,56 @@ pub fn everything_is_read_from_a_directory_node(t: &Subject) {
 pub fn everything_is_changed_from_a_directory_node(t: &Subject) {
     t.mkdir("dir");
     t.mkdir("other");
-    let put = || Put { parents: Parents::Required, ..Put::default() };
+    let put = || PutOptions { parents: Parents::Required, ..PutOptions::default() };
     t.one(write_with(child(t, "dir", "file"), b"one".to_vec(), put()));
     t.one(append_with(child(t, "dir", "file"), b" two".to_vec(), put()));
-    t.one(edit_with(child(t, "dir", "file"), "one", "1", Occurrences::One, Expect::Any));
+    t.one(edit_with(child(t, "dir", "file"), "one", "1", Occurrences::One, Precondition::Any));
     t.one(chmod(child(t, "dir", "file"), 0o600));
     assert_eq!((t.read("dir/file"), t.stat("dir/file").mode), (b"1 two".to_vec(), 0o600));
     t.one(mkdir_with(child(t, "dir", "sub"), Parents::Required));
-    t.one(symlink_with(child(t, "dir", "link"), "file", Parents::Required, Expect::Absent));
+    t.one(symlink_with(child(t, "dir", "link"), "file", Parents::Required, Precondition::Absent));
     let copied =
         copy_with(child(t, "dir", "file"), child(t, "other", "copy"), Replace::Refuse, Parents::Required);
     t.one(copied);
     let renamed = |t: &Subject, replace| {
         let (from, to) = (child(t, "dir", "file"), child(t, "other", "moved"));
-        rename_with(from, to, replace, Parents::Required, Expect::Any)
+        rename_with(from, to, replace, Parents::Required, Precondition::Any)
     };
     t.one(renamed(t, Replace::Refuse));
     t.write("dir/file", "again");
     assert!(matches!(t.refused(renamed(t, Replace::Refuse)), StoreError::AlreadyExists));
     t.one(renamed(t, Replace::Over));
     assert_eq!((t.read("other/moved"), t.read("other/copy")), (b"again".to_vec(), b"1 two".to_vec()));
-    let removed =
-        |t: &Subject, name, subtree| remove_with(child(t, "dir", name), subtree, Expect::Any, Missing::Fails);
+    let removed = |t: &Subject, name, subtree| {
+        remove_with(child(t, "dir", name), subtree, Precondition::Any, IfMissing::Fails)
+    };
     t.one(removed(t, "link", Subtree::File));
     t.one(removed(t, "sub", Subtree::EmptyDirectory));
     assert!(t.names("dir").is_empty());
-    let deeper = Place { from: t.node("dir"), path: StorePath::from_checked("x/y/z") };
-    t.one(write_with(deeper, b"deep".to_vec(), Put::default()));
+    let deeper = NodePath { from: t.node("dir"), path: StorePath::from_checked("x/y/z") };
+    t.one(write_with(deeper, b"deep".to_vec(), PutOptions::default()));
     assert_eq!(t.read("dir/x/y/z"), b"deep");
 }
 
 pub fn a_node_itself_is_read_and_changed(t: &Subject) {
     t.write("dir/file", "one");
-    let node = |path: &str| Place::node(t.node(path));
+    let node = |path: &str| NodePath::node(t.node(path));
     assert_eq!(t.read_at(&node("dir/file")), b"one");
     assert_eq!(whole(&*t.store.open(&node("dir/file")).unwrap()), b"one");
     assert_eq!(t.store.list(&node("dir"), &Page::ALL).unwrap().total, 1);
     assert_eq!(t.walked(&node("dir"), &Default::default()), ["file"]);
-    t.one(append_with(node("dir/file"), b" two".to_vec(), Put::default()));
-    t.one(edit_with(node("dir/file"), "two", "2", Occurrences::One, Expect::Any));
+    t.one(append_with(node("dir/file"), b" two".to_vec(), PutOptions::default()));
+    t.one(edit_with(node("dir/file"), "two", "2", Occurrences::One, Precondition::Any));
     assert_eq!(t.read("dir/file"), b"one 2");
-    t.one(write_with(node("dir/file"), b"whole".to_vec(), Put::default()));
+    t.one(write_with(node("dir/file"), b"whole".to_vec(), PutOptions::default()));
     assert_eq!(t.read("dir/file"), b"whole");
     t.one(Step::SetAttr { at: node("dir"), mode: Some(0o700), modified: None });
     assert_eq!(t.stat("dir").mode, 0o700);
     t.one(copy_with(node("dir/file"), at("copy"), Replace::Refuse, Parents::Create));
-    t.one(rename_with(node("dir/file"), at("moved"), Replace::Refuse, Parents::Create, Expect::Any));
+    t.one(rename_with(node("dir/file"), at("moved"), Replace::Refuse, Parents::Create, Precondition::Any));
     assert_eq!((t.read("copy"), t.read("moved")), (b"whole".to_vec(), b"whole".to_vec()));
-    t.one(remove_with(node("moved"), Subtree::File, Expect::Any, Missing::Fails));
-    t.one(remove_with(node("dir"), Subtree::Directory, Expect::Any, Missing::Fails));
+    t.one(remove_with(node("moved"), Subtree::File, Precondition::Any, IfMissing::Fails));
+    t.one(remove_with(node("dir"), Subtree::Directory, Precondition::Any, IfMissing::Fails));
     assert_eq!(t.names(""), ["copy"]);
 }
 
@@ -165,9 +166,13 @@ pub fn a_node_keeps_its_id_through_renames(t: &Subject) {
     t.rename("moved/b", "elsewhere", Replace::Refuse);
     t.rename("moved/link", "link", Replace::Refuse);
     assert_eq!((t.node("moved"), t.node("elsewhere/file"), t.node("link")), (directory, file, link));
-    assert_eq!(t.read_at(&Place::node(file)), b"1");
-    assert_eq!(t.store.read_link(&Place::node(link)).unwrap(), b"x");
-    t.one(write_with(Place::child(directory, &Name::new(*b"new").unwrap()), b"2".to_vec(), Put::default()));
+    assert_eq!(t.read_at(&NodePath::node(file)), b"1");
+    assert_eq!(t.store.read_link(&NodePath::node(link)).unwrap(), b"x");
+    t.one(write_with(
+        NodePath::child(directory, &Name::new(*b"new").unwrap()),
+        b"2".to_vec(),
+        PutOptions::default(),
+    ));
     assert_eq!(t.read("moved/new"), b"2");
 }
 
@@ -175,11 +180,11 @@ pub fn a_node_keeps_its_id_through_drafts_and_attributes(t: &Subject) {
     t.write("file", "1");
     let node = t.node("file");
     for round in 0..5_u64 {
-        let mut draft = t.store.draft(DraftOf::File(&Place::node(node))).unwrap();
+        let mut draft = t.store.draft(DraftBase::File(&NodePath::node(node))).unwrap();
         draft.write_at(round * 100_000, b"written").unwrap();
         let content = Content::Sealed(draft.seal().unwrap());
-        t.one(write_with(Place::node(node), content, Put::default()));
-        t.one(chmod(Place::node(node), 0o600 + u32::try_from(round).unwrap()));
+        t.one(write_with(NodePath::node(node), content, PutOptions::default()));
+        t.one(chmod(NodePath::node(node), 0o600 + u32::try_from(round).unwrap()));
         assert_eq!(t.node("file"), node);
     }
     assert_eq!(t.stat("file").size, 400_007);
@@ -195,14 +200,14 @@ pub fn a_removed_node_is_not_found(t: &Subject) {
     t.remove("file");
     t.rename("new", "over", Replace::Over);
     for node in nodes {
-        let place = Place::node(node);
+        let place = NodePath::node(node);
         assert_refused!(t.store.stat(&place), StoreError::NotFound);
         assert_refused!(t.store.read(&place, 9), StoreError::NotFound);
         assert_refused!(t.store.list(&place, &Page::ALL), StoreError::NotFound);
-        assert_refused!(t.store.draft(DraftOf::File(&place)), StoreError::NotFound);
-        let write = write_with(place.join(b"x"), b"1".to_vec(), Put::default());
+        assert_refused!(t.store.draft(DraftBase::File(&place)), StoreError::NotFound);
+        let write = write_with(place.join(b"x"), b"1".to_vec(), PutOptions::default());
         assert!(matches!(t.refused(write), StoreError::NotFound));
-        let write = write_with(place, b"1".to_vec(), Put::default());
+        let write = write_with(place, b"1".to_vec(), PutOptions::default());
         assert!(matches!(t.refused(write), StoreError::NotFound));
     }
 }
@@ -213,6 +218,6 @@ pub fn a_forgotten_node_is_still_there(t: &Subject) {
     t.store.forget(t.node("dir"));
     assert_eq!(t.read("dir/file"), b"1");
     let again = t.stat("dir/file");
-    assert_eq!(again.kind, Kind::File);
-    assert_eq!(t.store.stat(&Place::node(again.node)).unwrap(), again);
+    assert_eq!(again.kind, NodeKind::File);
+    assert_eq!(t.store.stat(&NodePath::node(again.node)).unwrap(), again);
 }

@@ -3,8 +3,8 @@
 use super::subject::{Subject, at, change, mkdir, remove, rename, write};
 use crate::error::ErrorKind;
 use crate::store::{
-    Applied, Change, Content, DeedQuery, Keep, Parents, Put, QuotaLimits, QuotaRoot, Replace, Step,
-    StoreError, StorePath, StoreResult, Subtree, Usage,
+    Applied, Change, Content, DisplacedContent, Parents, PutOptions, QuotaLimits, QuotaRoot, Replace,
+    RevisionQuery, Step, StoreError, StorePath, StoreResult, Subtree, Usage,
 };
 
 fn root(path: &str, bytes: Option<u64>, files: Option<u64>) -> QuotaRoot {
@@ -95,7 +95,7 @@ pub fn what_is_moved_or_copied_counts_where_it_arrives(t: &Subject) {
         replace: Replace::Refuse,
         parents: Parents::Create,
         spare: None,
-        keep: Keep::History,
+        keep: DisplacedContent::History,
     };
     assert!(t.leaves_all(|| under(t, &quota, vec![copy("big", "w/big")])).is_err());
     under(t, &quota, vec![copy("big/b", "w/b")]).unwrap();
@@ -147,14 +147,18 @@ pub fn what_was_there_comes_back_however_large(t: &Subject) {
     let limits = QuotaLimits { file_bytes: Some(5), ..QuotaLimits::default() };
     let quota = [QuotaRoot { limits, ..root("w", None, None) }];
     under(t, &quota, vec![remove("w/a", Subtree::File)]).unwrap();
-    let query = DeedQuery { limit: 1, ..DeedQuery::all() };
+    let query = RevisionQuery { limit: 1, ..RevisionQuery::all() };
     let mut gone = t.store.deeds(&query).unwrap().deeds.remove(0);
     let past = gone.lines.remove(0).before.and_then(|state| state.content).expect("it was kept");
-    let back =
-        |path: &str| Step::Write { at: at(path), content: Content::Past(past.clone()), put: Put::default() };
+    let back = |path: &str| Step::Write {
+        at: at(path),
+        content: Content::Past(past.clone()),
+        put: PutOptions::default(),
+    };
     under(t, &quota, vec![back("w/a")]).unwrap();
     assert_eq!(t.read("w/a"), b"123456");
-    let longer = Step::Append { at: at("w/a"), content: Content::Past(past.clone()), put: Put::default() };
+    let longer =
+        Step::Append { at: at("w/a"), content: Content::Past(past.clone()), put: PutOptions::default() };
     assert!(t.leaves_all(|| under(t, &quota, vec![longer])).is_err(), "this was never there");
     // How much there may be in all is another matter.
     let quota = [root("w", Some(10), None)];

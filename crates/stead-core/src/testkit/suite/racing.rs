@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::subject::*;
-use crate::store::{Expect, Parents, Place, Put, Replace, StoreError};
+use crate::store::{NodePath, Parents, Precondition, PutOptions, Replace, StoreError};
 
 /// Runs `act` in so many threads at once and waits for all of them.
 fn at_once(threads: usize, act: impl Fn(usize) + Sync) {
@@ -77,7 +77,7 @@ pub fn one_of_many_creators_wins(t: &Subject) {
         let path = format!("dir{round}/file");
         let winner = AtomicUsize::new(usize::MAX);
         at_once(8, |number| {
-            let put = Put { expect: Expect::Absent, ..Put::default() };
+            let put = PutOptions { expect: Precondition::Absent, ..PutOptions::default() };
             match t.try_one(write_with(at(&path), number.to_string().into_bytes(), put)) {
                 Ok(outcome) => {
                     assert!(outcome.created);
@@ -98,7 +98,7 @@ pub fn no_update_is_lost_where_a_state_is_expected(t: &Subject) {
         while done < 8 {
             let whole = t.store.read(&at("counter"), 99).unwrap();
             let count: usize = String::from_utf8(whole.bytes).unwrap().parse().unwrap();
-            let put = Put { expect: Expect::Tag(whole.attr.tag), ..Put::default() };
+            let put = PutOptions { expect: Precondition::Tag(whole.attr.tag), ..PutOptions::default() };
             match t.try_one(write_with(at("counter"), (count + 1).to_string().into_bytes(), put)) {
                 Ok(_) => done += 1,
                 Err(StoreError::Conflict) => {}
@@ -115,7 +115,13 @@ pub fn one_of_many_movers_wins(t: &Subject) {
         let winners = AtomicUsize::new(0);
         at_once(6, |number| {
             let to = at(&format!("moved/{round}/{number}"));
-            match t.try_one(rename_with(at("source"), to, Replace::Refuse, Parents::Create, Expect::Any)) {
+            match t.try_one(rename_with(
+                at("source"),
+                to,
+                Replace::Refuse,
+                Parents::Create,
+                Precondition::Any,
+            )) {
                 Ok(_) => {
                     winners.fetch_add(1, Ordering::SeqCst);
                 }
@@ -150,7 +156,7 @@ pub fn writers_of_different_files_do_not_disturb_each_other(t: &Subject) {
             assert_eq!(t.read(&own), text.as_bytes());
             t.rename(&own, &format!("{own}.moved"), Replace::Over);
             t.rename(&format!("{own}.moved"), &own, Replace::Refuse);
-            t.walked(&Place::root(), &Default::default());
+            t.walked(&NodePath::root(), &Default::default());
         }
     });
     assert_eq!(t.names("dir").len(), 8);

@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use super::searching::grep;
 use super::subject::*;
 use crate::store::Replace::{Exchange, Over, Refuse};
-use crate::store::{DraftOf, Expect, Kind, Page, Parents, Place, Put, StoreError, StoreResult, Subtree};
+use crate::store::{
+    DraftBase, NodeKind, NodePath, Page, Parents, Precondition, PutOptions, StoreError, StoreResult, Subtree,
+};
 
 pub fn missing_parents_are_made(t: &Subject) {
     t.write("a/b/c/file", "1");
@@ -16,7 +18,7 @@ pub fn missing_parents_are_made(t: &Subject) {
     t.one(copy("k/l/file", "m/n/file", Refuse));
     for directory in ["a", "a/b", "a/b/c", "d/e", "f/g", "h/i", "h/i/j", "k", "k/l", "m", "m/n"] {
         let attr = t.stat(directory);
-        assert_eq!((attr.kind, attr.mode, attr.size), (Kind::Directory, 0o755, 0), "{directory}");
+        assert_eq!((attr.kind, attr.mode, attr.size), (NodeKind::Directory, 0o755, 0), "{directory}");
     }
     assert_eq!(t.read("m/n/file"), b"1");
 }
@@ -24,13 +26,13 @@ pub fn missing_parents_are_made(t: &Subject) {
 pub fn a_required_parent_that_is_missing_is_not_found(t: &Subject) {
     t.write("there", "1");
     let below = || at("missing/name");
-    let required = || Put { parents: Parents::Required, ..Put::default() };
+    let required = || PutOptions { parents: Parents::Required, ..PutOptions::default() };
     let steps = [
         write_with(below(), b"1".to_vec(), required()),
         append_with(below(), b"1".to_vec(), required()),
         mkdir_with(below(), Parents::Required),
-        symlink_with(below(), "x", Parents::Required, Expect::Any),
-        rename_with(at("there"), below(), Refuse, Parents::Required, Expect::Any),
+        symlink_with(below(), "x", Parents::Required, Precondition::Any),
+        rename_with(at("there"), below(), Refuse, Parents::Required, Precondition::Any),
         copy_with(at("there"), below(), Refuse, Parents::Required),
     ];
     for step in steps {
@@ -75,11 +77,11 @@ pub fn a_file_is_no_directory_on_the_way(t: &Subject) {
 
 pub fn a_directory_is_no_file(t: &Subject) {
     t.write("dir/file", "1");
-    for place in [at("dir"), Place::root()] {
+    for place in [at("dir"), NodePath::root()] {
         assert_refused!(t.store.read(&place, u64::MAX), StoreError::IsADirectory);
         assert_refused!(t.store.open(&place), StoreError::IsADirectory);
-        assert_refused!(t.store.draft(DraftOf::File(&place)), StoreError::IsADirectory);
-        let put = Put::default;
+        assert_refused!(t.store.draft(DraftBase::File(&place)), StoreError::IsADirectory);
+        let put = PutOptions::default;
         let error = t.refused(write_with(place.clone(), b"1".to_vec(), put()));
         assert!(matches!(error, StoreError::IsADirectory), "{error:?}");
         let error = t.refused(append_with(place.clone(), b"1".to_vec(), put()));
@@ -113,7 +115,7 @@ pub fn nothing_is_not_found(t: &Subject) {
 }
 
 /// Every call that reads, and what it says of a place.
-fn every_read(t: &Subject, place: &Place) -> Vec<(&'static str, StoreResult<()>)> {
+fn every_read(t: &Subject, place: &NodePath) -> Vec<(&'static str, StoreResult<()>)> {
     let go_on = ControlFlow::Continue(());
     let grep = grep("x", |_| ());
     vec![
@@ -124,6 +126,6 @@ fn every_read(t: &Subject, place: &Place) -> Vec<(&'static str, StoreResult<()>)
         ("list", t.store.list(place, &Page::ALL).map(drop)),
         ("walk", t.store.walk(place, &Default::default(), &mut |_| go_on)),
         ("grep", t.store.grep(place, &grep, &mut |_| go_on)),
-        ("draft", t.store.draft(DraftOf::File(place)).map(drop)),
+        ("draft", t.store.draft(DraftBase::File(place)).map(drop)),
     ]
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use super::subject::*;
 use crate::glob::{Anchor, PathGlobs};
 use crate::store::{
-    Expect, Keep, Missing, Outcome, Parents, Place, Replace, Side, Spare, Step, StoreError, Subtree,
+    DisplacedContent, IfMissing, NodePath, Parents, Precondition, ProtectedNames, Replace, Side, Step,
+    StepOutcome, StoreError, Subtree,
 };
 
 pub fn a_file_is_removed(t: &Subject) {
     t.write("dir/file", "1");
-    assert_eq!(t.one(remove("dir/file", Subtree::File)), Outcome::default());
+    assert_eq!(t.one(remove("dir/file", Subtree::File)), StepOutcome::default());
     assert!(!t.exists("dir/file") && t.exists("dir"));
     assert_refused!(t.store.read(&at("dir/file"), 9), StoreError::NotFound);
     t.write("dir/file", "2");
@@ -53,9 +54,9 @@ pub fn only_the_kind_that_was_meant_is_removed(t: &Subject) {
 
 pub fn nothing_to_remove_can_be_fine(t: &Subject) {
     t.write("file", "1");
-    let fine = |path| remove_with(at(path), Subtree::Any, Expect::Any, Missing::Fine);
-    assert_eq!(t.one(fine("missing")), Outcome::default());
-    assert_eq!(t.one(fine("missing/deeper")), Outcome::default());
+    let fine = |path| remove_with(at(path), Subtree::Any, Precondition::Any, IfMissing::Fine);
+    assert_eq!(t.one(fine("missing")), StepOutcome::default());
+    assert_eq!(t.one(fine("missing/deeper")), StepOutcome::default());
     assert!(matches!(t.refused(fine("file/x")), StoreError::NotADirectory), "that is another matter");
     t.one(fine("file"));
     assert!(!t.exists("file"));
@@ -63,12 +64,12 @@ pub fn nothing_to_remove_can_be_fine(t: &Subject) {
 
 pub fn the_root_stays(t: &Subject) {
     t.write("file", "1");
-    let root = t.store.stat(&Place::root()).unwrap().node;
-    for place in [Place::root(), Place::node(root)] {
+    let root = t.store.stat(&NodePath::root()).unwrap().node;
+    for place in [NodePath::root(), NodePath::node(root)] {
         let steps = [
-            remove_with(place.clone(), Subtree::Any, Expect::Any, Missing::Fails),
-            remove_with(place.clone(), Subtree::Directory, Expect::Any, Missing::Fine),
-            rename_with(place, at("elsewhere"), Replace::Refuse, Parents::Create, Expect::Any),
+            remove_with(place.clone(), Subtree::Any, Precondition::Any, IfMissing::Fails),
+            remove_with(place.clone(), Subtree::Directory, Precondition::Any, IfMissing::Fine),
+            rename_with(place, at("elsewhere"), Replace::Refuse, Parents::Create, Precondition::Any),
         ];
         for step in steps {
             let error = t.refused(step);
@@ -77,20 +78,20 @@ pub fn the_root_stays(t: &Subject) {
     }
 }
 
-fn spare(at: &str) -> Option<Spare> {
+fn spare(at: &str) -> Option<ProtectedNames> {
     let globs = PathGlobs::new([".git/hooks/**", ".git/config"], Anchor::AnyDirectory).unwrap();
-    Some(Spare { globs: Arc::new(globs), at: vec![at.to_owned()], on: Side::From })
+    Some(ProtectedNames { globs: Arc::new(globs), at: vec![at.to_owned()], on: Side::From })
 }
 
 fn remove_sparing(path: &str) -> Step {
-    let (subtree, expect) = (Subtree::Any, Expect::Any);
+    let (subtree, expect) = (Subtree::Any, Precondition::Any);
     Step::Remove {
         at: at(path),
         subtree,
         expect,
-        missing: Missing::Fails,
+        missing: IfMissing::Fails,
         spare: spare(path),
-        keep: Keep::History,
+        keep: DisplacedContent::History,
     }
 }
 
@@ -118,7 +119,7 @@ pub fn a_directory_with_a_protected_name_does_not_leave(t: &Subject) {
         to: at(to),
         replace: Replace::Refuse,
         parents: Parents::Create,
-        expect: Expect::Any,
+        expect: Precondition::Any,
         spare,
     };
     let leaves = rename("project", "moved", [spare("project"), None]);
@@ -135,7 +136,7 @@ pub fn a_directory_does_not_bring_a_protected_name(t: &Subject) {
         to: at("project/.git"),
         replace: Replace::Refuse,
         parents: Parents::Create,
-        expect: Expect::Any,
+        expect: Precondition::Any,
         spare: [spare("work"), spare("project/.git")],
     };
     assert!(matches!(t.refused(rename), StoreError::Spared { path } if path == "config"));
@@ -145,7 +146,7 @@ pub fn a_directory_does_not_bring_a_protected_name(t: &Subject) {
         replace: Replace::Refuse,
         parents: Parents::Create,
         spare,
-        keep: Keep::History,
+        keep: DisplacedContent::History,
     };
     assert!(
         matches!(t.refused(copy(spare("project/.git"))), StoreError::Spared { path } if path == "config")

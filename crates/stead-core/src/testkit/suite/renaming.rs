@@ -3,7 +3,7 @@
 use super::subject::*;
 use crate::clock::Timestamp;
 use crate::store::Replace::{Exchange, Over, Refuse};
-use crate::store::{Expect, Kind, Parents, Place, Step, StoreError};
+use crate::store::{NodeKind, NodePath, Parents, Precondition, Step, StoreError};
 
 pub fn a_file_gets_another_name(t: &Subject) {
     t.write("a", "content");
@@ -53,7 +53,7 @@ pub fn a_file_takes_the_place_of_a_file(t: &Subject) {
     assert_eq!((t.read("to"), t.node("to")), (b"1".to_vec(), node));
     t.link("link", "anywhere");
     t.rename("to", "link", Over);
-    assert_eq!((t.read("link"), t.stat("link").kind), (b"1".to_vec(), Kind::File));
+    assert_eq!((t.read("link"), t.stat("link").kind), (b"1".to_vec(), NodeKind::File));
     t.link("other", "anywhere");
     t.rename("other", "link", Over);
     assert_eq!(t.store.read_link(&at("link")).unwrap(), b"anywhere");
@@ -64,7 +64,7 @@ pub fn a_directory_takes_the_place_of_an_empty_one(t: &Subject) {
     t.write("from/file", "1");
     t.mkdir("to");
     t.rename("from", "to", Over);
-    assert_eq!(t.walked(&Place::root(), &Default::default()), ["to", "to/file"]);
+    assert_eq!(t.walked(&NodePath::root(), &Default::default()), ["to", "to/file"]);
 }
 
 pub fn kinds_do_not_replace_each_other(t: &Subject) {
@@ -133,7 +133,7 @@ pub fn a_copy_is_a_file_of_its_own(t: &Subject) {
     assert!(outcome.created);
     let (from, to) = (t.stat("from"), t.stat("dir/to"));
     assert_eq!(outcome.attr.unwrap(), to);
-    assert_eq!((to.kind, to.size, to.mode, to.modified), (Kind::File, 7, 0o750, then));
+    assert_eq!((to.kind, to.size, to.mode, to.modified), (NodeKind::File, 7, 0o750, then));
     assert_ne!(to.node, from.node);
     t.write("from", "changed");
     t.one(append("dir/to", " and more"));
@@ -161,7 +161,7 @@ pub fn a_copy_takes_the_place_of_a_file(t: &Subject) {
     t.one(copy("link", "to", Over));
     assert_eq!(t.store.read_link(&at("to")).unwrap(), b"from");
     t.one(copy("from", "to", Over));
-    assert_eq!((t.stat("to").kind, t.read("to")), (Kind::File, b"1".to_vec()));
+    assert_eq!((t.stat("to").kind, t.read("to")), (NodeKind::File, b"1".to_vec()));
     assert_eq!(t.store.read_link(&at("link")).unwrap(), b"from");
 }
 
@@ -175,7 +175,7 @@ pub fn a_whole_directory_is_copied(t: &Subject) {
     t.one(Step::SetAttr { at: at("a/empty"), mode: Some(0o700), modified: Some(then) });
     let outcome = t.one(copy("a", "x/y", Refuse));
     assert!(outcome.created);
-    assert_eq!(outcome.attr.unwrap().kind, Kind::Directory);
+    assert_eq!(outcome.attr.unwrap().kind, NodeKind::Directory);
     assert_eq!(t.walked(&at("x/y"), &Default::default()), ["b", "b/file", "empty", "large", "link"]);
     assert_eq!(t.read("x/y/b/file"), b"1");
     assert!(t.read("x/y/large") == pattern(700_000));
@@ -213,10 +213,10 @@ pub fn a_rename_checks_the_state_of_its_source(t: &Subject) {
     t.write("to", "2");
     let old = t.stat("from").tag;
     t.write("from", "11");
-    let with = |tag| rename_with(at("from"), at("to"), Over, Parents::Create, Expect::Tag(tag));
+    let with = |tag| rename_with(at("from"), at("to"), Over, Parents::Create, Precondition::Tag(tag));
     assert!(matches!(t.refused(with(old)), StoreError::Conflict));
     t.one(with(t.stat("from").tag));
     assert_eq!(t.read("to"), b"11");
-    let missing = rename_with(at("from"), at("to"), Over, Parents::Create, Expect::Tag(old));
+    let missing = rename_with(at("from"), at("to"), Over, Parents::Create, Precondition::Tag(old));
     assert!(matches!(t.refused(missing), StoreError::NotFound));
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::subject::*;
 use crate::glob::{Anchor, PathGlobs};
-use crate::search::{FileHits, Grep, GrepQuery, Hits, LineRole, Output};
-use crate::store::{Place, StoreError, StorePath};
+use crate::search::{FileHits, Grep, GrepOutput, GrepQuery, Hits, LineRole};
+use crate::store::{NodePath, StoreError, StorePath};
 
 /// A search without globs.
 pub(crate) fn grep(pattern: &str, change: impl FnOnce(&mut GrepQuery)) -> Grep {
@@ -17,7 +17,7 @@ pub(crate) fn grep(pattern: &str, change: impl FnOnce(&mut GrepQuery)) -> Grep {
 }
 
 #[track_caller]
-fn found(t: &Subject, place: &Place, grep: &Grep) -> BTreeMap<String, Hits> {
+fn found(t: &Subject, place: &NodePath, grep: &Grep) -> BTreeMap<String, Hits> {
     let mut all = BTreeMap::new();
     let visit = &mut |FileHits { path, hits, attr }: FileHits| {
         if let Some(attr) = attr {
@@ -31,7 +31,7 @@ fn found(t: &Subject, place: &Place, grep: &Grep) -> BTreeMap<String, Hits> {
     all
 }
 
-fn paths(t: &Subject, place: &Place, grep: &Grep) -> Vec<String> {
+fn paths(t: &Subject, place: &NodePath, grep: &Grep) -> Vec<String> {
     found(t, place, grep).into_keys().collect()
 }
 
@@ -51,7 +51,7 @@ fn some_files(t: &Subject) {
 
 pub fn a_search_finds_lines(t: &Subject) {
     some_files(t);
-    let all = found(t, &Place::root(), &grep("needle", |_| ()));
+    let all = found(t, &NodePath::root(), &grep("needle", |_| ()));
     let paths: Vec<_> = all.keys().map(String::as_str).collect();
     assert_eq!(paths, ["large.txt", "notes.md", "src/lib.rs", "src/main.rs", "twin.md"]);
     let lines = |path: &str| {
@@ -61,23 +61,23 @@ pub fn a_search_finds_lines(t: &Subject) {
     assert_eq!(all["src/lib.rs"].count, 2);
     assert_eq!(lines("src/lib.rs")[1], (3, "// another needle".to_owned(), LineRole::Match));
     assert_eq!(lines("large.txt"), [(100_001, "the needle at the end".to_owned(), LineRole::Match)]);
-    assert!(found(t, &Place::root(), &grep("nowhere to be found", |_| ())).is_empty());
+    assert!(found(t, &NodePath::root(), &grep("nowhere to be found", |_| ())).is_empty());
 }
 
 pub fn a_search_shows_the_lines_around(t: &Subject) {
     t.write("file", "1\n2\nneedle\n4\n5\n");
     let grep = grep("needle", |query| (query.before, query.after) = (1, 2));
-    let hits = found(t, &Place::root(), &grep).remove("file").unwrap();
+    let hits = found(t, &NodePath::root(), &grep).remove("file").unwrap();
     let lines: Vec<_> = hits.lines.iter().map(|line| (line.number, &*line.text)).collect();
     assert_eq!(lines, [(2, "2"), (3, "needle"), (4, "4"), (5, "5")]);
 }
 
 pub fn a_search_counts_or_names_files(t: &Subject) {
     some_files(t);
-    let counts = found(t, &at("src"), &grep("needle", |query| query.output = Output::Counts));
+    let counts = found(t, &at("src"), &grep("needle", |query| query.output = GrepOutput::Counts));
     let counts: Vec<_> = counts.iter().map(|(path, hits)| (&**path, hits.count, hits.lines.len())).collect();
     assert_eq!(counts, [("lib.rs", 2, 0), ("main.rs", 1, 0)]);
-    let files = found(t, &at("src"), &grep("needle", |query| query.output = Output::Files));
+    let files = found(t, &at("src"), &grep("needle", |query| query.output = GrepOutput::Files));
     assert!(files.values().all(|hits| hits.lines.is_empty() && hits.count > 0));
     assert_eq!(files.into_keys().collect::<Vec<_>>(), ["lib.rs", "main.rs"]);
 }
@@ -87,11 +87,11 @@ pub fn a_search_includes_and_excludes(t: &Subject) {
     let globs = |pattern: &str| PathGlobs::new([pattern], Anchor::AnyDirectory).unwrap();
     let query = GrepQuery::new("needle");
     let include = Grep::new(&query, Some(globs("*.rs")), PathGlobs::none()).unwrap();
-    assert_eq!(paths(t, &Place::root(), &include), ["src/lib.rs", "src/main.rs"]);
+    assert_eq!(paths(t, &NodePath::root(), &include), ["src/lib.rs", "src/main.rs"]);
     let exclude = Grep::new(&query, None, globs("*.{rs,txt}")).unwrap();
-    assert_eq!(paths(t, &Place::root(), &exclude), ["notes.md", "twin.md"]);
+    assert_eq!(paths(t, &NodePath::root(), &exclude), ["notes.md", "twin.md"]);
     let both = Grep::new(&query, Some(globs("src/**")), globs("lib.rs")).unwrap();
-    assert_eq!(paths(t, &Place::root(), &both), ["src/main.rs"]);
+    assert_eq!(paths(t, &NodePath::root(), &both), ["src/main.rs"]);
     let below = Grep::new(&query, Some(globs("/main.rs")), PathGlobs::none()).unwrap();
     assert_eq!(paths(t, &at("src"), &below), ["main.rs"], "globs start where the search does");
 }
@@ -100,12 +100,12 @@ pub fn a_search_skips_subtrees(t: &Subject) {
     some_files(t);
     let mut grep = grep("needle", |_| ());
     grep.skip = ["src", "large.txt"].map(StorePath::from_checked).into();
-    assert_eq!(paths(t, &Place::root(), &grep), ["notes.md", "twin.md"]);
+    assert_eq!(paths(t, &NodePath::root(), &grep), ["notes.md", "twin.md"]);
 }
 
 pub fn a_search_looks_into_one_file(t: &Subject) {
     some_files(t);
-    for place in [at("notes.md"), Place::node(t.node("notes.md"))] {
+    for place in [at("notes.md"), NodePath::node(t.node("notes.md"))] {
         assert_eq!(paths(t, &place, &grep("needle", |_| ())), [""]);
     }
     assert!(paths(t, &at("empty"), &grep("needle", |_| ())).is_empty());
@@ -119,13 +119,13 @@ pub fn a_search_stops_when_told(t: &Subject) {
         seen += 1;
         if seen == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    t.store.grep(&Place::root(), &grep("needle", |_| ()), visit).unwrap();
+    t.store.grep(&NodePath::root(), &grep("needle", |_| ()), visit).unwrap();
     assert_eq!(seen, 2);
 }
 
 pub fn a_search_that_is_late_gives_up(t: &Subject) {
     some_files(t);
     let late = grep("needle", |query| query.time_limit = Duration::ZERO);
-    let result = t.store.grep(&Place::root(), &late, &mut |_| ControlFlow::Continue(()));
+    let result = t.store.grep(&NodePath::root(), &late, &mut |_| ControlFlow::Continue(()));
     assert_refused!(result, StoreError::Unavailable { .. });
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use crate::clock::{Clock, SystemClock};
 use crate::edit::{Edit, Occurrences};
 use crate::identity::{Identity, Operation, OperationId};
-use crate::search::Walk;
+use crate::search::WalkOptions;
 use crate::store::{
-    Applied, Attr, Change, Content, Draft, DraftOf, Expect, Keep, Missing, NodeId, OpenContent, Outcome,
-    Page, Parents, Place, Put, Replace, Step, Store, StorePath, StoreResult, Subtree, Version,
+    Applied, Attr, Change, Content, DisplacedContent, Draft, DraftBase, IfMissing, NodeId, NodePath,
+    OpenContent, Page, Parents, Precondition, PutOptions, Replace, RevisionNumber, Step, StepOutcome, Store,
+    StorePath, StoreResult, Subtree,
 };
-use crate::testkit::model::{Snapshot, snapshot_of};
+use crate::testkit::model::{TreeSnapshot, snapshot_of};
 
 /// Something that has a Store for as long as a test takes.
 pub trait Fixture {
@@ -37,7 +38,7 @@ impl<S: Store + 'static, T> Fixture for (Arc<S>, T) {
 pub fn run<F: Fixture>(make: impl FnOnce() -> F, test: fn(&Subject)) {
     let fixture = make();
     let store = fixture.store();
-    let begun = store.version().unwrap_or(Version(0));
+    let begun = store.version().unwrap_or(RevisionNumber(0));
     let subject = Subject { store, begun };
     test(&subject);
     let verified = subject.store.verify(&mut |_| ()).expect("a Store can be verified");
@@ -49,7 +50,7 @@ pub fn run<F: Fixture>(make: impl FnOnce() -> F, test: fn(&Subject)) {
 pub struct Subject {
     pub(crate) store: Arc<dyn Store>,
     /// What the fixture did is none of a test's business: its own deeds come after this version.
-    pub(crate) begun: Version,
+    pub(crate) begun: RevisionNumber,
 }
 
 impl Subject {
@@ -58,14 +59,14 @@ impl Subject {
     }
 
     /// What the only step did, or why it didn't.
-    pub(crate) fn try_one(&self, step: Step) -> StoreResult<Outcome> {
+    pub(crate) fn try_one(&self, step: Step) -> StoreResult<StepOutcome> {
         let applied = self.apply(vec![step])?;
         assert_eq!(applied.outcomes.len(), 1, "one step has one outcome");
         Ok(applied.outcomes[0])
     }
 
     #[track_caller]
-    pub(crate) fn one(&self, step: Step) -> Outcome {
+    pub(crate) fn one(&self, step: Step) -> StepOutcome {
         let shown = format!("{step:?}");
         self.try_one(step).unwrap_or_else(|error| panic!("{shown}: {error:?}"))
     }
@@ -111,7 +112,7 @@ impl Subject {
     }
 
     #[track_caller]
-    pub(crate) fn read_at(&self, place: &Place) -> Vec<u8> {
+    pub(crate) fn read_at(&self, place: &NodePath) -> Vec<u8> {
         let whole =
             self.store.read(place, u64::MAX).unwrap_or_else(|error| panic!("read {place:?}: {error:?}"));
         assert_eq!(whole.attr.size, whole.bytes.len() as u64, "attributes and bytes are of one state");
@@ -124,13 +125,15 @@ impl Subject {
     }
 
     #[track_caller]
-    pub(crate) fn draft_of(&self, place: &Place) -> Box<dyn Draft> {
-        self.store.draft(DraftOf::File(place)).unwrap_or_else(|error| panic!("draft of {place:?}: {error:?}"))
+    pub(crate) fn draft_of(&self, place: &NodePath) -> Box<dyn Draft> {
+        self.store
+            .draft(DraftBase::File(place))
+            .unwrap_or_else(|error| panic!("draft of {place:?}: {error:?}"))
     }
 
     #[track_caller]
     pub(crate) fn draft(&self) -> Box<dyn Draft> {
-        self.store.draft(DraftOf::Nothing).unwrap_or_else(|error| panic!("draft: {error:?}"))
+        self.store.draft(DraftBase::Nothing).unwrap_or_else(|error| panic!("draft: {error:?}"))
     }
 
     pub(crate) fn exists(&self, path: &str) -> bool {
@@ -149,9 +152,9 @@ impl Subject {
 
     /// The paths that a walk visits, in the Store's order.
     #[track_caller]
-    pub(crate) fn walked(&self, place: &Place, walk: &Walk) -> Vec<String> {
+    pub(crate) fn walked(&self, place: &NodePath, walk: &WalkOptions) -> Vec<String> {
         let mut paths = Vec::new();
-        let visit = &mut |found: crate::store::Found| {
+        let visit = &mut |found: crate::store::WalkEntry| {
             paths.push(found.path.to_string());
             ControlFlow::Continue(())
         };
@@ -159,7 +162,7 @@ impl Subject {
         paths
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> TreeSnapshot {
         snapshot_of(&*self.store)
     }
 
@@ -207,69 +210,75 @@ pub(crate) fn change(steps: Vec<Step>) -> Change {
 }
 
 /// The place that this text names from the root.
-pub(crate) fn at(path: &str) -> Place {
-    Place::path(StorePath::from_checked(path))
+pub(crate) fn at(path: &str) -> NodePath {
+    NodePath::path(StorePath::from_checked(path))
 }
 
 pub(crate) fn write(path: &str, bytes: impl AsRef<[u8]>) -> Step {
-    write_with(at(path), bytes.as_ref().to_vec(), Put::default())
+    write_with(at(path), bytes.as_ref().to_vec(), PutOptions::default())
 }
 
-pub(crate) fn write_with(at: Place, content: impl Into<Content>, put: Put) -> Step {
+pub(crate) fn write_with(at: NodePath, content: impl Into<Content>, put: PutOptions) -> Step {
     Step::Write { at, content: content.into(), put }
 }
 
 pub(crate) fn append(path: &str, bytes: impl AsRef<[u8]>) -> Step {
-    append_with(at(path), bytes.as_ref().to_vec(), Put::default())
+    append_with(at(path), bytes.as_ref().to_vec(), PutOptions::default())
 }
 
-pub(crate) fn append_with(at: Place, content: impl Into<Content>, put: Put) -> Step {
+pub(crate) fn append_with(at: NodePath, content: impl Into<Content>, put: PutOptions) -> Step {
     Step::Append { at, content: content.into(), put }
 }
 
 pub(crate) fn edit(path: &str, old: &str, new: &str) -> Step {
-    edit_with(at(path), old, new, Occurrences::One, Expect::Any)
+    edit_with(at(path), old, new, Occurrences::One, Precondition::Any)
 }
 
-pub(crate) fn edit_with(at: Place, old: &str, new: &str, occurrences: Occurrences, expect: Expect) -> Step {
+pub(crate) fn edit_with(
+    at: NodePath,
+    old: &str,
+    new: &str,
+    occurrences: Occurrences,
+    expect: Precondition,
+) -> Step {
     let edit = Edit::new(old, new, occurrences).expect("the suite's edits make sense");
-    Step::Edit { at, edit, expect, keep: Keep::History }
+    Step::Edit { at, edit, expect, keep: DisplacedContent::History }
 }
 
 pub(crate) fn mkdir(path: &str) -> Step {
     mkdir_with(at(path), Parents::Create)
 }
 
-pub(crate) fn mkdir_with(at: Place, parents: Parents) -> Step {
+pub(crate) fn mkdir_with(at: NodePath, parents: Parents) -> Step {
     Step::Mkdir { at, parents, mode: None }
 }
 
 pub(crate) fn symlink(path: &str, target: &str) -> Step {
-    symlink_with(at(path), target, Parents::Create, Expect::Any)
+    symlink_with(at(path), target, Parents::Create, Precondition::Any)
 }
 
-pub(crate) fn symlink_with(at: Place, target: &str, parents: Parents, expect: Expect) -> Step {
+pub(crate) fn symlink_with(at: NodePath, target: &str, parents: Parents, expect: Precondition) -> Step {
     Step::Symlink { at, target: target.into(), parents, expect }
 }
 
 pub(crate) fn remove(path: &str, subtree: Subtree) -> Step {
-    remove_with(at(path), subtree, Expect::Any, Missing::Fails)
+    remove_with(at(path), subtree, Precondition::Any, IfMissing::Fails)
 }
 
-pub(crate) fn remove_with(at: Place, subtree: Subtree, expect: Expect, missing: Missing) -> Step {
-    Step::Remove { at, subtree, expect, missing, spare: None, keep: Keep::History }
+pub(crate) fn remove_with(at: NodePath, subtree: Subtree, expect: Precondition, missing: IfMissing) -> Step {
+    Step::Remove { at, subtree, expect, missing, spare: None, keep: DisplacedContent::History }
 }
 
 pub(crate) fn rename(from: &str, to: &str, replace: Replace) -> Step {
-    rename_with(at(from), at(to), replace, Parents::Create, Expect::Any)
+    rename_with(at(from), at(to), replace, Parents::Create, Precondition::Any)
 }
 
 pub(crate) fn rename_with(
-    from: Place,
-    to: Place,
+    from: NodePath,
+    to: NodePath,
     replace: Replace,
     parents: Parents,
-    expect: Expect,
+    expect: Precondition,
 ) -> Step {
     Step::Rename { from, to, replace, parents, expect, spare: [None, None] }
 }
@@ -278,11 +287,11 @@ pub(crate) fn copy(from: &str, to: &str, replace: Replace) -> Step {
     copy_with(at(from), at(to), replace, Parents::Create)
 }
 
-pub(crate) fn copy_with(from: Place, to: Place, replace: Replace, parents: Parents) -> Step {
-    Step::Copy { from, to, replace, parents, spare: None, keep: Keep::History }
+pub(crate) fn copy_with(from: NodePath, to: NodePath, replace: Replace, parents: Parents) -> Step {
+    Step::Copy { from, to, replace, parents, spare: None, keep: DisplacedContent::History }
 }
 
-pub(crate) fn chmod(at: Place, mode: u32) -> Step {
+pub(crate) fn chmod(at: NodePath, mode: u32) -> Step {
     Step::SetAttr { at, mode: Some(mode), modified: None }
 }
 

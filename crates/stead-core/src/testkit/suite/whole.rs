@@ -1,7 +1,10 @@
 //! A change of several steps happens whole, or not at all.
 
 use super::subject::*;
-use crate::store::{Content, Expect, Keep, Parents, Place, Put, Replace, Step, StoreError, Subtree};
+use crate::store::{
+    Content, DisplacedContent, NodePath, Parents, Precondition, PutOptions, Replace, Step, StoreError,
+    Subtree,
+};
 
 fn some_tree(t: &Subject) {
     t.write("file", "file");
@@ -31,7 +34,7 @@ pub fn steps_happen_in_order_and_see_each_other(t: &Subject) {
     assert_eq!(applied.outcomes[3].replaced, 1);
     assert_eq!(applied.outcomes[6].attr, None);
     assert_eq!(applied.outcomes[5].attr, Some(t.stat("c")));
-    assert_eq!(t.walked(&Place::root(), &Default::default()), ["c"]);
+    assert_eq!(t.walked(&NodePath::root(), &Default::default()), ["c"]);
     assert_eq!(t.read("c"), b"1 two");
 }
 
@@ -122,8 +125,8 @@ pub fn many_steps_are_undone_together(t: &Subject) {
         ]
     };
     let failing = || {
-        let expect = Expect::Absent;
-        write_with(at("other2"), b"1".to_vec(), Put { expect, ..Put::default() })
+        let expect = Precondition::Absent;
+        write_with(at("other2"), b"1".to_vec(), PutOptions { expect, ..PutOptions::default() })
     };
     let result = t.leaves_all(|| t.apply(steps().into_iter().chain([failing()]).collect()));
     assert_refused!(result, StoreError::IsADirectory);
@@ -136,7 +139,7 @@ pub fn a_failed_change_can_be_made_again(t: &Subject) {
     t.write("file", "1");
     let tag = t.stat("file").tag;
     let steps = |last: &str| {
-        let put = Put { expect: Expect::Tag(tag), ..Put::default() };
+        let put = PutOptions { expect: Precondition::Tag(tag), ..PutOptions::default() };
         vec![write("a/b", "1"), write_with(at("file"), b"2".to_vec(), put), mkdir(last)]
     };
     assert_refused!(t.apply(vec![mkdir("x"), write("x", "1")]), StoreError::IsADirectory);
@@ -147,13 +150,13 @@ pub fn a_failed_change_can_be_made_again(t: &Subject) {
 
 pub fn a_draft_in_a_failed_change_leaves_nothing(t: &Subject) {
     some_tree(t);
-    let node = Place::node(t.node("large"));
+    let node = NodePath::node(t.node("large"));
     let mut new = t.draft();
     new.write_at(0, &pattern(500_000)).unwrap();
     let mut old = t.draft_of(&node);
     old.write_at(100_000, b"changed").unwrap();
     let put = |place, mut draft: Box<dyn crate::store::Draft>| {
-        let put = Put { keep: Keep::History, ..Put::default() };
+        let put = PutOptions { keep: DisplacedContent::History, ..PutOptions::default() };
         write_with(place, Content::Sealed(draft.seal().unwrap()), put)
     };
     let steps = vec![put(at("new"), new), put(node, old), remove("missing", Subtree::File)];

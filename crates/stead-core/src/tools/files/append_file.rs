@@ -1,8 +1,8 @@
 //! `append_file`: more at the end of a file.
 
-use super::{CONTENT, ENCODING_IN, IF_MATCH, PATH, WRITTEN, bytes, content, options, written};
+use super::{CONTENT, ENCODING_IN, IF_MATCH, PATH, WRITE_OUTPUT, bytes, content, options, written};
 use crate::scope::Access;
-use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "append_file",
@@ -10,16 +10,16 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     description: "Appends to the end of a file, exactly as given; a missing file is created. Begin with a newline where \
                   a new line is meant.",
     needs: &[Access::Write],
-    offered: Offered::Always,
+    offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::ADDS,
+    hints: Hints::ADDITIVE,
     input: &[PATH, CONTENT, ENCODING_IN, IF_MATCH],
-    output: &WRITTEN,
+    output: &WRITE_OUTPUT,
     longest: None,
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (content, options) = (content(arguments)?, options(arguments)?);
     let size = content.len() as u64;
     let done = desk.vfs.append_with(arguments.text("path"), content, &options)?;

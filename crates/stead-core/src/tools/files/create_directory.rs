@@ -3,7 +3,7 @@
 use super::{OUT_CREATED, OUT_OPERATION, OUT_PATH, OUT_VERSION, PATH, changed};
 use crate::scope::Access;
 use crate::store::Parents;
-use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "create_directory",
@@ -11,16 +11,16 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     description: "Creates a directory and its missing parents; one that exists is fine. Writing a file creates its \
                   directories by itself.",
     needs: &[Access::Write],
-    offered: Offered::Always,
+    offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::ADDS.once(),
+    hints: Hints::ADDITIVE.once(),
     input: &[PATH],
     output: &[OUT_PATH, OUT_CREATED, OUT_VERSION, OUT_OPERATION],
     longest: None,
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let done = desk.vfs.mkdir(arguments.text("path"), Parents::Create)?;
     let path = done.path.to_string();
     let words = match done.created {

@@ -1,9 +1,9 @@
 //! `delete_directory`: a directory goes, empty or with all that it holds.
 
-use super::{PATH, REMOVED, removed};
+use super::{PATH, REMOVE_OUTPUT, removed};
 use crate::scope::Access;
-use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::tools::schema::{Field, FieldType};
+use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 use crate::vfs::RemoveOptions;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
@@ -12,20 +12,20 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     description: "Deletes an empty directory, or with recursive all that is in it. A Workspace, or a directory that \
                   holds one, is never deleted.",
     needs: &[Access::Write],
-    offered: Offered::Always,
+    offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::REPLACES.once(),
+    hints: Hints::DESTRUCTIVE.once(),
     input: &[
         PATH,
-        Field::optional("recursive", Takes::Flag, "With all that is in it."),
-        Field::optional("force", Takes::Flag, "No error if it is missing."),
+        Field::optional("recursive", FieldType::Flag, "With all that is in it."),
+        Field::optional("force", FieldType::Flag, "No error if it is missing."),
     ],
-    output: &REMOVED,
+    output: &REMOVE_OUTPUT,
     longest: None,
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let options = RemoveOptions {
         recursive: arguments.flag("recursive"),
         force: arguments.flag("force"),

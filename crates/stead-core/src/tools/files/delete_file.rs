@@ -1,9 +1,9 @@
 //! `delete_file`: a file or a symlink goes.
 
-use super::{IF_MATCH, PATH, REMOVED, removed};
+use super::{IF_MATCH, PATH, REMOVE_OUTPUT, removed};
 use crate::scope::Access;
-use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::tools::schema::{Field, FieldType};
+use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 use crate::vfs::RemoveOptions;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
@@ -11,16 +11,16 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     title: "Delete a file",
     description: "Deletes a file or a symlink; for a directory use delete_directory.",
     needs: &[Access::Write],
-    offered: Offered::Always,
+    offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::REPLACES.once(),
-    input: &[PATH, Field::optional("force", Takes::Flag, "No error if it is missing."), IF_MATCH],
-    output: &REMOVED,
+    hints: Hints::DESTRUCTIVE.once(),
+    input: &[PATH, Field::optional("force", FieldType::Flag, "No error if it is missing."), IF_MATCH],
+    output: &REMOVE_OUTPUT,
     longest: None,
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let options = RemoveOptions {
         recursive: false,
         force: arguments.flag("force"),

@@ -3,8 +3,8 @@
 use super::{IF_MATCH, OUT_OPERATION, OUT_PATH, OUT_TAG, OUT_VERSION, PATH, tagged};
 use crate::edit::Occurrences;
 use crate::scope::Access;
-use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::tools::schema::{Field, FieldType};
+use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "edit_file",
@@ -12,19 +12,19 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     description: "Replaces old_string with new_string in a file. old_string must occur exactly once, whitespace and line \
                   breaks included: give enough text around it, or set replace_all.",
     needs: &[Access::Write],
-    offered: Offered::Always,
+    offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::REPLACES,
+    hints: Hints::DESTRUCTIVE,
     input: &[
         PATH,
-        Field::needed("old_string", Takes::Text, "The text as it is in the file."),
-        Field::needed("new_string", Takes::Text, "The text to put there."),
-        Field::optional("replace_all", Takes::Flag, "Replace every occurrence."),
+        Field::needed("old_string", FieldType::Text, "The text as it is in the file."),
+        Field::needed("new_string", FieldType::Text, "The text to put there."),
+        Field::optional("replace_all", FieldType::Flag, "Replace every occurrence."),
         IF_MATCH,
     ],
     output: &[
         OUT_PATH,
-        Field::needed("replaced", Takes::from(0), "How many replacements were made."),
+        Field::needed("replaced", FieldType::from(0), "How many replacements were made."),
         OUT_TAG,
         OUT_VERSION,
         OUT_OPERATION,
@@ -33,7 +33,7 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let occurrences = if arguments.flag("replace_all") { Occurrences::All } else { Occurrences::One };
     let (old, new) = (arguments.text("old_string"), arguments.text("new_string"));
     let edited =

@@ -2,14 +2,14 @@
 
 use super::{OUT_TRUNCATED, from, more, or_nothing, unread};
 use crate::scope::Access;
-use crate::search::{Case, GrepQuery, LineRole, Output, Syntax};
-use crate::tools::page::{Bounds, MOST_CHARACTERS, Paged};
-use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::search::{CaseSensitivity, GrepOutput, GrepQuery, LineRole, PatternSyntax};
+use crate::tools::page::{MAX_REPLY_CHARACTERS, PagedText, ReplyBounds};
+use crate::tools::schema::{Field, FieldType};
+use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 use crate::vfs::{FileMatch, GrepResult};
 
 /// How many hits one call returns unless told otherwise.
-const USUAL: u64 = 200;
+const DEFAULT_LIMIT: u64 = 200;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "grep",
@@ -17,72 +17,77 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     description: "Searches text files for a regular expression (Rust syntax) and returns path:line:text. Lines of context \
                   are path-line-text.",
     needs: &[Access::Read],
-    offered: Offered::Always,
+    offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::LOOKS,
+    hints: Hints::READ_ONLY,
     input: &[
-        Field::needed("pattern", Takes::Text, "The regular expression."),
-        Field::optional("path", Takes::Path, "A directory or file; all Workspaces if absent."),
-        Field::optional("literal", Takes::Flag, "The pattern is plain text, not a regular expression."),
+        Field::needed("pattern", FieldType::Text, "The regular expression."),
+        Field::optional("path", FieldType::Path, "A directory or file; all Workspaces if absent."),
+        Field::optional("literal", FieldType::Flag, "The pattern is plain text, not a regular expression."),
         Field::optional(
             "case",
-            Takes::OneOf(&["sensitive", "insensitive", "smart"]),
+            FieldType::OneOf(&["sensitive", "insensitive", "smart"]),
             "sensitive if absent; smart: insensitive unless the pattern has a capital.",
         ),
-        Field::optional("context", Takes::Integer { least: 0, most: 50 }, "Lines before and after each hit."),
-        Field::optional("before", Takes::Integer { least: 0, most: 50 }, "Instead of context."),
-        Field::optional("after", Takes::Integer { least: 0, most: 50 }, "Instead of context."),
+        Field::optional(
+            "context",
+            FieldType::Integer { least: 0, most: 50 },
+            "Lines before and after each hit.",
+        ),
+        Field::optional("before", FieldType::Integer { least: 0, most: 50 }, "Instead of context."),
+        Field::optional("after", FieldType::Integer { least: 0, most: 50 }, "Instead of context."),
         Field::optional(
             "include",
-            Takes::Texts { most: 100 },
+            FieldType::Texts { most: 100 },
             "Only files that match these globs, such as *.rs.",
         ),
-        Field::optional("exclude", Takes::Texts { most: 100 }, "No files that match these globs."),
+        Field::optional("exclude", FieldType::Texts { most: 100 }, "No files that match these globs."),
         Field::optional(
             "max_results",
-            Takes::Integer { least: 1, most: 10_000 },
+            FieldType::Integer { least: 1, most: 10_000 },
             "At most so many; 200 if absent.",
         ),
         Field::optional(
             "output",
-            Takes::OneOf(&["lines", "files", "counts"]),
+            FieldType::OneOf(&["lines", "files", "counts"]),
             "lines if absent; files: only paths; counts: hits in each.",
         ),
     ],
     output: &[
-        Field::needed("files", Takes::from(0), "How many files match, of those returned."),
-        Field::needed("matches", Takes::from(0), "How many lines match, of those returned."),
+        Field::needed("files", FieldType::from(0), "How many files match, of those returned."),
+        Field::needed("matches", FieldType::from(0), "How many lines match, of those returned."),
         OUT_TRUNCATED,
-        Field::needed("timed_out", Takes::Flag, "Whether time ran out before everything was searched."),
+        Field::needed("timed_out", FieldType::Flag, "Whether time ran out before everything was searched."),
     ],
-    longest: Some(MOST_CHARACTERS),
+    longest: Some(MAX_REPLY_CHARACTERS),
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let number = |name, otherwise| arguments.number(name).unwrap_or(otherwise) as usize;
     let context = arguments.number("context").unwrap_or(0);
     let query = GrepQuery {
-        syntax: if arguments.flag("literal") { Syntax::Literal } else { Syntax::Regex },
+        syntax: if arguments.flag("literal") { PatternSyntax::Literal } else { PatternSyntax::Regex },
         case: match arguments.optional_text("case") {
-            Some("insensitive") => Case::Insensitive,
-            Some("smart") => Case::Smart,
-            _ => Case::Sensitive,
+            Some("insensitive") => CaseSensitivity::Insensitive,
+            Some("smart") => CaseSensitivity::Smart,
+            _ => CaseSensitivity::Sensitive,
         },
         before: number("before", context),
         after: number("after", context),
         include: arguments.texts("include").map(str::to_owned).collect(),
         exclude: arguments.texts("exclude").map(str::to_owned).collect(),
-        max_results: number("max_results", USUAL),
+        max_results: number("max_results", DEFAULT_LIMIT),
         output: match arguments.optional_text("output") {
-            Some("files") => Output::Files,
-            Some("counts") => Output::Counts,
-            _ => Output::Lines,
+            Some("files") => GrepOutput::Files,
+            Some("counts") => GrepOutput::Counts,
+            _ => GrepOutput::Lines,
         },
         ..GrepQuery::new(arguments.text("pattern"))
     };
     let result = desk.vfs.grep(&query, from(arguments))?;
-    let (text, cut) = told(&result, query.output, Bounds::of(arguments.number("max_results"), USUAL));
+    let (text, cut) =
+        told(&result, query.output, ReplyBounds::of(arguments.number("max_results"), DEFAULT_LIMIT));
     let mut text = or_nothing(text, "Nothing matches.\n");
     unread(&mut text, &result.unread);
     match (result.timed_out, result.truncated || cut) {
@@ -98,13 +103,13 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
 }
 
 /// The hits as lines, and whether they were too many for one call.
-fn told(result: &GrepResult, output: Output, bounds: Bounds) -> (String, bool) {
-    let mut page = Paged::new(bounds);
+fn told(result: &GrepResult, output: GrepOutput, bounds: ReplyBounds) -> (String, bool) {
+    let mut page = PagedText::new(bounds);
     for FileMatch { path, count, lines } in &result.files {
         let fits = match output {
-            Output::Files => page.line(path),
-            Output::Counts => page.line(&format!("{path}:{count}")),
-            Output::Lines => lines.iter().all(|line| {
+            GrepOutput::Files => page.line(path),
+            GrepOutput::Counts => page.line(&format!("{path}:{count}")),
+            GrepOutput::Lines => lines.iter().all(|line| {
                 let mark = if line.role == LineRole::Match { ':' } else { '-' };
                 page.line(&format!("{path}{mark}{}{mark}{}", line.number, line.text))
             }),

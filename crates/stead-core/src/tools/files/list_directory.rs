@@ -4,16 +4,16 @@ use std::fmt::Write;
 
 use super::{OUT_PATH, more, or_nothing};
 use crate::scope::Access;
-use crate::store::Kind;
-use crate::tools::page::{Bounds, MOST_CHARACTERS, PAGE_LINES, Paged};
-use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::store::NodeKind;
+use crate::tools::page::{MAX_REPLY_CHARACTERS, PAGE_LINES, PagedText, ReplyBounds};
+use crate::tools::schema::{Field, FieldType};
+use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 use crate::vfs::{DirEntry, ListPage};
 
 /// How many entries one call returns.
-const MOST: u64 = 5_000;
+const MAX_LIMIT: u64 = 5_000;
 /// How many it returns unless told otherwise.
-const USUAL: u64 = PAGE_LINES as u64;
+const DEFAULT_LIMIT: u64 = PAGE_LINES as u64;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "list_directory",
@@ -21,34 +21,42 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     description: "Lists a directory, sorted by name. A line has, between tabs, the name (ending with / for a directory, \
                   @ for a symlink), the size in bytes and the minute of the last change in UTC.",
     needs: &[Access::Read],
-    offered: Offered::Always,
+    offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::LOOKS,
+    hints: Hints::READ_ONLY,
     input: &[
-        Field::needed("path", Takes::Path, "The directory; / for the Workspaces."),
-        Field::optional("cursor", Takes::Text, "From the last line of the page before."),
-        Field::optional("limit", Takes::Integer { least: 1, most: MOST }, "At most so many; 800 if absent."),
-        Field::optional("details", Takes::Flag, "Exact times, and each file's version_tag."),
+        Field::needed("path", FieldType::Path, "The directory; / for the Workspaces."),
+        Field::optional("cursor", FieldType::Text, "From the last line of the page before."),
+        Field::optional(
+            "limit",
+            FieldType::Integer { least: 1, most: MAX_LIMIT },
+            "At most so many; 800 if absent.",
+        ),
+        Field::optional("details", FieldType::Flag, "Exact times, and each file's version_tag."),
     ],
     output: &[
         OUT_PATH,
-        Field::needed("entries", Takes::from(0), "How many entries were returned."),
-        Field::needed("total", Takes::from(0), "How many entries the directory has."),
-        Field::optional("cursor", Takes::Text, "What to pass for the next page; absent after the last one."),
+        Field::needed("entries", FieldType::from(0), "How many entries were returned."),
+        Field::needed("total", FieldType::from(0), "How many entries the directory has."),
+        Field::optional(
+            "cursor",
+            FieldType::Text,
+            "What to pass for the next page; absent after the last one.",
+        ),
     ],
-    longest: Some(MOST_CHARACTERS),
+    longest: Some(MAX_REPLY_CHARACTERS),
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let limit = arguments.number("limit");
     let page = ListPage {
         cursor: arguments.optional_text("cursor").map(str::to_owned),
-        limit: limit.unwrap_or(USUAL) as usize,
+        limit: limit.unwrap_or(DEFAULT_LIMIT) as usize,
     };
     let details = arguments.flag("details");
     let mut directory = desk.vfs.list(arguments.text("path"), &page)?;
-    let mut page = Paged::new(Bounds::of(limit, USUAL));
+    let mut page = PagedText::new(ReplyBounds::of(limit, DEFAULT_LIMIT));
     let shown = directory.entries.iter().take_while(|entry| page.line(&line(entry, details))).count();
     directory.keep(shown);
     let mut text = or_nothing(page.into_text(), "(empty)\n");
@@ -65,10 +73,10 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
 fn line(entry: &DirEntry, details: bool) -> String {
     let DirEntry { name, kind, size, modified, tag, workspace, .. } = entry;
     let mut text = match (kind, workspace) {
-        (Kind::Directory, Some(scope)) => format!("{name}/\t-\tWorkspace, {scope}"),
-        (Kind::Directory, None) => format!("{name}/\t-"),
-        (Kind::File, _) => format!("{name}\t{size}"),
-        (Kind::Symlink, _) => format!("{name}@\t-"),
+        (NodeKind::Directory, Some(scope)) => format!("{name}/\t-\tWorkspace, {scope}"),
+        (NodeKind::Directory, None) => format!("{name}/\t-"),
+        (NodeKind::File, _) => format!("{name}\t{size}"),
+        (NodeKind::Symlink, _) => format!("{name}@\t-"),
         (other, _) => format!("{name}\t{}", other.word()),
     };
     if let Some(modified) = modified {
@@ -77,7 +85,7 @@ fn line(entry: &DirEntry, details: bool) -> String {
         // `2026-11-15T08:30:00.000Z` without its seconds.
         text.push_str(if details { &exact } else { &exact[..16] });
     }
-    if let (Some(tag), Kind::File, true) = (tag, kind, details) {
+    if let (Some(tag), NodeKind::File, true) = (tag, kind, details) {
         let _ = write!(text, "\t{}", tag.short());
     }
     text

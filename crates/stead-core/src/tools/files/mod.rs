@@ -20,59 +20,59 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 
 use crate::identity::OperationId;
 use crate::path::VfsPath;
-use crate::store::{Version, VersionTag};
-use crate::tools::schema::{Field, Takes};
+use crate::store::{RevisionNumber, VersionTag};
+use crate::tools::schema::{Field, FieldType};
 use crate::tools::{Arguments, Failure, Note, Reply};
-use crate::vfs::{Copied, Overwrite, Removed, Unreadable, WriteOptions, Written};
+use crate::vfs::{CopyResult, Overwrite, RemoveResult, Unreadable, WriteOptions, WriteResult};
 
-const PATH: Field = Field::needed("path", Takes::Path, "The path.");
+const PATH: Field = Field::needed("path", FieldType::Path, "The path.");
 const IF_MATCH: Field =
-    Field::optional("if_match", Takes::Tag, "Only if the file still has this version_tag.");
-const SOURCE: Field = Field::needed("source", Takes::Path, "The path now.");
-const DESTINATION: Field = Field::needed("destination", Takes::Path, "The new path.");
-const OVERWRITE: Field = Field::optional("overwrite", Takes::Flag, "Replace a file at the destination.");
+    Field::optional("if_match", FieldType::Tag, "Only if the file still has this version_tag.");
+const SOURCE: Field = Field::needed("source", FieldType::Path, "The path now.");
+const DESTINATION: Field = Field::needed("destination", FieldType::Path, "The new path.");
+const OVERWRITE: Field = Field::optional("overwrite", FieldType::Flag, "Replace a file at the destination.");
 
-const OUT_PATH: Field = Field::needed("path", Takes::Path, "The path, symlinks resolved.");
+const OUT_PATH: Field = Field::needed("path", FieldType::Path, "The path, symlinks resolved.");
 const OUT_TAG: Field = Field::optional(
     "version_tag",
-    Takes::Tag,
+    FieldType::Tag,
     "The state of the file; pass it as if_match to change just that state.",
 );
-const OUT_SIZE: Field = Field::needed("size", Takes::from(0), "The file's size in bytes.");
+const OUT_SIZE: Field = Field::needed("size", FieldType::from(0), "The file's size in bytes.");
 const OUT_VERSION: Field = Field::optional(
     "version",
-    Takes::from(0),
+    FieldType::from(0),
     "The version that the change made, where the Store keeps history.",
 );
 const OUT_OPERATION: Field =
-    Field::needed("operation", Takes::Text, "The operation that the change belongs to; undo takes it.");
+    Field::needed("operation", FieldType::Text, "The operation that the change belongs to; undo takes it.");
 const OUT_CREATED: Field = Field::optional(
     "created",
-    Takes::Flag,
+    FieldType::Flag,
     "Whether it was not there before; absent in a WRITE_ONLY Workspace.",
 );
 const OUT_TRUNCATED: Field =
-    Field::needed("truncated", Takes::Flag, "Whether there is more than was returned.");
+    Field::needed("truncated", FieldType::Flag, "Whether there is more than was returned.");
 
 /// What a change of one file answers with.
-const WRITTEN: [Field; 5] = [OUT_PATH, OUT_CREATED, OUT_TAG, OUT_VERSION, OUT_OPERATION];
+const WRITE_OUTPUT: [Field; 5] = [OUT_PATH, OUT_CREATED, OUT_TAG, OUT_VERSION, OUT_OPERATION];
 /// What a removal answers with.
-const REMOVED: [Field; 3] = [OUT_PATH, OUT_VERSION, OUT_OPERATION];
+const REMOVE_OUTPUT: [Field; 3] = [OUT_PATH, OUT_VERSION, OUT_OPERATION];
 /// What a copy or a move answers with.
-const CARRIED: [Field; 5] = [
-    Field::needed("source", Takes::Path, "Where it came from, symlinks resolved."),
-    Field::needed("destination", Takes::Path, "Where it is now."),
+const TRANSFER_OUTPUT: [Field; 5] = [
+    Field::needed("source", FieldType::Path, "Where it came from, symlinks resolved."),
+    Field::needed("destination", FieldType::Path, "Where it is now."),
     OUT_TAG,
     OUT_VERSION,
     OUT_OPERATION,
 ];
 
-fn written(words: String, written: &Written) -> Reply {
+fn written(words: String, written: &WriteResult) -> Reply {
     let reply = changed(words, written.path.to_string(), written.version, written.operation);
     tagged(reply.maybe("created", written.created), written.tag)
 }
 
-fn removed(removed: &Removed, what: &str) -> Reply {
+fn removed(removed: &RemoveResult, what: &str) -> Reply {
     let path = removed.path.to_string();
     let words = match removed.is_told {
         true => format!("Deleted {path}."),
@@ -87,15 +87,15 @@ fn tagged(reply: Reply, tag: Option<VersionTag>) -> Reply {
     reply.maybe("version_tag", tag.map(String::from)).note(tag.map(|tag| Note::Tag(tag.short())))
 }
 
-fn changed(words: String, path: String, version: Option<Version>, operation: OperationId) -> Reply {
+fn changed(words: String, path: String, version: Option<RevisionNumber>, operation: OperationId) -> Reply {
     Reply::text(words)
         .fact("path", path)
         .maybe("version", version.map(|version| version.0))
         .fact("operation", operation.to_string())
 }
 
-fn carried(verb: &str, copied: &Copied) -> Reply {
-    let Copied { from, to, tag, version, operation, .. } = copied;
+fn carried(verb: &str, copied: &CopyResult) -> Reply {
+    let CopyResult { from, to, tag, version, operation, .. } = copied;
     tagged(Reply::text(format!("{verb} {from} to {to}.")), *tag)
         .fact("source", from.to_string())
         .fact("destination", to.to_string())
@@ -130,9 +130,12 @@ fn content(arguments: &mut Arguments) -> Result<Vec<u8>, Failure> {
     }
 }
 
-const CONTENT: Field = Field::needed("content", Takes::Text, "The text.");
-const ENCODING_IN: Field =
-    Field::optional("encoding", Takes::OneOf(&["utf-8", "base64"]), "How content is given; utf-8 if absent.");
+const CONTENT: Field = Field::needed("content", FieldType::Text, "The text.");
+const ENCODING_IN: Field = Field::optional(
+    "encoding",
+    FieldType::OneOf(&["utf-8", "base64"]),
+    "How content is given; utf-8 if absent.",
+);
 
 /// A line for what could not be looked into.
 fn unread(lines: &mut String, unread: &[Unreadable]) {

@@ -1,8 +1,8 @@
 //! `move_file`: another name, another place.
 
-use super::{CARRIED, DESTINATION, IF_MATCH, OVERWRITE, SOURCE, carried, overwrite};
+use super::{DESTINATION, IF_MATCH, OVERWRITE, SOURCE, TRANSFER_OUTPUT, carried, overwrite};
 use crate::scope::Access;
-use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "move_file",
@@ -10,16 +10,16 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     description: "Moves or renames a file, symlink or whole directory, also between Workspaces. A file at the destination \
                   is replaced only with overwrite, a directory never.",
     needs: &[Access::Write],
-    offered: Offered::Always,
+    offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::REPLACES.once(),
+    hints: Hints::DESTRUCTIVE.once(),
     input: &[SOURCE, DESTINATION, OVERWRITE, IF_MATCH],
-    output: &CARRIED,
+    output: &TRANSFER_OUTPUT,
     longest: None,
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (source, destination) = (arguments.text("source"), arguments.text("destination"));
     let moved = match arguments.tag("if_match") {
         Some(tag) => desk.vfs.rename_if(source, destination, overwrite(arguments), tag)?,

@@ -6,17 +6,19 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use super::{OUT_PATH, OUT_SIZE, OUT_TRUNCATED, PATH, bytes};
 use crate::error::{Error, ErrorKind};
 use crate::scope::Access;
-use crate::tools::page::{Bounds, MOST_BYTES, MOST_CHARACTERS, PAGE_BYTES, PAGE_LINES};
-use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Block, Capability, Desk, Failure, Hints, Note, Offered, Reply, Tool};
-use crate::vfs::{LineRange, Range, Rest, TextRead, WholeRead};
+use crate::tools::page::{MAX_REPLY_BYTES, MAX_REPLY_CHARACTERS, PAGE_BYTES, PAGE_LINES, ReplyBounds};
+use crate::tools::schema::{Field, FieldType};
+use crate::tools::{
+    Arguments, Block, Capability, Failure, Hints, Note, OfferedWhen, Reply, Tool, ToolContext,
+};
+use crate::vfs::{ByteRange, BytesRead, Continuation, LineRange, TextRead};
 
 /// The largest picture that is handed out.
-const MOST_IMAGE: u64 = 8 << 20;
+const MAX_IMAGE_BYTES: u64 = 8 << 20;
 /// How many bytes a page has when it is sent as base64.
-const PAGE_BASE64: u64 = PAGE_BYTES as u64 / 4 * 3;
+const PAGE_BASE64_BYTES: u64 = PAGE_BYTES as u64 / 4 * 3;
 /// What the text is read as, in an answer for a model.
-const BASE64_HOW: &str = "read it with encoding base64, byte_offset and byte_limit";
+const BASE64_HINT: &str = "read it with encoding base64, byte_offset and byte_limit";
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "read_file",
@@ -25,26 +27,26 @@ pub(in crate::tools) static TOOL: Tool = Tool {
                   line in brackets is not in the file: it says how to go on, and the version_tag. Other binary files are \
                   read with encoding base64.",
     needs: &[Access::Read],
-    offered: Offered::Always,
+    offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::LOOKS,
+    hints: Hints::READ_ONLY,
     input: &[
         PATH,
-        Field::optional("offset", Takes::from(1), "The first line, from 1."),
+        Field::optional("offset", FieldType::from(1), "The first line, from 1."),
         Field::optional(
             "limit",
-            Takes::Integer { least: 1, most: 100_000 },
+            FieldType::Integer { least: 1, most: 100_000 },
             "At most so many lines; 800 if absent. More of them make a longer page, up to 256 KiB.",
         ),
-        Field::optional("byte_offset", Takes::from(0), "The first byte, from 0, instead of a line."),
+        Field::optional("byte_offset", FieldType::from(0), "The first byte, from 0, instead of a line."),
         Field::optional(
             "byte_limit",
-            Takes::Integer { least: 1, most: MOST_BYTES as u64 },
+            FieldType::Integer { least: 1, most: MAX_REPLY_BYTES as u64 },
             "At most so many bytes.",
         ),
         Field::optional(
             "encoding",
-            Takes::OneOf(&["utf-8", "base64"]),
+            FieldType::OneOf(&["utf-8", "base64"]),
             "How it is returned; utf-8 if absent.",
         ),
     ],
@@ -52,28 +54,28 @@ pub(in crate::tools) static TOOL: Tool = Tool {
         OUT_PATH,
         Field::needed(
             "version_tag",
-            Takes::Tag,
+            FieldType::Tag,
             "The state that was read; pass it as if_match to change just that.",
         ),
         OUT_SIZE,
         OUT_TRUNCATED,
-        Field::optional("first_line", Takes::from(1), "The number of the first line returned."),
-        Field::optional("lines", Takes::from(0), "How many lines were returned."),
+        Field::optional("first_line", FieldType::from(1), "The number of the first line returned."),
+        Field::optional("lines", FieldType::from(0), "How many lines were returned."),
         Field::optional(
             "total_lines",
-            Takes::from(0),
+            FieldType::from(0),
             "How many lines the file has, where its end was reached.",
         ),
-        Field::optional("next_offset", Takes::from(1), "The offset to go on with."),
-        Field::optional("next_byte_offset", Takes::from(0), "The byte_offset to go on with."),
-        Field::optional("encoding", Takes::OneOf(&["utf-8", "base64"]), "How the text block is encoded."),
-        Field::optional("mime", Takes::Text, "The media type of what is no text."),
+        Field::optional("next_offset", FieldType::from(1), "The offset to go on with."),
+        Field::optional("next_byte_offset", FieldType::from(0), "The byte_offset to go on with."),
+        Field::optional("encoding", FieldType::OneOf(&["utf-8", "base64"]), "How the text block is encoded."),
+        Field::optional("mime", FieldType::Text, "The media type of what is no text."),
     ],
-    longest: Some(MOST_CHARACTERS),
+    longest: Some(MAX_REPLY_CHARACTERS),
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let path = arguments.text("path");
     let encoding = if arguments.optional_text("encoding") == Some("base64") { "base64" } else { "utf-8" };
     let by_bytes = arguments.has("byte_offset") || arguments.has("byte_limit");
@@ -88,8 +90,8 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
                 "with the encoding base64, pass `byte_offset` and `byte_limit`: `offset` and `limit` count lines",
             ));
         }
-        let page = if encoding == "base64" { PAGE_BASE64 } else { PAGE_BYTES as u64 };
-        let range = Range {
+        let page = if encoding == "base64" { PAGE_BASE64_BYTES } else { PAGE_BYTES as u64 };
+        let range = ByteRange {
             offset: arguments.number("byte_offset").unwrap_or(0),
             length: arguments.number("byte_limit").unwrap_or(page),
         };
@@ -108,7 +110,7 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
 /// Which lines are asked for: a page of them, or more where the limit says so.
 pub(in crate::tools) fn lines(arguments: &Arguments) -> LineRange {
     let limit = arguments.number("limit");
-    let bounds = Bounds::of(limit, PAGE_LINES as u64);
+    let bounds = ReplyBounds::of(limit, PAGE_LINES as u64);
     LineRange {
         offset: arguments.number("offset").unwrap_or(1),
         limit: limit.unwrap_or(PAGE_LINES as u64),
@@ -127,9 +129,9 @@ pub(in crate::tools) fn as_lines(read: TextRead) -> Reply {
         .fact("first_line", read.first)
         .fact("lines", read.count);
     let reply = match read.rest {
-        Rest::End { lines } => reply.fact("truncated", false).fact("total_lines", lines),
-        Rest::More { next } => reply.fact("truncated", true).fact("next_offset", next),
-        Rest::Cut { at } => reply.fact("truncated", true).fact("next_byte_offset", at),
+        Continuation::End { lines } => reply.fact("truncated", false).fact("total_lines", lines),
+        Continuation::More { next } => reply.fact("truncated", true).fact("next_offset", next),
+        Continuation::Cut { at } => reply.fact("truncated", true).fact("next_byte_offset", at),
     };
     reply.note(more).note((!is_whole_line).then_some(Note::NoNewline))
 }
@@ -137,16 +139,21 @@ pub(in crate::tools) fn as_lines(read: TextRead) -> Reply {
 /// How to get what comes after some lines, if anything does.
 pub(super) fn rest(read: &TextRead) -> Option<Note> {
     match read.rest {
-        Rest::End { .. } => None,
-        Rest::More { next } => Some(Note::More(format!("offset {next}"))),
-        Rest::Cut { at } => {
+        Continuation::End { .. } => None,
+        Continuation::More { next } => Some(Note::More(format!("offset {next}"))),
+        Continuation::Cut { at } => {
             let line = read.first + read.count - 1;
             Some(Note::More(format!("byte_offset {at}, inside line {line}")))
         }
     }
 }
 
-fn piece(desk: &Desk<'_>, path: &str, range: Range, encoding: &'static str) -> Result<Reply, Failure> {
+fn piece(
+    desk: &ToolContext<'_>,
+    path: &str,
+    range: ByteRange,
+    encoding: &'static str,
+) -> Result<Reply, Failure> {
     let mut read = desk.vfs.read_range(path, range)?;
     let size = read.size;
     let text = match encoding {
@@ -189,20 +196,20 @@ fn cut_at_a_character(bytes: &mut Vec<u8>, more: bool) {
 }
 
 /// A file that isn't text: an image, or a description of it with the way to read its bytes.
-fn no_text(desk: &Desk<'_>, path: &str) -> Result<Reply, Failure> {
-    let read = desk.vfs.read_range(path, Range { offset: 0, length: MOST_IMAGE })?;
+fn no_text(desk: &ToolContext<'_>, path: &str) -> Result<Reply, Failure> {
+    let read = desk.vfs.read_range(path, ByteRange { offset: 0, length: MAX_IMAGE_BYTES })?;
     let mime = crate::vfs::media_type(&read.path);
     let image = mime.filter(|mime| mime.starts_with("image/"));
     let tag = desk.tag(&read.path, read.tag);
     let reply = match image {
-        Some(mime) if read.size <= MOST_IMAGE => picture(read, mime),
+        Some(mime) if read.size <= MAX_IMAGE_BYTES => picture(read, mime),
         _ => described(read, mime),
     };
     Ok(reply.maybe("mime", mime).note(tag))
 }
 
 /// A picture after a line of text: some hosts show nothing at all where there is no text.
-fn picture(read: WholeRead, mime: &'static str) -> Reply {
+fn picture(read: BytesRead, mime: &'static str) -> Reply {
     let words = format!("{}: {mime}, {}", read.path, bytes(read.size));
     let mut reply = facts(Reply::text(words), &read, false);
     reply.blocks.push(Block::Image { bytes: read.bytes, mime });
@@ -210,13 +217,13 @@ fn picture(read: WholeRead, mime: &'static str) -> Reply {
 }
 
 /// What a binary file is. Its bytes are of no use to a model that has not asked for them.
-fn described(read: WholeRead, mime: Option<&'static str>) -> Reply {
+fn described(read: BytesRead, mime: Option<&'static str>) -> Reply {
     let kind = mime.unwrap_or("unknown type");
-    let words = format!("{} is binary: {kind}, {}; {BASE64_HOW}", read.path, bytes(read.size));
+    let words = format!("{} is binary: {kind}, {}; {BASE64_HINT}", read.path, bytes(read.size));
     facts(Reply::text(words), &read, true)
 }
 
-fn facts(reply: Reply, read: &WholeRead, truncated: bool) -> Reply {
+fn facts(reply: Reply, read: &BytesRead, truncated: bool) -> Reply {
     reply
         .fact("path", read.path.to_string())
         .fact("version_tag", String::from(read.tag))

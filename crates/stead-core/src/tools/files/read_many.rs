@@ -5,13 +5,15 @@ use serde_json::json;
 use crate::error::Error;
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::tools::page::{Bounds, MOST_BYTES, MOST_CHARACTERS, PAGE_BYTES};
-use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Block, Capability, Desk, Failure, Hints, Note, Offered, Reply, Tool};
-use crate::vfs::{LineRange, Rest};
+use crate::tools::page::{MAX_REPLY_BYTES, MAX_REPLY_CHARACTERS, PAGE_BYTES, ReplyBounds};
+use crate::tools::schema::{Field, FieldType};
+use crate::tools::{
+    Arguments, Block, Capability, Failure, Hints, Note, OfferedWhen, Reply, Tool, ToolContext,
+};
+use crate::vfs::{Continuation, LineRange};
 
 /// How many files one call reads.
-const MOST_FILES: usize = 100;
+const MAX_FILES: usize = 100;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "read_many",
@@ -19,40 +21,40 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     description: "Reads several text files in one call. Each begins with a line ==> path <==; all share 20,000 characters, \
                   and one that is cut says how to go on with read_file.",
     needs: &[Access::Read],
-    offered: Offered::Always,
+    offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::LOOKS,
+    hints: Hints::READ_ONLY,
     input: &[
-        Field::needed("paths", Takes::Texts { most: MOST_FILES }, "The paths, at most 100."),
+        Field::needed("paths", FieldType::Texts { most: MAX_FILES }, "The paths, at most 100."),
         Field::optional(
             "byte_limit",
-            Takes::Integer { least: 1, most: MOST_BYTES as u64 },
+            FieldType::Integer { least: 1, most: MAX_REPLY_BYTES as u64 },
             "At most so many bytes together.",
         ),
     ],
     output: &[Field::needed(
         "files",
-        Takes::List(&[
-            Field::needed("path", Takes::Path, "The path as it was asked for."),
-            Field::optional("version_tag", Takes::Tag, "The state that was read."),
-            Field::optional("size", Takes::from(0), "The file's size in bytes."),
-            Field::optional("truncated", Takes::Flag, "Whether there is more than was returned."),
-            Field::optional("next_offset", Takes::from(1), "The offset to go on with in read_file."),
+        FieldType::List(&[
+            Field::needed("path", FieldType::Path, "The path as it was asked for."),
+            Field::optional("version_tag", FieldType::Tag, "The state that was read."),
+            Field::optional("size", FieldType::from(0), "The file's size in bytes."),
+            Field::optional("truncated", FieldType::Flag, "Whether there is more than was returned."),
+            Field::optional("next_offset", FieldType::from(1), "The offset to go on with in read_file."),
             Field::optional(
                 "next_byte_offset",
-                Takes::from(0),
+                FieldType::from(0),
                 "The byte_offset to go on with in read_file, in a line too long for one call.",
             ),
-            Field::optional("error", Takes::Text, "Why it can't be read."),
-            Field::optional("code", Takes::Text, "The error's code."),
+            Field::optional("error", FieldType::Text, "Why it can't be read."),
+            Field::optional("code", FieldType::Text, "The error's code."),
         ]),
         "What became of each file, in the order of paths.",
     )],
-    longest: Some(MOST_CHARACTERS),
+    longest: Some(MAX_REPLY_CHARACTERS),
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     if desk.vfs.is_asking() {
         // A person is asked about all of them at once, before any is read. What else is wrong is told file by file.
         let paths: Vec<_> = arguments.texts("paths").filter_map(|path| VfsPath::parse(path).ok()).collect();
@@ -62,7 +64,7 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     }
     let limit = arguments.number("byte_limit");
     let mut left = limit.map_or(PAGE_BYTES, |most| most as usize);
-    let mut lines = Bounds::of(limit, PAGE_BYTES as u64).lines;
+    let mut lines = ReplyBounds::of(limit, PAGE_BYTES as u64).lines;
     let (mut blocks, mut files) = (Vec::new(), Vec::new());
     for path in arguments.texts("paths") {
         // With no room left, a line still tells whether the file is there and can be read.
@@ -70,14 +72,14 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
         match desk.vfs.read_lines(path, range) {
             Ok(read) => {
                 let has_room = left > 0 && lines > 0;
-                let truncated = !matches!(read.rest, Rest::End { .. }) || !has_room && read.size > 0;
+                let truncated = !matches!(read.rest, Continuation::End { .. }) || !has_room && read.size > 0;
                 let text = if has_room { read.text.as_str() } else { "" };
                 // A line that does not fit goes on at a byte: by lines it would begin at the same place again.
                 let (next, byte) = match read.rest {
                     _ if !has_room => (Some(1), None),
-                    Rest::More { next } => (Some(next), None),
-                    Rest::Cut { at } => (None, Some(at)),
-                    Rest::End { .. } => (None, None),
+                    Continuation::More { next } => (Some(next), None),
+                    Continuation::Cut { at } => (None, Some(at)),
+                    Continuation::End { .. } => (None, None),
                 };
                 let more = match (truncated, next, byte) {
                     (true, Some(next), _) => Some(Note::More(format!("offset {next}"))),

@@ -2,35 +2,39 @@
 
 use super::{OUT_PATH, PATH};
 use crate::scope::Access;
-use crate::store::Kind;
-use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::store::NodeKind;
+use crate::tools::schema::{Field, FieldType};
+use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "stat",
     title: "Look at a path",
     description: "Tells a path's kind, size, times, media type, version_tag and Access Scope, without reading it.",
     needs: &[Access::Read],
-    offered: Offered::Always,
+    offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::LOOKS,
+    hints: Hints::READ_ONLY,
     input: &[PATH],
     output: &[
         OUT_PATH,
-        Field::needed("kind", Takes::Text, "file, directory, symlink, or another kind that can't be read."),
-        Field::needed("size", Takes::from(0), "The size in bytes; 0 for a directory."),
-        Field::needed("mode", Takes::Text, "Permission bits, octal."),
-        Field::optional("created", Takes::Text, "When it came to be, where that is known."),
-        Field::optional("modified", Takes::Text, "When it was last changed, where that is known."),
-        Field::optional("version_tag", Takes::Tag, "Its state."),
-        Field::optional("mime", Takes::Text, "A file's media type, told by its name."),
-        Field::optional("scope", Takes::Text, "The Access Scope of the Workspace that it is in."),
+        Field::needed(
+            "kind",
+            FieldType::Text,
+            "file, directory, symlink, or another kind that can't be read.",
+        ),
+        Field::needed("size", FieldType::from(0), "The size in bytes; 0 for a directory."),
+        Field::needed("mode", FieldType::Text, "Permission bits, octal."),
+        Field::optional("created", FieldType::Text, "When it came to be, where that is known."),
+        Field::optional("modified", FieldType::Text, "When it was last changed, where that is known."),
+        Field::optional("version_tag", FieldType::Tag, "Its state."),
+        Field::optional("mime", FieldType::Text, "A file's media type, told by its name."),
+        Field::optional("scope", FieldType::Text, "The Access Scope of the Workspace that it is in."),
     ],
     longest: None,
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let stat = desk.vfs.stat(arguments.text("path"))?;
     let mut words = format!("{}: {}, {} bytes", stat.path, stat.kind.word(), stat.size);
     if let Some(modified) = stat.modified {
@@ -42,7 +46,7 @@ fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     if let Some(mime) = stat.mime {
         words.push_str(&format!(", {mime}"));
     }
-    let tag = stat.tag.filter(|_| stat.kind == Kind::File);
+    let tag = stat.tag.filter(|_| stat.kind == NodeKind::File);
     let tag = tag.and_then(|tag| desk.tag(&stat.path, tag));
     Ok(Reply::text(words)
         .note(tag)

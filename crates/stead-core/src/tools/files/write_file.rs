@@ -1,9 +1,9 @@
 //! `write_file`: a whole file.
 
-use super::{CONTENT, ENCODING_IN, IF_MATCH, PATH, WRITTEN, bytes, content, options, written};
+use super::{CONTENT, ENCODING_IN, IF_MATCH, PATH, WRITE_OUTPUT, bytes, content, options, written};
 use crate::scope::Access;
-use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::tools::schema::{Field, FieldType};
+use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "write_file",
@@ -11,22 +11,22 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     description: "Writes a whole file: creates it, with missing directories, or replaces it. If it changed since you read \
                   it, that is a conflict: read it again. For a part of a file use edit_file.",
     needs: &[Access::Write],
-    offered: Offered::Always,
+    offered: OfferedWhen::Always,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::REPLACES.once(),
+    hints: Hints::DESTRUCTIVE.once(),
     input: &[
         PATH,
         CONTENT,
         ENCODING_IN,
         IF_MATCH,
-        Field::optional("create_only", Takes::Flag, "Fail if it exists."),
+        Field::optional("create_only", FieldType::Flag, "Fail if it exists."),
     ],
-    output: &WRITTEN,
+    output: &WRITE_OUTPUT,
     longest: None,
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (content, options) = (content(arguments)?, options(arguments)?);
     let size = content.len() as u64;
     let done = desk.vfs.write_with(arguments.text("path"), content, &options)?;

@@ -4,17 +4,17 @@ use std::fmt::Write;
 
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::tools::page::{Bounds, MOST_CHARACTERS, Paged};
-use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Note, Offered, Reply, Tool};
+use crate::tools::page::{MAX_REPLY_CHARACTERS, PagedText, ReplyBounds};
+use crate::tools::schema::{Field, FieldType};
+use crate::tools::{Arguments, Capability, Failure, Hints, Note, OfferedWhen, Reply, Tool, ToolContext};
 use crate::vfs::{LogEntry, LogQuery};
 
 /// How many changes one call returns unless told otherwise.
-const USUAL: u64 = 50;
+const DEFAULT_LIMIT: u64 = 50;
 /// How many changes one call returns at the most.
-const MOST: u64 = 1_000;
+const MAX_LIMIT: u64 = 1_000;
 /// How many paths of one change are told.
-const PATHS: usize = 20;
+const MAX_PATHS_PER_CHANGE: usize = 20;
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "list_versions",
@@ -22,34 +22,38 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     description: "Lists the changes of a file, or of all below a directory, newest first: version, time, agent, tool and \
                   operation. read_version reads one, undo takes back an operation of yours.",
     needs: &[Access::History],
-    offered: Offered::WithHistory,
+    offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::LOOKS,
+    hints: Hints::READ_ONLY,
     input: &[
-        Field::needed("path", Takes::Path, "A file or directory; it may be gone."),
-        Field::optional("limit", Takes::Integer { least: 1, most: MOST }, "At most so many; 50 if absent."),
+        Field::needed("path", FieldType::Path, "A file or directory; it may be gone."),
+        Field::optional(
+            "limit",
+            FieldType::Integer { least: 1, most: MAX_LIMIT },
+            "At most so many; 50 if absent.",
+        ),
     ],
     output: &[
-        Field::needed("count", Takes::from(0), "How many changes were returned."),
-        Field::needed("truncated", Takes::Flag, "Whether there may be older ones."),
+        Field::needed("count", FieldType::from(0), "How many changes were returned."),
+        Field::needed("truncated", FieldType::Flag, "Whether there may be older ones."),
     ],
-    longest: Some(MOST_CHARACTERS),
+    longest: Some(MAX_REPLY_CHARACTERS),
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let path = arguments.text("path");
-    let limit = arguments.number("limit").unwrap_or(USUAL) as usize;
+    let limit = arguments.number("limit").unwrap_or(DEFAULT_LIMIT) as usize;
     let path = VfsPath::parse(path).map_err(|error| Failure::invalid(error.to_string()))?;
     let entries = desk.vfs.log(&LogQuery { path: Some(path), limit, ..LogQuery::default() })?;
-    let mut page = Paged::new(Bounds::of(arguments.number("limit"), USUAL));
+    let mut page = PagedText::new(ReplyBounds::of(arguments.number("limit"), DEFAULT_LIMIT));
     let shown = entries.iter().take_while(|entry| page.line(told(entry).trim_end())).count();
     let truncated = entries.len() == limit || shown < entries.len();
     let mut text = page.into_text();
     if text.is_empty() {
         text.push_str("Nothing is known to have been done to it.\n");
     }
-    let more = truncated.then(|| Note::More(format!("limit {}", (limit + shown).min(MOST as usize))));
+    let more = truncated.then(|| Note::More(format!("limit {}", (limit + shown).min(MAX_LIMIT as usize))));
     Ok(Reply::text(text).note(more).fact("count", shown).fact("truncated", truncated))
 }
 
@@ -64,12 +68,12 @@ fn told(entry: &LogEntry) -> String {
         agent.escape_debug(),
         operation.id
     );
-    for change in entry.changes.iter().take(PATHS) {
+    for change in entry.changes.iter().take(MAX_PATHS_PER_CHANGE) {
         let from = change.from.as_ref().map(|from| format!(" from {from}")).unwrap_or_default();
         let _ = writeln!(text, "  {} {}{from}", change.did.word(), change.path);
     }
-    if entry.changes.len() > PATHS {
-        let _ = writeln!(text, "  and {} more", entry.changes.len() - PATHS);
+    if entry.changes.len() > MAX_PATHS_PER_CHANGE {
+        let _ = writeln!(text, "  and {} more", entry.changes.len() - MAX_PATHS_PER_CHANGE);
     }
     text
 }

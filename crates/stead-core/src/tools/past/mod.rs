@@ -12,38 +12,43 @@ use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
 use crate::error::ErrorKind;
-use crate::history::Fate;
+use crate::history::RevertAction;
 use crate::identity::OperationId;
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::Version;
-use crate::tools::page::{Bounds, Paged};
-use crate::tools::schema::{Field, Takes};
-use crate::tools::{Desk, Failure, Reply};
-use crate::vfs::{PathChange, PathConflict, Undone, Vfs};
+use crate::store::RevisionNumber;
+use crate::tools::page::{PagedText, ReplyBounds};
+use crate::tools::schema::{Field, FieldType};
+use crate::tools::{Failure, Reply, ToolContext};
+use crate::vfs::{PathChange, PathConflict, RevertResult, Vfs};
 
 /// Moments of the past that have a name. Whoever keeps the Stores keeps them.
-pub trait Moments: fmt::Debug + Send + Sync {
+pub trait Snapshots: fmt::Debug + Send + Sync {
     /// The version that a text names, for a path: a snapshot, a version's number or a time.
-    fn moment(&self, vfs: &Vfs, path: &str, text: &str) -> Result<Version, Failure>;
+    fn moment(&self, vfs: &Vfs, path: &str, text: &str) -> Result<RevisionNumber, Failure>;
 
     /// Keeps the present version of a Workspace, or of everything, under a name.
-    fn snapshot(&self, vfs: &Vfs, path: Option<&str>, label: Option<&str>) -> Result<SnapshotMade, Failure>;
+    fn snapshot(
+        &self,
+        vfs: &Vfs,
+        path: Option<&str>,
+        label: Option<&str>,
+    ) -> Result<CreatedSnapshot, Failure>;
 }
 
 /// A version that was given a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SnapshotMade {
+pub struct CreatedSnapshot {
     /// What to call it by: its label, or its number with a `#`.
     pub name: String,
     /// The version.
-    pub version: Version,
+    pub version: RevisionNumber,
     /// When it was made.
     pub at: Timestamp,
 }
 
-impl Desk<'_> {
-    fn moments(&self) -> Result<&dyn Moments, Failure> {
+impl ToolContext<'_> {
+    fn moments(&self) -> Result<&dyn Snapshots, Failure> {
         self.moments.ok_or_else(|| {
             Failure::new(
                 ErrorKind::Unsupported,
@@ -59,44 +64,44 @@ impl Desk<'_> {
     }
 
     /// The version that a text names: a number needs nobody to look it up.
-    fn version(&self, path: &str, text: &str) -> Result<Version, Failure> {
+    fn version(&self, path: &str, text: &str) -> Result<RevisionNumber, Failure> {
         match (self.moments, text.parse::<i64>()) {
-            (None, Ok(number)) if number >= 0 => Ok(Version(number)),
+            (None, Ok(number)) if number >= 0 => Ok(RevisionNumber(number)),
             _ => self.moments()?.moment(self.vfs, path, text),
         }
     }
 }
 
-const DRY_RUN: Field = Field::optional("dry_run", Takes::Flag, "Only say what would be done.");
+const DRY_RUN: Field = Field::optional("dry_run", FieldType::Flag, "Only say what would be done.");
 
 /// What taking back answers with.
-const TAKEN_BACK: [Field; 7] = [
-    Field::needed("done", Takes::Flag, "Whether it was really done."),
-    Field::needed("operations", Takes::from(0), "How many operations were taken back, or would be."),
-    Field::needed("changes", Takes::from(0), "How many paths were changed, or would be."),
+const REVERT_OUTPUT: [Field; 7] = [
+    Field::needed("done", FieldType::Flag, "Whether it was really done."),
+    Field::needed("operations", FieldType::from(0), "How many operations were taken back, or would be."),
+    Field::needed("changes", FieldType::from(0), "How many paths were changed, or would be."),
     Field::needed(
         "conflicts",
-        Takes::List(&[
-            Field::needed("path", Takes::Path, "The path."),
-            Field::needed("why", Takes::Text, "Why it stays as it is."),
+        FieldType::List(&[
+            Field::needed("path", FieldType::Path, "The path."),
+            Field::needed("why", FieldType::Text, "Why it stays as it is."),
         ]),
         "What was changed since, or may not be undone; nothing was changed because of it.",
     ),
     Field::needed(
         "left_out",
-        Takes::from(0),
+        FieldType::from(0),
         "How many paths stay as they are since you may not change them.",
     ),
-    Field::optional("operation", Takes::Text, "The operation that took it back; undo takes it in turn."),
-    Field::needed("truncated", Takes::Flag, "Whether the text leaves paths out."),
+    Field::optional("operation", FieldType::Text, "The operation that took it back; undo takes it in turn."),
+    Field::needed("truncated", FieldType::Flag, "Whether the text leaves paths out."),
 ];
 
 /// How many paths one answer tells of.
-const SHOWN: usize = 200;
+const MAX_SHOWN: usize = 200;
 
 /// What was taken back, or would be, or could not be.
-fn taken_back(undone: &Undone, put_back: &str) -> Reply {
-    let Undone { operation, undone: operations, changes, conflicts, left_out, done } = undone;
+fn taken_back(undone: &RevertResult, put_back: &str) -> Reply {
+    let RevertResult { operation, undone: operations, changes, conflicts, left_out, done } = undone;
     let mut lines = vec![match (done, conflicts.is_empty()) {
         (true, true) if changes.is_empty() => format!("{put_back}: nothing had to be changed."),
         (true, true) => format!("{put_back}."),
@@ -107,12 +112,12 @@ fn taken_back(undone: &Undone, put_back: &str) -> Reply {
         (false, true) => "This is what would be done:".to_owned(),
         (false, false) => "Nothing was changed, because of these conflicts:".to_owned(),
     }];
-    for operation in operations.iter().take(SHOWN) {
+    for operation in operations.iter().take(MAX_SHOWN) {
         lines.push(format!("operation {}: {} at {}", operation.id, operation.tool, operation.at));
     }
-    lines.extend(changes.iter().take(SHOWN).map(change));
+    lines.extend(changes.iter().take(MAX_SHOWN).map(change));
     lines.extend(
-        conflicts.iter().take(SHOWN).map(|PathConflict { path, why }| format!("conflict {path}: {why}")),
+        conflicts.iter().take(MAX_SHOWN).map(|PathConflict { path, why }| format!("conflict {path}: {why}")),
     );
     if !left_out.is_empty() {
         let (count, stays) = (
@@ -122,12 +127,12 @@ fn taken_back(undone: &Undone, put_back: &str) -> Reply {
         lines.push(format!("{count} {stays}, since you may not change them:"));
     }
     lines.extend(
-        left_out.iter().take(SHOWN).map(|PathConflict { path, why }| format!("left out {path}: {why}")),
+        left_out.iter().take(MAX_SHOWN).map(|PathConflict { path, why }| format!("left out {path}: {why}")),
     );
     let count = operations.len() + changes.len() + conflicts.len() + left_out.len();
-    let told = |count: usize| count.min(SHOWN);
+    let told = |count: usize| count.min(MAX_SHOWN);
     let told = told(operations.len()) + told(changes.len()) + told(conflicts.len()) + told(left_out.len());
-    let mut page = Paged::new(Bounds::PAGE);
+    let mut page = PagedText::new(ReplyBounds::PAGE);
     let fits = lines.iter().take_while(|line| page.line(line)).count();
     let untold = count - told + (lines.len() - fits);
     let mut text = page.into_text();
@@ -136,7 +141,7 @@ fn taken_back(undone: &Undone, put_back: &str) -> Reply {
     }
     let conflicts_told: Vec<Value> = conflicts
         .iter()
-        .take(SHOWN)
+        .take(MAX_SHOWN)
         .map(|PathConflict { path, why }| json!({ "path": path.as_str(), "why": why }))
         .collect();
     let reply = Reply::text(text.trim_end())
@@ -158,13 +163,13 @@ fn taken_back(undone: &Undone, put_back: &str) -> Reply {
 fn change(change: &PathChange) -> String {
     let PathChange { path, from, fate } = change;
     match (fate, from) {
-        (Fate::Restored, _) => format!("restored {path}"),
-        (Fate::Reverted, _) => format!("reverted {path}"),
-        (Fate::Merged, _) => format!("merged {path}"),
-        (Fate::Moved, Some(from)) => format!("moved {from} to {path}"),
-        (Fate::Moved, None) => format!("moved {path}"),
-        (Fate::Attributes, _) => format!("reset {path}"),
-        (Fate::Removed, _) => format!("removed {path}"),
+        (RevertAction::Restored, _) => format!("restored {path}"),
+        (RevertAction::Reverted, _) => format!("reverted {path}"),
+        (RevertAction::Merged, _) => format!("merged {path}"),
+        (RevertAction::Moved, Some(from)) => format!("moved {from} to {path}"),
+        (RevertAction::Moved, None) => format!("moved {path}"),
+        (RevertAction::Attributes, _) => format!("reset {path}"),
+        (RevertAction::Removed, _) => format!("removed {path}"),
     }
 }
 

@@ -1,8 +1,8 @@
 //! `snapshot`: a name for now.
 
 use crate::scope::Access;
-use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
+use crate::tools::schema::{Field, FieldType};
+use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "snapshot",
@@ -10,22 +10,22 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     description: "Names the present state of a Workspace, or of all, for restore and read_version. Take one before you \
                   change much.",
     needs: &[Access::History],
-    offered: Offered::WithHistory,
+    offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::ADDS,
+    hints: Hints::ADDITIVE,
     input: &[
-        Field::optional("path", Takes::Path, "The Workspace; all if absent."),
-        Field::optional("label", Takes::Text, "The name; a number if absent."),
+        Field::optional("path", FieldType::Path, "The Workspace; all if absent."),
+        Field::optional("label", FieldType::Text, "The name; a number if absent."),
     ],
     output: &[
-        Field::needed("snapshot", Takes::Text, "The name to pass to restore and read_version."),
-        Field::needed("version", Takes::from(0), "The version that it names."),
+        Field::needed("snapshot", FieldType::Text, "The name to pass to restore and read_version."),
+        Field::needed("version", FieldType::from(0), "The version that it names."),
     ],
     longest: None,
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let (path, label) = (arguments.optional_text("path"), arguments.optional_text("label"));
     match path {
         Some(path) => desk.judge(path, Access::History)?,

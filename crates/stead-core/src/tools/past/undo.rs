@@ -1,10 +1,10 @@
 //! `undo`: the caller's own operations, taken back.
 
-use super::{DRY_RUN, TAKEN_BACK, taken_back};
+use super::{DRY_RUN, REVERT_OUTPUT, taken_back};
 use crate::scope::Access;
-use crate::tools::schema::{Field, Takes};
-use crate::tools::{Arguments, Capability, Desk, Failure, Hints, Offered, Reply, Tool};
-use crate::vfs::{OnConflict, Undo, UndoOptions};
+use crate::tools::schema::{Field, FieldType};
+use crate::tools::{Arguments, Capability, Failure, Hints, OfferedWhen, Reply, Tool, ToolContext};
+use crate::vfs::{OnConflict, UndoOptions, UndoTarget};
 
 pub(in crate::tools) static TOOL: Tool = Tool {
     name: "undo",
@@ -12,27 +12,31 @@ pub(in crate::tools) static TOOL: Tool = Tool {
     description: "Takes back your own last operations, or one by its id. What others did since stays; where it conflicts, \
                   nothing is changed and the conflicts are listed. An undo can be undone.",
     needs: &[Access::Restore],
-    offered: Offered::WithHistory,
+    offered: OfferedWhen::WithHistory,
     capabilities: &[Capability::BuiltIn],
-    hints: Hints::REPLACES,
+    hints: Hints::DESTRUCTIVE,
     input: &[
-        Field::optional("last", Takes::Integer { least: 1, most: 1_000 }, "How many; 1 if absent."),
-        Field::optional("operation", Takes::Text, "Just this one instead, by its id."),
+        Field::optional("last", FieldType::Integer { least: 1, most: 1_000 }, "How many; 1 if absent."),
+        Field::optional("operation", FieldType::Text, "Just this one instead, by its id."),
         DRY_RUN,
-        Field::optional("skip_conflicts", Takes::Flag, "Leave conflicts as they are, take back the rest."),
+        Field::optional(
+            "skip_conflicts",
+            FieldType::Flag,
+            "Leave conflicts as they are, take back the rest.",
+        ),
     ],
-    output: &TAKEN_BACK,
+    output: &REVERT_OUTPUT,
     longest: None,
     run,
 };
 
-fn run(desk: &Desk<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
+fn run(desk: &ToolContext<'_>, arguments: &mut Arguments) -> Result<Reply, Failure> {
     let what = match (arguments.optional_text("operation"), arguments.number("last")) {
         (Some(_), Some(_)) => return Err(Failure::invalid("pass `operation` or `last`, not both")),
-        (Some(id), None) => {
-            Undo::Operation(id.parse().map_err(|error| Failure::invalid(format!("`operation`: {error}")))?)
-        }
-        (None, last) => Undo::Last(last.unwrap_or(1) as usize),
+        (Some(id), None) => UndoTarget::Operation(
+            id.parse().map_err(|error| Failure::invalid(format!("`operation`: {error}")))?,
+        ),
+        (None, last) => UndoTarget::Last(last.unwrap_or(1) as usize),
     };
     let on_conflict = if arguments.flag("skip_conflicts") { OnConflict::Skip } else { OnConflict::Refuse };
     let options = UndoOptions { dry_run: arguments.flag("dry_run"), on_conflict };

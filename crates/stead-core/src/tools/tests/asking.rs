@@ -12,17 +12,22 @@ fn world() -> Toolbox {
     };
     toolbox([
         workspace("/free", ReadWrite, &store("free")),
-        workspace("/prod", ReadWrite, &store("prod")).with_ask(Ask::Changes),
-        workspace("/vault", ReadWrite, &store("vault")).with_ask(Ask::Everything),
+        workspace("/prod", ReadWrite, &store("prod")).with_ask(ApprovalPolicy::Changes),
+        workspace("/vault", ReadWrite, &store("vault")).with_ask(ApprovalPolicy::Everything),
     ])
 }
 
-fn ask(tools: &Toolbox, name: &str, arguments: &Value, answer: Answer) -> Result<Reply, Question> {
+fn ask(
+    tools: &Toolbox,
+    name: &str,
+    arguments: &Value,
+    answer: ApprovalAnswer,
+) -> Result<Reply, ApprovalQuestion> {
     tools.call(name, object(arguments.clone()), answer)
 }
 
 fn question(tools: &Toolbox, name: &str, arguments: Value) -> String {
-    ask(tools, name, &arguments, Answer::NotAsked).unwrap_err().text
+    ask(tools, name, &arguments, ApprovalAnswer::NotAsked).unwrap_err().text
 }
 
 fn text(tools: &Toolbox, path: &str) -> String {
@@ -56,7 +61,7 @@ fn a_question_names_every_path() {
     );
     // One end that is refused is refused; nobody is bothered with the other.
     let nowhere = carry("/vault/x", "/nowhere/y");
-    let refused = ask(&tools, "copy_file", &nowhere, Answer::NotAsked).unwrap().failure.unwrap();
+    let refused = ask(&tools, "copy_file", &nowhere, ApprovalAnswer::NotAsked).unwrap().failure.unwrap();
     assert_eq!(refused.kind, ErrorKind::Denied);
 }
 
@@ -76,7 +81,7 @@ fn an_agreement_to_one_path_is_none_to_another() {
     let (vfs, edit) = (tools.vfs(), json!({ "path": "/free/link", "old_string": "t", "new_string": "T" }));
     vfs.symlink("/free/link", "/prod/x").unwrap();
     vfs.agreed().write("/prod/x", "t").unwrap();
-    let agreed = ask(&tools, "edit_file", &edit, Answer::NotAsked).unwrap_err().agreed();
+    let agreed = ask(&tools, "edit_file", &edit, ApprovalAnswer::NotAsked).unwrap_err().agreed();
     // While the person thinks about it, the symlink comes to lead elsewhere.
     vfs.symlink("/free/other", "/vault/x").unwrap();
     vfs.rename("/free/other", "/free/link", Overwrite::Replace).unwrap();
@@ -94,7 +99,7 @@ fn an_agreement_to_one_path_is_none_to_another() {
 fn an_agreement_holds_for_the_end_that_does_not_ask_as_well() {
     let tools = world();
     let copy = json!({ "source": "/vault/x", "destination": "/free/y" });
-    let agreed = ask(&tools, "copy_file", &copy, Answer::NotAsked).unwrap_err().agreed();
+    let agreed = ask(&tools, "copy_file", &copy, ApprovalAnswer::NotAsked).unwrap_err().agreed();
     tools.vfs().mkdir("/free/d", crate::store::Parents::Create).unwrap();
     tools.vfs().symlink("/free/y", "/free/d/elsewhere").unwrap();
     let reply = ask(&tools, "copy_file", &copy, agreed);
@@ -110,7 +115,7 @@ fn what_is_read_and_what_is_written_are_not_exchanged() {
     vfs.symlink("/free/from", "/vault").unwrap();
     vfs.symlink("/free/to", "/prod").unwrap();
     let copy = json!({ "source": "/free/from/x", "destination": "/free/to/x", "overwrite": true });
-    let mut answer = Answer::NotAsked;
+    let mut answer = ApprovalAnswer::NotAsked;
     let agreed = loop {
         match ask(&tools, "copy_file", &copy, answer) {
             Err(question) if question.text.contains("`/vault/x`") && question.text.contains("`/prod/x`") => {
@@ -135,7 +140,7 @@ fn a_tool_that_asks_names_its_paths_before_any_store_is_touched() {
         "old_string": "a", "new_string": "b", "version": "1", "snapshot": "1",
     });
     for tool in TOOLS {
-        let mount = Mount::new(Arc::new(Untouchable));
+        let mount = Mount::new(Arc::new(PanickingStore));
         let choice =
             ToolChoice { ask: [tool.name.to_owned()].into(), history: true, ..ToolChoice::default() };
         let tools = toolbox([Workspace::new(VfsPath::parse("/w").unwrap(), ReadWrite, mount)]);
@@ -146,7 +151,7 @@ fn a_tool_that_asks_names_its_paths_before_any_store_is_touched() {
         }
         let mut given = object(arguments.clone());
         given.retain(|name, _| tool.input.iter().any(|field| field.required && field.name == name));
-        let asked = tools.call(tool.name, given, Answer::NotAsked).unwrap_err().text;
+        let asked = tools.call(tool.name, given, ApprovalAnswer::NotAsked).unwrap_err().text;
         let begins = format!("May the agent use `{}` on `/", tool.name);
         assert!(asked.starts_with(&begins), "{asked}");
     }
@@ -156,19 +161,19 @@ fn a_tool_that_asks_names_its_paths_before_any_store_is_touched() {
 fn where_nobody_can_be_asked_the_other_files_are_still_read() {
     let tools = world();
     let paths = json!({ "paths": ["/free/x", "/vault/x"] });
-    let reply = ask(&tools, "read_many", &paths, Answer::Nobody).unwrap();
+    let reply = ask(&tools, "read_many", &paths, ApprovalAnswer::Nobody).unwrap();
     assert_eq!(reply.facts["files"][1]["code"], "denied");
     assert!(reply.words().contains("free") && !reply.words().contains("vault\n"), "{}", reply.words());
-    let all = ask(&tools, "read_many", &paths, Answer::NotAsked).unwrap_err().agreed();
+    let all = ask(&tools, "read_many", &paths, ApprovalAnswer::NotAsked).unwrap_err().agreed();
     assert!(ask(&tools, "read_many", &paths, all).unwrap().words().contains("==> /vault/x <==\nvault"));
 }
 
 #[test]
 fn a_call_that_was_asked_about_has_one_record() {
-    let notes = Arc::new(Notes::new());
+    let notes = Arc::new(MemoryAuditLog::new());
     let store = Arc::new(ModelStore::new());
     let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
-    let workspace = workspace("/prod", ReadWrite, &store).with_ask(Ask::Changes);
+    let workspace = workspace("/prod", ReadWrite, &store).with_ask(ApprovalPolicy::Changes);
     let tools = Toolbox::new(builder.workspace(workspace).build().unwrap());
     let write = json!({ "path": "/prod/x", "content": "1" });
     let records = || {
@@ -178,12 +183,12 @@ fn a_call_that_was_asked_about_has_one_record() {
         };
         notes.take().into_iter().filter_map(told).collect::<Vec<_>>()
     };
-    let agreed = ask(&tools, "write_file", &write, Answer::NotAsked).unwrap_err().agreed();
+    let agreed = ask(&tools, "write_file", &write, ApprovalAnswer::NotAsked).unwrap_err().agreed();
     assert_eq!(records(), Vec::<String>::new(), "nothing has come of it yet");
     ask(&tools, "write_file", &write, agreed).unwrap();
     let path = VfsPath::parse("/prod/x").unwrap();
     assert_eq!(records(), [format!("write_file ok {:?}", [&path])]);
-    for answer in [Answer::Refused, Answer::Nobody] {
+    for answer in [ApprovalAnswer::Refused, ApprovalAnswer::Nobody] {
         ask(&tools, "write_file", &write, answer).unwrap();
         assert_eq!(records(), [format!("write_file denied {:?}", [&path])]);
     }

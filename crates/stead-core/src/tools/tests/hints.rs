@@ -74,7 +74,7 @@ fn each_tool_does_what_its_hints_say() {
         shown.push((name, changed, lost, once != twice));
     }
     // No hint is stricter than need be.
-    for tool in TOOLS.iter().filter(|tool| tool.offered == Offered::Always) {
+    for tool in TOOLS.iter().filter(|tool| tool.offered == OfferedWhen::Always) {
         let of_tool = || shown.iter().filter(|(name, ..)| *name == tool.name);
         assert!(of_tool().count() > 0, "{} has no example", tool.name);
         assert_eq!(of_tool().any(|(_, changed, ..)| *changed), !tool.hints.read_only, "{}", tool.name);
@@ -85,7 +85,7 @@ fn each_tool_does_what_its_hints_say() {
 
 #[test]
 fn every_change_is_one_operation_with_the_tools_name() {
-    let notes = Arc::new(Notes::new());
+    let notes = Arc::new(MemoryAuditLog::new());
     for (name, arguments) in examples().into_iter().filter(|(name, _)| tool(name).unwrap().changes()) {
         let store = Arc::new(ModelStore::new());
         let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());

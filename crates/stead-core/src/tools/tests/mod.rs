@@ -16,8 +16,8 @@ use crate::error::ErrorKind;
 use crate::identity::Identity;
 use crate::path::VfsPath;
 use crate::scope::AccessScope::{ReadOnly, ReadWrite, WriteOnly};
-use crate::testkit::{ModelStore, Notes, Untouchable};
-use crate::workspace::{Ask, Mount, Workspace};
+use crate::testkit::{MemoryAuditLog, ModelStore, PanickingStore};
+use crate::workspace::{ApprovalPolicy, Mount, Workspace};
 
 fn workspace(prefix: &str, scope: AccessScope, store: &Arc<ModelStore>) -> Workspace {
     Workspace::new(VfsPath::parse(prefix).unwrap(), scope, Mount::new(store.clone()))
@@ -47,7 +47,7 @@ fn object(value: Value) -> Map<String, Value> {
 
 /// Uses a tool that nobody is asked about.
 fn call(tools: &Toolbox, name: &str, arguments: Value) -> Reply {
-    tools.call(name, object(arguments), Answer::NotAsked).unwrap()
+    tools.call(name, object(arguments), ApprovalAnswer::NotAsked).unwrap()
 }
 
 /// Uses a tool that has to work, and returns its words and facts.

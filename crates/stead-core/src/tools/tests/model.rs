@@ -209,17 +209,17 @@ fn what_stands_for_nothing_is_not_given() {
         ("create_directory", json!({ "path": "/rw/e" })),
         ("delete_directory", json!({ "path": "/rw/e" })),
     ] {
-        let filled = |nothing: fn(&Takes) -> Value| {
+        let filled = |nothing: fn(&FieldType) -> Value| {
             let mut all = object(arguments.clone());
             for field in tool(name).unwrap().input.iter().filter(|field| !field.required) {
                 all.insert(field.name.to_owned(), nothing(&field.takes));
             }
             Value::Object(all)
         };
-        let of_kind = |takes: &Takes| match takes {
-            Takes::Integer { .. } => json!(0),
-            Takes::Flag => json!(false),
-            Takes::Texts { .. } => json!([]),
+        let of_kind = |takes: &FieldType| match takes {
+            FieldType::Integer { .. } => json!(0),
+            FieldType::Flag => json!(false),
+            FieldType::Texts { .. } => json!([]),
             _ => json!(""),
         };
         if tool(name).unwrap().changes() {

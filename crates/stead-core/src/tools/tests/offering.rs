@@ -9,7 +9,7 @@ fn names(tools: &Toolbox) -> Vec<&'static str> {
 fn of(scopes: &[AccessScope]) -> Toolbox {
     let mount = |(index, scope): (usize, &AccessScope)| {
         let prefix = VfsPath::parse(&format!("/w{index}")).unwrap();
-        Workspace::new(prefix, *scope, Mount::new(Arc::new(Untouchable)))
+        Workspace::new(prefix, *scope, Mount::new(Arc::new(PanickingStore)))
     };
     toolbox(scopes.iter().enumerate().map(mount))
 }
@@ -74,9 +74,9 @@ fn a_choice_narrows_and_only_a_choice_gives_history() {
 
 #[test]
 fn what_is_not_offered_is_refused_and_written_down() {
-    let notes = Arc::new(Notes::new());
+    let notes = Arc::new(MemoryAuditLog::new());
     let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
-    let untouchable = Mount::new(Arc::new(Untouchable));
+    let untouchable = Mount::new(Arc::new(PanickingStore));
     let workspace = Workspace::new(VfsPath::parse("/ro").unwrap(), ReadOnly, untouchable);
     let tools = Toolbox::new(builder.workspace(workspace).build().unwrap());
     let refused = failure(&tools, "write_file", json!({ "path": "/ro/x", "content": "" }));
@@ -95,7 +95,7 @@ fn what_is_not_offered_is_refused_and_written_down() {
 
 #[test]
 fn what_never_comes_to_the_door_is_on_record_as_well() {
-    let notes = Arc::new(Notes::new());
+    let notes = Arc::new(MemoryAuditLog::new());
     let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
     let store = Arc::new(ModelStore::new());
     let tools = Toolbox::new(builder.workspace(workspace("/w", ReadWrite, &store)).build().unwrap());
@@ -106,8 +106,8 @@ fn what_never_comes_to_the_door_is_on_record_as_well() {
     failure(&tools, "write_file", json!({ "path": "/w/x", "content": "§", "encoding": "base64" }));
     failure(&tools, "read_file", json!({ "path": "/w/x", "offset": 1, "byte_offset": 1 }));
     failure(&tools, "no\nsuch", json!({}));
-    tools.call("delete_file", object(json!({ "path": "/w/x" })), Answer::NotAsked).unwrap_err();
-    tools.call("delete_file", object(json!({ "path": "/w/x" })), Answer::Nobody).unwrap();
+    tools.call("delete_file", object(json!({ "path": "/w/x" })), ApprovalAnswer::NotAsked).unwrap_err();
+    tools.call("delete_file", object(json!({ "path": "/w/x" })), ApprovalAnswer::Nobody).unwrap();
     let records: Vec<_> =
         notes.take().iter().map(|record| format!("{} {}", record.call, record.outcome.word())).collect();
     assert_eq!(
@@ -124,7 +124,7 @@ fn what_never_comes_to_the_door_is_on_record_as_well() {
 
 #[test]
 fn parameters_that_do_not_fit_are_named_and_nothing_runs() {
-    let store = Mount::new(Arc::new(Untouchable));
+    let store = Mount::new(Arc::new(PanickingStore));
     let tools = toolbox([Workspace::new(VfsPath::parse("/").unwrap(), ReadWrite, store)]);
     let cases = [
         (
@@ -214,8 +214,8 @@ fn a_person_is_asked_first_where_that_is_set() {
     let store = Arc::new(ModelStore::new());
     let tools = toolbox([
         workspace("/free", ReadWrite, &store),
-        workspace("/asks", ReadWrite, &Arc::new(ModelStore::new())).with_ask(Ask::Changes),
-        workspace("/secret", ReadWrite, &Arc::new(ModelStore::new())).with_ask(Ask::Everything),
+        workspace("/asks", ReadWrite, &Arc::new(ModelStore::new())).with_ask(ApprovalPolicy::Changes),
+        workspace("/secret", ReadWrite, &Arc::new(ModelStore::new())).with_ask(ApprovalPolicy::Everything),
     ])
     .with_choice(ToolChoice { ask: ["delete_file".to_owned()].into(), ..ToolChoice::default() });
     done(&tools, "write_file", json!({ "path": "/free/x", "content": "1" }));
@@ -223,9 +223,9 @@ fn a_person_is_asked_first_where_that_is_set() {
 
     // A tool.
     let delete = json!({ "path": "/free/x" });
-    let question = ask("delete_file", delete.clone(), Answer::NotAsked).unwrap_err();
+    let question = ask("delete_file", delete.clone(), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(question.text, "May the agent use `delete_file` on `/free/x`?");
-    for answer in [Answer::Nobody, Answer::Refused] {
+    for answer in [ApprovalAnswer::Nobody, ApprovalAnswer::Refused] {
         let denied = ask("delete_file", delete.clone(), answer).unwrap().failure.unwrap();
         assert_eq!(denied.kind, ErrorKind::Denied);
     }
@@ -234,19 +234,21 @@ fn a_person_is_asked_first_where_that_is_set() {
 
     // A Workspace, also where a symlink leads there.
     let write = json!({ "path": "/asks/x", "content": "1" });
-    let question = ask("write_file", write.clone(), Answer::NotAsked).unwrap_err();
+    let question = ask("write_file", write.clone(), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(question.text, "May the agent use `write_file` on `/asks/x`?");
     assert_eq!(ask("write_file", write, question.agreed()).unwrap().failure, None);
     done(&tools, "read_file", json!({ "path": "/asks/x" }));
     tools.vfs().symlink("/free/link", "/asks/x").unwrap();
-    ask("append_file", json!({ "path": "/free/link", "content": "2" }), Answer::NotAsked).unwrap_err();
-    ask("copy_file", json!({ "source": "/asks/x", "destination": "/asks/y" }), Answer::NotAsked).unwrap_err();
+    ask("append_file", json!({ "path": "/free/link", "content": "2" }), ApprovalAnswer::NotAsked)
+        .unwrap_err();
+    ask("copy_file", json!({ "source": "/asks/x", "destination": "/asks/y" }), ApprovalAnswer::NotAsked)
+        .unwrap_err();
 
     // Reading, too; and a search from above passes it by.
     tools.vfs().agreed().write("/secret/x", "needle").unwrap();
-    ask("read_file", json!({ "path": "/secret/x" }), Answer::NotAsked).unwrap_err();
+    ask("read_file", json!({ "path": "/secret/x" }), ApprovalAnswer::NotAsked).unwrap_err();
     assert_eq!(done(&tools, "grep", json!({ "pattern": "needle" })).0, "Nothing matches.\n");
-    let everything = Answer::Agreed(Agreement::to_everything());
+    let everything = ApprovalAnswer::Agreed(ApprovalGrant::to_everything());
     let found = ask("grep", json!({ "pattern": "needle" }), everything).unwrap();
     assert_eq!(found.words(), "/secret/x:1:needle\n");
 }

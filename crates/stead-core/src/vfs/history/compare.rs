@@ -2,18 +2,19 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::history::blame;
-use crate::history::diff::{ContentDiff, LARGEST_TEXT, compare};
+use crate::history::diff::{ContentDiff, MAX_DIFF_SIZE, compare};
 use crate::identity::Operation;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    DeedQuery, Kind, NodeId, Past, State, Store, StoreError, StorePath, StoreResult, Version,
+    ContentRef, NodeId, NodeKind, NodeState, RevisionNumber, RevisionQuery, Store, StoreError, StorePath,
+    StoreResult,
 };
 use crate::vfs::call::Call;
 use crate::vfs::history::restore::still_kept;
-use crate::vfs::history::{Ground, read_past};
+use crate::vfs::history::{StoreGroup, read_past};
 use crate::vfs::{IntoPath, Vfs};
 use crate::workspace::Workspace;
 
@@ -40,9 +41,9 @@ pub struct Difference {
     /// The path in the older version, where it was another.
     pub from: Option<VfsPath>,
     /// How it differs.
-    pub differs: Differs,
+    pub differs: DifferenceKind,
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// The modes, where they differ.
     pub modes: Option<(u32, u32)>,
     /// The sizes before and after.
@@ -53,7 +54,7 @@ pub struct Difference {
 
 /// How a path differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Differs {
+pub enum DifferenceKind {
     /// It is new.
     Added,
     /// Its content or its attributes are others.
@@ -64,25 +65,25 @@ pub enum Differs {
     Removed,
 }
 
-impl Differs {
+impl DifferenceKind {
     /// In a word.
     pub fn word(self) -> &'static str {
         match self {
-            Differs::Added => "added",
-            Differs::Changed => "changed",
-            Differs::Moved => "moved",
-            Differs::Removed => "removed",
+            DifferenceKind::Added => "added",
+            DifferenceKind::Changed => "changed",
+            DifferenceKind::Moved => "moved",
+            DifferenceKind::Removed => "removed",
         }
     }
 }
 
 /// A line of a file, and the operation that wrote it.
 #[derive(Debug, Clone)]
-pub struct Blamed {
+pub struct BlameLine {
     /// The line, with its ending.
     pub line: Vec<u8>,
     /// The version that wrote it; `None` for what was there before the history began.
-    pub version: Option<Version>,
+    pub version: Option<RevisionNumber>,
     /// The operation that did.
     pub operation: Option<Operation>,
 }
@@ -93,15 +94,15 @@ impl Vfs {
     pub fn diff(
         &self,
         prefix: impl IntoPath,
-        from: Version,
-        to: Version,
+        from: RevisionNumber,
+        to: RevisionNumber,
         options: DiffOptions,
     ) -> Result<Vec<Difference>> {
         self.call("diff", [prefix.into_path()], |call, [prefix]| call.diff(prefix, from, to, options))
     }
 
     /// The lines of a text file, each with the operation that wrote it.
-    pub fn blame(&self, path: impl IntoPath) -> Result<Vec<Blamed>> {
+    pub fn blame(&self, path: impl IntoPath) -> Result<Vec<BlameLine>> {
         self.call("blame", [path.into_path()], |call, [path]| call.blame(path))
     }
 }
@@ -110,15 +111,15 @@ impl Call<'_> {
     fn diff(
         &self,
         prefix: &VfsPath,
-        from: Version,
-        to: Version,
+        from: RevisionNumber,
+        to: RevisionNumber,
         options: DiffOptions,
     ) -> Result<Vec<Difference>> {
         let mut places = self.places(prefix, Access::History)?;
         places.count_as_one();
         let mut differences = Vec::new();
         for (workspace, below) in places.inside {
-            let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
+            let failed = |cause| Error::Store { path: prefix.clone(), sight: Visibility::Sees, cause };
             differences.extend(self.diff_of(workspace, &below, (from, to), options).map_err(failed)?);
         }
         differences.sort_by(|one, other| one.path.cmp(&other.path));
@@ -130,7 +131,7 @@ impl Call<'_> {
         &self,
         workspace: &Workspace,
         top: &StorePath,
-        (from, to): (Version, Version),
+        (from, to): (RevisionNumber, RevisionNumber),
         options: DiffOptions,
     ) -> StoreResult<Vec<Difference>> {
         let store = workspace.mount().store();
@@ -138,17 +139,17 @@ impl Call<'_> {
         still_kept(&**store, older)?;
         let deeds = store.between(older, newer, std::slice::from_ref(top))?;
         // Deeds come newest first: the first line of a node tells its end, the last one its beginning.
-        let mut nodes: HashMap<NodeId, (Option<&State>, Option<&State>)> = HashMap::new();
+        let mut nodes: HashMap<NodeId, (Option<&NodeState>, Option<&NodeState>)> = HashMap::new();
         for line in deeds.deeds.iter().flat_map(|deed| &deed.lines) {
             let ends = nodes.entry(line.node).or_insert((None, line.after.as_ref()));
             ends.0 = line.before.as_ref();
         }
-        let ground = Ground { store, workspaces: vec![workspace] };
+        let ground = StoreGroup { store, workspaces: vec![workspace] };
         let mut differences = Vec::new();
         for (old, new) in nodes.into_values() {
             let (old, new) = if from <= to { (old, new) } else { (new, old) };
             // What lay in a Workspace inside this one was not here.
-            let inside = |state: &&State| {
+            let inside = |state: &&NodeState| {
                 state.path.is_at_or_below(top) && self.logical(&ground, &state.path).is_some()
             };
             let (old, new) = (old.filter(inside), new.filter(inside));
@@ -159,32 +160,36 @@ impl Call<'_> {
 
     fn difference(
         &self,
-        ground: &Ground<'_>,
-        old: Option<&State>,
-        new: Option<&State>,
+        ground: &StoreGroup<'_>,
+        old: Option<&NodeState>,
+        new: Option<&NodeState>,
         options: DiffOptions,
     ) -> Result<Option<Difference>, StoreError> {
         let differs = match (old, new) {
             (None, None) => return Ok(None),
-            (None, Some(_)) => Differs::Added,
-            (Some(_), None) => Differs::Removed,
-            (Some(old), Some(new)) if (old.parent, &old.name) != (new.parent, &new.name) => Differs::Moved,
+            (None, Some(_)) => DifferenceKind::Added,
+            (Some(_), None) => DifferenceKind::Removed,
+            (Some(old), Some(new)) if (old.parent, &old.name) != (new.parent, &new.name) => {
+                DifferenceKind::Moved
+            }
             (Some(old), Some(new)) if old.content == new.content && old.mode == new.mode => return Ok(None),
-            (Some(_), Some(_)) => Differs::Changed,
+            (Some(_), Some(_)) => DifferenceKind::Changed,
         };
         let state = new.or(old).expect("one of them is there");
         let Some(path) = self.logical(ground, &state.path) else { return Ok(None) };
         let from = match old {
-            Some(old) if differs == Differs::Moved => self.logical(ground, &old.path),
+            Some(old) if differs == DifferenceKind::Moved => self.logical(ground, &old.path),
             _ => None,
         };
-        let size = |state: Option<&State>| state.map_or(0, |state| state.size);
+        let size = |state: Option<&NodeState>| state.map_or(0, |state| state.size);
         let modes = match (old, new) {
             (Some(old), Some(new)) if old.mode != new.mode => Some((old.mode, new.mode)),
             _ => None,
         };
         let content = match state.kind {
-            Kind::File if options.text => self.content_diff(&**ground.store, old, new, options.context)?,
+            NodeKind::File if options.text => {
+                self.content_diff(&**ground.store, old, new, options.context)?
+            }
             _ => None,
         };
         let sizes = (size(old), size(new));
@@ -194,11 +199,11 @@ impl Call<'_> {
     fn content_diff(
         &self,
         store: &dyn Store,
-        old: Option<&State>,
-        new: Option<&State>,
+        old: Option<&NodeState>,
+        new: Option<&NodeState>,
         context: usize,
     ) -> Result<Option<ContentDiff>, StoreError> {
-        let content = |state: Option<&State>| state.and_then(|state| state.content.clone());
+        let content = |state: Option<&NodeState>| state.and_then(|state| state.content.clone());
         let (before, after) = (content(old), content(new));
         if before == after {
             return Ok(None);
@@ -207,50 +212,51 @@ impl Call<'_> {
         let unknown = [(old, &before), (new, &after)]
             .iter()
             .any(|(state, content)| state.is_some() && content.is_none());
-        let large = [&before, &after].into_iter().flatten().any(|past| past.size() > LARGEST_TEXT);
+        let large = [&before, &after].into_iter().flatten().any(|past| past.size() > MAX_DIFF_SIZE);
         if unknown || large {
             return Ok(Some(ContentDiff::Binary));
         }
         // The lines of both are held beside them.
-        let sizes = [&before, &after].into_iter().flatten().map(Past::size);
+        let sizes = [&before, &after].into_iter().flatten().map(ContentRef::size);
         let _memory = self.reserve(sizes.sum::<u64>() * 4)?;
-        let bytes = |past: &Option<Past>| match past {
+        let bytes = |past: &Option<ContentRef>| match past {
             Some(past) => read_past(store, past),
             None => Ok(Vec::new()),
         };
         Ok(Some(compare(&bytes(&before)?, &bytes(&after)?, context)))
     }
 
-    fn blame(&self, path: &VfsPath) -> Result<Vec<Blamed>> {
+    fn blame(&self, path: &VfsPath) -> Result<Vec<BlameLine>> {
         let (_, spot) = self.resolve(path, Access::History)?;
         let store = &**spot.workspace.mount().store();
-        let failed = |cause| Error::Store { path: path.clone(), sight: Sight::Sees, cause };
+        let failed = |cause| Error::Store { path: path.clone(), sight: Visibility::Sees, cause };
         let attr = store.stat(&spot.place).map_err(failed)?;
-        if attr.kind == Kind::Directory {
+        if attr.kind == NodeKind::Directory {
             return Err(failed(StoreError::IsADirectory));
         }
-        let query = DeedQuery { at: Some(spot.place.clone()), ..DeedQuery::all() };
+        let query = RevisionQuery { at: Some(spot.place.clone()), ..RevisionQuery::all() };
         let deeds = store.deeds(&query).map_err(failed)?;
-        let ground = Ground { store: spot.workspace.mount().store(), workspaces: vec![spot.workspace] };
+        let ground = StoreGroup { store: spot.workspace.mount().store(), workspaces: vec![spot.workspace] };
         // Who wrote something where the caller may not look is not told.
-        let is_here = |state: &State| self.logical(&ground, &state.path).is_some();
+        let is_here = |state: &NodeState| self.logical(&ground, &state.path).is_some();
         // All states of the file are compared with each other.
         let states = deeds.deeds.iter().flat_map(|deed| &deed.lines).filter_map(|line| line.after.as_ref());
-        let size = states.filter_map(|state| state.content.as_ref()).map(Past::size).sum();
-        if size > super::LARGEST {
-            return Err(failed(StoreError::TooLarge { size, limit: super::LARGEST }));
+        let size = states.filter_map(|state| state.content.as_ref()).map(ContentRef::size).sum();
+        if size > super::MAX_CONTENT_SIZE {
+            return Err(failed(StoreError::TooLarge { size, limit: super::MAX_CONTENT_SIZE }));
         }
         let _memory = self.reserve(size * 2).map_err(failed)?;
         let mut contents: Vec<Vec<u8>> = Vec::new();
-        let mut writers: Vec<Option<(Version, Operation)>> = Vec::new();
+        let mut writers: Vec<Option<(RevisionNumber, Operation)>> = Vec::new();
         for deed in deeds.deeds.iter().rev() {
             for line in &deed.lines {
-                if let (true, Some(State { content: Some(before), .. })) = (contents.is_empty(), &line.before)
+                if let (true, Some(NodeState { content: Some(before), .. })) =
+                    (contents.is_empty(), &line.before)
                 {
                     contents.push(read_past(store, before).map_err(failed)?);
                     writers.push(None);
                 }
-                if let Some(state @ State { content: Some(after), .. }) = &line.after {
+                if let Some(state @ NodeState { content: Some(after), .. }) = &line.after {
                     contents.push(read_past(store, after).map_err(failed)?);
                     writers.push(is_here(state).then(|| (deed.version, deed.operation.clone())));
                 }
@@ -258,7 +264,7 @@ impl Call<'_> {
         }
         if contents.is_empty() {
             // Nobody is known to have written it.
-            contents.push(store.read(&spot.place, super::LARGEST).map_err(failed)?.bytes);
+            contents.push(store.read(&spot.place, super::MAX_CONTENT_SIZE).map_err(failed)?.bytes);
             writers.push(None);
         }
         if !contents.iter().all(|content| crate::history::merge::is_text(content)) {
@@ -266,7 +272,7 @@ impl Call<'_> {
         }
         let lines = blame::blame(&contents).into_iter().map(|(writer, line)| {
             let (version, operation) = writers[writer].clone().unzip();
-            Blamed { line, version, operation }
+            BlameLine { line, version, operation }
         });
         Ok(lines.collect())
     }

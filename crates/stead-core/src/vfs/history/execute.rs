@@ -3,101 +3,101 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::history::{Arrangement, Conflict, How, Steps, Survey, ordered, plan};
+use crate::history::{NodeConflict, RevertMode, RevertPlan, RevertSteps, StoreView, ordered, plan};
 use crate::identity::{Operation, OperationId};
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Attr, Deed, DeedQuery, Deeds, Kind, Line, NodeId, Page, Past, Place, Record, Store, StoreError,
-    StorePath, StoreResult, Version,
+    Attr, CompanionRecord, ContentRef, NodeChange, NodeId, NodeKind, NodePath, Page, Revision,
+    RevisionNumber, RevisionQuery, RevisionSet, Store, StoreError, StorePath, StoreResult,
 };
-use crate::vfs::call::{Call, Stage};
+use crate::vfs::call::{Call, ChangeStage};
 use crate::vfs::history::restore::since;
-use crate::vfs::history::undo::{OnConflict, PathChange, PathConflict, UndoOptions, Undone};
-use crate::vfs::history::{Ground, read_past};
+use crate::vfs::history::undo::{OnConflict, PathChange, PathConflict, RevertResult, UndoOptions};
+use crate::vfs::history::{StoreGroup, read_past};
 use crate::watch::check_wanted;
 
 /// How often a plan is made anew because something changed while it was made.
-const TRIES: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 /// How many operations are asked for by their names; beyond, by the versions that they lie between.
-const MOST_BY_NAME: usize = 1_000;
+const MAX_OPERATIONS_BY_ID: usize = 1_000;
 
 /// What is to be undone or restored on one Store.
-pub(super) struct Part<'a> {
-    pub(super) ground: Ground<'a>,
-    pub(super) deeds: Deeds,
-    pub(super) how: How,
-    pub(super) asked: Asked,
+pub(super) struct StoreRevert<'a> {
+    pub(super) ground: StoreGroup<'a>,
+    pub(super) deeds: RevisionSet,
+    pub(super) how: RevertMode,
+    pub(super) asked: RevertSource,
     /// The operations that were about something which the caller may not restore.
     pub(super) withheld: BTreeSet<OperationId>,
 }
 
 /// What was asked for, to ask again if something has changed meanwhile.
-pub(super) enum Asked {
+pub(super) enum RevertSource {
     /// These very deeds.
     Deeds,
     /// All that has happened since a version at these places or below.
-    Since(Version, Vec<StorePath>),
+    Since(RevisionNumber, Vec<StorePath>),
 }
 
 /// A part, and what has to be done for it.
-pub(super) struct Planned<'a> {
-    part: Part<'a>,
-    pub(super) steps: Steps,
+pub(super) struct PlannedRevert<'a> {
+    part: StoreRevert<'a>,
+    pub(super) steps: RevertSteps,
     changes: Vec<PathChange>,
     /// The nodes that the caller may not change.
     refused: BTreeMap<NodeId, String>,
 }
 
 /// What the whole comes to, beside what each part does.
-pub(super) struct Outcome {
+pub(super) struct RevertSummary {
     /// The operations that are undone; `None` for a restore.
     undone: Option<Vec<Operation>>,
     left_out: Vec<PathConflict>,
 }
 
-impl Outcome {
+impl RevertSummary {
     /// An undo of these operations.
     pub(super) fn undo(operations: Vec<Operation>) -> Self {
-        Outcome { undone: Some(operations), left_out: Vec::new() }
+        RevertSummary { undone: Some(operations), left_out: Vec::new() }
     }
 
     /// A restore that leaves these paths out.
     pub(super) fn restore(left_out: Vec<PathConflict>) -> Self {
-        Outcome { undone: None, left_out }
+        RevertSummary { undone: None, left_out }
     }
 }
 
-impl Part<'_> {
+impl StoreRevert<'_> {
     /// Asks for the same once more: what has become by now of what was done.
     fn renew(&mut self) -> Result<()> {
         let deeds = match &self.asked {
-            Asked::Since(version, below) => since(&self.ground, *version, below),
-            Asked::Deeds => self.those_again(),
+            RevertSource::Since(version, below) => since(&self.ground, *version, below),
+            RevertSource::Deeds => self.those_again(),
         };
         self.deeds = match deeds {
             Err(cause) if is_race(&cause) => return Err(self.ground.failed(StoreError::Conflict)),
             deeds => deeds.map_err(|cause| self.ground.failed(cause))?,
         };
         // Where someone else was quicker, it is not to be undone twice.
-        if self.how == How::Merged && self.deeds.deeds.iter().any(|deed| deed.undone) {
+        if self.how == RevertMode::Merged && self.deeds.deeds.iter().any(|deed| deed.undone) {
             return Err(self.ground.failed(StoreError::Conflict));
         }
         Ok(())
     }
 
     /// These very deeds, asked for with few others.
-    fn those_again(&self) -> StoreResult<Deeds> {
-        let known: HashSet<Version> = self.deeds.deeds.iter().map(|deed| deed.version).collect();
+    fn those_again(&self) -> StoreResult<RevisionSet> {
+        let known: HashSet<RevisionNumber> = self.deeds.deeds.iter().map(|deed| deed.version).collect();
         let (Some(first), Some(last)) = (known.iter().min(), known.iter().max()) else {
-            return Ok(Deeds::default());
+            return Ok(RevisionSet::default());
         };
         let operations: HashSet<OperationId> =
             self.deeds.deeds.iter().map(|deed| deed.operation.id).collect();
-        let few = operations.len() <= MOST_BY_NAME;
-        let mut deeds = self.ground.store.deeds(&DeedQuery {
+        let few = operations.len() <= MAX_OPERATIONS_BY_ID;
+        let mut deeds = self.ground.store.deeds(&RevisionQuery {
             operations: few.then(|| operations.into_iter().collect()),
-            ..DeedQuery::between(Version(first.0 - 1), *last)
+            ..RevisionQuery::between(RevisionNumber(first.0 - 1), *last)
         })?;
         deeds.deeds.retain(|deed| known.contains(&deed.version));
         Ok(deeds)
@@ -113,7 +113,7 @@ impl Part<'_> {
     }
 }
 
-impl Planned<'_> {
+impl PlannedRevert<'_> {
     /// The operations of which something stays as it is.
     pub(super) fn unfinished(&self) -> Vec<OperationId> {
         let stays = |node: &NodeId| {
@@ -123,7 +123,7 @@ impl Planned<'_> {
         if self.refused.is_empty() && self.steps.conflicts.is_empty() {
             return withheld.collect();
         }
-        let touches = |deed: &&Deed| deed.lines.iter().any(|line| stays(&line.node));
+        let touches = |deed: &&Revision| deed.lines.iter().any(|line| stays(&line.node));
         let touching = self.part.deeds.deeds.iter().filter(touches).map(|deed| deed.operation.id);
         withheld.chain(touching).collect()
     }
@@ -133,12 +133,12 @@ impl Call<'_> {
     /// Carries out plans if nothing stands against them: one change per Store.
     pub(super) fn carry_out(
         &self,
-        planned: Vec<Planned<'_>>,
-        outcome: Outcome,
+        planned: Vec<PlannedRevert<'_>>,
+        outcome: RevertSummary,
         options: UndoOptions,
-    ) -> Result<Undone> {
+    ) -> Result<RevertResult> {
         let (restores, undone) = (outcome.undone.is_none(), outcome.undone.unwrap_or_default());
-        let mut result = Undone {
+        let mut result = RevertResult {
             operation: None,
             undone,
             changes: Vec::new(),
@@ -175,10 +175,11 @@ impl Call<'_> {
             return Ok(result);
         }
         // An operation of which something stays as it is has not been undone.
-        let stays: HashSet<OperationId> = planned.iter().flat_map(Planned::unfinished).collect();
+        let stays: HashSet<OperationId> = planned.iter().flat_map(PlannedRevert::unfinished).collect();
         let complete = result.undone.iter().map(|operation| operation.id).filter(|id| !stays.contains(id));
         let complete: Vec<OperationId> = complete.collect();
-        let records: &[Record] = if complete.is_empty() { &[] } else { &[Record::Undoes(complete)] };
+        let records: &[CompanionRecord] =
+            if complete.is_empty() { &[] } else { &[CompanionRecord::Undoes(complete)] };
         if self.apply_plans(planned, records, options)? {
             result.operation = Some(self.operation());
         }
@@ -193,12 +194,12 @@ impl Call<'_> {
     /// so where a later one fails, the same call finishes the rest.
     fn apply_plans(
         &self,
-        planned: Vec<Planned<'_>>,
-        records: &[Record],
+        planned: Vec<PlannedRevert<'_>>,
+        records: &[CompanionRecord],
         options: UndoOptions,
     ) -> Result<bool> {
         // Also where nothing is left to do, it is written down that it was undone.
-        let wanted = |part: &Planned<'_>| !part.steps.steps.is_empty() || !records.is_empty();
+        let wanted = |part: &PlannedRevert<'_>| !part.steps.steps.is_empty() || !records.is_empty();
         let last = planned.iter().rposition(wanted);
         let (mut changed, mut done) = (false, None);
         for (index, part) in planned.into_iter().enumerate() {
@@ -207,7 +208,7 @@ impl Call<'_> {
             }
             let prefix = part.part.ground.workspaces[0].prefix().clone();
             let changes = !part.steps.steps.is_empty();
-            let stage = if Some(index) == last { Stage::Last } else { Stage::Early };
+            let stage = if Some(index) == last { ChangeStage::Last } else { ChangeStage::Early };
             match (self.apply_plan(part, options, records, stage), &done) {
                 (Err(cause), Some(done)) => {
                     let (done, cause) = (VfsPath::clone(done), Box::new(cause));
@@ -222,14 +223,14 @@ impl Call<'_> {
     }
 
     /// Plans a part, and again where what the plan looked at has changed meanwhile.
-    pub(super) fn plan_part<'a>(&self, mut part: Part<'a>) -> Result<Planned<'a>> {
-        for _ in 0..TRIES {
+    pub(super) fn plan_part<'a>(&self, mut part: StoreRevert<'a>) -> Result<PlannedRevert<'a>> {
+        for _ in 0..MAX_ATTEMPTS {
             check_wanted(self.stoppable().as_ref()).map_err(|cause| part.ground.failed(cause))?;
             self.forget_out_of_sight(&mut part);
             match self.plan_once(&part) {
                 Err(Error::Store { cause, .. }) if is_race(&cause) => part.renew()?,
                 Err(error) => return Err(error),
-                Ok((steps, changes, refused)) => return Ok(Planned { part, steps, changes, refused }),
+                Ok((steps, changes, refused)) => return Ok(PlannedRevert { part, steps, changes, refused }),
             }
         }
         Err(part.ground.failed(StoreError::Conflict))
@@ -237,17 +238,18 @@ impl Call<'_> {
 
     /// What lies where the caller may not restore is gone, as far as a plan goes: whatever others do to it there, the answer
     /// is the same.
-    fn forget_out_of_sight(&self, part: &mut Part<'_>) {
-        let Part { ground, deeds, how, withheld, .. } = part;
+    fn forget_out_of_sight(&self, part: &mut StoreRevert<'_>) {
+        let StoreRevert { ground, deeds, how, withheld, .. } = part;
         let is_seen = |path: &StorePath| self.logical(ground, path).is_some();
         deeds.now.retain(|_, now| is_seen(&now.path));
-        if *how == How::Exactly {
+        if *how == RevertMode::Exactly {
             return;
         }
         // Whether an operation did something there, and how much, makes no difference either: it is all one conflict.
         for deed in &mut deeds.deeds {
-            let states =
-                |line: &Line| [&line.before, &line.after].map(|state| Some(is_seen(&state.as_ref()?.path)));
+            let states = |line: &NodeChange| {
+                [&line.before, &line.after].map(|state| Some(is_seen(&state.as_ref()?.path)))
+            };
             let tried = deed.blind_at.as_ref().map(&is_seen);
             if tried == Some(false) || deed.lines.iter().flat_map(states).any(|seen| seen == Some(false)) {
                 withheld.insert(deed.operation.id);
@@ -257,13 +259,16 @@ impl Call<'_> {
     }
 
     /// What has to be done, in steps and in logical paths. What the caller may not change is taken out of the plan.
-    fn plan_once(&self, part: &Part<'_>) -> Result<(Steps, Vec<PathChange>, BTreeMap<NodeId, String>)> {
-        let Part { ground, deeds, how, .. } = part;
+    fn plan_once(
+        &self,
+        part: &StoreRevert<'_>,
+    ) -> Result<(RevertSteps, Vec<PathChange>, BTreeMap<NodeId, String>)> {
+        let StoreRevert { ground, deeds, how, .. } = part;
         let store = &**ground.store;
         let failed = |cause| ground.failed(cause);
         // A merge has three sides and a result. What follows is mostly no larger.
         let mut memory = None;
-        let mut read = |past: &Past| {
+        let mut read = |past: &ContentRef| {
             check_wanted(self.stoppable().as_ref())?;
             if memory.is_none() {
                 memory = Some(self.reserve(past.size().saturating_mul(4))?);
@@ -280,12 +285,13 @@ impl Call<'_> {
             arrangement.conflicts.retain(|conflict| !refused.contains_key(&conflict.node));
             // A Workspace may begin at a path where nothing is yet.
             let is_there = |path: &&StorePath| {
-                let there = store.stat(&Place::path((*path).clone()));
-                there.is_ok_and(|attr| attr.kind == Kind::Directory)
+                let there = store.stat(&NodePath::path((*path).clone()));
+                there.is_ok_and(|attr| attr.kind == NodeKind::Directory)
             };
             let mut tops = ground.workspaces.iter().map(|workspace| workspace.mount().path());
             let aside = tops.find(is_there).unwrap_or_else(|| ground.workspaces[0].mount().path());
-            let steps = ordered(arrangement.clone(), deeds, aside, &mut Looking(store)).map_err(failed)?;
+            let steps =
+                ordered(arrangement.clone(), deeds, aside, &mut LiveStoreView(store)).map_err(failed)?;
             let (changes, more) = self.authorized(ground, &steps)?;
             if more.is_empty() {
                 return Ok((steps, changes, refused));
@@ -296,7 +302,11 @@ impl Call<'_> {
 
     /// The nodes that the caller may not change, by what the operations themselves did: so the answer tells nothing of what
     /// has become of a file where the caller may not look.
-    fn refused_places(&self, part: &Part<'_>, arrangement: &Arrangement) -> Result<BTreeMap<NodeId, String>> {
+    fn refused_places(
+        &self,
+        part: &StoreRevert<'_>,
+        arrangement: &RevertPlan,
+    ) -> Result<BTreeMap<NodeId, String>> {
         let (mut refused, mut asks) = (BTreeMap::new(), None);
         let mut refuse = |node: NodeId, path: &StorePath| {
             if let Err(why) = self.may_restore(&part.ground, path, &mut asks) {
@@ -307,12 +317,12 @@ impl Call<'_> {
         let mut goes_back = BTreeMap::new();
         for line in part.deeds.deeds.iter().flat_map(|deed| &deed.lines) {
             match part.how {
-                How::Merged => {
+                RevertMode::Merged => {
                     if let Some(touched) = line.after.as_ref().or(line.before.as_ref()) {
                         refuse(line.node, &touched.path);
                     }
                 }
-                How::Exactly => drop(goes_back.insert(line.node, line.before.as_ref())),
+                RevertMode::Exactly => drop(goes_back.insert(line.node, line.before.as_ref())),
             }
         }
         for (node, before) in goes_back {
@@ -331,8 +341,8 @@ impl Call<'_> {
     /// The changes in logical paths, and the nodes whose change the caller may not make.
     fn authorized(
         &self,
-        ground: &Ground<'_>,
-        steps: &Steps,
+        ground: &StoreGroup<'_>,
+        steps: &RevertSteps,
     ) -> Result<(Vec<PathChange>, BTreeMap<NodeId, String>)> {
         let (mut changes, mut refused) = (Vec::with_capacity(steps.changes.len()), BTreeMap::new());
         let mut asks = None;
@@ -355,7 +365,7 @@ impl Call<'_> {
     /// first is no refusal: it is put into `asks`, so that they are asked about everything at once.
     fn may_restore(
         &self,
-        ground: &Ground<'_>,
+        ground: &StoreGroup<'_>,
         path: &StorePath,
         asks: &mut Option<Error>,
     ) -> Result<VfsPath, String> {
@@ -374,7 +384,7 @@ impl Call<'_> {
 
     /// What the caller may not change, by paths that it may see. A node that never had such a path is not spoken of by a
     /// restore; an undo, which is about the caller's own operations, names the Workspace instead.
-    fn refusals(&self, planned: &Planned<'_>) -> Vec<PathConflict> {
+    fn refusals(&self, planned: &PlannedRevert<'_>) -> Vec<PathConflict> {
         let refused = planned.refused.iter();
         let named = refused.filter_map(|(&node, why)| self.named(&planned.part, node, None, why));
         let withheld = (!planned.part.withheld.is_empty()).then(|| withheld(&planned.part));
@@ -382,8 +392,8 @@ impl Call<'_> {
     }
 
     /// What stays as it is because something else changed, by paths that the caller may see.
-    fn conflicts(&self, planned: &Planned<'_>) -> Vec<PathConflict> {
-        let named = planned.steps.conflicts.iter().filter_map(|Conflict { node, path, why }| {
+    fn conflicts(&self, planned: &PlannedRevert<'_>) -> Vec<PathConflict> {
+        let named = planned.steps.conflicts.iter().filter_map(|NodeConflict { node, path, why }| {
             let path = StorePath::from_checked(path.clone());
             self.named(&planned.part, *node, Some(&path), why)
         });
@@ -392,7 +402,7 @@ impl Call<'_> {
 
     fn named(
         &self,
-        part: &Part<'_>,
+        part: &StoreRevert<'_>,
         node: NodeId,
         path: Option<&StorePath>,
         why: &str,
@@ -401,8 +411,8 @@ impl Call<'_> {
             path.into_iter().chain(part.paths_of(node)).find_map(|path| self.logical(&part.ground, path));
         let path = match (visible, part.how) {
             (Some(path), _) => path,
-            (None, How::Exactly) => return None,
-            (None, How::Merged) => return Some(withheld(part)),
+            (None, RevertMode::Exactly) => return None,
+            (None, RevertMode::Merged) => return Some(withheld(part)),
         };
         Some(PathConflict { path, why: why.to_owned() })
     }
@@ -410,14 +420,14 @@ impl Call<'_> {
     /// Makes the change; where something has changed since it was planned, it is planned again.
     fn apply_plan(
         &self,
-        planned: Planned<'_>,
+        planned: PlannedRevert<'_>,
         options: UndoOptions,
-        records: &[Record],
-        stage: Stage,
+        records: &[CompanionRecord],
+        stage: ChangeStage,
     ) -> Result<()> {
-        let Planned { mut part, mut steps, .. } = planned;
-        for _ in 0..TRIES {
-            let Steps { steps: made, returning, .. } = steps;
+        let PlannedRevert { mut part, mut steps, .. } = planned;
+        for _ in 0..MAX_ATTEMPTS {
+            let RevertSteps { steps: made, returning, .. } = steps;
             let applied = self.apply_with(&**part.ground.store, made, stage, |change| {
                 change.records.extend_from_slice(records);
                 change.returning = returning;
@@ -444,7 +454,7 @@ impl Call<'_> {
 }
 
 /// Says of an undo that some of what it is about is out of the caller's sight.
-fn withheld(part: &Part<'_>) -> PathConflict {
+fn withheld(part: &StoreRevert<'_>) -> PathConflict {
     let why = "a part of it is not in a Workspace that you may restore".to_owned();
     PathConflict { path: part.ground.workspaces[0].prefix().clone(), why }
 }
@@ -469,11 +479,11 @@ fn is_race(cause: &StoreError) -> bool {
 }
 
 /// A Store as a plan looks at it.
-struct Looking<'s>(&'s dyn Store);
+struct LiveStoreView<'s>(&'s dyn Store);
 
-impl Survey for Looking<'_> {
+impl StoreView for LiveStoreView<'_> {
     fn at(&mut self, path: &StorePath) -> StoreResult<Option<Attr>> {
-        match self.0.stat(&Place::path(path.clone())) {
+        match self.0.stat(&NodePath::path(path.clone())) {
             Ok(attr) => Ok(Some(attr)),
             Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Ok(None),
             // In a directory that the host has closed. The plan may open it, and then its steps meet what is there: none
@@ -484,7 +494,7 @@ impl Survey for Looking<'_> {
     }
 
     fn names(&mut self, path: &StorePath) -> StoreResult<Vec<Vec<u8>>> {
-        let listing = match self.0.list(&Place::path(path.clone()), &Page::ALL) {
+        let listing = match self.0.list(&NodePath::path(path.clone()), &Page::ALL) {
             // The same: only an empty directory is removed.
             Err(StoreError::HostDenied) => return Ok(Vec::new()),
             listing => listing?,
@@ -492,7 +502,7 @@ impl Survey for Looking<'_> {
         Ok(listing.entries.into_iter().map(|entry| entry.name.as_bytes().to_vec()).collect())
     }
 
-    fn read(&mut self, past: &Past) -> StoreResult<Vec<u8>> {
+    fn read(&mut self, past: &ContentRef) -> StoreResult<Vec<u8>> {
         read_past(self.0, past)
     }
 }

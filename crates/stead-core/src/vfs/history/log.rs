@@ -1,15 +1,15 @@
 //! Who did what, in logical paths.
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::identity::{Operation, OperationId};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{Deed, DeedQuery, Kind, Line, State, StoreError, Version};
+use crate::store::{NodeChange, NodeKind, NodeState, Revision, RevisionNumber, RevisionQuery, StoreError};
 use crate::vfs::Vfs;
 use crate::vfs::call::Call;
 use crate::vfs::history::order::newest_first;
-use crate::vfs::history::{Ground, some};
+use crate::vfs::history::{StoreGroup, some};
 
 /// How many times as many deeds are asked for where too few of them may be told.
 const MORE: usize = 4;
@@ -41,7 +41,7 @@ pub struct LogEntry {
     /// The operation.
     pub operation: Operation,
     /// The version that the change made.
-    pub version: Version,
+    pub version: RevisionNumber,
     /// What it did.
     pub changes: Vec<LogChange>,
     /// The operations that it took back.
@@ -58,16 +58,16 @@ pub struct LogChange {
     /// The path before, where it was another.
     pub from: Option<VfsPath>,
     /// What was done.
-    pub did: Did,
+    pub did: LogAction,
     /// What it was done to.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// The size afterwards, or before where it is gone.
     pub size: u64,
 }
 
 /// What can be done to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Did {
+pub enum LogAction {
     /// It was made.
     Created,
     /// It was written.
@@ -80,34 +80,34 @@ pub enum Did {
     Removed,
 }
 
-impl Did {
+impl LogAction {
     /// In a word.
     pub fn word(self) -> &'static str {
         match self {
-            Did::Created => "created",
-            Did::Written => "written",
-            Did::Moved => "moved",
-            Did::Attributes => "attributes",
-            Did::Removed => "removed",
+            LogAction::Created => "created",
+            LogAction::Written => "written",
+            LogAction::Moved => "moved",
+            LogAction::Attributes => "attributes",
+            LogAction::Removed => "removed",
         }
     }
 
-    fn of(line: &Line) -> Option<Did> {
+    fn of(line: &NodeChange) -> Option<LogAction> {
         Some(match (&line.before, &line.after) {
             (None, None) => return None,
-            (None, Some(_)) => Did::Created,
-            (Some(_), None) => Did::Removed,
-            (Some(before), Some(after)) if place(before) != place(after) => Did::Moved,
+            (None, Some(_)) => LogAction::Created,
+            (Some(_), None) => LogAction::Removed,
+            (Some(before), Some(after)) if place(before) != place(after) => LogAction::Moved,
             (Some(before), Some(after)) if before.content == after.content && after.content.is_some() => {
-                Did::Attributes
+                LogAction::Attributes
             }
-            (Some(before), _) if before.kind == Kind::Directory => Did::Attributes,
-            _ => Did::Written,
+            (Some(before), _) if before.kind == NodeKind::Directory => LogAction::Attributes,
+            _ => LogAction::Written,
         })
     }
 }
 
-fn place(state: &State) -> (crate::store::NodeId, &[u8]) {
+fn place(state: &NodeState) -> (crate::store::NodeId, &[u8]) {
     (state.parent, &state.name)
 }
 
@@ -130,9 +130,9 @@ impl Call<'_> {
                 let store = spot.workspace.mount().store();
                 if !store.about().history {
                     let cause = StoreError::Unsupported("this Store keeps no history");
-                    return Err(Error::Store { path: path.clone(), sight: Sight::Sees, cause });
+                    return Err(Error::Store { path: path.clone(), sight: Visibility::Sees, cause });
                 }
-                let ground = Ground { store, workspaces: vec![spot.workspace] };
+                let ground = StoreGroup { store, workspaces: vec![spot.workspace] };
                 let at = Some(spot.place.clone());
                 told.push((&**store, self.log_of(&ground, query, at, path)?));
             }
@@ -155,23 +155,23 @@ impl Call<'_> {
     /// What was done to one Store.
     fn log_of(
         &self,
-        ground: &Ground<'_>,
+        ground: &StoreGroup<'_>,
         query: &LogQuery,
-        at: Option<crate::store::Place>,
+        at: Option<crate::store::NodePath>,
         asked: &VfsPath,
     ) -> Result<Vec<LogEntry>> {
-        let mut wanted = DeedQuery {
+        let mut wanted = RevisionQuery {
             agent: query.agent.clone(),
             operations: query.operation.map(|id| vec![id]),
             since: query.since,
             at,
             limit: query.limit,
-            ..DeedQuery::all()
+            ..RevisionQuery::all()
         };
         loop {
             let deeds = ground.store.deeds(&wanted).map_err(|cause| Error::Store {
                 path: asked.clone(),
-                sight: Sight::Sees,
+                sight: Visibility::Sees,
                 cause,
             })?;
             let is_all = deeds.deeds.len() < wanted.limit;
@@ -185,7 +185,7 @@ impl Call<'_> {
     }
 
     /// What may be told of these deeds.
-    fn log_entries(&self, ground: &Ground<'_>, deeds: Vec<Deed>) -> Vec<LogEntry> {
+    fn log_entries(&self, ground: &StoreGroup<'_>, deeds: Vec<Revision>) -> Vec<LogEntry> {
         let mut entries = Vec::new();
         for deed in deeds {
             let mut changes: Vec<LogChange> =
@@ -200,12 +200,12 @@ impl Call<'_> {
         entries
     }
 
-    fn log_change(&self, ground: &Ground<'_>, line: &Line) -> Option<LogChange> {
-        let did = Did::of(line)?;
+    fn log_change(&self, ground: &StoreGroup<'_>, line: &NodeChange) -> Option<LogChange> {
+        let did = LogAction::of(line)?;
         let state = line.after.as_ref().or(line.before.as_ref())?;
         let path = self.logical(ground, &state.path)?;
         let from = match (&line.before, did) {
-            (Some(before), Did::Moved) => self.logical(ground, &before.path),
+            (Some(before), LogAction::Moved) => self.logical(ground, &before.path),
             _ => None,
         };
         Some(LogChange { path, from, did, kind: state.kind, size: state.size })

@@ -10,49 +10,51 @@ mod order;
 mod restore;
 mod undo;
 
-pub use compare::{Blamed, DiffOptions, Difference, Differs};
-pub use log::{Did, LogChange, LogEntry, LogQuery};
-pub use restore::Restore;
-pub use undo::{OnConflict, PathChange, PathConflict, Undo, UndoOptions, Undone};
+pub use compare::{BlameLine, DiffOptions, Difference, DifferenceKind};
+pub use log::{LogAction, LogChange, LogEntry, LogQuery};
+pub use restore::RestoreOptions;
+pub use undo::{OnConflict, PathChange, PathConflict, RevertResult, UndoOptions, UndoTarget};
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{Past, Store, StoreError, StorePath, StoreResult};
+use crate::store::{ContentRef, Store, StoreError, StorePath, StoreResult};
 use crate::vfs::call::Call;
 use crate::vfs::looking_back::count_together;
-use crate::vfs::resolve::Lead;
+use crate::vfs::resolve::Resolution;
 use crate::vfs::write::same_store;
 use crate::workspace::Workspace;
 
 /// The largest content that is merged, compared or blamed.
-const LARGEST: u64 = 256 << 20;
+const MAX_CONTENT_SIZE: u64 = 256 << 20;
 
 /// A Store, and the Workspaces that stand on it.
 #[derive(Clone)]
-struct Ground<'a> {
+struct StoreGroup<'a> {
     store: &'a Arc<dyn Store>,
     workspaces: Vec<&'a Workspace>,
 }
 
-impl Ground<'_> {
+impl StoreGroup<'_> {
     /// The Store's answer, about the first of its Workspaces.
     fn failed(&self, cause: StoreError) -> Error {
-        Error::Store { path: self.workspaces[0].prefix().clone(), sight: Sight::Sees, cause }
+        Error::Store { path: self.workspaces[0].prefix().clone(), sight: Visibility::Sees, cause }
     }
 }
 
 impl Call<'_> {
     /// The Stores with history that some Workspace gives this access to.
-    fn grounds(&self, access: Access) -> Vec<Ground<'_>> {
-        let mut grounds: Vec<Ground<'_>> = Vec::new();
+    fn grounds(&self, access: Access) -> Vec<StoreGroup<'_>> {
+        let mut grounds: Vec<StoreGroup<'_>> = Vec::new();
         for workspace in self.vfs.workspaces().filter(|workspace| workspace.scope().allows(access)) {
             let store = workspace.mount().store();
             match grounds.iter_mut().find(|ground| same_store(&**ground.store, &**store)) {
                 Some(ground) => ground.workspaces.push(workspace),
-                None if store.about().history => grounds.push(Ground { store, workspaces: vec![workspace] }),
+                None if store.about().history => {
+                    grounds.push(StoreGroup { store, workspaces: vec![workspace] })
+                }
                 None => {}
             }
         }
@@ -61,9 +63,9 @@ impl Call<'_> {
 
     /// The places that something is about which is done at a path and below it: the Workspace that the path lies in, and
     /// those nested below. Nested ones that don't allow it come with the reason instead.
-    fn places(&self, path: &VfsPath, access: Access) -> Result<Places<'_>> {
-        let mut places = Places { main: None, inside: Vec::new(), refused: Vec::new() };
-        if let Lead::Spot(spot) = self.lead(path, access)? {
+    fn places(&self, path: &VfsPath, access: Access) -> Result<HistoryTargets<'_>> {
+        let mut places = HistoryTargets { main: None, inside: Vec::new(), refused: Vec::new() };
+        if let Resolution::Spot(spot) = self.lead(path, access)? {
             check_history(spot.workspace)?;
             places.main = Some(spot.workspace);
             places.inside.push((spot.workspace, spot.place.path));
@@ -81,7 +83,7 @@ impl Call<'_> {
     }
 
     /// The logical path of a path in a Store, if one of the Workspaces leads there.
-    fn logical(&self, ground: &Ground<'_>, path: &StorePath) -> Option<VfsPath> {
+    fn logical(&self, ground: &StoreGroup<'_>, path: &StorePath) -> Option<VfsPath> {
         let mut found: Option<(usize, VfsPath)> = None;
         for workspace in &ground.workspaces {
             let mount = workspace.mount().path();
@@ -106,7 +108,7 @@ impl Call<'_> {
 }
 
 /// Workspaces, and which part of each.
-struct Places<'a> {
+struct HistoryTargets<'a> {
     /// The Workspace that the path lies in, if it lies in one.
     main: Option<&'a Workspace>,
     inside: Vec<(&'a Workspace, StorePath)>,
@@ -114,7 +116,7 @@ struct Places<'a> {
     refused: Vec<(VfsPath, Error)>,
 }
 
-impl Places<'_> {
+impl HistoryTargets<'_> {
     /// Takes out the Workspaces in which the number of a version means another moment. It is counted as the Store counts
     /// that the path lies in; above several, as the first one does that lasts longer than the process.
     fn count_as_one(&mut self) {
@@ -141,13 +143,13 @@ fn check_history(workspace: &Workspace) -> Result<()> {
         return Ok(());
     }
     let cause = StoreError::Unsupported("this Store keeps no history");
-    Err(Error::Store { path: workspace.prefix().clone(), sight: Sight::Sees, cause })
+    Err(Error::Store { path: workspace.prefix().clone(), sight: Visibility::Sees, cause })
 }
 
 /// Kept content, whole.
-fn read_past(store: &dyn Store, past: &Past) -> StoreResult<Vec<u8>> {
-    if past.size() > LARGEST {
-        return Err(StoreError::TooLarge { size: past.size(), limit: LARGEST });
+fn read_past(store: &dyn Store, past: &ContentRef) -> StoreResult<Vec<u8>> {
+    if past.size() > MAX_CONTENT_SIZE {
+        return Err(StoreError::TooLarge { size: past.size(), limit: MAX_CONTENT_SIZE });
     }
     let content = store.open_past(past)?;
     let mut bytes = vec![0; usize::try_from(past.size()).expect("it is below the limit")];

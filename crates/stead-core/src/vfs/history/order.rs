@@ -7,13 +7,13 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use crate::clock::Timestamp;
-use crate::store::{Store, Version};
+use crate::store::{RevisionNumber, Store};
 use crate::vfs::looking_back::count_together;
 
 /// Makes one list, newest first, of what several Stores told. `key` tells the version and the time of an item.
 pub(super) fn newest_first<T>(
     told: Vec<(&dyn Store, Vec<T>)>,
-    key: impl Fn(&T) -> (Version, Timestamp),
+    key: impl Fn(&T) -> (RevisionNumber, Timestamp),
 ) -> Vec<T> {
     let mut counts: Vec<(&dyn Store, Vec<T>)> = Vec::new();
     for (store, items) in told.into_iter().filter(|(_, items)| !items.is_empty()) {

@@ -2,22 +2,24 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use crate::error::{Error, Result, Sight};
-use crate::history::How;
+use crate::error::{Error, Result, Visibility};
+use crate::history::RevertMode;
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{Deeds, Kind, Line, State, Store, StoreError, StorePath, StoreResult, Version};
+use crate::store::{
+    NodeChange, NodeKind, NodeState, RevisionNumber, RevisionSet, Store, StoreError, StorePath, StoreResult,
+};
 use crate::vfs::call::Call;
-use crate::vfs::history::execute::{Asked, Outcome, Part};
-use crate::vfs::history::undo::{OnConflict, PathConflict, UndoOptions, Undone};
-use crate::vfs::history::{Ground, unknown};
+use crate::vfs::history::execute::{RevertSource, RevertSummary, StoreRevert};
+use crate::vfs::history::undo::{OnConflict, PathConflict, RevertResult, UndoOptions};
+use crate::vfs::history::{StoreGroup, unknown};
 use crate::vfs::write::same_store;
 use crate::vfs::{IntoPath, Vfs};
 use crate::workspace::Workspace;
 
 /// What is put back as it was.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Restore {
+pub struct RestoreOptions {
     /// Only these, and what lies below them; everything where it is empty.
     pub paths: Vec<VfsPath>,
     /// Only says what would be done.
@@ -30,13 +32,23 @@ impl Vfs {
     /// The path may be a Workspace, something in one, or a level above several, such as `/`. Workspaces nested below it
     /// are restored along with it, each under its own scope. What the caller may not change stays as it is and is listed
     /// in [`Undone::left_out`].
-    pub fn restore(&self, prefix: impl IntoPath, version: Version, what: &Restore) -> Result<Undone> {
+    pub fn restore(
+        &self,
+        prefix: impl IntoPath,
+        version: RevisionNumber,
+        what: &RestoreOptions,
+    ) -> Result<RevertResult> {
         self.call("restore", [prefix.into_path()], |call, [prefix]| call.restore(prefix, version, what))
     }
 }
 
 impl Call<'_> {
-    fn restore(&self, prefix: &VfsPath, version: Version, what: &Restore) -> Result<Undone> {
+    fn restore(
+        &self,
+        prefix: &VfsPath,
+        version: RevisionNumber,
+        what: &RestoreOptions,
+    ) -> Result<RevertResult> {
         self.is_dry_run(what.dry_run);
         let mut places = self.places(prefix, Access::Restore)?;
         if !what.paths.is_empty() {
@@ -53,10 +65,10 @@ impl Call<'_> {
                 places.refused.extend(more.refused);
             }
         }
-        if version != Version::NOW {
+        if version != RevisionNumber::NOW {
             places.count_as_one();
         }
-        let mut parts: Vec<(Ground<'_>, Vec<StorePath>)> = Vec::new();
+        let mut parts: Vec<(StoreGroup<'_>, Vec<StorePath>)> = Vec::new();
         for (workspace, below) in places.inside {
             let store = workspace.mount().store();
             match parts.iter_mut().find(|(ground, _)| same_store(&**ground.store, &**store)) {
@@ -66,38 +78,42 @@ impl Call<'_> {
                     }
                     paths.push(below);
                 }
-                None => parts.push((Ground { store, workspaces: vec![workspace] }, vec![below])),
+                None => parts.push((StoreGroup { store, workspaces: vec![workspace] }, vec![below])),
             }
         }
         let refused = places.refused.into_iter();
         let left_out = refused.map(|(path, error)| PathConflict { path, why: error.to_string() }).collect();
         let mut planned = Vec::new();
         for (ground, below) in parts {
-            let failed = |cause| Error::Store { path: prefix.clone(), sight: Sight::Sees, cause };
-            if version != Version::NOW && version > ground.store.version().map_err(failed)? {
+            let failed = |cause| Error::Store { path: prefix.clone(), sight: Visibility::Sees, cause };
+            if version != RevisionNumber::NOW && version > ground.store.version().map_err(failed)? {
                 return Err(unknown(format!("version {version}")));
             }
             still_kept(&**ground.store, version).map_err(failed)?;
             let deeds = since(&ground, version, &below).map_err(failed)?;
-            let asked = Asked::Since(version, below);
-            let (how, withheld) = (How::Exactly, BTreeSet::new());
-            planned.push(self.plan_part(Part { ground, deeds, how, asked, withheld })?);
+            let asked = RevertSource::Since(version, below);
+            let (how, withheld) = (RevertMode::Exactly, BTreeSet::new());
+            planned.push(self.plan_part(StoreRevert { ground, deeds, how, asked, withheld })?);
         }
         let options = UndoOptions { dry_run: what.dry_run, on_conflict: OnConflict::Refuse };
-        self.carry_out(planned, Outcome::restore(left_out), options)
+        self.carry_out(planned, RevertSummary::restore(left_out), options)
     }
 }
 
 /// What has happened since a version at these places or below.
-pub(super) fn since(ground: &Ground<'_>, version: Version, below: &[StorePath]) -> StoreResult<Deeds> {
-    let mut deeds = ground.store.between(version, Version::NOW, below)?;
+pub(super) fn since(
+    ground: &StoreGroup<'_>,
+    version: RevisionNumber,
+    below: &[StorePath],
+) -> StoreResult<RevisionSet> {
+    let mut deeds = ground.store.between(version, RevisionNumber::NOW, below)?;
     keep_below(&mut deeds, below);
     leave_scratch(&mut deeds, &ground.workspaces);
     Ok(deeds)
 }
 
 /// Refuses a version that is no longer kept. A Store that can't be looked at as of a version tells what it has.
-pub(super) fn still_kept(store: &dyn Store, version: Version) -> StoreResult<()> {
+pub(super) fn still_kept(store: &dyn Store, version: RevisionNumber) -> StoreResult<()> {
     match store.as_of(version) {
         Err(cause @ StoreError::Expired(_)) => Err(cause),
         // A fork was not there before it was made, and then what it tells is all that it did.
@@ -106,10 +122,10 @@ pub(super) fn still_kept(store: &dyn Store, version: Version) -> StoreResult<()>
 }
 
 /// Leaves only what is at one of these paths or below, now or then, and the directories that it needs to come back.
-fn keep_below(deeds: &mut Deeds, below: &[StorePath]) {
+fn keep_below(deeds: &mut RevisionSet, below: &[StorePath]) {
     let inside = |path: &StorePath| below.iter().any(|top| path.is_at_or_below(top));
-    let leads = |state: &State| {
-        state.kind == Kind::Directory && below.iter().any(|top| top.is_at_or_below(&state.path))
+    let leads = |state: &NodeState| {
+        state.kind == NodeKind::Directory && below.iter().any(|top| top.is_at_or_below(&state.path))
     };
     let now = &deeds.now;
     let mut wanted = HashSet::new();
@@ -122,15 +138,15 @@ fn keep_below(deeds: &mut Deeds, below: &[StorePath]) {
             wanted.insert(line.node);
         }
     }
-    let keep = |line: &Line| wanted.contains(&line.node);
+    let keep = |line: &NodeChange| wanted.contains(&line.node);
     for deed in &mut deeds.deeds {
         deed.lines.retain(keep);
     }
 }
 
 /// What has no history stays as it is.
-fn leave_scratch(deeds: &mut Deeds, workspaces: &[&Workspace]) {
-    let is_scratch = |state: &State| {
+fn leave_scratch(deeds: &mut RevisionSet, workspaces: &[&Workspace]) {
+    let is_scratch = |state: &NodeState| {
         workspaces.iter().any(|workspace| {
             let below = state.path.below(workspace.mount().path());
             below.is_some_and(|below| workspace.scratch().matches_bytes(below))

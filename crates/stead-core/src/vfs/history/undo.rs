@@ -4,25 +4,25 @@ use std::collections::{BTreeSet, HashSet};
 
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::history::{Fate, How, Steps};
+use crate::history::{RevertAction, RevertMode, RevertSteps};
 use crate::identity::{Operation, OperationId};
 use crate::path::VfsPath;
 use crate::scope::Access;
-use crate::store::{DeedQuery, Deeds, StoreError};
+use crate::store::{RevisionQuery, RevisionSet, StoreError};
 use crate::vfs::Vfs;
 use crate::vfs::call::Call;
-use crate::vfs::history::execute::{Asked, Outcome, Part, Planned};
+use crate::vfs::history::execute::{PlannedRevert, RevertSource, RevertSummary, StoreRevert};
 use crate::vfs::history::order::newest_first;
-use crate::vfs::history::{Ground, some, unknown};
+use crate::vfs::history::{StoreGroup, some, unknown};
 
 /// How often operations are chosen anew because someone else undid some of them meanwhile.
-const TRIES: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 /// How often operations are chosen anew because some of those chosen have no effect any more.
-const PASSES: usize = 64;
+const MAX_PASSES: usize = 64;
 
 /// Which operations are taken back: the caller's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Undo {
+pub enum UndoTarget {
     /// So many, the newest ones that have an effect and have not been undone yet.
     Last(usize),
     /// All since then.
@@ -52,7 +52,7 @@ pub struct UndoOptions {
 
 /// What an undo or a restore did, or would do.
 #[derive(Debug, Clone)]
-pub struct Undone {
+pub struct RevertResult {
     /// The operation that did it; `None` where nothing was changed.
     pub operation: Option<OperationId>,
     /// The operations that were undone, newest first. Operations that have no effect any more are not among them.
@@ -75,7 +75,7 @@ pub struct PathChange {
     /// Where it was, if it was moved.
     pub from: Option<VfsPath>,
     /// What became of it.
-    pub fate: Fate,
+    pub fate: RevertAction,
 }
 
 /// Why a path stayed as it is.
@@ -91,49 +91,50 @@ impl Vfs {
     /// Undoes operations of this identity's agent. What others have changed since stays.
     ///
     /// An operation whose undo would change nothing, because what it did is gone already, is not marked as undone.
-    pub fn undo(&self, what: Undo, options: UndoOptions) -> Result<Undone> {
+    pub fn undo(&self, what: UndoTarget, options: UndoOptions) -> Result<RevertResult> {
         self.call("undo", [], |call, []| call.undo(what, options))
     }
 }
 
 /// Makes a conflict of each directory that stays because something else is in it, where nothing else of its operation
 /// can be undone: such an operation has an effect, and must not be passed over.
-fn hold(chosen: &[Operation], planned: &mut [Planned<'_>]) {
+fn hold(chosen: &[Operation], planned: &mut [PlannedRevert<'_>]) {
     let effective: HashSet<OperationId> = planned
         .iter()
         .flat_map(|part| part.steps.effective.iter().copied().chain(part.unfinished()))
         .collect();
     let held = |id: &OperationId| !effective.contains(id) && chosen.iter().any(|one| one.id == *id);
     for part in planned {
-        let Steps { staying, conflicts, .. } = &mut part.steps;
+        let RevertSteps { staying, conflicts, .. } = &mut part.steps;
         let stuck = staying.extract_if(.., |(_, operations)| operations.iter().any(held));
         conflicts.extend(stuck.map(|(conflict, _)| conflict));
     }
 }
 
 impl Call<'_> {
-    fn undo(&self, what: Undo, options: UndoOptions) -> Result<Undone> {
+    fn undo(&self, what: UndoTarget, options: UndoOptions) -> Result<RevertResult> {
         self.is_dry_run(options.dry_run);
         let grounds = some(self.grounds(Access::Restore), Access::Restore)?;
         let mut idle = HashSet::new();
-        for _ in 0..PASSES {
+        for _ in 0..MAX_PASSES {
             let (mut chosen, all) = self.chosen_deeds(&grounds, what, &mut idle)?;
             let mut planned = Vec::new();
             for (ground, deeds) in grounds.iter().zip(all) {
                 if !deeds.deeds.is_empty() {
-                    let (ground, how, withheld) = (ground.clone(), How::Merged, BTreeSet::new());
-                    let part = Part { ground, deeds, how, asked: Asked::Deeds, withheld };
+                    let (ground, how, withheld) = (ground.clone(), RevertMode::Merged, BTreeSet::new());
+                    let part = StoreRevert { ground, deeds, how, asked: RevertSource::Deeds, withheld };
                     planned.push(self.plan_part(part)?);
                 }
             }
             hold(&chosen, &mut planned);
-            let mut wanted: HashSet<OperationId> = planned.iter().flat_map(Planned::unfinished).collect();
+            let mut wanted: HashSet<OperationId> =
+                planned.iter().flat_map(PlannedRevert::unfinished).collect();
             wanted.extend(planned.iter().flat_map(|part| &part.steps.effective));
             let without_effect: Vec<_> =
                 chosen.iter().map(|one| one.id).filter(|id| !wanted.contains(id)).collect();
-            if without_effect.is_empty() || !matches!(what, Undo::Last(_)) {
+            if without_effect.is_empty() || !matches!(what, UndoTarget::Last(_)) {
                 chosen.retain(|operation| wanted.contains(&operation.id));
-                return self.carry_out(planned, Outcome::undo(chosen), options);
+                return self.carry_out(planned, RevertSummary::undo(chosen), options);
             }
             // The last operations are the last ones that have an effect: nobody is stuck at one that has none.
             idle.extend(without_effect);
@@ -146,14 +147,14 @@ impl Call<'_> {
     /// Operations are chosen without what they did, which may be much.
     fn chosen_deeds(
         &self,
-        grounds: &[Ground<'_>],
-        what: Undo,
+        grounds: &[StoreGroup<'_>],
+        what: UndoTarget,
         idle: &mut HashSet<OperationId>,
-    ) -> Result<(Vec<Operation>, Vec<Deeds>)> {
-        for _ in 0..TRIES {
+    ) -> Result<(Vec<Operation>, Vec<RevisionSet>)> {
+        for _ in 0..MAX_ATTEMPTS {
             let mut chosen = self.chosen(grounds, what, idle)?;
             let mut all = self.deeds_of(grounds, &chosen)?;
-            let ids = |all: &[Deeds]| -> HashSet<OperationId> {
+            let ids = |all: &[RevisionSet]| -> HashSet<OperationId> {
                 all.iter().flat_map(|deeds| &deeds.deeds).map(|deed| deed.operation.id).collect()
             };
             let did = ids(&all);
@@ -163,7 +164,7 @@ impl Call<'_> {
                 continue;
             }
             let nothing: Vec<_> = chosen.iter().map(|one| one.id).filter(|id| !did.contains(id)).collect();
-            if nothing.is_empty() || !matches!(what, Undo::Last(_)) {
+            if nothing.is_empty() || !matches!(what, UndoTarget::Last(_)) {
                 chosen.retain(|operation| did.contains(&operation.id));
                 return Ok((chosen, all));
             }
@@ -176,14 +177,16 @@ impl Call<'_> {
     /// The operations that are to be undone, newest first; those that are known to be `idle` are passed over.
     fn chosen(
         &self,
-        grounds: &[Ground<'_>],
-        what: Undo,
+        grounds: &[StoreGroup<'_>],
+        what: UndoTarget,
         idle: &HashSet<OperationId>,
     ) -> Result<Vec<Operation>> {
         let (since, count) = match what {
-            Undo::Operation(id) => return self.one_of_ones_own(grounds, id).map(|operation| vec![operation]),
-            Undo::Since(since) => (since, usize::MAX),
-            Undo::Last(count) => (Timestamp(i64::MIN), count),
+            UndoTarget::Operation(id) => {
+                return self.one_of_ones_own(grounds, id).map(|operation| vec![operation]);
+            }
+            UndoTarget::Since(since) => (since, usize::MAX),
+            UndoTarget::Last(count) => (Timestamp(i64::MIN), count),
         };
         let mut told = Vec::with_capacity(grounds.len());
         for ground in grounds {
@@ -200,9 +203,9 @@ impl Call<'_> {
     }
 
     /// An operation of the caller's that has not been undone on every Store.
-    fn one_of_ones_own(&self, grounds: &[Ground<'_>], id: OperationId) -> Result<Operation> {
+    fn one_of_ones_own(&self, grounds: &[StoreGroup<'_>], id: OperationId) -> Result<Operation> {
         let agent = Some(self.shared().identity.agent.clone());
-        let query = DeedQuery { agent, operations: Some(vec![id]), limit: 1, ..DeedQuery::all() };
+        let query = RevisionQuery { agent, operations: Some(vec![id]), limit: 1, ..RevisionQuery::all() };
         let mut known = false;
         for ground in grounds {
             let found = ground.store.deeds(&query).map_err(|cause| ground.failed(cause))?;
@@ -220,10 +223,10 @@ impl Call<'_> {
     }
 
     /// What these operations did, on one Store after the other.
-    fn deeds_of(&self, grounds: &[Ground<'_>], operations: &[Operation]) -> Result<Vec<Deeds>> {
+    fn deeds_of(&self, grounds: &[StoreGroup<'_>], operations: &[Operation]) -> Result<Vec<RevisionSet>> {
         let ids = operations.iter().map(|operation| operation.id).collect();
         let agent = Some(self.shared().identity.agent.clone());
-        let query = DeedQuery { agent, operations: Some(ids), ..DeedQuery::all() };
+        let query = RevisionQuery { agent, operations: Some(ids), ..RevisionQuery::all() };
         grounds
             .iter()
             .map(|ground| ground.store.deeds(&query).map_err(|cause| ground.failed(cause)))

@@ -3,24 +3,24 @@
 use crate::error::Result;
 use crate::name::Name;
 use crate::scope::Access;
-use crate::store::{Kind, Listing, Page, StoreError};
+use crate::store::{Listing, NodeKind, Page, StoreError};
 use crate::vfs::call::Call;
-use crate::vfs::mounted::{Looked, Mounted, Seat, path_in, stale};
-use crate::vfs::resolve::Lead;
+use crate::vfs::mounted::{DirectoryRef, Lookup, NodeApi, path_in, stale};
+use crate::vfs::resolve::Resolution;
 
 /// A page of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct DirectoryPage {
     /// The names, sorted, and what has them. What leads to Workspaces and what no Store holds comes first, on the first page.
-    pub entries: Vec<(Name, Looked)>,
+    pub entries: Vec<(Name, Lookup)>,
     /// Where to go on, if there is more.
     pub next: Option<Name>,
 }
 
-impl Mounted {
+impl NodeApi {
     /// Someone is about to list a directory. That is written down, and tells what it is now: as long as its times stay
     /// the same, it holds the same names.
-    pub fn begin_list(&self, seat: &Seat) -> Result<Looked> {
+    pub fn begin_list(&self, seat: &DirectoryRef) -> Result<Lookup> {
         self.vfs.call("list", [Ok(seat.path.clone())], |call, [path]| {
             call.lead(path, Access::Read)?;
             let looked = self.looked(call, path);
@@ -30,7 +30,7 @@ impl Mounted {
     }
 
     /// The first page of a directory.
-    pub fn list(&self, seat: &Seat, limit: usize) -> Result<Listed> {
+    pub fn list(&self, seat: &DirectoryRef, limit: usize) -> Result<DirectoryPage> {
         self.vfs.unrecorded("list", [Ok(seat.path.clone())], |call, _| {
             let mut listed = self.page(call, seat, None, limit)?;
             let mut levels = Vec::new();
@@ -43,24 +43,30 @@ impl Mounted {
                 let looked = self.look(seat, &name).ok();
                 levels.extend(
                     looked
-                        .filter(|looked| matches!(looked.attr.kind, Kind::Special(_)))
+                        .filter(|looked| matches!(looked.attr.kind, NodeKind::Special(_)))
                         .map(|looked| (name, looked)),
                 );
             }
             levels.append(&mut listed.entries);
-            Ok(Listed { entries: levels, ..listed })
+            Ok(DirectoryPage { entries: levels, ..listed })
         })
     }
 
     /// The next page.
-    pub fn list_on(&self, seat: &Seat, after: &Name, limit: usize) -> Result<Listed> {
+    pub fn list_on(&self, seat: &DirectoryRef, after: &Name, limit: usize) -> Result<DirectoryPage> {
         let path = [Ok(seat.path.clone())];
         self.vfs.unrecorded("list", path, |call, _| self.page(call, seat, Some(after.clone()), limit))
     }
 
-    fn page(&self, call: &Call<'_>, seat: &Seat, after: Option<Name>, limit: usize) -> Result<Listed> {
-        let Lead::Spot(spot) = call.lead(&seat.path, Access::Read)? else {
-            return Ok(Listed { entries: Vec::new(), next: None });
+    fn page(
+        &self,
+        call: &Call<'_>,
+        seat: &DirectoryRef,
+        after: Option<Name>,
+        limit: usize,
+    ) -> Result<DirectoryPage> {
+        let Resolution::Spot(spot) = call.lead(&seat.path, Access::Read)? else {
+            return Ok(DirectoryPage { entries: Vec::new(), next: None });
         };
         let page = Page { after, limit: limit.max(1) };
         let since = self.vfs.shared.open.moment();
@@ -80,8 +86,8 @@ impl Mounted {
             if entry.name.as_plain().is_some_and(|name| levels.contains(name)) {
                 continue;
             }
-            entries.push((entry.name, Looked { path, ..self.shown(&spot, entry.attr, since) }));
+            entries.push((entry.name, Lookup { path, ..self.shown(&spot, entry.attr, since) }));
         }
-        Ok(Listed { entries, next })
+        Ok(DirectoryPage { entries, next })
     }
 }

@@ -1,19 +1,19 @@
 //! What a name is.
 
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::name::Name;
 use crate::path::VfsPath;
 use crate::scope::{Access, AccessScope};
-use crate::store::{Attr, Kind, NodeId, StoreError, VersionTag};
+use crate::store::{Attr, NodeId, NodeKind, StoreError, VersionTag};
 use crate::vfs::call::Call;
-use crate::vfs::mounted::{Mounted, Seat, path_in, stale};
-use crate::vfs::open::Moment;
-use crate::vfs::resolve::{Lead, Spot};
+use crate::vfs::mounted::{DirectoryRef, NodeApi, path_in, stale};
+use crate::vfs::open::CommitMark;
+use crate::vfs::resolve::{Resolution, ResolvedPath};
 use crate::workspace::Workspace;
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Looked {
+pub struct Lookup {
     /// The path.
     pub path: VfsPath,
     /// The Workspace that it is in, by its number; `None` above all of them.
@@ -30,15 +30,18 @@ pub struct Looked {
 }
 
 fn missing(path: &VfsPath) -> Error {
-    Error::Store { path: path.clone(), sight: Sight::Blind, cause: StoreError::NotFound }
+    Error::Store { path: path.clone(), sight: Visibility::Blind, cause: StoreError::NotFound }
 }
 
-impl Mounted {
+impl NodeApi {
     /// What has that name.
-    pub fn look(&self, seat: &Seat, name: &Name) -> Result<Looked> {
+    pub fn look(&self, seat: &DirectoryRef, name: &Name) -> Result<Lookup> {
         // Nothing can have a name that no path can hold.
-        let missing =
-            |_| Error::Store { path: seat.path.clone(), sight: Sight::Sees, cause: StoreError::NotFound };
+        let missing = |_| Error::Store {
+            path: seat.path.clone(),
+            sight: Visibility::Sees,
+            cause: StoreError::NotFound,
+        };
         let path = path_in(seat, name).map_err(missing)?;
         self.vfs.unrecorded("look", [Ok(path)], |call, [path]| {
             let looked = self.looked(call, path);
@@ -53,7 +56,7 @@ impl Mounted {
     }
 
     /// What is at a path.
-    pub fn look_at(&self, path: &VfsPath) -> Result<Looked> {
+    pub fn look_at(&self, path: &VfsPath) -> Result<Lookup> {
         self.vfs.unrecorded("look", [Ok(path.clone())], |call, [path]| self.looked(call, path))
     }
 
@@ -65,7 +68,7 @@ impl Mounted {
         })
     }
 
-    pub(super) fn looked(&self, call: &Call<'_>, path: &VfsPath) -> Result<Looked> {
+    pub(super) fn looked(&self, call: &Call<'_>, path: &VfsPath) -> Result<Lookup> {
         let router = &call.shared().router;
         let Some(route) = router.route(path) else {
             call.lead(path, Access::Read)?;
@@ -85,7 +88,7 @@ impl Mounted {
             _ => self.seen(call, path),
         };
         match found {
-            Ok(looked) => Ok(Looked { is_level: looked.attr.kind == Kind::Directory && leads, ..looked }),
+            Ok(looked) => Ok(Lookup { is_level: looked.attr.kind == NodeKind::Directory && leads, ..looked }),
             // A Workspace is shown also where its Store has nothing yet, or can't be looked into.
             Err(_) if route.below.is_empty() => Ok(self.level(path, Some(route.workspace))),
             Err(Error::Store { cause: StoreError::NotFound, .. }) if leads => {
@@ -95,8 +98,8 @@ impl Mounted {
         }
     }
 
-    fn seen(&self, call: &Call<'_>, path: &VfsPath) -> Result<Looked> {
-        let Lead::Spot(spot) = call.lead(path, Access::Read)? else {
+    fn seen(&self, call: &Call<'_>, path: &VfsPath) -> Result<Lookup> {
+        let Resolution::Spot(spot) = call.lead(path, Access::Read)? else {
             unreachable!("the path was routed into a Workspace")
         };
         let since = self.vfs.shared.open.moment();
@@ -105,9 +108,9 @@ impl Mounted {
     }
 
     /// What is at a spot that the caller may look at, read after that moment.
-    pub(super) fn shown(&self, spot: &Spot<'_>, attr: Attr, since: Moment) -> Looked {
+    pub(super) fn shown(&self, spot: &ResolvedPath<'_>, attr: Attr, since: CommitMark) -> Lookup {
         let attr = self.vfs.shared.open.over(spot.workspace.mount().store(), attr, since);
-        Looked {
+        Lookup {
             path: spot.path.clone(),
             workspace: Some(self.number(spot.workspace)),
             is_level: false,
@@ -118,8 +121,8 @@ impl Mounted {
     }
 
     /// In a WRITE_ONLY Workspace only the kind is told, and only of what was made here.
-    fn felt(&self, path: &VfsPath, workspace: &Workspace, below: &str) -> Result<Looked> {
-        let failed = |cause| Error::Store { path: path.clone(), sight: Sight::Sees, cause };
+    fn felt(&self, path: &VfsPath, workspace: &Workspace, below: &str) -> Result<Lookup> {
+        let failed = |cause| Error::Store { path: path.clone(), sight: Visibility::Sees, cause };
         let mount = workspace.mount();
         let attr = mount.store().stat(&mount.place(below)).map_err(|cause| match cause {
             cause @ (StoreError::Unavailable { .. } | StoreError::Corrupt(_)) => failed(cause),
@@ -134,8 +137,8 @@ impl Mounted {
     }
 
     /// What was made where the caller may not look.
-    pub(super) fn made(&self, spot: &Spot<'_>, attr: Attr) -> Looked {
-        if spot.sight() == Sight::Sees {
+    pub(super) fn made(&self, spot: &ResolvedPath<'_>, attr: Attr) -> Lookup {
+        if spot.sight() == Visibility::Sees {
             return self.shown(spot, attr, self.vfs.shared.open.moment());
         }
         let number = self.number(spot.workspace);
@@ -143,22 +146,22 @@ impl Mounted {
         self.blind(&spot.path, number, attr)
     }
 
-    fn blind(&self, path: &VfsPath, workspace: usize, attr: Attr) -> Looked {
-        let mode = if attr.kind == Kind::Directory { 0o300 } else { 0o200 };
+    fn blind(&self, path: &VfsPath, workspace: usize, attr: Attr) -> Lookup {
+        let mode = if attr.kind == NodeKind::Directory { 0o300 } else { 0o200 };
         let node = attr.node;
         let attr = Attr { node, mode, ..self.nothing(attr.kind) };
         let (path, workspace) = (path.clone(), Some(workspace));
-        Looked { path, workspace, is_level: false, is_blind: true, node: Some(node), attr }
+        Lookup { path, workspace, is_level: false, is_blind: true, node: Some(node), attr }
     }
 
-    fn level(&self, path: &VfsPath, workspace: Option<&Workspace>) -> Looked {
-        let attr = self.nothing(Kind::Directory);
+    fn level(&self, path: &VfsPath, workspace: Option<&Workspace>) -> Lookup {
+        let attr = self.nothing(NodeKind::Directory);
         let workspace = workspace.map(|workspace| self.number(workspace));
-        Looked { path: path.clone(), workspace, is_level: true, is_blind: false, node: None, attr }
+        Lookup { path: path.clone(), workspace, is_level: true, is_blind: false, node: None, attr }
     }
 
     /// Attributes that tell nothing but the kind.
-    fn nothing(&self, kind: Kind) -> Attr {
+    fn nothing(&self, kind: NodeKind) -> Attr {
         let (node, modified, tag) = (NodeId::ROOT, self.since, VersionTag(0));
         Attr { node, kind, size: 0, mode: 0o755, created: None, modified, changed: modified, tag }
     }

@@ -17,8 +17,8 @@ mod special;
 #[cfg(test)]
 mod tests;
 
-pub use list::Listed;
-pub use look::Looked;
+pub use list::DirectoryPage;
+pub use look::Lookup;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,16 +29,16 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::path::{PathError, VfsPath};
-use crate::store::{Changed, Feed, NodeId, Parents, QuotaLimits, Store, StoreError, StorePath, Usage};
+use crate::store::{Feed, FeedEntry, NodeId, Parents, QuotaLimits, Store, StoreError, StorePath, Usage};
 use crate::vfs::Vfs;
-use crate::vfs::call::{Asked, Call};
-use crate::vfs::quota::Drafts;
-use crate::vfs::resolve::Spot;
+use crate::vfs::call::{Call, ParsedPath};
+use crate::vfs::quota::DraftCounting;
+use crate::vfs::resolve::ResolvedPath;
 use crate::workspace::Workspace;
 
 /// A directory that was found before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seat {
+pub struct DirectoryRef {
     /// The path that it had.
     pub path: VfsPath,
     /// The node that it is; `None` for a level that is there only because of the Workspaces.
@@ -47,24 +47,24 @@ pub struct Seat {
 
 /// The door of a mounted file system.
 #[derive(Debug)]
-pub struct Mounted {
+pub struct NodeApi {
     vfs: Vfs,
     workspaces: Vec<Workspace>,
     /// What was made through it where it may not look: the Workspace and the node.
     made: Mutex<HashSet<(usize, NodeId)>>,
-    specials: special::Specials,
+    specials: special::SpecialFiles,
     since: Timestamp,
 }
 
-impl Mounted {
+impl NodeApi {
     /// The door of a file system that is mounted now.
     pub fn new(vfs: &Vfs) -> Self {
         let (workspaces, since) = (vfs.workspaces().cloned().collect(), vfs.shared.clock.now());
-        Mounted {
+        NodeApi {
             vfs: vfs.clone(),
             workspaces,
             made: Mutex::default(),
-            specials: special::Specials::default(),
+            specials: special::SpecialFiles::default(),
             since,
         }
     }
@@ -96,7 +96,7 @@ impl Mounted {
     }
 
     /// What others have changed, of all that a Store's feed tells. It has to be asked in the feed's order.
-    pub fn others(&self, store: &dyn Store, feed: Feed) -> Vec<Changed> {
+    pub fn others(&self, store: &dyn Store, feed: Feed) -> Vec<FeedEntry> {
         let own = &self.vfs.shared.own;
         // The feed may tell of a change before whoever makes it knows.
         own.settle();
@@ -117,7 +117,7 @@ impl Mounted {
             let place = route.workspace.mount().place(route.below);
             let failed = |cause| call.about(path, route.workspace, cause);
             let mut tightest: Option<(QuotaLimits, Usage)> = None;
-            let quotas = call.quotas_on(store, Drafts::Counted).map_err(failed)?;
+            let quotas = call.quotas_on(store, DraftCounting::Counted).map_err(failed)?;
             let withheld = call.withheld_limits(store, &quotas);
             for quota in quotas {
                 if !quota.places().any(|root| place.path.is_at_or_below(root)) {
@@ -152,7 +152,7 @@ impl Mounted {
 }
 
 /// The path of a name in a directory.
-fn path_in(seat: &Seat, name: &Name) -> Asked {
+fn path_in(seat: &DirectoryRef, name: &Name) -> ParsedPath {
     let text = std::str::from_utf8(name.as_bytes()).map_err(|_| PathError::NotText(name.to_string()))?;
     VfsPath::parse(text)?;
     seat.path.join(text)
@@ -161,11 +161,11 @@ fn path_in(seat: &Seat, name: &Name) -> Asked {
 impl Call<'_> {
     /// A Store's answer about a path.
     fn about(&self, path: &VfsPath, workspace: &Workspace, cause: StoreError) -> Error {
-        Error::Store { path: path.clone(), sight: crate::error::Sight::of(workspace.scope()), cause }
+        Error::Store { path: path.clone(), sight: crate::error::Visibility::of(workspace.scope()), cause }
     }
 
     /// Makes sure that a directory is still where the caller takes it to be. What was found by its path is in it then.
-    fn check_seat(&self, seat: &Seat) -> Result<()> {
+    fn check_seat(&self, seat: &DirectoryRef) -> Result<()> {
         let Some(route) = self.shared().router.route(&seat.path) else { return Ok(()) };
         let Some(node) = seat.node.filter(|_| !route.below.is_empty()) else { return Ok(()) };
         let mount = route.workspace.mount();
@@ -179,14 +179,14 @@ impl Call<'_> {
     }
 
     /// Whether missing parents of a spot are made: only those that are shown although they are not there.
-    fn parents_of(&self, seat: &Seat) -> Parents {
+    fn parents_of(&self, seat: &DirectoryRef) -> Parents {
         if seat.node.is_none() { Parents::Create } else { Parents::Required }
     }
 }
 
 /// The directories that a change is meant for.
-fn still(spots: &[(&Spot<'_>, &Seat)]) -> Vec<(StorePath, NodeId)> {
-    let held = |(spot, seat): &(&Spot<'_>, &Seat)| {
+fn still(spots: &[(&ResolvedPath<'_>, &DirectoryRef)]) -> Vec<(StorePath, NodeId)> {
+    let held = |(spot, seat): &(&ResolvedPath<'_>, &DirectoryRef)| {
         let (parent, _) = spot.place.path.split()?;
         Some((StorePath::from_checked(parent), seat.node?))
     };

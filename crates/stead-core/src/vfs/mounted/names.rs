@@ -1,21 +1,21 @@
 //! Changes of names and attributes.
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::name::Name;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Attr, Expect, Kind, Lasts, Missing, NodeId, Replace, Side, Step, StoreError, StorePath, Subtree,
-    VersionTag,
+    Attr, IfMissing, NodeId, NodeKind, Precondition, Replace, Side, Step, StoreError, StorePath, Subtree,
+    SyncPolicy, VersionTag,
 };
-use crate::vfs::call::{Call, Stage};
-use crate::vfs::mounted::{Looked, Mounted, Seat, path_in, stale, still};
-use crate::vfs::resolve::Spot;
+use crate::vfs::call::{Call, ChangeStage};
+use crate::vfs::mounted::{DirectoryRef, Lookup, NodeApi, path_in, stale, still};
+use crate::vfs::resolve::ResolvedPath;
 
-impl Mounted {
+impl NodeApi {
     /// Makes a directory.
-    pub fn mkdir(&self, seat: &Seat, name: &Name, mode: u32) -> Result<Looked> {
+    pub fn mkdir(&self, seat: &DirectoryRef, name: &Name, mode: u32) -> Result<Lookup> {
         self.vfs.call("mkdir", [path_in(seat, name)], |call, [path]| {
             let spot = call.enter(path, Access::Write)?;
             self.specials.check_free(seat.node, &spot)?;
@@ -24,11 +24,11 @@ impl Mounted {
             match call.change_at(&spot, vec![step], still(&[(&spot, seat)])) {
                 // Where the caller may not look, a directory that is there is as good as a new one.
                 Err(Error::Store { cause: StoreError::AlreadyExists, .. })
-                    if spot.sight() == Sight::Blind =>
+                    if spot.sight() == Visibility::Blind =>
                 {
                     match spot.store().stat(&spot.place) {
-                        Ok(attr) if attr.kind == Kind::Directory => {
-                            call.apply_nothing(Lasts::Soon).map_err(|cause| spot.failed(cause))?;
+                        Ok(attr) if attr.kind == NodeKind::Directory => {
+                            call.apply_nothing(SyncPolicy::Soon).map_err(|cause| spot.failed(cause))?;
                             Ok(self.made(&spot, attr))
                         }
                         _ => Err(spot.failed(StoreError::HostDenied)),
@@ -40,7 +40,7 @@ impl Mounted {
     }
 
     /// Makes a symlink.
-    pub fn symlink(&self, seat: &Seat, name: &Name, target: &[u8]) -> Result<Looked> {
+    pub fn symlink(&self, seat: &DirectoryRef, name: &Name, target: &[u8]) -> Result<Lookup> {
         self.vfs.call("symlink", [path_in(seat, name)], |call, [path]| {
             if target.is_empty() || target.contains(&0) || target.len() > crate::path::MAX_PATH {
                 return Err(Error::Invalid("a symlink's target is a path of 1 to 4096 bytes".into()));
@@ -49,23 +49,23 @@ impl Mounted {
             spot.check_not_leading()?;
             self.specials.check_free(seat.node, &spot)?;
             let (at, parents) = (spot.place.clone(), call.parents_of(seat));
-            let step = Step::Symlink { at, target: target.to_vec(), parents, expect: Expect::Absent };
+            let step = Step::Symlink { at, target: target.to_vec(), parents, expect: Precondition::Absent };
             let attr = call.change_at(&spot, vec![step], still(&[(&spot, seat)]))?;
             Ok(self.made(&spot, attr))
         })
     }
 
     /// Removes a file or a symlink.
-    pub fn unlink(&self, seat: &Seat, name: &Name) -> Result<()> {
+    pub fn unlink(&self, seat: &DirectoryRef, name: &Name) -> Result<()> {
         self.remove(seat, name, Subtree::File)
     }
 
     /// Removes an empty directory.
-    pub fn rmdir(&self, seat: &Seat, name: &Name) -> Result<()> {
+    pub fn rmdir(&self, seat: &DirectoryRef, name: &Name) -> Result<()> {
         self.remove(seat, name, Subtree::EmptyDirectory)
     }
 
-    fn remove(&self, seat: &Seat, name: &Name, subtree: Subtree) -> Result<()> {
+    fn remove(&self, seat: &DirectoryRef, name: &Name, subtree: Subtree) -> Result<()> {
         self.vfs.call("remove", [path_in(seat, name)], |call, [path]| {
             let spot = call.enter(path, Access::Write)?;
             call.check_movable(&spot)?;
@@ -75,8 +75,8 @@ impl Mounted {
             let step = Step::Remove {
                 at: spot.place.clone(),
                 subtree,
-                expect: Expect::Any,
-                missing: Missing::Fails,
+                expect: Precondition::Any,
+                missing: IfMissing::Fails,
                 spare: spot.spare(Side::From),
                 keep: spot.keep(),
             };
@@ -86,7 +86,7 @@ impl Mounted {
                     if let Ok(attr) = spot.store().stat(&spot.place) {
                         self.made.lock().remove(&(self.number(spot.workspace), attr.node));
                     }
-                    call.apply_nothing(Lasts::Soon).map_err(|cause| spot.failed(cause))
+                    call.apply_nothing(SyncPolicy::Soon).map_err(|cause| spot.failed(cause))
                 }
                 removed => removed.map(drop),
             }
@@ -96,8 +96,8 @@ impl Mounted {
     /// Gives something another name in the same Workspace.
     pub fn rename(
         &self,
-        (from_seat, from): (&Seat, &Name),
-        (to_seat, to): (&Seat, &Name),
+        (from_seat, from): (&DirectoryRef, &Name),
+        (to_seat, to): (&DirectoryRef, &Name),
         replace: Replace,
     ) -> Result<()> {
         let paths = [path_in(from_seat, from), path_in(to_seat, to)];
@@ -113,11 +113,11 @@ impl Mounted {
             }
             call.check_reach(&from, &to)?;
             let mut expect = call.check_arrival(&from, &to)?;
-            if from.sight() == Sight::Blind {
-                expect = Expect::Tag(call.check_own(&from)?);
+            if from.sight() == Visibility::Blind {
+                expect = Precondition::Tag(call.check_own(&from)?);
             }
             if replace == Replace::Exchange {
-                if to.sight() == Sight::Blind {
+                if to.sight() == Visibility::Blind {
                     // Something has to be there for it, so whether it succeeds tells whether that is so.
                     call.check_own(&to)?;
                 }
@@ -148,7 +148,7 @@ impl Mounted {
         (path, node): (&VfsPath, NodeId),
         mode: Option<u32>,
         modified: Option<Timestamp>,
-    ) -> Result<(Looked, VersionTag)> {
+    ) -> Result<(Lookup, VersionTag)> {
         self.vfs.call("set_attributes", [Ok(path.clone())], |call, [path]| {
             let spot = call.enter(path, Access::Write)?;
             if let Some(looked) = self.dress_special(path, node, mode, modified) {
@@ -172,7 +172,7 @@ impl Call<'_> {
     /// Makes a change of one step at a spot, and returns what is there now.
     pub(super) fn change_at(
         &self,
-        spot: &Spot<'_>,
+        spot: &ResolvedPath<'_>,
         steps: Vec<Step>,
         still: Vec<(StorePath, NodeId)>,
     ) -> Result<Attr> {
@@ -182,13 +182,13 @@ impl Call<'_> {
 
     pub(super) fn steps_at(
         &self,
-        spot: &Spot<'_>,
+        spot: &ResolvedPath<'_>,
         steps: Vec<Step>,
         still: Vec<(StorePath, NodeId)>,
     ) -> Result<Option<Attr>> {
-        let applied = self.apply_with(spot.store(), steps, Stage::Last, |change| {
+        let applied = self.apply_with(spot.store(), steps, ChangeStage::Last, |change| {
             change.still = still;
-            change.lasts = Lasts::Soon;
+            change.lasts = SyncPolicy::Soon;
         });
         let applied = applied.map_err(|cause| spot.failed(stale(cause)))?;
         self.shared().seen.forget(&spot.path);
@@ -196,7 +196,7 @@ impl Call<'_> {
     }
 
     /// Makes sure that the node is at the spot that the caller means.
-    pub(super) fn check_is(&self, spot: &Spot<'_>, node: NodeId) -> Result<Attr> {
+    pub(super) fn check_is(&self, spot: &ResolvedPath<'_>, node: NodeId) -> Result<Attr> {
         match spot.store().stat(&spot.place) {
             Ok(attr) if attr.node == node => Ok(attr),
             Ok(_) => Err(spot.failed(StoreError::Conflict)),
@@ -205,18 +205,18 @@ impl Call<'_> {
     }
 
     /// Only a directory may take a name that leads to something protected. Says what has to be true of it then.
-    fn check_arrival(&self, from: &Spot<'_>, to: &Spot<'_>) -> Result<Expect> {
-        let Err(refused) = to.check_not_leading() else { return Ok(Expect::Any) };
+    fn check_arrival(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<Precondition> {
+        let Err(refused) = to.check_not_leading() else { return Ok(Precondition::Any) };
         let attr = from.store().stat(&from.place).map_err(|cause| from.failed(stale(cause)))?;
-        if attr.kind == Kind::Directory { Ok(Expect::Tag(attr.tag)) } else { Err(refused) }
+        if attr.kind == NodeKind::Directory { Ok(Precondition::Tag(attr.tag)) } else { Err(refused) }
     }
 
     /// A rename looks after what is protected on one way; of an exchange the other way has to be looked at, too. So a
     /// directory changes places with another only where nothing is protected.
-    fn check_exchange(&self, from: &Spot<'_>, to: &Spot<'_>) -> Result<()> {
+    fn check_exchange(&self, from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<()> {
         for spot in [from, to] {
             let attr = spot.store().stat(&spot.place).map_err(|cause| spot.failed(stale(cause)))?;
-            if attr.kind == Kind::Directory && !spot.workspace.protect().is_empty() {
+            if attr.kind == NodeKind::Directory && !spot.workspace.protect().is_empty() {
                 let workspace = spot.workspace.prefix().clone();
                 return Err(Error::Protected { path: spot.path.clone(), workspace });
             }

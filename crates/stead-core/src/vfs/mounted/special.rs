@@ -8,50 +8,50 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result, Sight};
+use crate::error::{Error, Result, Visibility};
 use crate::name::Name;
 use crate::path::VfsPath;
 use crate::scope::Access;
 use crate::store::{
-    Attr, Expect, Kind, Missing, NodeId, Parents, Place, QuotaOn, Replace, Side, Special, Step, StoreError,
-    StorePath, Subtree, VersionTag,
+    Attr, IfMissing, NodeId, NodeKind, NodePath, Parents, Precondition, QuotaResource, Replace, Side,
+    SpecialKind, Step, StoreError, StorePath, Subtree, VersionTag,
 };
 use crate::vfs::call::Call;
-use crate::vfs::mounted::{Looked, Mounted, Seat, path_in, still};
-use crate::vfs::resolve::Spot;
+use crate::vfs::mounted::{DirectoryRef, Lookup, NodeApi, path_in, still};
+use crate::vfs::resolve::ResolvedPath;
 
 /// How many a mount may have.
-const MOST: usize = 1 << 16;
+const MAX_SPECIAL_FILES: usize = 1 << 16;
 
 /// Those that a mount has.
 #[derive(Debug, Default)]
-pub(super) struct Specials(Mutex<Table>);
+pub(super) struct SpecialFiles(Mutex<SpecialFileTable>);
 
 #[derive(Debug, Default)]
-struct Table {
-    by_node: HashMap<NodeId, Made>,
+struct SpecialFileTable {
+    by_node: HashMap<NodeId, SpecialFile>,
     /// The directory's Store and node, and the name in it.
-    by_name: HashMap<Slot, NodeId>,
+    by_name: HashMap<SpecialFileKey, NodeId>,
     last: u64,
 }
 
 /// A name in a directory of a Store.
-type Slot = (usize, NodeId, Name);
+type SpecialFileKey = (usize, NodeId, Name);
 
 #[derive(Debug, Clone)]
-struct Made {
-    slot: Slot,
-    kind: Special,
+struct SpecialFile {
+    slot: SpecialFileKey,
+    kind: SpecialKind,
     mode: u32,
     modified: Timestamp,
     changed: Timestamp,
 }
 
-impl Made {
+impl SpecialFile {
     fn attr(&self, node: NodeId) -> Attr {
         Attr {
             node,
-            kind: Kind::Special(self.kind),
+            kind: NodeKind::Special(self.kind),
             size: 0,
             mode: self.mode,
             created: None,
@@ -64,7 +64,7 @@ impl Made {
 
 /// The name that a spot has in the directory with that node. The node of a directory that was shown before it was made is
 /// not known; then it is looked up.
-fn slot(parent: Option<NodeId>, spot: &Spot<'_>) -> Option<Slot> {
+fn slot(parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Option<SpecialFileKey> {
     let name = Name::new(spot.path.name()?.as_bytes())?;
     let parent = match parent {
         Some(node) => node,
@@ -74,18 +74,18 @@ fn slot(parent: Option<NodeId>, spot: &Spot<'_>) -> Option<Slot> {
 }
 
 /// The directory that a spot is in.
-fn parent_of(spot: &Spot<'_>) -> Option<Place> {
+fn parent_of(spot: &ResolvedPath<'_>) -> Option<NodePath> {
     let (parent, _) = spot.place.path.split()?;
-    Some(Place::path(StorePath::from_checked(parent)))
+    Some(NodePath::path(StorePath::from_checked(parent)))
 }
 
 /// Tells the Stores of a door from each other.
-fn store_number(spot: &Spot<'_>) -> usize {
+fn store_number(spot: &ResolvedPath<'_>) -> usize {
     std::ptr::from_ref(spot.store()).cast::<()>() as usize
 }
 
-impl Specials {
-    fn find(&self, parent: Option<NodeId>, spot: &Spot<'_>) -> Option<(NodeId, Made)> {
+impl SpecialFiles {
+    fn find(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Option<(NodeId, SpecialFile)> {
         if self.0.lock().by_name.is_empty() {
             return None;
         }
@@ -96,7 +96,7 @@ impl Specials {
     }
 
     /// Makes sure that none has the name of a spot.
-    pub(super) fn check_free(&self, parent: Option<NodeId>, spot: &Spot<'_>) -> Result<()> {
+    pub(super) fn check_free(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) -> Result<()> {
         match self.find(parent, spot) {
             Some(_) => Err(spot.failed(StoreError::AlreadyExists)),
             None => Ok(()),
@@ -104,7 +104,7 @@ impl Specials {
     }
 
     /// Something else has the name of a spot now.
-    pub(super) fn take_name(&self, parent: Option<NodeId>, spot: &Spot<'_>) {
+    pub(super) fn take_name(&self, parent: Option<NodeId>, spot: &ResolvedPath<'_>) {
         if let Some((node, _)) = self.find(parent, spot) {
             self.remove(node);
         }
@@ -122,9 +122,9 @@ impl Specials {
             .collect()
     }
 
-    fn add(&self, made: Made) -> Option<NodeId> {
+    fn add(&self, made: SpecialFile) -> Option<NodeId> {
         let mut table = self.0.lock();
-        if table.by_node.len() == MOST || table.by_name.contains_key(&made.slot) {
+        if table.by_node.len() == MAX_SPECIAL_FILES || table.by_name.contains_key(&made.slot) {
             return None;
         }
         table.last += 1;
@@ -142,7 +142,7 @@ impl Specials {
         }
     }
 
-    fn give(&self, node: NodeId, name: Slot, now: Timestamp) {
+    fn give(&self, node: NodeId, name: SpecialFileKey, now: Timestamp) {
         let mut table = self.0.lock();
         let table = &mut *table;
         if let Some(made) = table.by_node.get_mut(&node) {
@@ -154,13 +154,19 @@ impl Specials {
     }
 }
 
-impl Mounted {
+impl NodeApi {
     /// Makes a named pipe or a socket.
-    pub fn make_special(&self, seat: &Seat, name: &Name, kind: Special, mode: u32) -> Result<Looked> {
+    pub fn make_special(
+        &self,
+        seat: &DirectoryRef,
+        name: &Name,
+        kind: SpecialKind,
+        mode: u32,
+    ) -> Result<Lookup> {
         self.vfs.call("make_special", [path_in(seat, name)], |call, [path]| {
             let spot = call.enter(path, Access::Write)?;
             spot.check_not_leading()?;
-            if spot.sight() == Sight::Blind || kind == Special::Device {
+            if spot.sight() == Visibility::Blind || kind == SpecialKind::Device {
                 return Err(Error::NotOffered("only a pipe or a socket can be made, and not here".into()));
             }
             if call.shared().router.nested(path).next().is_some() {
@@ -179,25 +185,25 @@ impl Mounted {
             let slot = slot(Some(parent), &spot).ok_or_else(|| spot.failed(StoreError::NotFound))?;
             self.specials.check_free(Some(parent), &spot)?;
             let now = call.shared().clock.now();
-            let made = Made { slot, kind, mode, modified: now, changed: now };
+            let made = SpecialFile { slot, kind, mode, modified: now, changed: now };
             let attr = made.clone();
-            let full = StoreError::AtLimit { on: QuotaOn::Files, allowed: MOST as u64 };
+            let full = StoreError::AtLimit { on: QuotaResource::Files, allowed: MAX_SPECIAL_FILES as u64 };
             let node = self.specials.add(made).ok_or_else(|| spot.failed(full))?;
             Ok(self.shown(&spot, attr.attr(node), call.shared().open.moment()))
         })
     }
 
     /// What a node is that no Store holds, at the path that it has.
-    pub fn look_at_special(&self, path: &VfsPath, node: NodeId) -> Option<Looked> {
+    pub fn look_at_special(&self, path: &VfsPath, node: NodeId) -> Option<Lookup> {
         let made = self.specials.0.lock().by_node.get(&node)?.clone();
         let workspace = self.vfs.shared.router.route(path).map(|route| self.number(route.workspace));
         let attr = made.attr(node);
         let node = Some(node);
-        Some(Looked { path: path.clone(), workspace, is_level: false, is_blind: false, node, attr })
+        Some(Lookup { path: path.clone(), workspace, is_level: false, is_blind: false, node, attr })
     }
 
     /// What has a name in a directory that no Store holds.
-    pub(super) fn special_in(&self, call: &Call<'_>, seat: &Seat, path: &VfsPath) -> Option<Looked> {
+    pub(super) fn special_in(&self, call: &Call<'_>, seat: &DirectoryRef, path: &VfsPath) -> Option<Lookup> {
         let spot = call.enter(path, Access::Read).ok()?;
         let (node, _) = self.specials.find(seat.node, &spot)?;
         self.look_at_special(path, node)
@@ -210,7 +216,7 @@ impl Mounted {
         node: NodeId,
         mode: Option<u32>,
         modified: Option<Timestamp>,
-    ) -> Option<Looked> {
+    ) -> Option<Lookup> {
         {
             let mut table = self.specials.0.lock();
             let made = table.by_node.get_mut(&node)?;
@@ -225,8 +231,8 @@ impl Mounted {
     pub(super) fn remove_special(
         &self,
         call: &Call<'_>,
-        spot: &Spot<'_>,
-        seat: &Seat,
+        spot: &ResolvedPath<'_>,
+        seat: &DirectoryRef,
         subtree: Subtree,
     ) -> Result<bool> {
         if self.specials.0.lock().by_node.is_empty() {
@@ -255,8 +261,8 @@ impl Mounted {
     pub(super) fn rename_special(
         &self,
         call: &Call<'_>,
-        (from, from_seat): (&Spot<'_>, &Seat),
-        (to, to_seat): (&Spot<'_>, &Seat),
+        (from, from_seat): (&ResolvedPath<'_>, &DirectoryRef),
+        (to, to_seat): (&ResolvedPath<'_>, &DirectoryRef),
         replace: Replace,
     ) -> Result<bool> {
         if self.specials.0.lock().by_node.is_empty() {
@@ -290,8 +296,8 @@ impl Mounted {
                 let step = Step::Remove {
                     at: to.place.clone(),
                     subtree: Subtree::File,
-                    expect: Expect::Any,
-                    missing: Missing::Fails,
+                    expect: Precondition::Any,
+                    missing: IfMissing::Fails,
                     spare: to.spare(Side::From),
                     keep: to.keep(),
                 };
@@ -314,7 +320,7 @@ impl Mounted {
 
 impl Call<'_> {
     /// The directory of a spot, made where it was shown only because of the Workspaces.
-    fn made_level(&self, spot: &Spot<'_>) -> Result<NodeId> {
+    fn made_level(&self, spot: &ResolvedPath<'_>) -> Result<NodeId> {
         let place = parent_of(spot).ok_or_else(|| spot.failed(StoreError::NotFound))?;
         if let Err(StoreError::NotFound) = spot.store().stat(&place) {
             let step = Step::Mkdir { at: place.clone(), parents: Parents::Create, mode: None };

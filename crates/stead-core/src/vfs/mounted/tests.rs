@@ -8,15 +8,15 @@ use crate::audit::AuditOutcome;
 use crate::error::ErrorKind;
 use crate::identity::Identity;
 use crate::scope::AccessScope;
-use crate::store::{Expect, Kind, Replace};
-use crate::testkit::{ModelStore, Notes};
+use crate::store::{NodeKind, Precondition, Replace};
+use crate::testkit::{MemoryAuditLog, ModelStore};
 use crate::vfs::{OpenOptions, RemoveOptions};
 use crate::workspace::Mount;
 
 struct Subject {
     vfs: Vfs,
-    door: Mounted,
-    notes: Arc<Notes>,
+    door: NodeApi,
+    notes: Arc<MemoryAuditLog>,
 }
 
 fn path(text: &str) -> VfsPath {
@@ -29,7 +29,7 @@ fn name(text: &str) -> Name {
 
 /// A Workspace of each scope on one Store, one that lies in another, and a second Store.
 fn subject() -> Subject {
-    let notes = Arc::new(Notes::new());
+    let notes = Arc::new(MemoryAuditLog::new());
     let store = Arc::new(ModelStore::recording(Arc::clone(&notes)));
     let other = Arc::new(ModelStore::recording(Arc::clone(&notes)));
     let at = |prefix: &str, scope, below: &str| {
@@ -49,14 +49,14 @@ fn subject() -> Subject {
         vfs.write(file, "one").unwrap();
     }
     notes.take();
-    let door = Mounted::new(&vfs);
+    let door = NodeApi::new(&vfs);
     Subject { vfs, door, notes }
 }
 
 impl Subject {
-    fn seat(&self, at: &str) -> Seat {
+    fn seat(&self, at: &str) -> DirectoryRef {
         let looked = self.door.look_at(&path(at)).unwrap();
-        Seat { path: looked.path, node: looked.node }
+        DirectoryRef { path: looked.path, node: looked.node }
     }
 
     fn records(&self) -> Vec<String> {
@@ -114,7 +114,7 @@ fn an_open_file_is_one_record_and_one_change() {
     let t = subject();
     let rw = t.seat("/rw");
     let options = OpenOptions::read_write();
-    let (file, looked) = t.door.create(&rw, &name("f"), 0o640, Expect::Absent, options).unwrap();
+    let (file, looked) = t.door.create(&rw, &name("f"), 0o640, Precondition::Absent, options).unwrap();
     assert_eq!((looked.attr.mode, looked.attr.size), (0o640, 0));
     assert_eq!(t.records(), ["open /rw/f ok"]);
     for piece in 0..10 {
@@ -129,9 +129,9 @@ fn an_open_file_is_one_record_and_one_change() {
     file.flush().unwrap();
     drop(file);
     assert_eq!(t.records(), ["open /rw/f ok", "read /rw/f ok"]);
-    let again = t.door.create(&rw, &name("f"), 0o640, Expect::Absent, options);
+    let again = t.door.create(&rw, &name("f"), 0o640, Precondition::Absent, options);
     assert_eq!(kind(again.map(drop)), ErrorKind::AlreadyExists);
-    let (again, _) = t.door.create(&rw, &name("f"), 0o640, Expect::Any, options.truncate()).unwrap();
+    let (again, _) = t.door.create(&rw, &name("f"), 0o640, Precondition::Any, options.truncate()).unwrap();
     assert_eq!(again.size(), 0);
 }
 
@@ -175,23 +175,23 @@ fn a_write_only_workspace_shows_the_kind_of_what_was_made_here() {
     assert_eq!(kind(t.door.begin_list(&wo)), ErrorKind::Denied);
     assert_eq!(kind(t.door.list(&wo, 10)), ErrorKind::Denied);
     let options = OpenOptions::write();
-    let (file, looked) = t.door.create(&wo, &name("new"), 0o644, Expect::Any, options).unwrap();
+    let (file, looked) = t.door.create(&wo, &name("new"), 0o644, Precondition::Any, options).unwrap();
     file.append(b"secret").unwrap();
     file.close().unwrap();
-    assert_eq!((looked.attr.kind, looked.attr.size), (Kind::File, 0));
+    assert_eq!((looked.attr.kind, looked.attr.size), (NodeKind::File, 0));
     let looked = t.door.look(&wo, &name("new")).unwrap();
-    assert_eq!((looked.attr.kind, looked.attr.size, looked.attr.mode), (Kind::File, 0, 0o200));
+    assert_eq!((looked.attr.kind, looked.attr.size, looked.attr.mode), (NodeKind::File, 0, 0o200));
     let node = looked.node.unwrap();
     assert_eq!(kind(t.door.open(&looked.path, node, OpenOptions::read())), ErrorKind::Denied);
     // Something that is there already is written like something new.
-    let (old, _) = t.door.create(&wo, &name("old"), 0o644, Expect::Any, options).unwrap();
+    let (old, _) = t.door.create(&wo, &name("old"), 0o644, Precondition::Any, options).unwrap();
     old.append(b" and two").unwrap();
     old.close().unwrap();
     t.vfs.mkdir("/wo/d", Parents::Create).unwrap();
     assert_eq!(kind(t.door.look(&wo, &name("d"))), ErrorKind::NotFound);
-    assert_eq!(t.door.mkdir(&wo, &name("d"), 0o755).unwrap().attr.kind, Kind::Directory);
+    assert_eq!(t.door.mkdir(&wo, &name("d"), 0o755).unwrap().attr.kind, NodeKind::Directory);
     assert_eq!(kind(t.door.mkdir(&wo, &name("old"), 0o755)), ErrorKind::Denied);
-    assert_eq!(t.door.look(&wo, &name("d")).unwrap().attr.kind, Kind::Directory);
+    assert_eq!(t.door.look(&wo, &name("d")).unwrap().attr.kind, NodeKind::Directory);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn workspaces_in_workspaces_are_levels() {
     let deep = t.door.look(&t.seat("/rw"), &name("deep")).unwrap();
     assert!(deep.is_level && deep.node.is_none());
     // It is made where something is put into it.
-    let seat = Seat { path: deep.path, node: None };
+    let seat = DirectoryRef { path: deep.path, node: None };
     t.door.mkdir(&seat, &name("own"), 0o755).unwrap();
     assert_eq!(t.names("/rw/deep"), ["far", "own"]);
     let (rw, far) = (t.seat("/rw"), t.seat("/rw/deep/far"));
@@ -221,7 +221,7 @@ fn protected_names_stay_what_they_are() {
     t.door.mkdir(&rw, &name(".git"), 0o755).unwrap();
     let git = t.seat("/rw/.git");
     let options = OpenOptions::write();
-    let made = t.door.create(&git, &name("config"), 0o644, Expect::Any, options);
+    let made = t.door.create(&git, &name("config"), 0o644, Precondition::Any, options);
     assert!(matches!(made, Err(Error::Protected { .. })), "{made:?}");
     assert!(matches!(t.door.symlink(&git, &name("hooks"), b"/rw/dir"), Err(Error::Protected { .. })));
     let moved = t.door.rename((&rw, &name("a")), (&git, &name("config")), Replace::Over);

@@ -5,11 +5,11 @@ use std::io::Read as _;
 
 use super::*;
 use crate::audit::{AuditLog, AuditOutcome, AuditRecord};
-use crate::testkit::Notes;
+use crate::testkit::MemoryAuditLog;
 
 /// A door with one Workspace of each scope, whose Store writes down its own changes, or does not.
-fn audited(along: bool) -> (Vfs, Arc<Notes>) {
-    let notes = Arc::new(Notes::new());
+fn audited(along: bool) -> (Vfs, Arc<MemoryAuditLog>) {
+    let notes = Arc::new(MemoryAuditLog::new());
     let store = || match along {
         true => Arc::new(ModelStore::recording(Arc::clone(&notes))),
         false => Arc::new(ModelStore::new()),
@@ -39,7 +39,7 @@ fn shown(record: &AuditRecord) -> String {
 }
 
 /// The records since the last look; those that only say that something has begun apart.
-fn ended(notes: &Notes) -> Vec<String> {
+fn ended(notes: &MemoryAuditLog) -> Vec<String> {
     let records = notes.take();
     for record in &records {
         assert_eq!((&*record.identity.agent, record.identity.thread.as_deref()), ("tester", Some("t1")));
@@ -60,7 +60,7 @@ const CALLS: &[(&str, Act, &str)] = &[
     ("read_many", |vfs| vfs.read_many(["/rw/a"]).remove(0).map(drop), "read /rw/a ok 8"),
     (
         "read_range",
-        |vfs| vfs.read_range("/rw/a", Range { offset: 2, length: 3 }).map(drop),
+        |vfs| vfs.read_range("/rw/a", ByteRange { offset: 2, length: 3 }).map(drop),
         "read_range /rw/a ok 3",
     ),
     ("read_lines", |vfs| vfs.read_lines("/rw/a", LineRange::default()).map(drop), "read_lines /rw/a ok 8"),
@@ -136,7 +136,7 @@ const CALLS: &[(&str, Act, &str)] = &[
         },
         "move /rw/c,/rw/c2 ok",
     ),
-    ("as_of", |vfs| vfs.as_of(Version(0)).map(drop), "as_of  ok"),
+    ("as_of", |vfs| vfs.as_of(RevisionNumber(0)).map(drop), "as_of  ok"),
     (
         "batch",
         |vfs| {
@@ -158,14 +158,14 @@ const LOOKING_BACK: &[(&str, Act, &str)] = &[
     ("log", |vfs| vfs.log(&LogQuery::default()).map(drop), "log  failed:invalid"),
     (
         "diff",
-        |vfs| vfs.diff("/rw", Version(0), Version(0), DiffOptions::default()).map(drop),
+        |vfs| vfs.diff("/rw", RevisionNumber(0), RevisionNumber(0), DiffOptions::default()).map(drop),
         "diff /rw failed:unsupported",
     ),
     ("blame", |vfs| vfs.blame("/rw/a").map(drop), "blame /rw/a failed:unsupported"),
-    ("undo", |vfs| vfs.undo(Undo::Last(1), UndoOptions::default()).map(drop), "undo  failed:invalid"),
+    ("undo", |vfs| vfs.undo(UndoTarget::Last(1), UndoOptions::default()).map(drop), "undo  failed:invalid"),
     (
         "restore",
-        |vfs| vfs.restore("/rw", Version(0), &Restore::default()).map(drop),
+        |vfs| vfs.restore("/rw", RevisionNumber(0), &RestoreOptions::default()).map(drop),
         "restore /rw failed:unsupported",
     ),
     ("fork", |vfs| vfs.fork("/rw", "draft".parse().unwrap(), "a").map(drop), "fork /rw failed:unsupported"),
@@ -360,8 +360,8 @@ fn an_open_file_is_one_record_for_what_is_read_and_one_for_each_change() {
 
 #[test]
 fn another_log_is_not_taken_for_this_one() {
-    let store = Arc::new(ModelStore::recording(Arc::new(Notes::new())));
-    let notes = Arc::new(Notes::new());
+    let store = Arc::new(ModelStore::recording(Arc::new(MemoryAuditLog::new())));
+    let notes = Arc::new(MemoryAuditLog::new());
     assert_ne!(store.about().records, Some(notes.id()));
     let builder = Vfs::builder(Identity::agent("tester")).audit(notes.clone());
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
@@ -442,7 +442,7 @@ fn an_act_that_can_not_be_written_down_is_not_begun() {
 
 #[test]
 fn a_record_tells_the_stead() {
-    let notes = Arc::new(Notes::new());
+    let notes = Arc::new(MemoryAuditLog::new());
     let store = Arc::new(ModelStore::recording(Arc::clone(&notes)));
     let builder = Vfs::builder(Identity::agent("tester")).stead("tester/t").audit(notes.clone());
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();

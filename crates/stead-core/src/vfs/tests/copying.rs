@@ -73,7 +73,7 @@ fn a_move_across_stores_that_fails_anywhere_loses_nothing() {
                 let (a, b) = (store_with(&files), store_with(&[]));
                 let mount = |prefix: &str, store: &Arc<ModelStore>| {
                     let fault = if prefix == faulty_end { fault(call) } else { Fault::Never };
-                    let store = Arc::new(Faulty::new(store.clone(), fault));
+                    let store = Arc::new(FaultyStore::new(store.clone(), fault));
                     (Workspace::new(path(prefix), ReadWrite, Mount::new(store.clone())), store)
                 };
                 let ((at_a, line_a), (at_b, line_b)) = (mount("/a", &a), mount("/b", &b));
@@ -103,8 +103,10 @@ fn a_source_that_changes_while_it_is_moved_is_a_conflict() {
     let (vfs, a, b) = two();
     // The destination's Store changes the source while it takes the copy in.
     let meddler = door([workspace("/", ReadWrite, &a)]);
-    let meddling =
-        Arc::new(Meddling { store: b.clone(), meddle: Box::new(move || drop(meddler.write("/d/new", "x"))) });
+    let meddling = Arc::new(InterferingStore {
+        store: b.clone(),
+        meddle: Box::new(move || drop(meddler.write("/d/new", "x"))),
+    });
     let both = door(vfs.workspaces().take(1).cloned().chain([Workspace::new(
         path("/b"),
         ReadWrite,

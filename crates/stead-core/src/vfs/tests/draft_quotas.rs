@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::{QuotaLimits, Usage};
-use crate::vfs::mounted::Mounted;
+use crate::vfs::mounted::NodeApi;
 
 const TEN: QuotaLimits = QuotaLimits { bytes: Some(10), files: None, file_bytes: None };
 
@@ -15,7 +15,7 @@ fn create(vfs: &Vfs, path: &str) -> OpenFile {
 }
 
 fn used(vfs: &Vfs) -> Usage {
-    Mounted::new(vfs).allowance(&path("/w")).unwrap().unwrap().1
+    NodeApi::new(vfs).allowance(&path("/w")).unwrap().unwrap().1
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn fork(vfs: &Vfs, prefix: &str) -> Error {
 
 #[test]
 fn the_scope_is_judged_before_the_store_is_called() {
-    let guarded = Workspace::new(path("/guarded"), WriteOnly, Mount::new(Arc::new(Untouchable)));
+    let guarded = Workspace::new(path("/guarded"), WriteOnly, Mount::new(Arc::new(PanickingStore)));
     assert!(matches!(fork(&door([guarded]), "/guarded"), Error::Scope { .. }));
     for scope in [ReadOnly, ReadWrite] {
         let vfs = door([workspace("/w", scope, &Arc::new(ModelStore::new()))]);

@@ -22,9 +22,9 @@ use crate::edit::Occurrences;
 use crate::error::{Error, ErrorKind};
 use crate::path::VfsPath;
 use crate::scope::AccessScope::{self, ReadOnly, ReadWrite, WriteOnly};
-use crate::search::{GrepQuery, Output};
-use crate::store::{Kind, Parents, Store, Version};
-use crate::testkit::{Fault, Faulty, Meddling, ModelStore, Untouchable};
+use crate::search::{GrepOutput, GrepQuery};
+use crate::store::{NodeKind, Parents, RevisionNumber, Store};
+use crate::testkit::{Fault, FaultyStore, InterferingStore, ModelStore, PanickingStore};
 use crate::workspace::Mount;
 
 fn path(text: &str) -> VfsPath {

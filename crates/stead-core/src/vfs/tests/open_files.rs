@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
-use crate::store::{Place, StorePath};
+use crate::store::{NodePath, StorePath};
 
 fn whole(file: &OpenFile) -> String {
     let mut buffer = vec![0; usize::try_from(file.size()).unwrap()];
@@ -107,7 +107,7 @@ fn whoever_looks_at_a_node_does_not_keep_its_last_close_from_making_a_change() {
         let looking = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 let _ = vfs.stat("/a");
-                if let Ok(attr) = store.stat(&Place::path(StorePath::from_checked("a"))) {
+                if let Ok(attr) = store.stat(&NodePath::path(StorePath::from_checked("a"))) {
                     let open = &vfs.shared.open;
                     open.over(&store, attr, open.moment());
                 }
@@ -149,7 +149,7 @@ fn goes_in_at_the_next_attempt(appended: &str) {
     let whole = format!("12xyz{appended}");
     let attempt = |fault: Fault| {
         let store = store_with(&[("/a", "12")]);
-        let faulty = Arc::new(Faulty::new(store.clone(), fault));
+        let faulty = Arc::new(FaultyStore::new(store.clone(), fault));
         let mount = Mount::new(faulty.clone());
         let vfs = door([Workspace::new(path("/"), ReadWrite, mount)]);
         let Ok(file) = vfs.open("/a", OpenOptions::read_write()) else { return (faulty.calls(), None) };

@@ -27,7 +27,7 @@ fn a_file_tells_its_kind_size_and_media_type() {
     let (vfs, _) = open_door();
     let written = vfs.write("/a.html", "<p>").unwrap();
     let stat = vfs.stat("/a.html").unwrap();
-    assert_eq!((stat.kind, stat.size, stat.mime), (Kind::File, 3, Some("text/html")));
+    assert_eq!((stat.kind, stat.size, stat.mime), (NodeKind::File, 3, Some("text/html")));
     assert_eq!((stat.tag, stat.scope), (written.tag, Some(ReadWrite)));
     assert!(vfs.is_file("/a.html").unwrap() && !vfs.is_directory("/a.html").unwrap());
     assert!(
@@ -45,10 +45,10 @@ fn search_results_come_in_the_same_order_up_to_the_limit() {
         let files: Vec<_> = found.files.iter().map(|file| format!("{}:{}", file.path, file.count)).collect();
         (files.join(" "), found.truncated)
     };
-    assert_eq!(grep(Output::Lines, 5), ("/f00:2 /f01:2 /f02:1".into(), true));
-    assert_eq!(grep(Output::Files, 2), ("/f00:1 /f01:1".into(), true));
-    assert_eq!(grep(Output::Counts, 1), ("/f00:2".into(), true));
-    assert!(!grep(Output::Lines, 60).1);
+    assert_eq!(grep(GrepOutput::Lines, 5), ("/f00:2 /f01:2 /f02:1".into(), true));
+    assert_eq!(grep(GrepOutput::Files, 2), ("/f00:1 /f01:1".into(), true));
+    assert_eq!(grep(GrepOutput::Counts, 1), ("/f00:2".into(), true));
+    assert!(!grep(GrepOutput::Lines, 60).1);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn listing_shows_nested_workspaces_and_hides_what_they_shadow() {
     assert_eq!(names(&vfs, "/home/way/to"), "it");
     assert_eq!(names(&vfs, "/home/new"), "one");
     assert_eq!(kind(vfs.read("/home/src/shadowed")), ErrorKind::NotFound);
-    assert_eq!(vfs.stat("/home/way/to").unwrap().kind, Kind::Directory);
+    assert_eq!(vfs.stat("/home/way/to").unwrap().kind, NodeKind::Directory);
     let entry = vfs.list("/home", &ListPage::all()).unwrap().entries.remove(2);
     assert_eq!((entry.name.to_string().as_str(), entry.workspace), ("src", Some(ReadWrite)));
 }
@@ -102,7 +102,7 @@ fn a_mount_whose_path_is_a_symlink_leads_nowhere() {
 fn an_empty_mount_lists_as_an_empty_directory() {
     let vfs = door([Workspace::new(path("/w"), ReadWrite, Mount::at(store_with(&[]), &path("/not/yet")))]);
     assert_eq!(names(&vfs, "/w"), "");
-    assert_eq!(vfs.stat("/w").unwrap().kind, Kind::Directory);
+    assert_eq!(vfs.stat("/w").unwrap().kind, NodeKind::Directory);
     vfs.write("/w/a", "x").unwrap();
     assert_eq!(names(&vfs, "/w"), "a");
 }
@@ -170,7 +170,7 @@ fn walks_are_limited_by_depth_extension_and_number() {
 fn a_nested_workspace_that_cannot_be_looked_into_is_told_and_in_nobody_elses_way() {
     let (outer, inner) = (store_with(&[("/a.md", "fox")]), store_with(&[("/b.md", "fox")]));
     let with = |fault: Fault| {
-        let mount = Mount::new(Arc::new(Faulty::new(inner.clone(), fault)));
+        let mount = Mount::new(Arc::new(FaultyStore::new(inner.clone(), fault)));
         door([workspace("/", ReadOnly, &outer), Workspace::new(path("/in"), ReadOnly, mount)])
     };
     let walked = |vfs: &Vfs| {

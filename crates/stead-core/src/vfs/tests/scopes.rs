@@ -8,7 +8,7 @@ type Call = (&'static str, fn(&Vfs, &str) -> Result<(), Error>);
 fn reads() -> Vec<Call> {
     vec![
         ("read", |vfs, at| vfs.read(at).map(drop)),
-        ("read_range", |vfs, at| vfs.read_range(at, Range { offset: 0, length: 1 }).map(drop)),
+        ("read_range", |vfs, at| vfs.read_range(at, ByteRange { offset: 0, length: 1 }).map(drop)),
         ("read_lines", |vfs, at| vfs.read_lines(at, LineRange::default()).map(drop)),
         ("read_many", |vfs, at| vfs.read_many([at]).pop().unwrap().map(drop)),
         ("reader", |vfs, at| vfs.reader(at).map(drop)),
@@ -53,7 +53,7 @@ fn writes() -> Vec<Call> {
 /// A door whose one interesting Workspace stands on a Store that panics when touched.
 fn guarded(scope: AccessScope) -> Vfs {
     let free = store_with(&[("/a", "a")]);
-    let untouchable = Workspace::new(path("/guarded"), scope, Mount::new(Arc::new(Untouchable)));
+    let untouchable = Workspace::new(path("/guarded"), scope, Mount::new(Arc::new(PanickingStore)));
     door([untouchable, workspace("/free", ReadWrite, &free)])
 }
 
@@ -92,7 +92,8 @@ fn a_refusal_happens_before_the_store_is_called() {
 
 #[test]
 fn a_refused_end_keeps_the_other_end_untouched() {
-    let untouchable = |prefix, scope| Workspace::new(path(prefix), scope, Mount::new(Arc::new(Untouchable)));
+    let untouchable =
+        |prefix, scope| Workspace::new(path(prefix), scope, Mount::new(Arc::new(PanickingStore)));
     let vfs =
         door([untouchable("/ro", ReadOnly), untouchable("/rw", ReadWrite), untouchable("/wo", WriteOnly)]);
     for (from, to) in [("/rw/a", "/ro/a"), ("/wo/a", "/rw/a"), ("/rw/a", "/none/a"), ("/none/a", "/rw/a")] {

@@ -81,6 +81,6 @@ fn a_dangling_link_is_written_through() {
     vfs.write("/l", "x").unwrap();
     assert_eq!(text(&vfs, "/made/here"), "x");
     assert_eq!(vfs.read_link("/l").unwrap(), "made/here");
-    assert_eq!(vfs.stat_link("/l").unwrap().kind, Kind::Symlink);
-    assert_eq!(vfs.stat("/l").unwrap().kind, Kind::File);
+    assert_eq!(vfs.stat_link("/l").unwrap().kind, NodeKind::Symlink);
+    assert_eq!(vfs.stat("/l").unwrap().kind, NodeKind::File);
 }

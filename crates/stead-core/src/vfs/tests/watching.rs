@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::testkit::Notes;
-use crate::watch::{Stop, Watch};
+use crate::testkit::MemoryAuditLog;
+use crate::watch::{CallMonitor, StopReason};
 
 /// Lets a call go on for so many steps.
 #[derive(Debug)]
@@ -21,14 +21,14 @@ impl Patience {
     }
 }
 
-impl Watch for Patience {
+impl CallMonitor for Patience {
     fn progress(&self, done: u64, total: Option<u64>) {
         self.told.lock().push((done, total));
     }
 
-    fn stop(&self) -> Option<Stop> {
+    fn stop(&self) -> Option<StopReason> {
         let left = self.steps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        left.is_err().then_some(Stop::Cancelled)
+        left.is_err().then_some(StopReason::Cancelled)
     }
 }
 
@@ -70,11 +70,11 @@ fn a_call_that_is_stopped_leaves_everything_as_it_was() {
 
 #[test]
 fn walks_and_searches_can_be_stopped() {
-    let query = GrepQuery { output: Output::Files, ..GrepQuery::new("o") };
+    let query = GrepQuery { output: GrepOutput::Files, ..GrepQuery::new("o") };
     let vfs = two().watched(Patience::of(0));
-    assert!(matches!(vfs.walk("/", &WalkQuery::default()), Err(Error::Stopped(Stop::Cancelled))));
-    assert!(matches!(vfs.glob("**", "/", 10), Err(Error::Stopped(Stop::Cancelled))));
-    assert!(matches!(vfs.grep(&query, "/"), Err(Error::Stopped(Stop::Cancelled))));
+    assert!(matches!(vfs.walk("/", &WalkQuery::default()), Err(Error::Stopped(StopReason::Cancelled))));
+    assert!(matches!(vfs.glob("**", "/", 10), Err(Error::Stopped(StopReason::Cancelled))));
+    assert!(matches!(vfs.grep(&query, "/"), Err(Error::Stopped(StopReason::Cancelled))));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_file_that_is_followed_tells_when_it_is_in_another_state() {
 
 #[test]
 fn that_a_file_is_followed_is_on_record_once() {
-    let (log, store) = (Arc::new(Notes::new()), store_with(&[("/x", "1")]));
+    let (log, store) = (Arc::new(MemoryAuditLog::new()), store_with(&[("/x", "1")]));
     let builder = Vfs::builder(Identity::agent("tester")).audit(log.clone());
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
     let mut followed = vfs.follow("/x").unwrap();

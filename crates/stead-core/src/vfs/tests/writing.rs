@@ -92,7 +92,7 @@ fn a_size_limit_is_kept_before_memory_is_taken() {
     let builder = Vfs::builder(Identity::agent("tester")).limits(limits);
     let vfs = builder.workspace(workspace("/", ReadWrite, &store)).build().unwrap();
     assert_eq!(kind(vfs.read("/large")), ErrorKind::TooLarge);
-    assert_eq!(vfs.read_range("/large", Range { offset: 8, length: u64::MAX }).unwrap().bytes, b"89");
+    assert_eq!(vfs.read_range("/large", ByteRange { offset: 8, length: u64::MAX }).unwrap().bytes, b"89");
     assert_eq!(kind(vfs.write("/new", "12345")), ErrorKind::TooLarge);
     assert_eq!(
         kind(vfs.write_from("/new", &mut std::io::repeat(0), &WriteOptions::new())),

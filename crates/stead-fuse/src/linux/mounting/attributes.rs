@@ -2,21 +2,21 @@
 
 use fuser::{Errno, FileHandle, INodeNo, Request, TimeOrNow};
 use stead_core::Timestamp;
-use stead_core::store::{Kind, Lasts};
+use stead_core::store::{NodeKind, SyncPolicy};
 use stead_core::vfs::OpenOptions;
 
-use super::{Answer, Mounting, Told};
+use super::{EntryReply, FuseAdapter, FuseResult};
 use crate::linux::attributes::timestamp;
 use crate::linux::errno::errno;
 
-impl Mounting {
+impl FuseAdapter {
     pub(crate) fn setattr(
         &self,
         request: &Request,
         ino: INodeNo,
-        wanted: Wanted,
+        wanted: AttrChange,
         handle: Option<FileHandle>,
-    ) -> Answer<Told> {
+    ) -> FuseResult<EntryReply> {
         let (uid, gid) = self.options.owner;
         let is_other =
             wanted.uid.is_some_and(|wanted| wanted != uid) || wanted.gid.is_some_and(|wanted| wanted != gid);
@@ -44,7 +44,7 @@ impl Mounting {
         self.getattr(ino, handle)
     }
 
-    fn set_size(&self, ino: INodeNo, size: u64, handle: Option<FileHandle>) -> Answer<()> {
+    fn set_size(&self, ino: INodeNo, size: u64, handle: Option<FileHandle>) -> FuseResult<()> {
         if let Some(open) = handle.and_then(|handle| self.handles.file(handle.0)) {
             return open.file.cut_under_readers(size).map_err(|error| errno(&error));
         }
@@ -63,10 +63,10 @@ impl Mounting {
         let file = self.door.open(&seat.path, node, OpenOptions::write()).map_err(|error| errno(&error))?;
         drop(names);
         file.cut_under_readers(size).map_err(|error| errno(&error))?;
-        self.put(ino.0, &file, Lasts::Soon).map(drop)
+        self.put(ino.0, &file, SyncPolicy::Soon).map(drop)
     }
 
-    fn set_attributes(&self, ino: INodeNo, mode: Option<u32>, modified: Option<Timestamp>) -> Answer<()> {
+    fn set_attributes(&self, ino: INodeNo, mode: Option<u32>, modified: Option<Timestamp>) -> FuseResult<()> {
         let _names = self.names.read();
         let mode = mode.map(|mode| mode & 0o7777);
         let Some(seat) = self.inodes.seat(ino.0) else {
@@ -78,7 +78,7 @@ impl Mounting {
         let node = seat.node.ok_or(Errno::EPERM)?;
         let (looked, before) =
             self.door.set_attributes((&seat.path, node), mode, modified).map_err(|error| errno(&error))?;
-        if looked.attr.kind == Kind::File {
+        if looked.attr.kind == NodeKind::File {
             // The content is what it was.
             self.inodes.followed(ino.0, Some(before), looked.attr.tag);
         }
@@ -87,7 +87,7 @@ impl Mounting {
 }
 
 /// Attributes that a program wants to be different.
-pub(crate) struct Wanted {
+pub(crate) struct AttrChange {
     pub(crate) mode: Option<u32>,
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,

@@ -6,67 +6,71 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo};
-use stead_core::store::{Attr, Kind, NodeId, VersionTag};
-use stead_core::vfs::mounted::Looked;
+use stead_core::store::{Attr, NodeId, NodeKind, VersionTag};
+use stead_core::vfs::mounted::Lookup;
 use stead_core::{Name, Timestamp};
 
-use super::{Answer, Mounting, SHORT, Told};
-use crate::linux::attributes::{LINKS, file_attr};
+use super::{EntryReply, FuseAdapter, FuseResult, TTL_WITHOUT_FEED};
+use crate::linux::attributes::{LINK_COUNT, file_attr};
 use crate::linux::errno::{errno, of_store};
-use crate::linux::handles::{Directory, Read};
-use crate::linux::inodes::Listed;
+use crate::linux::handles::{DirectoryBuffer, OpenedDirectory};
+use crate::linux::inodes::DirectoryState;
 
 /// How many entries are read of a directory at once.
-const PAGE: usize = 4096;
+const PAGE_SIZE: usize = 4096;
 /// How long the kernel may answer from the names that it has. It asks for each name again that it was told longer ago,
 /// and a listing tells it all of them at once.
-const LISTED: Duration = Duration::from_secs(30);
+const LISTING_TTL: Duration = Duration::from_secs(30);
 
 /// What a listing tells of one name.
-pub(crate) struct Entry<'a> {
+pub(crate) struct ListedEntry<'a> {
     pub(crate) name: &'a OsStr,
     /// Where the next one is.
     pub(crate) next: u64,
-    found: Found<'a>,
+    found: EntrySource<'a>,
 }
 
-enum Found<'a> {
+enum EntrySource<'a> {
     /// The directory itself, or the one above: this number.
     Dot(u64),
     /// What has the name, as it was read, and whether that may be old by now.
-    Named { name: &'a Name, looked: &'a Looked, old: bool },
+    Named { name: &'a Name, looked: &'a Lookup, old: bool },
 }
 
-impl Mounting {
-    pub(crate) fn opendir(&self, ino: INodeNo) -> Answer<(u64, FopenFlags)> {
+impl FuseAdapter {
+    pub(crate) fn opendir(&self, ino: INodeNo) -> FuseResult<(u64, FopenFlags)> {
         let _names = self.names.read();
         let begun = self.door.begin_list(&self.seat(ino)?).map_err(|error| errno(&error))?;
         let mut reply = FopenFlags::empty();
         if let Some(now) = self.lasting(&begun) {
             reply |= FopenFlags::FOPEN_CACHE_DIR;
-            if self.inodes.listed(ino.0).is_some_and(|(listed, at)| listed == now && at.elapsed() < LISTED) {
+            if self
+                .inodes
+                .listed(ino.0)
+                .is_some_and(|(listed, at)| listed == now && at.elapsed() < LISTING_TTL)
+            {
                 reply |= FopenFlags::FOPEN_KEEP_CACHE;
             }
         }
-        Ok((self.handles.add_directory(Directory::default()), reply))
+        Ok((self.handles.add_directory(OpenedDirectory::default()), reply))
     }
 
     /// What a directory is, where the kernel may keep its names. Where the kernel can't be told what others change, it
     /// would have to ask for each of them again soon, and one listing tells all.
-    fn lasting(&self, directory: &Looked) -> Option<Listed> {
+    fn lasting(&self, directory: &Lookup) -> Option<DirectoryState> {
         let Attr { modified, changed, .. } = directory.attr;
-        let node = directory.node.filter(|_| self.ttl(directory) > SHORT)?;
-        Some(Listed { node, modified, changed })
+        let node = directory.node.filter(|_| self.ttl(directory) > TTL_WITHOUT_FEED)?;
+        Some(DirectoryState { node, modified, changed })
     }
 
-    fn first_page(&self, ino: INodeNo) -> Answer<Read> {
+    fn first_page(&self, ino: INodeNo) -> FuseResult<DirectoryBuffer> {
         let (changes, since) = (self.changes.load(Ordering::SeqCst), Some(Instant::now()));
         let _names = self.names.read();
         let seat = self.seat(ino)?;
         let before = self.door.look_at(&seat.path).map_err(|error| errno(&error))?;
-        let listed = self.door.list(&seat, PAGE).map_err(|error| errno(&error))?;
+        let listed = self.door.list(&seat, PAGE_SIZE).map_err(|error| errno(&error))?;
         self.inodes.list(ino.0, self.lasting(&before));
-        Ok(Read { entries: listed.entries, next: listed.next, changes, since })
+        Ok(DirectoryBuffer { entries: listed.entries, next: listed.next, changes, since })
     }
 
     /// Hands out the entries of a directory from an offset on, until `give` wants no more.
@@ -75,8 +79,8 @@ impl Mounting {
         ino: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut give: impl FnMut(&Entry<'_>) -> bool,
-    ) -> Answer<()> {
+        mut give: impl FnMut(&ListedEntry<'_>) -> bool,
+    ) -> FuseResult<()> {
         let directory = self.handles.directory(handle.0).ok_or(Errno::EBADF)?;
         let mut read = directory.read.lock();
         // Read only now, while the kernel lets nobody change it: it may keep the names until somebody does. Whoever
@@ -86,10 +90,13 @@ impl Mounting {
         }
         // The kernel heeds what changes from here on: it takes the answer for no newer than its question.
         let old = read.changes != self.changes.load(Ordering::SeqCst)
-            || read.since.is_none_or(|since| since.elapsed() >= SHORT);
+            || read.since.is_none_or(|since| since.elapsed() >= TTL_WITHOUT_FEED);
         for at in offset.. {
-            let dot =
-                |name, number| Entry { name: OsStr::new(name), next: at + 1, found: Found::Dot(number) };
+            let dot = |name, number| ListedEntry {
+                name: OsStr::new(name),
+                next: at + 1,
+                found: EntrySource::Dot(number),
+            };
             let entry = match at {
                 0 => dot(".", ino.0),
                 1 => dot("..", self.inodes.parent(ino.0)),
@@ -98,7 +105,7 @@ impl Mounting {
                     if index >= read.entries.len() {
                         let Some(next) = read.next.take() else { break };
                         let _names = self.names.read();
-                        let more = self.door.list_on(&self.seat(ino)?, &next, PAGE);
+                        let more = self.door.list_on(&self.seat(ino)?, &next, PAGE_SIZE);
                         let more = more.map_err(|error| errno(&error))?;
                         read.entries.extend(more.entries);
                         read.next = more.next;
@@ -107,8 +114,8 @@ impl Mounting {
                         }
                     }
                     let (name, looked) = &read.entries[index];
-                    let found = Found::Named { name, looked, old };
-                    Entry { name: OsStr::from_bytes(name.as_bytes()), next: at + 1, found }
+                    let found = EntrySource::Named { name, looked, old };
+                    ListedEntry { name: OsStr::from_bytes(name.as_bytes()), next: at + 1, found }
                 }
             };
             if give(&entry) {
@@ -119,23 +126,25 @@ impl Mounting {
     }
 
     /// The number and the kind of an entry. The kernel learns no more, so it remembers nothing.
-    pub(crate) fn told_of(&self, directory: INodeNo, entry: &Entry<'_>) -> (u64, Kind) {
+    pub(crate) fn told_of(&self, directory: INodeNo, entry: &ListedEntry<'_>) -> (u64, NodeKind) {
         match entry.found {
-            Found::Dot(number) => (number, Kind::Directory),
-            Found::Named { name, looked, .. } => {
+            EntrySource::Dot(number) => (number, NodeKind::Directory),
+            EntrySource::Named { name, looked, .. } => {
                 (self.inodes.found(directory.0, name, looked, false), looked.attr.kind)
             }
         }
     }
 
     /// All that is to be known of an entry: the kernel remembers it. Nothing, if it is gone meanwhile.
-    pub(crate) fn told_all_of(&self, directory: INodeNo, entry: &Entry<'_>) -> Option<Told> {
+    pub(crate) fn told_all_of(&self, directory: INodeNo, entry: &ListedEntry<'_>) -> Option<EntryReply> {
         match entry.found {
             // The kernel takes these two for names alone, and reads no more than the kind.
-            Found::Dot(number) => Some(Told { ttl: Duration::ZERO, attr: self.dot(number), outdated: None }),
-            Found::Named { name, looked, old: false } => Some(self.entry(directory.0, name, looked)),
+            EntrySource::Dot(number) => {
+                Some(EntryReply { ttl: Duration::ZERO, attr: self.dot(number), outdated: None })
+            }
+            EntrySource::Named { name, looked, old: false } => Some(self.entry(directory.0, name, looked)),
             // The kernel would take an older size for the newest, and a name that is gone for one that is there.
-            Found::Named { name, old: true, .. } => {
+            EntrySource::Named { name, old: true, .. } => {
                 let _names = self.names.read();
                 let looked = self.door.look(&self.seat(directory).ok()?, name).ok()?;
                 Some(self.entry(directory.0, name, &looked))
@@ -146,20 +155,20 @@ impl Mounting {
     /// What `.` and `..` are: directories.
     fn dot(&self, ino: u64) -> FileAttr {
         let (node, modified, tag) = (NodeId::ROOT, Timestamp(0), VersionTag(0));
-        let (kind, size, mode, created) = (Kind::Directory, 0, 0o755, None);
+        let (kind, size, mode, created) = (NodeKind::Directory, 0, 0o755, None);
         let attr = Attr { node, kind, size, mode, created, modified, changed: modified, tag };
-        file_attr(ino, &attr, LINKS, self.options.owner)
+        file_attr(ino, &attr, LINK_COUNT, self.options.owner)
     }
 
     /// The kernel was told of an entry, and had no room for it.
-    pub(crate) fn told_in_vain(&self, entry: &Entry<'_>, told: &Told) {
-        if let Found::Named { .. } = entry.found {
+    pub(crate) fn told_in_vain(&self, entry: &ListedEntry<'_>, told: &EntryReply) {
+        if let EntrySource::Named { .. } = entry.found {
             self.inodes.forget(told.attr.ino.0, 1);
         }
     }
 
     /// What was done to a directory is on the disk.
-    pub(crate) fn fsync_directory(&self, ino: INodeNo) -> Answer<()> {
+    pub(crate) fn fsync_directory(&self, ino: INodeNo) -> FuseResult<()> {
         let Some(workspace) = self.workspace_of(ino) else { return Ok(()) };
         self.door.store(workspace).settle().map_err(|cause| of_store(&cause))
     }

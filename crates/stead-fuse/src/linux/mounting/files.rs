@@ -4,14 +4,14 @@ use std::ffi::OsStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fuser::{Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, Request, WriteFlags};
-use stead_core::store::{Expect, Lasts, VersionTag};
+use stead_core::store::{Precondition, SyncPolicy, VersionTag};
 use stead_core::vfs::{OpenFile, OpenOptions};
 use stead_core::{Error, ErrorKind};
 
-use super::{Answer, Mounting, Told, name};
-use crate::linux::cache::Directly;
+use super::{EntryReply, FuseAdapter, FuseResult, name};
+use crate::linux::cache::DirectWriteGuard;
 use crate::linux::errno::errno;
-use crate::linux::handles::{File, Users};
+use crate::linux::handles::{OpenedFile, UsingThreads};
 
 // As in <fcntl.h>, which are the kernel's own for all programs.
 const O_WRONLY: i32 = 1;
@@ -24,7 +24,7 @@ const KEEP_SIZE: i32 = 1;
 pub(crate) const CREATE_NEW: i32 = O_EXCL | O_WRONLY;
 
 /// A file that was opened.
-pub(crate) struct Opened {
+pub(crate) struct OpenReply {
     pub(crate) handle: FileHandle,
     pub(crate) flags: FopenFlags,
     /// What the kernel has to drop before it is told, if anything.
@@ -32,19 +32,19 @@ pub(crate) struct Opened {
 }
 
 /// What was written, and what the kernel has to drop of its pages before it is told.
-pub(crate) enum Written {
+pub(crate) enum WriteReply {
     /// Nothing.
     Done,
     /// All from an offset on: they lack what was written past them.
-    Directly { ino: INodeNo, from: u64, until: Directly },
+    Directly { ino: INodeNo, from: u64, until: DirectWriteGuard },
     /// All from an offset on, and nobody has to wait for that: what they hold of it lies behind the end of the file.
     Behind { ino: INodeNo, from: u64 },
     /// All from an offset on: what was written may have been copied into a page that was dropped since.
     Again { ino: INodeNo, from: u64 },
 }
 
-impl Mounting {
-    pub(crate) fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags) -> Answer<Opened> {
+impl FuseAdapter {
+    pub(crate) fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags) -> FuseResult<OpenReply> {
         let (_names, _changing) = (self.names.read(), self.changing());
         let options = open_options(flags);
         // By `/proc/self/fd/N`, say.
@@ -65,7 +65,7 @@ impl Mounting {
     }
 
     /// Hands out a file that was opened.
-    fn add_file(&self, request: &Request, ino: INodeNo, file: OpenFile, flags: OpenFlags) -> Opened {
+    fn add_file(&self, request: &Request, ino: INodeNo, file: OpenFile, flags: OpenFlags) -> OpenReply {
         let is_blind = self.is_blind(ino);
         let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
         let appends = flags.0 & O_APPEND != 0;
@@ -88,11 +88,11 @@ impl Mounting {
         reply.set(FopenFlags::FOPEN_DIRECT_IO, is_direct);
         // There is nothing to put down when it is closed, so the kernel need not wait for that.
         reply.set(FopenFlags::FOPEN_NOFLUSH, !writes);
-        let (users, pages) = (Users::new(request.pid()), self.inodes.pages(ino.0).unwrap_or_default());
+        let (users, pages) = (UsingThreads::new(request.pid()), self.inodes.pages(ino.0).unwrap_or_default());
         let is_unfinished = AtomicBool::new(false);
-        let file = File { ino: ino.0, file, writes, appends, is_direct, pages, users, is_unfinished };
+        let file = OpenedFile { ino: ino.0, file, writes, appends, is_direct, pages, users, is_unfinished };
         let handle = FileHandle(self.handles.add_file(file));
-        Opened { handle, flags: reply, stale: stale.map(|now| (ino, now)).into_iter().collect() }
+        OpenReply { handle, flags: reply, stale: stale.map(|now| (ino, now)).into_iter().collect() }
     }
 
     pub(crate) fn create(
@@ -101,10 +101,10 @@ impl Mounting {
         (parent, name): (INodeNo, &OsStr),
         mode: u32,
         flags: i32,
-    ) -> Answer<(Told, Opened)> {
+    ) -> FuseResult<(EntryReply, OpenReply)> {
         let (_names, _changing) = (self.names.read(), self.changing());
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
-        let expect = if flags & O_EXCL == 0 { Expect::Any } else { Expect::Absent };
+        let expect = if flags & O_EXCL == 0 { Precondition::Any } else { Precondition::Absent };
         let options = open_options(OpenFlags(flags));
         let made = self.door.create(&seat, &name, mode & 0o7777, expect, options);
         let (file, looked) = made.map_err(|error| errno(&error))?;
@@ -120,7 +120,7 @@ impl Mounting {
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
-    ) -> Answer<(u32, Written)> {
+    ) -> FuseResult<(u32, WriteReply)> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
         let _changing = self.changing();
         open.users.add(request.pid());
@@ -129,7 +129,7 @@ impl Mounting {
         if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             // From memory, by any file that is open: it goes where it came from.
             let count = open.file.write_some_at(offset, data).map_err(|error| errno(&error))?;
-            return Ok((counted(count), Written::Done));
+            return Ok((counted(count), WriteReply::Done));
         }
         // The kernel has heard of every cut: it lets nobody write before. What it read of the content from before a cut after
         // it had heard of it has to go.
@@ -151,13 +151,13 @@ impl Mounting {
         let is_behind = stale.is_some_and(|cut| touched.start <= cut);
         let from = stale.map_or(from, |cut| cut.min(from));
         let written = match until {
-            Some(until) if open.pages.has_pages() => Written::Directly { ino, from, until },
-            Some(_) => Written::Done,
+            Some(until) if open.pages.has_pages() => WriteReply::Directly { ino, from, until },
+            Some(_) => WriteReply::Done,
             None if open.pages.written(&touched) || stale.is_some() && !is_behind => {
-                Written::Again { ino, from }
+                WriteReply::Again { ino, from }
             }
-            None if is_behind => Written::Behind { ino, from: touched.end },
-            None => Written::Done,
+            None if is_behind => WriteReply::Behind { ino, from: touched.end },
+            None => WriteReply::Done,
         };
         Ok((counted(count), written))
     }
@@ -169,7 +169,7 @@ impl Mounting {
 
     /// Makes what was written a change, and says whether there was something. The kernel has the content of that already,
     /// unless it holds what another wrote as well.
-    pub(super) fn put(&self, ino: u64, file: &OpenFile, lasts: Lasts) -> Answer<bool> {
+    pub(super) fn put(&self, ino: u64, file: &OpenFile, lasts: SyncPolicy) -> FuseResult<bool> {
         let _changing = self.changing();
         let mut changed = false;
         let put = file.put(lasts, |made| {
@@ -181,7 +181,7 @@ impl Mounting {
     }
 
     /// Makes what was written a change because the program that wrote through this file says that it has finished.
-    fn finish(&self, open: &File, lasts: Lasts) -> Answer<bool> {
+    fn finish(&self, open: &OpenedFile, lasts: SyncPolicy) -> FuseResult<bool> {
         open.is_unfinished.store(false, Ordering::SeqCst);
         let put = self.put(open.ino, &open.file, lasts);
         put.inspect_err(|_| open.is_unfinished.store(true, Ordering::SeqCst))
@@ -201,7 +201,7 @@ impl Mounting {
         let is_unfinished = open.is_unfinished.load(Ordering::SeqCst);
         if is_unfinished || !self.handles.files_of(open.ino).iter().any(|other| other.writes) {
             // What a mapping wrote after the last close comes to its change here.
-            if let Ok(true) = self.put(open.ino, &open.file, Lasts::Soon) {
+            if let Ok(true) = self.put(open.ino, &open.file, SyncPolicy::Soon) {
                 return self.stale(open.ino, &open.file);
             }
         }
@@ -209,7 +209,11 @@ impl Mounting {
     }
 
     /// Someone has closed it: what was written is a change when that returns. Says what the kernel has to drop.
-    pub(crate) fn flush(&self, request: &Request, handle: FileHandle) -> Answer<Vec<(INodeNo, VersionTag)>> {
+    pub(crate) fn flush(
+        &self,
+        request: &Request,
+        handle: FileHandle,
+    ) -> FuseResult<Vec<(INodeNo, VersionTag)>> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
         if !open.file.is_written() || !open.users.include(request.pid()) {
             return Ok(Vec::new());
@@ -219,14 +223,14 @@ impl Mounting {
         if open.file.size() == 0 {
             return Ok(Vec::new());
         }
-        self.finish(&open, Lasts::Soon)?;
+        self.finish(&open, SyncPolicy::Soon)?;
         Ok(self.stale(open.ino, &open.file))
     }
 
     /// What was written is on the disk, and so is all that was done before. Says what the kernel has to drop.
-    pub(crate) fn fsync(&self, handle: FileHandle) -> Answer<Vec<(INodeNo, VersionTag)>> {
+    pub(crate) fn fsync(&self, handle: FileHandle) -> FuseResult<Vec<(INodeNo, VersionTag)>> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
-        if !self.finish(&open, Lasts::Now)? {
+        if !self.finish(&open, SyncPolicy::Now)? {
             open.file.settle().map_err(|error| errno(&error))?;
         }
         Ok(self.stale(open.ino, &open.file))
@@ -239,7 +243,13 @@ impl Mounting {
         }
     }
 
-    pub(crate) fn fallocate(&self, handle: FileHandle, offset: u64, length: u64, mode: i32) -> Answer<()> {
+    pub(crate) fn fallocate(
+        &self,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+    ) -> FuseResult<()> {
         let open = self.handles.file(handle.0).ok_or(Errno::EBADF)?;
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
         match mode {

@@ -27,41 +27,41 @@ use stead_core::path::{MAX_COMPONENT, VfsPath};
 use stead_core::router::Router;
 use stead_core::store::{Attr, NodeId, VersionTag};
 use stead_core::vfs::Vfs;
-use stead_core::vfs::mounted::{Looked, Mounted, Seat};
+use stead_core::vfs::mounted::{DirectoryRef, Lookup, NodeApi};
 use stead_core::{AccessScope, Name, Timestamp};
 
-pub(super) use self::attributes::Wanted;
-pub(super) use self::files::{CREATE_NEW, Written};
+pub(super) use self::attributes::AttrChange;
+pub(super) use self::files::{CREATE_NEW, WriteReply};
 pub(super) use self::space::Space;
-use crate::Options;
-use crate::linux::attributes::{LINKS, file_attr};
-use crate::linux::cache::Writes;
+use crate::MountOptions;
+use crate::linux::attributes::{LINK_COUNT, file_attr};
+use crate::linux::cache::ConcurrentWrites;
 use crate::linux::errno::errno;
 use crate::linux::handles::{Handles, Retries};
-use crate::linux::inodes::{Inodes, ROOT};
-use crate::linux::later::Later;
+use crate::linux::inodes::{Inodes, ROOT_INO};
+use crate::linux::later::WorkerThread;
 
 /// How long the kernel may believe what it was told: for good, where nothing changes any more.
-const FOR_GOOD: Duration = Duration::from_secs(1 << 30);
+const TTL_IMMUTABLE: Duration = Duration::from_secs(1 << 30);
 /// Where it is told of what others change.
-const LONG: Duration = Duration::from_secs(60);
+const TTL_WITH_FEED: Duration = Duration::from_secs(60);
 /// Where it can't be told.
-const SHORT: Duration = Duration::from_secs(1);
+const TTL_WITHOUT_FEED: Duration = Duration::from_secs(1);
 
-pub(super) type Answer<T> = Result<T, Errno>;
+pub(super) type FuseResult<T> = Result<T, Errno>;
 
 /// A stead that is mounted.
 #[derive(Debug)]
-pub(super) struct Mounting {
-    pub(super) door: Mounted,
+pub(super) struct FuseAdapter {
+    pub(super) door: NodeApi,
     router: Router,
     pub(super) inodes: Inodes,
     pub(super) handles: Handles,
     retries: Retries,
     pub(super) notifier: OnceLock<Notifier>,
-    pub(super) later: Later,
+    pub(super) later: WorkerThread,
     /// Answers writes that went past the kernel's pages.
-    pub(super) written: Later,
+    pub(super) written: WorkerThread,
     /// Held by whoever takes a name away, and shared by whoever goes by one: a path is where it was when it was asked for.
     names: RwLock<()>,
     /// How often something has changed, through this mount or as it was told.
@@ -70,12 +70,12 @@ pub(super) struct Mounting {
     pub(super) maps_directly: AtomicBool,
     /// How long the kernel may believe what it was told, for each Workspace.
     believed: Vec<Duration>,
-    options: Options,
+    options: MountOptions,
     at: PathBuf,
 }
 
 /// What the kernel is told of something.
-pub(super) struct Told {
+pub(super) struct EntryReply {
     pub(super) ttl: Duration,
     pub(super) attr: FileAttr,
     /// The state that is told, where the kernel may have content of another and has to drop that first: it would show it
@@ -83,7 +83,7 @@ pub(super) struct Told {
     pub(super) outdated: Option<VersionTag>,
 }
 
-impl Told {
+impl EntryReply {
     /// What the kernel has to drop, if anything.
     pub(super) fn stale(&self) -> Vec<(INodeNo, VersionTag)> {
         self.outdated.map(|now| (self.attr.ino, now)).into_iter().collect()
@@ -91,31 +91,31 @@ impl Told {
 }
 
 /// Something is being changed. Counted when that is over, and before the kernel hears of it.
-struct Changing<'a>(&'a AtomicU64);
+struct ChangeCountGuard<'a>(&'a AtomicU64);
 
-impl Drop for Changing<'_> {
+impl Drop for ChangeCountGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-impl Mounting {
-    pub(super) fn new(vfs: &Vfs, at: &Path, options: Options) -> Result<Self, stead_core::Error> {
-        let door = Mounted::new(vfs);
+impl FuseAdapter {
+    pub(super) fn new(vfs: &Vfs, at: &Path, options: MountOptions) -> Result<Self, stead_core::Error> {
+        let door = NodeApi::new(vfs);
         let believed =
             (0..door.workspaces().len()).map(|workspace| match door.store(workspace).about().feed {
-                _ if options.past => FOR_GOOD,
-                true => LONG,
-                false => SHORT,
+                _ if options.past => TTL_IMMUTABLE,
+                true => TTL_WITH_FEED,
+                false => TTL_WITHOUT_FEED,
             });
-        Ok(Mounting {
+        Ok(FuseAdapter {
             believed: believed.collect(),
             inodes: Inodes::new(&door.look_at(&VfsPath::root())?),
             handles: Handles::default(),
             retries: Retries::default(),
             notifier: OnceLock::new(),
-            later: Later::default(),
-            written: Later::default(),
+            later: WorkerThread::default(),
+            written: WorkerThread::default(),
             names: RwLock::new(()),
             changes: AtomicU64::new(0),
             maps_directly: AtomicBool::new(false),
@@ -127,8 +127,8 @@ impl Mounting {
     }
 
     /// To be held while something is changed.
-    fn changing(&self) -> Changing<'_> {
-        Changing(&self.changes)
+    fn changing(&self) -> ChangeCountGuard<'_> {
+        ChangeCountGuard(&self.changes)
     }
 
     /// Another has changed something: what was read before may be old.
@@ -141,15 +141,15 @@ impl Mounting {
         self.names.write()
     }
 
-    fn ttl(&self, looked: &Looked) -> Duration {
-        looked.workspace.map_or(LONG, |workspace| self.believed[workspace])
+    fn ttl(&self, looked: &Lookup) -> Duration {
+        looked.workspace.map_or(TTL_WITH_FEED, |workspace| self.believed[workspace])
     }
 
-    fn seat(&self, ino: INodeNo) -> Answer<Seat> {
+    fn seat(&self, ino: INodeNo) -> FuseResult<DirectoryRef> {
         // On the first the kernel looks for it again, and asks again.
         let missing = || if self.inodes.is_elsewhere(ino.0) { Errno::ESTALE } else { Errno::ENOENT };
         let seat = self.inodes.seat(ino.0).ok_or_else(missing)?;
-        if seat.node.is_some() || ino.0 == ROOT {
+        if seat.node.is_some() || ino.0 == ROOT_INO {
             return Ok(seat);
         }
         // A directory that is shown because of the Workspaces may have been made since: from then on it is known by its
@@ -158,19 +158,19 @@ impl Mounting {
         if let Some(node) = node {
             self.inodes.learn(ino.0, node);
         }
-        Ok(Seat { node, ..seat })
+        Ok(DirectoryRef { node, ..seat })
     }
 
-    fn told(&self, ino: u64, looked: &Looked) -> Told {
-        Told {
+    fn told(&self, ino: u64, looked: &Lookup) -> EntryReply {
+        EntryReply {
             ttl: self.ttl(looked),
-            attr: file_attr(ino, &looked.attr, LINKS, self.options.owner),
+            attr: file_attr(ino, &looked.attr, LINK_COUNT, self.options.owner),
             outdated: Some(looked.attr.tag).filter(|now| self.inodes.is_outdated(ino, *now)),
         }
     }
 
     /// Something was found under a name, and the kernel is told.
-    fn entry(&self, parent: u64, name: &Name, looked: &Looked) -> Told {
+    fn entry(&self, parent: u64, name: &Name, looked: &Lookup) -> EntryReply {
         let ino = self.inodes.found(parent, name, looked, true);
         self.told(ino, looked)
     }
@@ -182,12 +182,12 @@ impl Mounting {
         if let Some((workspace, node)) = self.inodes.node(ino.0) {
             self.door.refresh(workspace, node);
         }
-        self.drop_pages(ino, 0, Writes::MayBeUnderWay);
+        self.drop_pages(ino, 0, ConcurrentWrites::MayBeUnderWay);
         self.inodes.changed_elsewhere(ino.0, now);
     }
 
     /// Makes the kernel drop what it has of a file's content from an offset on. It waits, as [`Mounting::drop_content`].
-    pub(super) fn drop_pages(&self, ino: INodeNo, from: u64, writes: Writes) {
+    pub(super) fn drop_pages(&self, ino: INodeNo, from: u64, writes: ConcurrentWrites) {
         let pages = self.inodes.pages(ino.0);
         let _dropping = pages.as_ref().map(|pages| pages.dropping(writes));
         if let Some(notifier) = self.notifier.get() {
@@ -212,7 +212,7 @@ impl Mounting {
         None
     }
 
-    pub(super) fn lookup(&self, parent: INodeNo, name: &OsStr) -> Answer<Told> {
+    pub(super) fn lookup(&self, parent: INodeNo, name: &OsStr) -> FuseResult<EntryReply> {
         let _names = self.names.read();
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let looked = self.door.look(&seat, &name).map_err(|error| match error {
@@ -223,7 +223,7 @@ impl Mounting {
         Ok(self.entry(parent.0, &name, &looked))
     }
 
-    pub(super) fn getattr(&self, ino: INodeNo, handle: Option<FileHandle>) -> Answer<Told> {
+    pub(super) fn getattr(&self, ino: INodeNo, handle: Option<FileHandle>) -> FuseResult<EntryReply> {
         let names = self.names.read();
         let found = self.seat(ino).and_then(|seat| {
             let node = self.inodes.node(ino.0).map(|(_, node)| node);
@@ -250,20 +250,20 @@ impl Mounting {
                     attr = Attr { size: 0, mode: 0o200, created: None, modified, changed: modified, ..attr };
                 }
                 let attr = file_attr(ino.0, &attr, 0, self.options.owner);
-                Ok(Told { ttl: Duration::ZERO, attr, outdated: None })
+                Ok(EntryReply { ttl: Duration::ZERO, attr, outdated: None })
             }
         }
     }
 
     /// What is told of something once the kernel has dropped what it had: with all that was written by then.
-    pub(super) fn told_anew(&self, told: Told) -> Told {
+    pub(super) fn told_anew(&self, told: EntryReply) -> EntryReply {
         if told.outdated.is_none() {
             return told;
         }
-        self.getattr(told.attr.ino, None).map_or(told, |now| Told { outdated: None, ..now })
+        self.getattr(told.attr.ino, None).map_or(told, |now| EntryReply { outdated: None, ..now })
     }
 
-    fn file_node(&self, ino: INodeNo) -> Answer<NodeId> {
+    fn file_node(&self, ino: INodeNo) -> FuseResult<NodeId> {
         self.inodes.node(ino.0).map(|(_, node)| node).ok_or(Errno::EISDIR)
     }
 
@@ -274,7 +274,7 @@ impl Mounting {
     }
 }
 
-fn name(name: &OsStr) -> Answer<Name> {
+fn name(name: &OsStr) -> FuseResult<Name> {
     if name.len() > MAX_COMPONENT {
         return Err(Errno::ENAMETOOLONG);
     }

@@ -5,18 +5,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use fuser::{Errno, INodeNo, RenameFlags};
-use stead_core::store::{Kind, Replace, Special};
+use stead_core::store::{NodeKind, Replace, SpecialKind};
 use stead_core::{Error, ErrorKind};
 
-use super::{Answer, Mounting, Told, name};
+use super::{EntryReply, FuseAdapter, FuseResult, name};
 use crate::linux::errno::errno;
 use crate::linux::{links, programs};
 
 /// How often a name is given to something else that a program of the host keeps replacing.
-const ATTEMPTS: usize = 16;
+const RENAME_ATTEMPTS: usize = 16;
 
-impl Mounting {
-    pub(crate) fn readlink(&self, ino: INodeNo) -> Answer<Vec<u8>> {
+impl FuseAdapter {
+    pub(crate) fn readlink(&self, ino: INodeNo) -> FuseResult<Vec<u8>> {
         let _names = self.names.read();
         let seat = self.seat(ino)?;
         let target = self.door.link_target(&seat.path).map_err(|error| errno(&error))?;
@@ -30,7 +30,7 @@ impl Mounting {
         Ok(shown)
     }
 
-    pub(crate) fn mkdir(&self, parent: INodeNo, name: &OsStr, mode: u32) -> Answer<Told> {
+    pub(crate) fn mkdir(&self, parent: INodeNo, name: &OsStr, mode: u32) -> FuseResult<EntryReply> {
         let (_names, _changing) = (self.names.read(), self.changing());
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let looked = self.door.mkdir(&seat, &name, mode & 0o7777).map_err(|error| errno(&error))?;
@@ -40,9 +40,9 @@ impl Mounting {
     pub(crate) fn make_special(
         &self,
         (parent, name): (INodeNo, &OsStr),
-        kind: Special,
+        kind: SpecialKind,
         mode: u32,
-    ) -> Answer<Told> {
+    ) -> FuseResult<EntryReply> {
         let (_names, _changing) = (self.names.read(), self.changing());
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let made =
@@ -50,7 +50,7 @@ impl Mounting {
         Ok(self.entry(parent.0, &name, &made))
     }
 
-    pub(crate) fn symlink(&self, parent: INodeNo, name: &OsStr, target: &Path) -> Answer<Told> {
+    pub(crate) fn symlink(&self, parent: INodeNo, name: &OsStr, target: &Path) -> FuseResult<EntryReply> {
         let (_names, _changing) = (self.names.read(), self.changing());
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let target = links::kept(&self.at, target.as_os_str().as_bytes());
@@ -58,11 +58,11 @@ impl Mounting {
         Ok(self.entry(parent.0, &name, &looked))
     }
 
-    pub(crate) fn remove(&self, parent: INodeNo, name: &OsStr, kind: Kind) -> Answer<()> {
+    pub(crate) fn remove(&self, parent: INodeNo, name: &OsStr, kind: NodeKind) -> FuseResult<()> {
         let (_names, _changing) = (self.names.write(), self.changing());
         let (seat, name) = (self.seat(parent)?, self::name(name)?);
         let removed = match kind {
-            Kind::Directory => self.door.rmdir(&seat, &name),
+            NodeKind::Directory => self.door.rmdir(&seat, &name),
             _ => self.door.unlink(&seat, &name),
         };
         removed.map_err(|error| errno(&error))?;
@@ -75,7 +75,7 @@ impl Mounting {
         from: (INodeNo, &OsStr),
         to: (INodeNo, &OsStr),
         flags: RenameFlags,
-    ) -> Answer<()> {
+    ) -> FuseResult<()> {
         let replace = match flags {
             RenameFlags::RENAME_EXCHANGE => Replace::Exchange,
             RenameFlags::RENAME_NOREPLACE => Replace::Refuse,
@@ -90,7 +90,7 @@ impl Mounting {
         let is_again = |renamed: &Result<(), Error>| {
             matches!(renamed, Err(error) if error.kind() == ErrorKind::Conflict) && replace == Replace::Over
         };
-        let renamed = (1..ATTEMPTS).map(|_| rename()).find(|renamed| !is_again(renamed));
+        let renamed = (1..RENAME_ATTEMPTS).map(|_| rename()).find(|renamed| !is_again(renamed));
         renamed.unwrap_or_else(rename).map_err(|error| errno(&error))?;
         let (from, to) = ((from.0.0, &from_name), (to.0.0, &to_name));
         if replace == Replace::Exchange {

@@ -2,11 +2,11 @@
 
 use fuser::INodeNo;
 
-use super::{Answer, Mounting};
+use super::{FuseAdapter, FuseResult};
 use crate::linux::errno::errno;
 
-impl Mounting {
-    pub(crate) fn statfs(&self, ino: INodeNo) -> Answer<Space> {
+impl FuseAdapter {
+    pub(crate) fn statfs(&self, ino: INodeNo) -> FuseResult<Space> {
         const BLOCK: u64 = 4096;
         let mut space = Space { blocks: 1 << 40, free: 1 << 39, files: 1 << 40, files_free: 1 << 39 };
         let host = self.options.room.as_deref().and_then(|room| rustix::fs::statvfs(room).ok());

@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 use super::{finished, plain, typed};
 
 /// Between two messages, so that they arrive one by one.
-const PAUSE: Duration = Duration::from_millis(50);
+const MESSAGE_PAUSE: Duration = Duration::from_millis(50);
 
 /// From which level on a client hears of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd)]
-pub(super) struct Level(u8);
+pub(super) struct LogThreshold(u8);
 
-impl From<LoggingLevel> for Level {
+impl From<LoggingLevel> for LogThreshold {
     fn from(level: LoggingLevel) -> Self {
-        Level(level as u8)
+        LogThreshold(level as u8)
     }
 }
 
@@ -32,7 +32,7 @@ impl From<LoggingLevel> for Level {
 pub(super) async fn call(
     request: &CallToolRequestParams,
     context: &RequestContext<RoleServer>,
-    level: &Mutex<Level>,
+    level: &Mutex<LogThreshold>,
 ) -> Result<CallToolResult, ErrorData> {
     let argument = |name: &str| {
         let arguments = request.arguments.as_ref()?;
@@ -57,17 +57,20 @@ pub(super) async fn call(
     Ok(finished(plain::text(&said)))
 }
 
-async fn log(context: &RequestContext<RoleServer>, level: &Mutex<Level>) -> Result<String, ServiceError> {
+async fn log(
+    context: &RequestContext<RoleServer>,
+    level: &Mutex<LogThreshold>,
+) -> Result<String, ServiceError> {
     let is_modern =
         context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
     // In the newer era a request says for itself what it wants to hear; if it says nothing, it hears nothing.
-    let from = if is_modern { context.meta.log_level().map(Level::from) } else { Some(*level.lock()) };
+    let from = if is_modern { context.meta.log_level().map(LogThreshold::from) } else { Some(*level.lock()) };
     for line in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
-        if from.is_some_and(|from| Level::from(LoggingLevel::Info) >= from) {
+        if from.is_some_and(|from| LogThreshold::from(LoggingLevel::Info) >= from) {
             let message = LoggingMessageNotificationParam::new(LoggingLevel::Info, line.into());
             context.peer.notify_logging_message(message).await?;
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(MESSAGE_PAUSE).await;
     }
     Ok("It is logged.".to_owned())
 }
@@ -78,7 +81,7 @@ async fn progress(context: &RequestContext<RoleServer>) -> Result<String, Servic
             let param = ProgressNotificationParam::new(token, done).with_total(100.0);
             context.peer.notify_progress(param).await?;
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(MESSAGE_PAUSE).await;
     }
     Ok("It is done.".to_owned())
 }

@@ -27,23 +27,23 @@ use rmcp::{RoleServer, ServerHandler};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::handler::Handler;
-use crate::served::Served;
-use live::Level;
+use super::handler::McpHandler;
+use crate::served::LiveStead;
+use live::LogThreshold;
 
 /// The handler that every build has, and the suite's fixtures before it.
 #[derive(Debug, Clone)]
-pub(crate) struct Fixtures {
-    served: Arc<Served>,
-    handler: Handler,
+pub(crate) struct ConformanceHandler {
+    served: Arc<LiveStead>,
+    handler: McpHandler,
     /// What a client of the older era wants to hear of the log.
-    level: Arc<Mutex<Level>>,
+    level: Arc<Mutex<LogThreshold>>,
 }
 
-impl Fixtures {
+impl ConformanceHandler {
     /// Answers for this identity, as the handler does.
-    pub(crate) fn new(served: Arc<Served>) -> Self {
-        Fixtures { handler: Handler::new(Arc::clone(&served)), served, level: Arc::default() }
+    pub(crate) fn new(served: Arc<LiveStead>) -> Self {
+        ConformanceHandler { handler: McpHandler::new(Arc::clone(&served)), served, level: Arc::default() }
     }
 
     async fn fixture(
@@ -90,7 +90,7 @@ fn finished<T: DeserializeOwned>(mut json: Value) -> T {
     typed(json)
 }
 
-impl ServerHandler for Fixtures {
+impl ServerHandler for ConformanceHandler {
     fn get_info(&self) -> ServerConfig {
         let mut info = self.handler.get_info();
         info.capabilities.logging = Some(Default::default());
@@ -237,7 +237,7 @@ impl ServerHandler for Fixtures {
         request: SetLevelRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        *self.level.lock() = Level::from(request.level);
+        *self.level.lock() = LogThreshold::from(request.level);
         Ok(())
     }
 

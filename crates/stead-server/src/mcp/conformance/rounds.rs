@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::typed;
 
 /// What a client can't make up: the name of a round is sealed with it.
-static KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
+static STATE_KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
     let mut key = [0; 32];
     getrandom::fill(&mut key).expect("the host has randomness");
     key
 });
 
 /// What one tool asks, round by round.
-pub(super) struct Rounds {
+pub(super) struct InputRounds {
     name: String,
     rounds: Vec<InputRequests>,
     /// Whether the client is handed a state to bring back.
@@ -25,7 +25,7 @@ pub(super) struct Rounds {
 }
 
 /// What a tool or prompt asks, if it asks.
-pub(super) fn of(name: &str) -> Option<Rounds> {
+pub(super) fn of(name: &str) -> Option<InputRounds> {
     let user_name = json!({ "user_name": form("What is your name?", "name", "string") });
     let confirm = json!({ "confirm": form("Please confirm", "ok", "boolean") });
     let roots = json!({ "method": "roots/list", "params": {} });
@@ -62,7 +62,7 @@ pub(super) fn of(name: &str) -> Option<Rounds> {
         ),
         _ => return None,
     };
-    Some(Rounds { name: name.to_owned(), rounds: rounds.into_iter().map(typed).collect(), has_state })
+    Some(InputRounds { name: name.to_owned(), rounds: rounds.into_iter().map(typed).collect(), has_state })
 }
 
 fn form(message: &str, field: &str, kind: &str) -> Value {
@@ -78,7 +78,7 @@ fn sampling(prompt: &str) -> Value {
     }})
 }
 
-impl Rounds {
+impl InputRounds {
     /// What is asked next, or nothing if everything is answered.
     pub(super) fn next(
         &self,
@@ -117,7 +117,7 @@ impl Rounds {
     }
 
     fn state(&self, round: usize) -> String {
-        let sealed = blake3::keyed_hash(&KEY, format!("{} {round}", self.name).as_bytes());
+        let sealed = blake3::keyed_hash(&STATE_KEY, format!("{} {round}", self.name).as_bytes());
         format!("{round}-{}", sealed.to_hex())
     }
 }

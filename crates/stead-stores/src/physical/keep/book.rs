@@ -5,32 +5,35 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use stead_core::store::{
-    Change, Content, Keep, Lasts, NodeId, QuotaRoot, Record, Step, StoreError, StorePath, StoreResult, Usage,
+    Change, CompanionRecord, Content, DisplacedContent, NodeId, QuotaRoot, Step, StoreError, StorePath,
+    StoreResult, SyncPolicy, Usage,
 };
 use stead_core::{AuditOutcome, Operation};
 
-use super::super::act::Act;
-use super::super::undo::Undo;
-use super::super::workshop::Workshop;
-use super::Keeping;
-use super::count::{Leaf, deltas, judge_files};
-use super::face::Said;
+use super::super::act::PhysicalChange;
+use super::super::undo::UndoRecord;
+use super::super::workshop::StagingArea;
+use super::PhysicalHistory;
+use super::count::{UsageChange, deltas, judge_files};
+use super::face::LedgerEvent;
 use crate::Durability;
-use crate::virtual_store::books::{Books, Delta, Entry, Intent, Row, Withdrawal};
+use crate::virtual_store::books::{
+    Ledger, LedgerIntent, LedgerRow, PlannedChange, RolledBackChange, UsageDelta,
+};
 
 /// The part of a change that concerns the ledger.
-pub(in super::super) struct Book {
-    pub(super) books: Arc<Books>,
+pub(in super::super) struct LedgerTransaction {
+    pub(super) books: Arc<Ledger>,
     operation: Operation,
     pub(super) quotas: Vec<QuotaRoot>,
-    records: Vec<Record>,
-    lasts: Lasts,
+    records: Vec<CompanionRecord>,
+    lasts: SyncPolicy,
     /// The path that it is about, where it makes a version also if it changes nothing.
     blind_at: Option<StorePath>,
     /// Whether the records have been written.
     recorded: bool,
     /// Whether what the present step displaces is kept.
-    keep: Keep,
+    keep: DisplacedContent,
     /// The steps that put back what was kept, and whether the present one does.
     past: HashSet<usize>,
     puts_back: bool,
@@ -40,9 +43,9 @@ pub(in super::super) struct Book {
     version: Option<i64>,
     next: i64,
     /// What the entry will say, as far as it is not written yet.
-    unwritten: Unwritten,
+    unwritten: UnwrittenEvents,
     /// What has been counted for what is written.
-    counted: Vec<Delta>,
+    counted: Vec<UsageDelta>,
     /// The displaced things, by their names in the room, with their rows and whether they are kept.
     stashes: HashMap<String, (i64, bool)>,
     /// Counters that begin with this change.
@@ -52,20 +55,20 @@ pub(in super::super) struct Book {
 }
 
 #[derive(Default)]
-struct Unwritten {
-    rows: Vec<Row>,
-    intents: Vec<Intent>,
-    leaves: Vec<Leaf>,
+struct UnwrittenEvents {
+    rows: Vec<LedgerRow>,
+    intents: Vec<LedgerIntent>,
+    leaves: Vec<UsageChange>,
 }
 
 /// How far the unwritten part had come.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Mark(usize, usize, usize);
+pub(in super::super) struct UnwrittenPosition(usize, usize, usize);
 
-impl Book {
+impl LedgerTransaction {
     /// Opens the book of a change.
-    pub(in super::super) fn open(shop: &Workshop, change: &Change) -> StoreResult<Self> {
-        Ok(Book {
+    pub(in super::super) fn open(shop: &StagingArea, change: &Change) -> StoreResult<Self> {
+        Ok(LedgerTransaction {
             books: shop.keeping.begun()?,
             operation: change.operation.clone(),
             quotas: change.quotas.clone(),
@@ -73,14 +76,14 @@ impl Book {
             lasts: change.lasts,
             blind_at: change.blind_at.clone(),
             recorded: false,
-            keep: Keep::History,
+            keep: DisplacedContent::History,
             past: steps_from_the_past(change),
             puts_back: false,
             returning: change.returning.clone(),
             returns: None,
             version: None,
             next: 0,
-            unwritten: Unwritten::default(),
+            unwritten: UnwrittenEvents::default(),
             counted: Vec::new(),
             stashes: HashMap::new(),
             begun: Vec::new(),
@@ -103,23 +106,23 @@ impl Book {
     }
 
     /// Adds to what is counted.
-    pub(super) fn count(&mut self, leaves: Vec<Leaf>) {
+    pub(super) fn count(&mut self, leaves: Vec<UsageChange>) {
         self.unwritten.leaves.extend(leaves);
     }
 
     /// Begins a step, and says whether what it displaces is kept.
-    pub(in super::super) fn begin_step(&mut self, index: usize, keep: Keep) {
+    pub(in super::super) fn begin_step(&mut self, index: usize, keep: DisplacedContent) {
         self.keep = keep;
         self.puts_back = self.past.contains(&index);
         self.returns = self.returning.get(&index).copied();
     }
 
     /// Adds an action, as the ledger will have it. The first row is of what it displaces.
-    fn note(&mut self, how: &Undo, journal: Option<u64>, said: &[Said]) {
+    fn note(&mut self, how: &UndoRecord, journal: Option<u64>, said: &[LedgerEvent]) {
         let outline = journal.map(|_| how.outline());
         let undo = serde_json::to_string(outline.as_ref().unwrap_or(how));
         let undo = undo.expect("actions hold numbers, text and bytes");
-        self.unwritten.intents.push(Intent { seq: self.next, journal, undo });
+        self.unwritten.intents.push(LedgerIntent { seq: self.next, journal, undo });
         if let Some(stash) = how.displaces() {
             self.stashes.insert(stash.to_owned(), (self.next, said[0].stashed));
         }
@@ -145,13 +148,13 @@ impl Book {
     }
 
     /// Whether something of that size is kept if the present step displaces it.
-    pub(super) fn keeps(&self, keeping: &Keeping, size: u64) -> bool {
-        self.keep == Keep::History && keeping.keeps_content() && size <= keeping.largest()
+    pub(super) fn keeps(&self, keeping: &PhysicalHistory, size: u64) -> bool {
+        self.keep == DisplacedContent::History && keeping.keeps_content() && size <= keeping.largest()
     }
 
     /// Writes what is not written yet.
-    fn write(&mut self, shop: &Workshop) -> StoreResult<()> {
-        let Unwritten { rows, intents, leaves } = &mut self.unwritten;
+    fn write(&mut self, shop: &StagingArea) -> StoreResult<()> {
+        let UnwrittenEvents { rows, intents, leaves } = &mut self.unwritten;
         let records = if self.recorded { Vec::new() } else { self.records.clone() };
         let unchanged_at = self.blind_at.clone().filter(|_| rows.is_empty() && self.version.is_none());
         if rows.is_empty() && records.is_empty() && self.begun.is_empty() && unchanged_at.is_none() {
@@ -161,7 +164,7 @@ impl Book {
         let roots = self.roots.as_deref().unwrap_or_default();
         let counted = deltas(roots, leaves);
         shop.life.pass("entry")?;
-        let entry = Entry {
+        let entry = PlannedChange {
             operation: self.operation.clone(),
             version: self.version,
             unchanged_at,
@@ -190,15 +193,15 @@ impl Book {
         let outcome = AuditOutcome::of(reason.kind());
         let deltas = std::mem::take(&mut self.counted);
         let operation = self.operation.id;
-        self.books.withdraw(Withdrawal { version, operation, deltas, records, outcome })
+        self.books.withdraw(RolledBackChange { version, operation, deltas, records, outcome })
     }
 }
 
-impl Act<'_> {
+impl PhysicalChange<'_> {
     /// Has the ledger know of an action before it happens.
-    pub(in super::super) fn enter(&mut self, how: &Undo) -> StoreResult<Mark> {
-        let Unwritten { rows, intents, leaves } = &self.book.unwritten;
-        let mark = Mark(rows.len(), intents.len(), leaves.len());
+    pub(in super::super) fn enter(&mut self, how: &UndoRecord) -> StoreResult<UnwrittenPosition> {
+        let UnwrittenEvents { rows, intents, leaves } = &self.book.unwritten;
+        let mark = UnwrittenPosition(rows.len(), intents.len(), leaves.len());
         let said = self.said(how)?;
         self.count_action(&said)?;
         let journal = self.journal_epoch();
@@ -212,11 +215,12 @@ impl Act<'_> {
     }
 
     /// Takes an entry back whose action did not happen, for this reason; the change may go on.
-    pub(in super::super) fn left(&mut self, mark: Mark, reason: &StoreError) -> StoreResult<()> {
+    pub(in super::super) fn left(&mut self, mark: UnwrittenPosition, reason: &StoreError) -> StoreResult<()> {
         if !self.is_several() {
             return self.book.withdraw(reason);
         }
-        let (Unwritten { rows, intents, leaves }, Mark(row, intent, leaf)) = (&mut self.book.unwritten, mark);
+        let (UnwrittenEvents { rows, intents, leaves }, UnwrittenPosition(row, intent, leaf)) =
+            (&mut self.book.unwritten, mark);
         rows.truncate(row);
         intents.truncate(intent);
         leaves.truncate(leaf);

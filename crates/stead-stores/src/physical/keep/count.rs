@@ -2,22 +2,24 @@
 
 use std::ops::ControlFlow;
 
-use stead_core::search::Walk;
-use stead_core::store::{Found, Kind, Place, QuotaRoot, StoreError, StorePath, StoreResult, Usage};
+use stead_core::search::WalkOptions;
+use stead_core::store::{
+    NodeKind, NodePath, QuotaRoot, StoreError, StorePath, StoreResult, Usage, WalkEntry,
+};
 use stead_core::{Clock, SystemClock};
 
 use super::super::PhysicalStore;
-use super::super::act::Act;
+use super::super::act::PhysicalChange;
 use super::super::mask::{is_at_or_below, join};
-use super::face::{Face, Said, What};
-use crate::virtual_store::books::Delta;
+use super::face::{Fingerprint, LedgerEvent, LedgerEventKind};
+use crate::virtual_store::books::UsageDelta;
 
 /// How old a counter may be before it is compared with what is there: other programs don't count.
-const RECOUNTED_AFTER_SECONDS: i64 = 600;
+const RECOUNT_AFTER_SECONDS: i64 = 600;
 
 /// One file that comes or goes, or changes its size.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Leaf {
+pub(super) struct UsageChange {
     path: Vec<u8>,
     bytes: i64,
     files: i64,
@@ -27,33 +29,33 @@ pub(super) struct Leaf {
     from: Option<Vec<u8>>,
 }
 
-impl Leaf {
-    fn gone(path: Vec<u8>, face: &Face) -> Option<Self> {
+impl UsageChange {
+    fn gone(path: Vec<u8>, face: &Fingerprint) -> Option<Self> {
         let bytes = bytes(face)?;
-        Some(Leaf { path, bytes: -bytes.cast_signed(), files: -1, arrives: None, from: None })
+        Some(UsageChange { path, bytes: -bytes.cast_signed(), files: -1, arrives: None, from: None })
     }
 
-    fn arrived(path: Vec<u8>, face: &Face) -> Option<Self> {
+    fn arrived(path: Vec<u8>, face: &Fingerprint) -> Option<Self> {
         let bytes = bytes(face)?;
-        Some(Leaf { path, bytes: bytes.cast_signed(), files: 1, arrives: Some(bytes), from: None })
+        Some(UsageChange { path, bytes: bytes.cast_signed(), files: 1, arrives: Some(bytes), from: None })
     }
 
-    fn moved(from: Vec<u8>, to: Vec<u8>, face: &Face) -> Option<Self> {
-        Some(Leaf { from: Some(from), ..Leaf::arrived(to, face)? })
+    fn moved(from: Vec<u8>, to: Vec<u8>, face: &Fingerprint) -> Option<Self> {
+        Some(UsageChange { from: Some(from), ..UsageChange::arrived(to, face)? })
     }
 
     /// The same, where it was there before, so that its size is not judged.
     fn returned(self) -> Self {
-        Leaf { arrives: None, ..self }
+        UsageChange { arrives: None, ..self }
     }
 }
 
 /// What something counts; `None` for a directory.
-fn bytes(face: &Face) -> Option<u64> {
+fn bytes(face: &Fingerprint) -> Option<u64> {
     match face.kind {
-        Kind::Directory => None,
-        Kind::File => Some(face.size),
-        Kind::Symlink | Kind::Special(_) => Some(0),
+        NodeKind::Directory => None,
+        NodeKind::File => Some(face.size),
+        NodeKind::Symlink | NodeKind::Special(_) => Some(0),
     }
 }
 
@@ -63,18 +65,18 @@ fn is_below(path: &[u8], root: &[u8]) -> bool {
 }
 
 /// What the leaves come to at each root.
-pub(super) fn deltas(roots: &[Vec<u8>], leaves: &[Leaf]) -> Vec<Delta> {
+pub(super) fn deltas(roots: &[Vec<u8>], leaves: &[UsageChange]) -> Vec<UsageDelta> {
     let sum = |root: &Vec<u8>| {
         let here = leaves.iter().filter(|leaf| is_below(&leaf.path, root));
         let (bytes, files) =
             here.fold((0, 0), |(bytes, files), leaf| (bytes + leaf.bytes, files + leaf.files));
-        Delta { path: root.clone(), bytes, files }
+        UsageDelta { path: root.clone(), bytes, files }
     };
     roots.iter().map(sum).filter(|delta| (delta.bytes, delta.files) != (0, 0)).collect()
 }
 
 /// Judges the sizes of single files.
-pub(super) fn judge_files(quotas: &[QuotaRoot], leaves: &[Leaf]) -> StoreResult<()> {
+pub(super) fn judge_files(quotas: &[QuotaRoot], leaves: &[UsageChange]) -> StoreResult<()> {
     for quota in quotas {
         let inside = |path: &[u8]| quota.places().any(|place| is_below(path, place.as_bytes()));
         for leaf in leaves.iter().filter(|leaf| inside(&leaf.path)) {
@@ -86,7 +88,7 @@ pub(super) fn judge_files(quotas: &[QuotaRoot], leaves: &[Leaf]) -> StoreResult<
     Ok(())
 }
 
-impl Act<'_> {
+impl PhysicalChange<'_> {
     /// Begins the counters that a change needs. What is not counted yet is scanned, and nobody changes anything
     /// meanwhile.
     pub(in super::super) fn begin_counting(&mut self) -> StoreResult<()> {
@@ -117,7 +119,7 @@ impl Act<'_> {
     }
 
     /// Counts what an action will do, where someone asks.
-    pub(super) fn count_action(&mut self, said: &[Said]) -> StoreResult<()> {
+    pub(super) fn count_action(&mut self, said: &[LedgerEvent]) -> StoreResult<()> {
         if self.book.counted_roots()?.is_empty() {
             return Ok(());
         }
@@ -126,34 +128,40 @@ impl Act<'_> {
             let (before, after) = (said.detail.before.as_ref(), said.detail.after.as_ref());
             let path = || said.path.clone();
             match said.what {
-                What::Placed => leaves.extend(after.and_then(|face| Leaf::arrived(path(), face))),
-                What::Replaced | What::Patched => {
-                    leaves.extend(before.and_then(|face| Leaf::gone(path(), face)));
-                    leaves.extend(after.and_then(|face| Leaf::arrived(path(), face)));
+                LedgerEventKind::Placed => {
+                    leaves.extend(after.and_then(|face| UsageChange::arrived(path(), face)))
                 }
-                What::Removed if said.stashed => self.tree_leaves(&said.path, before, |below, face| {
-                    leaves.extend(Leaf::gone(join(&said.path, below), face));
-                })?,
+                LedgerEventKind::Replaced | LedgerEventKind::Patched => {
+                    leaves.extend(before.and_then(|face| UsageChange::gone(path(), face)));
+                    leaves.extend(after.and_then(|face| UsageChange::arrived(path(), face)));
+                }
+                LedgerEventKind::Removed if said.stashed => {
+                    self.tree_leaves(&said.path, before, |below, face| {
+                        leaves.extend(UsageChange::gone(join(&said.path, below), face));
+                    })?
+                }
                 // Each thing below it has a row of its own.
-                What::Removed => leaves.extend(before.and_then(|face| Leaf::gone(path(), face))),
-                What::Moved | What::Crossed => {
+                LedgerEventKind::Removed => {
+                    leaves.extend(before.and_then(|face| UsageChange::gone(path(), face)))
+                }
+                LedgerEventKind::Moved | LedgerEventKind::Crossed => {
                     let other = said.other.as_deref().unwrap_or_default();
-                    let mut moves = |from: &[u8], to: &[u8], below: &[u8], face: &Face| {
-                        leaves.extend(Leaf::gone(join(from, below), face));
-                        leaves.extend(Leaf::moved(join(from, below), join(to, below), face));
+                    let mut moves = |from: &[u8], to: &[u8], below: &[u8], face: &Fingerprint| {
+                        leaves.extend(UsageChange::gone(join(from, below), face));
+                        leaves.extend(UsageChange::moved(join(from, below), join(to, below), face));
                     };
                     self.tree_leaves(&said.path, before, |below, face| {
                         moves(&said.path, other, below, face)
                     })?;
-                    if said.what == What::Crossed {
+                    if said.what == LedgerEventKind::Crossed {
                         self.tree_leaves(other, after, |below, face| moves(other, &said.path, below, face))?;
                     }
                 }
-                What::Dressed => {}
+                LedgerEventKind::Dressed => {}
             }
         }
         if self.book.puts_back() {
-            leaves = leaves.into_iter().map(Leaf::returned).collect();
+            leaves = leaves.into_iter().map(UsageChange::returned).collect();
         }
         self.book.count(leaves);
         Ok(())
@@ -163,17 +171,17 @@ impl Act<'_> {
     fn tree_leaves(
         &self,
         path: &[u8],
-        face: Option<&Face>,
-        mut each: impl FnMut(&[u8], &Face),
+        face: Option<&Fingerprint>,
+        mut each: impl FnMut(&[u8], &Fingerprint),
     ) -> StoreResult<()> {
         let Some(face) = face else { return Ok(()) };
-        if face.kind != Kind::Directory {
+        if face.kind != NodeKind::Directory {
             each(b"", face);
             return Ok(());
         }
-        let place = Place::path(StorePath::from_checked(path));
-        self.store.walk_below(&place, &Walk::default(), &mut |found| {
-            let face = Face { kind: found.attr.kind, size: found.attr.size, ..*face };
+        let place = NodePath::path(StorePath::from_checked(path));
+        self.store.walk_below(&place, &WalkOptions::default(), &mut |found| {
+            let face = Fingerprint { kind: found.attr.kind, size: found.attr.size, ..*face };
             each(found.path.as_bytes(), &face);
             ControlFlow::Continue(())
         })
@@ -190,7 +198,7 @@ impl PhysicalStore {
             return usage_below(self, at);
         };
         let now = SystemClock.now();
-        if !counter.dirty && now.as_secs() - counter.at.as_secs() < RECOUNTED_AFTER_SECONDS {
+        if !counter.dirty && now.as_secs() - counter.at.as_secs() < RECOUNT_AFTER_SECONDS {
             return Ok(counter.usage);
         }
         let found = usage_below(self, at)?;
@@ -202,11 +210,11 @@ impl PhysicalStore {
 /// How much lies below a path, counted on the disk; nothing where there is no directory.
 fn usage_below(store: &PhysicalStore, at: &StorePath) -> StoreResult<Usage> {
     let mut usage = Usage::default();
-    let count = &mut |found: Found| {
+    let count = &mut |found: WalkEntry| {
         usage.count(&found.attr);
         ControlFlow::Continue(())
     };
-    match store.walk_below(&Place::path(at.clone()), &Walk::default(), count) {
+    match store.walk_below(&NodePath::path(at.clone()), &WalkOptions::default(), count) {
         Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => {}
         walked => walked?,
     }
@@ -217,8 +225,8 @@ fn usage_below(store: &PhysicalStore, at: &StorePath) -> StoreResult<Usage> {
 mod tests {
     use super::*;
 
-    fn leaf(path: &str, bytes: i64, files: i64) -> Leaf {
-        Leaf { path: path.into(), bytes, files, arrives: None, from: None }
+    fn leaf(path: &str, bytes: i64, files: i64) -> UsageChange {
+        UsageChange { path: path.into(), bytes, files, arrives: None, from: None }
     }
 
     #[test]

@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 
 use stead_core::store::StoreResult;
 
-use super::super::host::{self, How, Stat};
-use super::super::mask::STATE;
-use super::super::options::{Confinement, Need};
+use super::super::host::{self, HostStat, OpenMode};
+use super::super::mask::STATE_DIR_NAME;
+use super::super::options::{Confinement, LedgerOpenMode};
 use super::super::root::{Dir, Root};
 use crate::Database;
-use crate::virtual_store::books::{Books, Directory};
+use crate::virtual_store::books::{Ledger, LedgerDirectory};
 
 /// What the directories of a staging area are called that displaced things lie in.
-pub(in super::super) const PASTS: [&str; 2] = ["past", "more"];
+pub(in super::super) const DISPLACED_DIR_NAMES: [&str; 2] = ["past", "more"];
 
 /// Where a directory of the host is at home.
 #[derive(Debug)]
-pub(in super::super) struct Home {
+pub(in super::super) struct DirectoryIdentity {
     /// Itself, by device and inode.
     id: String,
     /// Where it stands.
@@ -29,16 +29,16 @@ pub(in super::super) struct Home {
     shops: Vec<Dir>,
 }
 
-impl Home {
+impl DirectoryIdentity {
     /// The home of the directory at `path`; all paths are absolute and resolved.
     pub(in super::super) fn new(root: &Root, path: &Path, state: &Path, others: &[PathBuf]) -> Self {
-        let shop = |dir: Dir| dir.enter(b"physical", How::Base).ok();
+        let shop = |dir: Dir| dir.enter(b"physical", OpenMode::Base).ok();
         let in_state = Dir::open_ambient(state, Confinement::Automatic).ok().and_then(shop);
-        let in_root = root.dir.enter(STATE.as_bytes(), How::Base).ok().and_then(shop);
+        let in_root = root.dir.enter(STATE_DIR_NAME.as_bytes(), OpenMode::Base).ok().and_then(shop);
         let shops = in_state.into_iter().chain(in_root).collect();
         let (id, place, state, others) =
             (id(&root.stat), place(path, state), state.to_owned(), others.to_vec());
-        Home { id, place, state, others, shops }
+        DirectoryIdentity { id, place, state, others, shops }
     }
 
     /// Stead's state directory.
@@ -47,13 +47,13 @@ impl Home {
     }
 
     /// The books of the directory.
-    pub(super) fn books(&self, database: &Database, need: Need) -> StoreResult<Option<Books>> {
+    pub(super) fn books(&self, database: &Database, need: LedgerOpenMode) -> StoreResult<Option<Ledger>> {
         let is_elsewhere = |before: &str| {
             let of = |path: &PathBuf| host::stat(host::open_ambient(path).ok()?).ok();
             self.others.iter().filter_map(of).any(|stat| id(&stat) == before)
         };
-        let directory = Directory { id: &self.id, place: &self.place, is_elsewhere: &is_elsewhere };
-        database.books(&directory, need == Need::InAnyCase)
+        let directory = LedgerDirectory { id: &self.id, place: &self.place, is_elsewhere: &is_elsewhere };
+        database.books(&directory, need == LedgerOpenMode::InAnyCase)
     }
 
     /// Where things lie that were displaced in these directories, other than `own`.
@@ -61,15 +61,16 @@ impl Home {
         let who = |dir: &Dir| host::stat(dir).ok().map(|stat| (stat.dev, stat.ino));
         let own: Vec<_> = own.iter().map(|own| who(own)).collect();
         let all = self.shops.iter().flat_map(|shop| {
-            let pasts = directories.iter().flat_map(|id| PASTS.map(|past| format!("{id}/{past}")));
-            pasts.filter_map(|past| shop.enter(past.as_bytes(), How::Directory).ok())
+            let pasts =
+                directories.iter().flat_map(|id| DISPLACED_DIR_NAMES.map(|past| format!("{id}/{past}")));
+            pasts.filter_map(|past| shop.enter(past.as_bytes(), OpenMode::Directory).ok())
         });
         all.filter(|past| !own.contains(&who(past))).collect()
     }
 }
 
 /// What a directory is called: always the same, for as long as it is there.
-pub(in super::super) fn id(stat: &Stat) -> String {
+pub(in super::super) fn id(stat: &HostStat) -> String {
     short(&[stat.dev.to_le_bytes(), stat.ino.to_le_bytes()].concat())
 }
 

@@ -25,34 +25,34 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use stead_core::LogId;
+use stead_core::AuditLogId;
 use stead_core::store::{StoreError, StoreResult};
 
 use super::PhysicalStore;
-use super::host::{self, Errno, How, Stat};
-use super::options::{KeepOptions, Ledger, Need};
+use super::host::{self, Errno, HostStat, OpenMode};
+use super::options::{DisplacedRetention, LedgerOpenMode, LedgerSource};
 use super::owner;
 use super::root::Dir;
 use crate::Durability;
-use crate::virtual_store::books::Books;
-use crate::virtual_store::shadow::Shadow;
+use crate::virtual_store::books::Ledger;
+use crate::virtual_store::shadow::CaptureVolume;
 
-pub(super) use book::Book;
-pub(super) use home::{Home, PASTS, id};
-pub(super) use reconcile::Remains;
-pub(super) use stash::Print;
+pub(super) use book::LedgerTransaction;
+pub(super) use home::{DISPLACED_DIR_NAMES, DirectoryIdentity, id};
+pub(super) use reconcile::DeadProcessState;
+pub(super) use stash::TreeFingerprint;
 
 /// What a Store needs to keep things.
 #[derive(Debug)]
-pub(super) struct Keeping {
+pub(super) struct PhysicalHistory {
     /// Where the ledger is, and what its entries survive.
-    ledger: (Ledger, Durability),
-    home: Home,
+    ledger: (LedgerSource, Durability),
+    home: DirectoryIdentity,
     /// How much is kept, and for how long; `None` where nothing is.
-    options: Option<KeepOptions>,
+    options: Option<DisplacedRetention>,
     /// Where displaced things lie, once there is a staging area.
-    pasts: OnceLock<Pasts>,
-    books: Mutex<Option<Arc<Books>>>,
+    pasts: OnceLock<DisplacedDirs>,
+    books: Mutex<Option<Arc<Ledger>>>,
     /// Where things lie that were displaced in directories which had the place before, once the books are open.
     earlier: OnceLock<Vec<Dir>>,
     /// How many bytes were kept since it was last looked whether that is too much.
@@ -61,27 +61,27 @@ pub(super) struct Keeping {
 
 /// Where displaced things lie, as `<version>-<seq>`.
 #[derive(Debug)]
-pub(super) struct Pasts {
+pub(super) struct DisplacedDirs {
     pub(super) past: Dir,
     /// For what finds no room in `past` on a full disk: a directory whose first block is there already. `None` where only
     /// reading is possible and there is none.
     pub(super) more: Option<Dir>,
 }
 
-impl Keeping {
+impl PhysicalHistory {
     pub(super) fn new(
-        ledger: (Ledger, Durability),
-        home: Home,
-        options: Option<KeepOptions>,
-        pasts: Option<Pasts>,
+        ledger: (LedgerSource, Durability),
+        home: DirectoryIdentity,
+        options: Option<DisplacedRetention>,
+        pasts: Option<DisplacedDirs>,
     ) -> Self {
         let (books, earlier, unpruned) = (Mutex::new(None), OnceLock::new(), AtomicU64::new(0));
         let pasts = pasts.map_or_else(OnceLock::new, OnceLock::from);
-        Keeping { ledger, home, options, pasts, books, earlier, unpruned }
+        PhysicalHistory { ledger, home, options, pasts, books, earlier, unpruned }
     }
 
     /// Says where displaced things lie, now that there is a staging area.
-    pub(super) fn settle_in(&self, pasts: Pasts) {
+    pub(super) fn settle_in(&self, pasts: DisplacedDirs) {
         // Where it could be read before, it is the same.
         let _ = self.pasts.set(pasts);
     }
@@ -97,16 +97,16 @@ impl Keeping {
     }
 
     /// The books, if there are any yet.
-    pub(super) fn books(&self) -> StoreResult<Option<Arc<Books>>> {
-        self.opened(Need::IfThere)
+    pub(super) fn books(&self) -> StoreResult<Option<Arc<Ledger>>> {
+        self.opened(LedgerOpenMode::IfThere)
     }
 
     /// The books, which are begun if there are none.
-    pub(super) fn begun(&self) -> StoreResult<Arc<Books>> {
-        Ok(self.opened(Need::InAnyCase)?.expect("books that are needed in any case are opened"))
+    pub(super) fn begun(&self) -> StoreResult<Arc<Ledger>> {
+        Ok(self.opened(LedgerOpenMode::InAnyCase)?.expect("books that are needed in any case are opened"))
     }
 
-    fn opened(&self, need: Need) -> StoreResult<Option<Arc<Books>>> {
+    fn opened(&self, need: LedgerOpenMode) -> StoreResult<Option<Arc<Ledger>>> {
         let mut books = self.books.lock();
         if books.is_none()
             && let Some(database) = self.ledger.0.open(need, self.home.state(), self.ledger.1)?
@@ -122,7 +122,7 @@ impl Keeping {
     }
 
     /// What snapshots hold of the directory, if there is a shadow.
-    fn shadow(&self) -> StoreResult<Option<Shadow>> {
+    fn shadow(&self) -> StoreResult<Option<CaptureVolume>> {
         match self.books()? {
             Some(books) => books.shadow(),
             None => Ok(None),
@@ -153,12 +153,12 @@ impl Keeping {
     }
 
     /// What a row displaced, if it is there.
-    fn stashed(&self, row: (i64, i64), below: &[u8]) -> Option<Stat> {
+    fn stashed(&self, row: (i64, i64), below: &[u8]) -> Option<HostStat> {
         let name = stash_name(row.0, row.1);
         let path = super::mask::join(name.as_bytes(), below);
         let (parent, name) = super::mask::split(&path);
         let past = self.past_of(row).ok()?;
-        match past.enter(parent, How::Base).and_then(|dir| dir.stat_at(name)) {
+        match past.enter(parent, OpenMode::Base).and_then(|dir| dir.stat_at(name)) {
             Err(Errno::ACCESS) => owner::enter(past, parent).ok()?.stat_at(name).ok(),
             stat => stat.ok(),
         }
@@ -172,12 +172,12 @@ fn stash_name(version: i64, seq: i64) -> String {
 
 impl PhysicalStore {
     /// The books, if there are any yet.
-    pub(super) fn books(&self) -> StoreResult<Option<Arc<Books>>> {
+    pub(super) fn books(&self) -> StoreResult<Option<Arc<Ledger>>> {
         self.keeping.books()
     }
 
     /// The log that the ledger writes into; none before there is a ledger.
-    pub(super) fn log(&self) -> Option<LogId> {
+    pub(super) fn log(&self) -> Option<AuditLogId> {
         self.books().ok().flatten().and_then(|books| books.log())
     }
 }

@@ -7,29 +7,29 @@ use std::sync::Arc;
 
 use stead_core::Timestamp;
 use stead_core::store::{
-    Attr, Content, Expect, Kind, NodeId, OpenContent, Past, PastIdentity, Put, Sealed, Step, StoreError,
-    StoreResult, VersionTag,
+    Attr, Content, ContentId, ContentRef, NodeId, NodeKind, OpenContent, Precondition, PutOptions,
+    SealedContent, Step, StoreError, StoreResult, VersionTag,
 };
 
 use super::super::PhysicalStore;
-use super::super::draft::{Drafted, fill};
-use super::super::host::{self, How, Stat, failed, refused};
+use super::super::draft::{DraftContent, fill};
+use super::super::host::{self, HostStat, OpenMode, failed, refused};
 use super::super::mask::{join, split};
 use super::super::owner;
 use super::super::root::{self, Root};
-use super::super::workshop::{Temp, Workshop};
-use super::face::{Face, Replaced, Said};
-use super::rows::Rows;
-use super::{Keeping, stash_name};
-use crate::virtual_store::shadow::{ContentHasher, Shadow};
+use super::super::workshop::{StagingArea, TempFile};
+use super::face::{Fingerprint, LedgerEvent, ReplacedBytes};
+use super::rows::LedgerRows;
+use super::{PhysicalHistory, stash_name};
+use crate::virtual_store::shadow::{CaptureVolume, ContentHasher};
 
 /// How many entries are looked through for content that was displaced after someone was told of it.
-const SEARCHED: usize = 4_096;
-const PIECE: usize = 1 << 20;
+const MAX_ROWS_SEARCHED: usize = 4_096;
+const PIECE_SIZE: usize = 1 << 20;
 
 /// Whom content is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reader {
+enum OpenedFor {
     /// Somebody who wants to see it: what the host did not let this user read then stays unread.
     Caller,
     /// Stead itself, to put it back or to compare it: it owns what it keeps.
@@ -37,26 +37,26 @@ enum Reader {
 }
 
 /// Where content is that a Store has told of.
-enum Own<'p> {
+enum ContentLocation<'p> {
     /// On the disk, there or displaced.
-    Kept(&'p Kept),
+    Kept(&'p PhysicalContentRef),
     /// In the shadow.
-    Held(Shadow),
+    Held(CaptureVolume),
 }
 
 /// What [`Past`] holds for this kind of Store.
-pub(in super::super) struct Kept {
+pub(in super::super) struct PhysicalContentRef {
     root: Root,
-    keeping: Arc<Keeping>,
-    origin: Origin,
+    keeping: Arc<PhysicalHistory>,
+    origin: ContentSource,
     /// What its hash was when someone first asked for it.
     hash: Option<[u8; 32]>,
 }
 
 /// Where content is found.
 #[derive(Debug, Clone)]
-pub(super) struct Origin {
-    base: Base,
+pub(super) struct ContentSource {
+    base: BaseContent,
     /// How much of the base shows.
     shows: u64,
     length: u64,
@@ -68,36 +68,36 @@ pub(super) struct Origin {
 
 /// A file, or a symlink's target.
 #[derive(Debug, Clone)]
-enum Base {
+enum BaseContent {
     /// In the tree itself.
-    There { path: Vec<u8>, face: Face },
+    There { path: Vec<u8>, face: Fingerprint },
     /// What a row displaced, or something below it.
     Stash { row: (i64, i64), below: Vec<u8> },
 }
 
 /// A base that is open.
-enum Opened {
+enum OpenBase {
     File(File),
     Target(Vec<u8>),
 }
 
-impl Origin {
+impl ContentSource {
     /// What is at a path now.
-    pub(super) fn there(path: Vec<u8>, face: Face) -> Self {
-        Origin::new(Base::There { path, face }, face.size)
+    pub(super) fn there(path: Vec<u8>, face: Fingerprint) -> Self {
+        ContentSource::new(BaseContent::There { path, face }, face.size)
     }
 
     /// What a row displaced, or something below it.
-    pub(super) fn stashed(row: (i64, i64), below: Vec<u8>, face: &Face) -> Self {
-        Origin::new(Base::Stash { row, below }, face.size)
+    pub(super) fn stashed(row: (i64, i64), below: Vec<u8>, face: &Fingerprint) -> Self {
+        ContentSource::new(BaseContent::Stash { row, below }, face.size)
     }
 
-    fn new(base: Base, length: u64) -> Self {
-        Origin { base, shows: length, length, over: BTreeMap::new(), plain: true }
+    fn new(base: BaseContent, length: u64) -> Self {
+        ContentSource { base, shows: length, length, over: BTreeMap::new(), plain: true }
     }
 
     /// The same before something was written into it.
-    pub(super) fn before(mut self, row: (i64, i64), replaced: &Replaced) -> Self {
+    pub(super) fn before(mut self, row: (i64, i64), replaced: &ReplacedBytes) -> Self {
         self.plain = false;
         self.length = replaced.length;
         self.shows = self.shows.min(replaced.length);
@@ -134,44 +134,49 @@ impl Origin {
     /// The row whose stash is the content, if it is as simple as that.
     fn row(&self) -> Option<(i64, i64)> {
         match &self.base {
-            Base::Stash { row, below } if below.is_empty() && self.plain => Some(*row),
-            Base::Stash { .. } | Base::There { .. } => None,
+            BaseContent::Stash { row, below } if below.is_empty() && self.plain => Some(*row),
+            BaseContent::Stash { .. } | BaseContent::There { .. } => None,
         }
     }
 
-    fn open(&self, root: &Root, keeping: &Arc<Keeping>, reader: Reader) -> StoreResult<OpenPast> {
+    fn open(
+        &self,
+        root: &Root,
+        keeping: &Arc<PhysicalHistory>,
+        reader: OpenedFor,
+    ) -> StoreResult<OpenContentSource> {
         let (base, kind, size) = self.base.open(root, keeping, reader)?;
         let (shows, length, over) = (self.shows.min(size), self.length, self.over.clone());
-        Ok(OpenPast { keeping: Arc::clone(keeping), base, kind, shows, length, over, hash: None })
+        Ok(OpenContentSource { keeping: Arc::clone(keeping), base, kind, shows, length, over, hash: None })
     }
 
     /// Who it is opened for to be compared. A file that is still there is left alone: its mode would have to be lifted, which
     /// leaves a trace.
-    fn comparing(&self) -> Reader {
+    fn comparing(&self) -> OpenedFor {
         match self.base {
-            Base::Stash { .. } => Reader::Stead,
-            Base::There { .. } => Reader::Caller,
+            BaseContent::Stash { .. } => OpenedFor::Stead,
+            BaseContent::There { .. } => OpenedFor::Caller,
         }
     }
 
     /// What tells it from other content by where its bytes are.
     fn location(&self) -> [u8; 32] {
         let base = match &self.base {
-            Base::There { face, .. } => format!("{} {} {}", face.ino, face.size, face.modified.0),
-            Base::Stash { row, below } => format!("{row:?} {}", below.escape_ascii()),
+            BaseContent::There { face, .. } => format!("{} {} {}", face.ino, face.size, face.modified.0),
+            BaseContent::Stash { row, below } => format!("{row:?} {}", below.escape_ascii()),
         };
         *blake3::hash(format!("{base} {} {} {:?}", self.shows, self.length, self.over).as_bytes()).as_bytes()
     }
 
     /// The attributes of the file that it is, where it is still there.
-    fn stat_there(&self, root: &Root) -> Option<Stat> {
-        let Base::There { path, .. } = &self.base else { return None };
+    fn stat_there(&self, root: &Root) -> Option<HostStat> {
+        let BaseContent::There { path, .. } = &self.base else { return None };
         let (parent, name) = split(path);
-        root::enter(&root.dir, parent, How::Base).ok()?.stat_at(name).ok()
+        root::enter(&root.dir, parent, OpenMode::Base).ok()?.stat_at(name).ok()
     }
 
     /// The content's BLAKE3 hash.
-    pub(super) fn hash(&self, root: &Root, keeping: &Arc<Keeping>) -> StoreResult<[u8; 32]> {
+    pub(super) fn hash(&self, root: &Root, keeping: &Arc<PhysicalHistory>) -> StoreResult<[u8; 32]> {
         let mut hasher = blake3::Hasher::new();
         self.open(root, keeping, self.comparing())?.each_piece(|piece| {
             hasher.update(piece);
@@ -179,47 +184,57 @@ impl Origin {
         Ok(*hasher.finalize().as_bytes())
     }
 
-    fn kept(&self, store: &PhysicalStore, hash: Option<[u8; 32]>) -> Kept {
-        Kept { root: store.root.clone(), keeping: Arc::clone(&store.keeping), origin: self.clone(), hash }
+    fn kept(&self, store: &PhysicalStore, hash: Option<[u8; 32]>) -> PhysicalContentRef {
+        PhysicalContentRef {
+            root: store.root.clone(),
+            keeping: Arc::clone(&store.keeping),
+            origin: self.clone(),
+            hash,
+        }
     }
 
     /// The content as the port names it, to be compared with what a snapshot holds.
-    pub(super) fn beside_shadow(&self, store: &PhysicalStore, size: u64) -> Option<Past> {
+    pub(super) fn beside_shadow(&self, store: &PhysicalStore, size: u64) -> Option<ContentRef> {
         let kept = || self.kept(store, None);
         if size == 0 {
-            return Some(Past::new(PastIdentity::Empty, 0, kept()));
+            return Some(ContentRef::new(ContentId::Empty, 0, kept()));
         }
         let finder = kept();
-        Some(Past::unhashed(size, kept(), move || {
+        Some(ContentRef::unhashed(size, kept(), move || {
             let mut hasher = ContentHasher::default();
             let reader = finder.origin.comparing();
             let open = finder.origin.open(&finder.root, &finder.keeping, reader).ok()?;
             open.each_piece(|piece| hasher.update(piece)).ok()?;
-            Some(PastIdentity::Hash(hasher.finish()))
+            Some(ContentId::Hash(hasher.finish()))
         }))
     }
 
     /// The content as the port names it. The hash is remembered where it was asked for before.
-    pub(super) fn past(&self, store: &PhysicalStore, hash: Option<[u8; 32]>, size: u64) -> Option<Past> {
+    pub(super) fn past(
+        &self,
+        store: &PhysicalStore,
+        hash: Option<[u8; 32]>,
+        size: u64,
+    ) -> Option<ContentRef> {
         let kept = || self.kept(store, hash);
         if size == 0 {
-            return Some(Past::new(PastIdentity::Empty, 0, kept()));
+            return Some(ContentRef::new(ContentId::Empty, 0, kept()));
         }
         if let Some(hash) = hash {
-            return Some(Past::new(PastIdentity::Hash(hash), size, kept()));
+            return Some(ContentRef::new(ContentId::Hash(hash), size, kept()));
         }
         let finder = kept();
-        Some(Past::unhashed(size, kept(), move || {
-            let location = || PastIdentity::Location(finder.origin.location());
-            Some(finder.hash().map_or_else(|_| location(), PastIdentity::Hash))
+        Some(ContentRef::unhashed(size, kept(), move || {
+            let location = || ContentId::Location(finder.origin.location());
+            Some(finder.hash().map_or_else(|_| location(), ContentId::Hash))
         }))
     }
 }
 
-impl Kept {
-    fn open(&self, reader: Reader) -> StoreResult<OpenPast> {
+impl PhysicalContentRef {
+    fn open(&self, reader: OpenedFor) -> StoreResult<OpenContentSource> {
         let hash = self.hash.filter(|_| self.origin.row().is_some());
-        Ok(OpenPast { hash, ..self.origin.open(&self.root, &self.keeping, reader)? })
+        Ok(OpenContentSource { hash, ..self.origin.open(&self.root, &self.keeping, reader)? })
     }
 
     fn hash(&self) -> StoreResult<[u8; 32]> {
@@ -234,16 +249,21 @@ impl Kept {
     }
 }
 
-impl Base {
-    fn open(&self, root: &Root, keeping: &Keeping, reader: Reader) -> StoreResult<(Opened, Kind, u64)> {
+impl BaseContent {
+    fn open(
+        &self,
+        root: &Root,
+        keeping: &PhysicalHistory,
+        reader: OpenedFor,
+    ) -> StoreResult<(OpenBase, NodeKind, u64)> {
         // What is below a directory that was closed is within reach for as long as it is opened.
         let mut reached = None;
         let (dir, name) = match self {
-            Base::There { path, face } => {
+            BaseContent::There { path, face } => {
                 let (parent, name) = split(path);
                 let found = match reader {
-                    Reader::Caller => root::enter(&root.dir, parent, How::Base),
-                    Reader::Stead => owner::enter(&root.dir, parent).map_err(refused).map(|entered| {
+                    OpenedFor::Caller => root::enter(&root.dir, parent, OpenMode::Base),
+                    OpenedFor::Stead => owner::enter(&root.dir, parent).map_err(refused).map(|entered| {
                         let dir = entered.clone();
                         reached = Some(entered);
                         dir
@@ -254,7 +274,7 @@ impl Base {
                     Ok((dir, stat))
                 });
                 match found {
-                    Ok((dir, stat)) if Face::of(&stat).holds_same(face) => (dir, name.to_vec()),
+                    Ok((dir, stat)) if Fingerprint::of(&stat).holds_same(face) => (dir, name.to_vec()),
                     // It has been displaced since.
                     _ => {
                         let base = keeping.displaced(face)?.ok_or(StoreError::NotFound)?;
@@ -262,51 +282,51 @@ impl Base {
                     }
                 }
             }
-            Base::Stash { row, below } => {
+            BaseContent::Stash { row, below } => {
                 let path = join(stash_name(row.0, row.1).as_bytes(), below);
                 let (parent, name) = split(&path);
                 let past = keeping.past_of(*row)?;
                 let dir = match reader {
-                    Reader::Caller => root::enter(past, parent, How::Base)?,
-                    Reader::Stead => reached.insert(owner::enter(past, parent).map_err(refused)?).clone(),
+                    OpenedFor::Caller => root::enter(past, parent, OpenMode::Base)?,
+                    OpenedFor::Stead => reached.insert(owner::enter(past, parent).map_err(refused)?).clone(),
                 };
                 (dir, name.to_vec())
             }
         };
         let stat = dir.stat_at(&name).map_err(refused)?;
         match stat.kind {
-            Kind::Symlink => {
+            NodeKind::Symlink => {
                 let target = host::read_link(dir.as_fd(), &name).map_err(refused)?;
                 let size = target.len() as u64;
-                Ok((Opened::Target(target), stat.kind, size))
+                Ok((OpenBase::Target(target), stat.kind, size))
             }
-            Kind::File => {
+            NodeKind::File => {
                 let file = match reader {
-                    Reader::Caller => dir.open(&name, How::Read),
-                    Reader::Stead => owner::open(&dir, &name, How::Read).map(|(file, _)| file),
+                    OpenedFor::Caller => dir.open(&name, OpenMode::Read),
+                    OpenedFor::Stead => owner::open(&dir, &name, OpenMode::Read).map(|(file, _)| file),
                 };
                 let file = File::from(file.map_err(refused)?);
                 let size = host::stat(&file).map_err(refused)?.size;
-                Ok((Opened::File(file), stat.kind, size))
+                Ok((OpenBase::File(file), stat.kind, size))
             }
-            Kind::Directory => Err(StoreError::IsADirectory),
-            Kind::Special(_) => Err(StoreError::Special(stat.kind)),
+            NodeKind::Directory => Err(StoreError::IsADirectory),
+            NodeKind::Special(_) => Err(StoreError::Special(stat.kind)),
         }
     }
 }
 
-impl Keeping {
+impl PhysicalHistory {
     /// Where something is kept that had this face.
-    fn displaced(&self, face: &Face) -> StoreResult<Option<Base>> {
+    fn displaced(&self, face: &Fingerprint) -> StoreResult<Option<BaseContent>> {
         let Some(books) = self.books()? else { return Ok(None) };
-        let mut rows = Rows::new(&books);
-        for _ in 0..SEARCHED {
+        let mut rows = LedgerRows::new(&books);
+        for _ in 0..MAX_ROWS_SEARCHED {
             let Some(told) = rows.next()? else { break };
-            let said = Said::of(&told)?;
+            let said = LedgerEvent::of(&told)?;
             let same = said.detail.before.is_some_and(|before| before.holds_same(face));
             if same && told.row.stashed && said.detail.patch.is_none() {
                 let row = (told.version, told.row.seq);
-                return Ok(Some(Base::Stash { row, below: Vec::new() }));
+                return Ok(Some(BaseContent::Stash { row, below: Vec::new() }));
             }
         }
         Ok(None)
@@ -314,10 +334,10 @@ impl Keeping {
 }
 
 /// Content as it was, open.
-struct OpenPast {
-    keeping: Arc<Keeping>,
-    base: Opened,
-    kind: Kind,
+struct OpenContentSource {
+    keeping: Arc<PhysicalHistory>,
+    base: OpenBase,
+    kind: NodeKind,
     shows: u64,
     length: u64,
     over: BTreeMap<u64, (u64, (i64, i64), u64)>,
@@ -325,7 +345,7 @@ struct OpenPast {
     hash: Option<[u8; 32]>,
 }
 
-impl OpenPast {
+impl OpenContentSource {
     /// Refuses content that is not what it was, where its hash is known.
     fn check(&self, hash: impl FnOnce() -> StoreResult<[u8; 32]>) -> StoreResult<()> {
         match self.hash {
@@ -340,12 +360,12 @@ impl OpenPast {
     /// The stash of a row, open for reading.
     fn stash(&self, row: (i64, i64)) -> StoreResult<File> {
         let name = stash_name(row.0, row.1);
-        Ok(self.keeping.past_of(row)?.open(name.as_bytes(), How::Read).map_err(refused)?.into())
+        Ok(self.keeping.past_of(row)?.open(name.as_bytes(), OpenMode::Read).map_err(refused)?.into())
     }
 
     /// Hands all of it over, piece by piece.
     fn each_piece(&self, mut take: impl FnMut(&[u8])) -> StoreResult<()> {
-        let mut buffer = vec![0; PIECE.min(usize::try_from(self.length).unwrap_or(PIECE).max(1))];
+        let mut buffer = vec![0; PIECE_SIZE.min(usize::try_from(self.length).unwrap_or(PIECE_SIZE).max(1))];
         let mut done = 0;
         loop {
             match self.read_at(done, &mut buffer)? {
@@ -361,10 +381,10 @@ impl OpenPast {
     /// Copies it into a file, inside the kernel where that can be done.
     fn copy(&self, to: &File) -> StoreResult<()> {
         match &self.base {
-            Opened::File(file) => {
+            OpenBase::File(file) => {
                 host::copy(file, 0, to, 0, self.shows).map_err(failed)?;
             }
-            Opened::Target(target) => {
+            OpenBase::Target(target) => {
                 use std::os::unix::fs::FileExt;
                 to.write_all_at(target, 0).map_err(failed)?;
             }
@@ -374,7 +394,7 @@ impl OpenPast {
             host::copy(&self.stash(row)?, offset, to, start, end - start).map_err(failed)?;
         }
         self.check(|| {
-            let (mut hasher, mut piece, mut done) = (blake3::Hasher::new(), vec![0; PIECE], 0);
+            let (mut hasher, mut piece, mut done) = (blake3::Hasher::new(), vec![0; PIECE_SIZE], 0);
             loop {
                 match fill(to, done, &mut piece)? {
                     0 => return Ok(*hasher.finalize().as_bytes()),
@@ -388,7 +408,7 @@ impl OpenPast {
     }
 }
 
-impl OpenContent for OpenPast {
+impl OpenContent for OpenContentSource {
     fn attr(&self) -> Attr {
         Attr {
             node: NodeId(0),
@@ -421,8 +441,8 @@ impl OpenContent for OpenPast {
                     let piece = &mut buffer[index(at)..index(until)];
                     let filled = match &self.base {
                         _ if at >= self.shows => 0,
-                        Opened::File(file) => fill(file, at, piece)?,
-                        Opened::Target(target) => {
+                        OpenBase::File(file) => fill(file, at, piece)?,
+                        OpenBase::Target(target) => {
                             let start = usize::try_from(at).unwrap_or(target.len()).min(target.len());
                             let count = piece.len().min(target.len() - start);
                             piece[..count].copy_from_slice(&target[start..start + count]);
@@ -444,27 +464,27 @@ impl OpenContent for OpenPast {
 }
 
 impl PhysicalStore {
-    pub(in super::super) fn open_kept(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+    pub(in super::super) fn open_kept(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         match self.own(past)? {
-            Own::Kept(kept) => Ok(Box::new(kept.open(Reader::Caller)?)),
-            Own::Held(shadow) => shadow.open(past),
+            ContentLocation::Kept(kept) => Ok(Box::new(kept.open(OpenedFor::Caller)?)),
+            ContentLocation::Held(shadow) => shadow.open(past),
         }
     }
 
     /// Where content is that this Store has told of.
-    fn own<'p>(&self, past: &'p Past) -> StoreResult<Own<'p>> {
+    fn own<'p>(&self, past: &'p ContentRef) -> StoreResult<ContentLocation<'p>> {
         let foreign = || StoreError::Invalid("the content was kept by another Store".into());
-        match past.inner::<Kept>() {
-            Some(kept) if Arc::ptr_eq(&kept.keeping, &self.keeping) => Ok(Own::Kept(kept)),
+        match past.inner::<PhysicalContentRef>() {
+            Some(kept) if Arc::ptr_eq(&kept.keeping, &self.keeping) => Ok(ContentLocation::Kept(kept)),
             Some(_) => Err(foreign()),
-            None => Ok(Own::Held(self.keeping.shadow()?.ok_or_else(foreign)?)),
+            None => Ok(ContentLocation::Held(self.keeping.shadow()?.ok_or_else(foreign)?)),
         }
     }
 
     /// Copies kept content that a change puts back, before the change itself displaces anything.
     pub(in super::super) fn unpacked(
         &self,
-        shop: &Arc<Workshop>,
+        shop: &Arc<StagingArea>,
         mut steps: Vec<Step>,
     ) -> StoreResult<Vec<Step>> {
         // Of a file whose mode was in the way the time of the last change is another one now.
@@ -473,24 +493,24 @@ impl PhysicalStore {
             if let Step::Write { content, .. } | Step::Append { content, .. } = step
                 && let Content::Past(past) = &*content
             {
-                let temp: Temp = shop.temp()?;
+                let temp: TempFile = shop.temp()?;
                 match self.own(past)? {
-                    Own::Kept(kept) => {
+                    ContentLocation::Kept(kept) => {
                         let before = kept.origin.stat_there(&kept.root);
-                        kept.open(Reader::Stead)?.copy(&temp.file)?;
+                        kept.open(OpenedFor::Stead)?.copy(&temp.file)?;
                         if let (Some(before), Some(now)) = (before, kept.origin.stat_there(&kept.root))
                             && before.holds_same(&now)
                         {
                             retagged.insert(before.tag(), now.tag());
                         }
                     }
-                    Own::Held(shadow) => copy_out(&*shadow.open(past)?, &temp.file)?,
+                    ContentLocation::Held(shadow) => copy_out(&*shadow.open(past)?, &temp.file)?,
                 }
-                *content = Content::Sealed(Sealed::new(past.size(), Drafted::Whole(temp)));
+                *content = Content::Sealed(SealedContent::new(past.size(), DraftContent::Whole(temp)));
             }
         }
         for step in &mut steps {
-            if let Step::Write { put: Put { expect: Expect::Tag(tag), .. }, .. } = step
+            if let Step::Write { put: PutOptions { expect: Precondition::Tag(tag), .. }, .. } = step
                 && let Some(now) = retagged.get(tag)
             {
                 *tag = *now;
@@ -503,7 +523,7 @@ impl PhysicalStore {
 /// Copies content into a file.
 fn copy_out(content: &dyn OpenContent, to: &File) -> StoreResult<()> {
     use std::os::unix::fs::FileExt;
-    let mut buffer = vec![0; PIECE];
+    let mut buffer = vec![0; PIECE_SIZE];
     let mut done = 0;
     loop {
         match content.read_at(done, &mut buffer)? {
@@ -520,23 +540,23 @@ fn copy_out(content: &dyn OpenContent, to: &File) -> StoreResult<()> {
 mod tests {
     use super::*;
 
-    fn over(origin: &Origin) -> Vec<(u64, u64, i64, u64)> {
+    fn over(origin: &ContentSource) -> Vec<(u64, u64, i64, u64)> {
         origin.over.iter().map(|(&start, &(end, row, offset))| (start, end, row.0, offset)).collect()
     }
 
     #[test]
     fn what_was_written_is_undone_layer_by_layer() {
-        let origin = Origin::new(Base::Stash { row: (9, 0), below: Vec::new() }, 100);
+        let origin = ContentSource::new(BaseContent::Stash { row: (9, 0), below: Vec::new() }, 100);
         // An append of 20 bytes, before which a write replaced 10..30.
-        let origin = origin.before((8, 0), &Replaced { length: 80, pieces: Vec::new() });
+        let origin = origin.before((8, 0), &ReplacedBytes { length: 80, pieces: Vec::new() });
         assert_eq!((origin.shows, origin.length), (80, 80));
-        let origin = origin.before((7, 0), &Replaced { length: 80, pieces: vec![(10, 20)] });
+        let origin = origin.before((7, 0), &ReplacedBytes { length: 80, pieces: vec![(10, 20)] });
         assert_eq!(over(&origin), [(10, 30, 7, 0)]);
         // An older write replaced the middle of that, and two more bytes at the end, which was further out.
-        let origin = origin.before((6, 0), &Replaced { length: 90, pieces: vec![(15, 5), (80, 10)] });
+        let origin = origin.before((6, 0), &ReplacedBytes { length: 90, pieces: vec![(15, 5), (80, 10)] });
         assert_eq!(over(&origin), [(10, 15, 7, 0), (15, 20, 6, 0), (20, 30, 7, 10), (80, 90, 6, 5)]);
         assert_eq!((origin.shows, origin.length), (80, 90));
-        let origin = origin.before((5, 0), &Replaced { length: 12, pieces: Vec::new() });
+        let origin = origin.before((5, 0), &ReplacedBytes { length: 12, pieces: Vec::new() });
         assert_eq!((over(&origin), origin.length), (vec![(10, 12, 7, 0)], 12));
     }
 }

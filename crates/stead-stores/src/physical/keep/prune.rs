@@ -4,22 +4,22 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use stead_core::store::{StoreError, StoreResult, Verified};
+use stead_core::store::{StoreError, StoreResult, VerifyReport};
 use stead_core::{Clock, SystemClock, Timestamp};
 
-use super::super::host::{How, refused};
+use super::super::host::{OpenMode, refused};
 use super::super::root::Dir;
 use super::super::tree;
 use super::super::{PhysicalStore, Pruned};
-use super::face::Face;
-use super::past::Origin;
-use super::rows::Rows;
+use super::face::Fingerprint;
+use super::past::ContentSource;
+use super::rows::LedgerRows;
 use super::stash::below;
-use super::{Keeping, stash_name};
-use crate::virtual_store::books::Books;
+use super::{PhysicalHistory, stash_name};
+use crate::virtual_store::books::Ledger;
 
 /// Hosts give out space in blocks: many small files are much, too.
-const BLOCK: u64 = 4_096;
+const BLOCK_SIZE: u64 = 4_096;
 
 impl PhysicalStore {
     /// Lets go of what was displaced longer ago than it is to be kept, and of the oldest where there is too much.
@@ -36,7 +36,7 @@ impl PhysicalStore {
     /// Checks that all is there that the ledger says is kept, and that it is what it was.
     pub(in super::super) fn verify_kept(
         &self,
-        verified: &mut Verified,
+        verified: &mut VerifyReport,
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<()> {
         let keeping = &self.keeping;
@@ -44,7 +44,7 @@ impl PhysicalStore {
         books.flush()?;
         // What is under way has its place in a room for now.
         let pending: HashSet<_> = books.pending()?.iter().map(|pending| pending.version).collect();
-        let mut rows = Rows::new(&books);
+        let mut rows = LedgerRows::new(&books);
         while let Some(told) = rows.next()? {
             let row = (told.version, told.row.seq);
             if !told.row.stashed || pending.contains(&told.version) {
@@ -55,7 +55,7 @@ impl PhysicalStore {
                 (None, _) => verified.problems.push(format!("{} is not there any more", what())),
                 (Some(stat), Some(hash)) => {
                     verified.contents += 1;
-                    let origin = Origin::stashed(row, Vec::new(), &Face::of(&stat));
+                    let origin = ContentSource::stashed(row, Vec::new(), &Fingerprint::of(&stat));
                     if origin.hash(&self.root, keeping).ok() != Some(hash) {
                         verified.problems.push(format!("{} is not what its hash says", what()));
                     }
@@ -83,9 +83,9 @@ impl PhysicalStore {
     }
 }
 
-impl Keeping {
+impl PhysicalHistory {
     /// Prunes once as much has been kept as could be too much.
-    pub(super) fn prune_if_much(&self, kept: u64, books: &Books) {
+    pub(super) fn prune_if_much(&self, kept: u64, books: &Ledger) {
         let much = self.options.unwrap_or_default().bytes / 8;
         if kept == 0 || self.unpruned.fetch_add(kept, Ordering::Relaxed) + kept < much {
             return;
@@ -95,7 +95,7 @@ impl Keeping {
         let _ = self.prune(SystemClock.now(), books);
     }
 
-    fn prune(&self, now: Timestamp, books: &Books) -> StoreResult<Pruned> {
+    fn prune(&self, now: Timestamp, books: &Ledger) -> StoreResult<Pruned> {
         books.flush()?;
         let newest = books.last()?;
         let (age, most) = self.options.map_or((Duration::ZERO, 0), |keep| (keep.age, keep.bytes));
@@ -139,7 +139,7 @@ impl Keeping {
 }
 
 /// Removes something that no entry tells of.
-fn remove_unknown(books: &Books, past: &Dir, name: &[u8]) -> StoreResult<()> {
+fn remove_unknown(books: &Ledger, past: &Dir, name: &[u8]) -> StoreResult<()> {
     let text = std::str::from_utf8(name).unwrap_or_default();
     let Some((version, seq)) = text.split_once('-') else { return Ok(()) };
     let (Ok(version), Ok(seq)) = (version.parse::<i64>(), seq.parse::<i64>()) else { return Ok(()) };
@@ -150,11 +150,11 @@ fn remove_unknown(books: &Books, past: &Dir, name: &[u8]) -> StoreResult<()> {
 }
 
 fn names(past: &Dir) -> StoreResult<Vec<Box<[u8]>>> {
-    let view = past.enter(b"", How::Directory).map_err(refused)?;
+    let view = past.enter(b"", OpenMode::Directory).map_err(refused)?;
     Ok(tree::names(&view).map_err(refused)?.into_iter().map(|(name, _)| name).collect())
 }
 
 /// How much space something takes.
-pub(super) fn footprint(face: &Face) -> u64 {
-    face.size.max(1).next_multiple_of(BLOCK)
+pub(super) fn footprint(face: &Fingerprint) -> u64 {
+    face.size.max(1).next_multiple_of(BLOCK_SIZE)
 }

@@ -7,35 +7,35 @@ use std::os::fd::AsFd;
 use stead_core::store::{StoreError, StoreResult};
 
 use super::super::host::refused;
-use super::super::journal::Fates;
-use super::super::recover::NotedVersions;
+use super::super::journal::IntentLogOutcomes;
+use super::super::recover::NotedRevisions;
 use super::super::root::{Dir, Root};
-use super::super::undo::{Moment, Site, Undo, happened, undo};
-use super::Keeping;
+use super::super::undo::{UndoContext, UndoRecord, UndoTime, happened, undo};
+use super::PhysicalHistory;
 use crate::sync;
-use crate::virtual_store::books::Pending;
+use crate::virtual_store::books::PendingIntent;
 
 /// What is left of a process that died.
-pub(in super::super) struct Remains<'a> {
+pub(in super::super) struct DeadProcessState<'a> {
     pub(in super::super) name: &'a str,
     pub(in super::super) dir: &'a Dir,
-    pub(in super::super) fates: &'a Fates,
+    pub(in super::super) fates: &'a IntentLogOutcomes,
     /// What it has noted of its versions.
-    pub(in super::super) noted: &'a NotedVersions,
+    pub(in super::super) noted: &'a NotedRevisions,
 }
 
-impl Keeping {
+impl PhysicalHistory {
     /// Ends the intents of dead rooms: what happened becomes a deed, and what it displaced is kept; the rest is
     /// forgotten. Rooms that are gone were left in order.
     pub(in super::super) fn reconcile(
         &self,
         root: &Root,
         kept: &Dir,
-        dead: &[Remains<'_>],
+        dead: &[DeadProcessState<'_>],
         alive: &HashSet<String>,
     ) -> StoreResult<()> {
         let Some(books) = self.books()? else { return Ok(()) };
-        let mut changes: BTreeMap<i64, Vec<Pending>> = BTreeMap::new();
+        let mut changes: BTreeMap<i64, Vec<PendingIntent>> = BTreeMap::new();
         for pending in books.pending()? {
             if !alive.contains(&pending.room) {
                 changes.entry(pending.version).or_default().push(pending);
@@ -46,7 +46,7 @@ impl Keeping {
             let room = dead.iter().find(|room| room.name == intents[0].room);
             let actions = intents
                 .iter()
-                .map(|pending| serde_json::from_str::<Undo>(&pending.intent.undo))
+                .map(|pending| serde_json::from_str::<UndoRecord>(&pending.intent.undo))
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(|_| StoreError::Corrupt("an intent of the ledger can't be understood".into()))?;
             let stands = match room {
@@ -79,7 +79,7 @@ impl Keeping {
             return Ok(());
         }
         for past in self.own_pasts() {
-            sync::all(sync::Site::DisplacedContent, past).map_err(refused)?;
+            sync::all(sync::SyncPoint::DisplacedContent, past).map_err(refused)?;
         }
         books.reconcile(made, undone)
     }
@@ -90,9 +90,9 @@ impl Keeping {
         &self,
         root: &Root,
         kept: &Dir,
-        room: &Remains<'_>,
-        intents: &[Pending],
-        actions: &[Undo],
+        room: &DeadProcessState<'_>,
+        intents: &[PendingIntent],
+        actions: &[UndoRecord],
     ) -> StoreResult<bool> {
         // The journal is cleared only after the change was made, or after the ledger has forgotten it.
         if let Some(epoch) = intents.iter().find_map(|pending| pending.intent.journal) {
@@ -103,7 +103,7 @@ impl Keeping {
             return Ok(true);
         }
         let acted = room.noted.acted.contains(&version);
-        let site = Site { root, room: room.dir.as_fd(), kept, moment: Moment::Later, acted };
+        let site = UndoContext { root, room: room.dir.as_fd(), kept, moment: UndoTime::Later, acted };
         for (pending, action) in intents.iter().zip(actions) {
             let taken = action.displaces().is_some()
                 && self.stashed((pending.version, pending.intent.seq), b"").is_some();

@@ -2,24 +2,24 @@
 
 use stead_core::store::StoreResult;
 
-use crate::virtual_store::books::{Books, PAGE, Told};
+use crate::virtual_store::books::{Ledger, ROWS_PER_PAGE, StoredLedgerRow};
 
 /// The rows of a ledger, newest first.
-pub(super) struct Rows<'a> {
-    books: &'a Books,
+pub(super) struct LedgerRows<'a> {
+    books: &'a Ledger,
     before: (i64, i64),
-    page: std::vec::IntoIter<Told>,
+    page: std::vec::IntoIter<StoredLedgerRow>,
 }
 
-impl<'a> Rows<'a> {
-    pub(super) fn new(books: &'a Books) -> Self {
-        Rows { books, before: (i64::MAX, i64::MAX), page: Vec::new().into_iter() }
+impl<'a> LedgerRows<'a> {
+    pub(super) fn new(books: &'a Ledger) -> Self {
+        LedgerRows { books, before: (i64::MAX, i64::MAX), page: Vec::new().into_iter() }
     }
 
     /// The next row, if there is one.
-    pub(super) fn next(&mut self) -> StoreResult<Option<Told>> {
+    pub(super) fn next(&mut self) -> StoreResult<Option<StoredLedgerRow>> {
         if self.page.len() == 0 {
-            self.page = self.books.rows(self.before, PAGE)?.into_iter();
+            self.page = self.books.rows(self.before, ROWS_PER_PAGE)?.into_iter();
         }
         let told = self.page.next();
         if let Some(told) = &told {

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use serde::{Deserialize, Serialize};
-use stead_core::store::{Kind, StoreResult};
+use stead_core::store::{NodeKind, StoreResult};
 use stead_core::{Clock, SystemClock, Timestamp};
 
 use super::super::host::{self, Errno, refused};
@@ -11,21 +11,21 @@ use super::super::mask::{join, split};
 use super::super::owner;
 use super::super::root::Dir;
 use super::super::tree;
-use super::super::workshop::Workshop;
-use super::face::{Detail, Face, Said, What};
+use super::super::workshop::StagingArea;
+use super::face::{Fingerprint, LedgerEvent, LedgerEventDetail, LedgerEventKind};
 use super::prune::footprint;
-use super::{Keeping, stash_name};
+use super::{PhysicalHistory, stash_name};
 use crate::sync;
-use crate::virtual_store::books::Books;
+use crate::virtual_store::books::Ledger;
 
-impl Keeping {
+impl PhysicalHistory {
     /// Moves something from a room to where it is kept, and says how large it is.
     pub(super) fn keep(
         &self,
-        shop: &Workshop,
+        shop: &StagingArea,
         stash: &str,
         row: (i64, i64),
-        books: &Books,
+        books: &Ledger,
     ) -> StoreResult<u64> {
         self.take_in(shop.room_dir(), stash, row).map_err(refused)?;
         self.leave_out_large(row, books)
@@ -42,19 +42,19 @@ impl Keeping {
             // A full disk may have no block for one more name in a directory.
             (Err(Errno::NOSPC | Errno::DQUOT), Some(more)) => {
                 take(more)?;
-                sync::all(sync::Site::DisplacedContent, more)
+                sync::all(sync::SyncPoint::DisplacedContent, more)
             }
             (taken, _) => taken,
         }
     }
 
     /// Lets go of files in a kept tree that are too large to be kept, and says how large the rest is.
-    pub(super) fn leave_out_large(&self, (version, seq): (i64, i64), books: &Books) -> StoreResult<u64> {
+    pub(super) fn leave_out_large(&self, (version, seq): (i64, i64), books: &Ledger) -> StoreResult<u64> {
         let name = stash_name(version, seq);
         let past = self.past_of((version, seq))?;
         let top = host::stat_at(past.as_fd(), name.as_bytes()).map_err(refused)?;
         if !top.is_dir() {
-            return Ok(footprint(&Face::of(&top)));
+            return Ok(footprint(&Fingerprint::of(&top)));
         }
         let found = below(past, name.as_bytes())?;
         let (large, small): (Vec<_>, Vec<_>) =
@@ -70,8 +70,9 @@ impl Keeping {
                 let dir = owner::enter(past, &join(name.as_bytes(), parent)).map_err(refused)?;
                 host::unlink(dir.as_fd(), last).map_err(refused)?;
                 let path = join(at.as_deref().unwrap_or_default(), path);
-                let detail = Detail { before: Some(*face), ..Detail::default() };
-                let said = Said { what: What::Removed, path, other: None, detail, stashed: false };
+                let detail = LedgerEventDetail { before: Some(*face), ..LedgerEventDetail::default() };
+                let said =
+                    LedgerEvent { what: LedgerEventKind::Removed, path, other: None, detail, stashed: false };
                 rows.push(said.row(seq));
             }
             books.add(version, rows)?;
@@ -82,7 +83,7 @@ impl Keeping {
 
 /// What tells whether something, or anything below it, has been changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(in super::super) struct Print {
+pub(in super::super) struct TreeFingerprint {
     /// Of names, inodes, sizes and times. Directories change with what is in them.
     hash: u64,
     entries: usize,
@@ -92,18 +93,18 @@ pub(in super::super) struct Print {
     at: Timestamp,
 }
 
-impl Print {
+impl TreeFingerprint {
     pub(in super::super) fn of(dir: &Dir, name: &[u8]) -> StoreResult<Self> {
         let found = below(dir, name)?;
         let mut hasher = blake3::Hasher::new();
         for (path, face) in &found {
-            let changes = (face.kind != Kind::Directory).then_some((face.size, face.modified));
+            let changes = (face.kind != NodeKind::Directory).then_some((face.size, face.modified));
             let text = serde_json::to_vec(&(path, face.kind, face.ino, changes));
             hasher.update(&text.expect("numbers and words can be written as JSON"));
         }
         let hash = *hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes");
-        let files = || found.iter().map(|(_, face)| face).filter(|face| face.kind != Kind::Directory);
-        Ok(Print {
+        let files = || found.iter().map(|(_, face)| face).filter(|face| face.kind != NodeKind::Directory);
+        Ok(TreeFingerprint {
             hash: u64::from_le_bytes(hash),
             entries: found.len(),
             bytes: files().map(|face| face.size).sum(),
@@ -114,16 +115,16 @@ impl Print {
 
     /// Whether what has this print now has not been changed by others since the earlier one was taken. A power cut may
     /// have taken some of it: then it is less, and no newer.
-    pub(in super::super) fn is_as_left(&self, earlier: &Print) -> bool {
+    pub(in super::super) fn is_as_left(&self, earlier: &TreeFingerprint) -> bool {
         self.hash == earlier.hash
             || self.entries <= earlier.entries && self.bytes <= earlier.bytes && self.newest <= earlier.at
     }
 }
 
 /// Something in one of Stead's own directories and all below it, parents first, with paths counted from it.
-pub(super) fn below(dir: &Dir, name: &[u8]) -> StoreResult<Vec<(Vec<u8>, Face)>> {
+pub(super) fn below(dir: &Dir, name: &[u8]) -> StoreResult<Vec<(Vec<u8>, Fingerprint)>> {
     let top = host::stat_at(dir.as_fd(), name).map_err(refused)?;
-    let mut found = vec![(Vec::new(), Face::of(&top))];
+    let mut found = vec![(Vec::new(), Fingerprint::of(&top))];
     if !top.is_dir() {
         return Ok(found);
     }
@@ -136,7 +137,7 @@ pub(super) fn below(dir: &Dir, name: &[u8]) -> StoreResult<Vec<(Vec<u8>, Face)>>
             if stat.is_dir() {
                 open.push(path.clone());
             }
-            found.push((path, Face::of(&stat)));
+            found.push((path, Fingerprint::of(&stat)));
         }
     }
     // A parent sorts before what is in it.
@@ -158,8 +159,8 @@ mod tests {
         let path = temp.path().join("file");
         std::fs::write(&path, "content").unwrap();
         let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
-        let left = Print::of(&dir, b"file").unwrap();
-        let is_as_left = || Print::of(&dir, b"file").unwrap().is_as_left(&left);
+        let left = TreeFingerprint::of(&dir, b"file").unwrap();
+        let is_as_left = || TreeFingerprint::of(&dir, b"file").unwrap().is_as_left(&left);
         assert!(is_as_left());
         let file = std::fs::File::options().append(true).open(&path).unwrap();
         file.set_len(0).unwrap();

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use stead_core::{StoreResult, Timestamp};
 
 use super::super::Database;
-use super::super::database::Shared;
+use super::super::database::DatabaseInner;
 use super::archive::{self, Archived};
-use super::archives::Archives;
+use super::archives::ArchiveLookup;
 use super::body::AuditEntry;
 use super::head::hex;
-use super::place::Place;
+use super::place::AuditDirectory;
 use super::query::{self, AuditCursor, AuditFollower, AuditPage, AuditQuery};
 use super::recover::recover;
 use super::verify::{self, AuditVerified};
@@ -20,8 +20,8 @@ use super::verify::{self, AuditVerified};
 /// The audit of a database, to be asked, checked and archived.
 #[derive(Debug)]
 pub struct AuditAccess {
-    shared: Arc<Shared>,
-    place: Place,
+    shared: Arc<DatabaseInner>,
+    place: AuditDirectory,
     wrong: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ impl AuditAccess {
     /// The audit of a database, with what lies beside it in `directory`. What killed processes have left there is put
     /// into the database first, unless a table is gone that it belongs into: that is for [`AuditAccess::verify`] to tell.
     pub fn open(database: &Database, directory: &Path) -> StoreResult<Self> {
-        let (shared, place) = (Arc::clone(&database.0), Place::at(directory));
+        let (shared, place) = (Arc::clone(&database.0), AuditDirectory::at(directory));
         let whole = verify::missing(&*shared.reader()?)?.is_empty();
         let wrong = match (whole, database.is_read_only(), place.known_key()?) {
             (true, false, Some(key)) => recover(&shared, &place, &key)?,
@@ -74,7 +74,11 @@ impl AuditAccess {
 
     /// Checks every chain against its hashes and its signed heads, and says which record is not as it was; and that the
     /// archives are there, and as they were.
-    pub fn verify(&self, archives: &Archives, progress: &mut dyn FnMut(u64)) -> StoreResult<AuditVerified> {
+    pub fn verify(
+        &self,
+        archives: &ArchiveLookup,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<AuditVerified> {
         verify::verify(&self.shared, &self.place, archives, progress)
     }
 

@@ -8,15 +8,15 @@ use rusqlite::Connection;
 use stead_core::{Clock, StoreResult, SystemClock};
 use uuid::Uuid;
 
-use super::super::database::Shared;
+use super::super::database::DatabaseInner;
 use super::super::fault::Result;
-use super::super::queue::Weight;
+use super::super::queue::CommitSync;
 use super::chain::Chain;
-use super::head::Key;
-use super::place::{Line, Place};
+use super::head::AuditKey;
+use super::place::{AuditDirectory, HeadsLine};
 
 /// Signs the chains of the database that nothing outside tells of.
-pub(super) fn adopt(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreResult<()> {
+pub(super) fn adopt(shared: &Arc<DatabaseInner>, place: &AuditDirectory, key: &AuditKey) -> StoreResult<()> {
     // In this order: an instance that ends meanwhile is among one of them.
     let mut outside: HashSet<Uuid> = place.running_instances()?;
     outside.extend(place.ended()?.into_iter().map(|head| head.instance));
@@ -26,7 +26,7 @@ pub(super) fn adopt(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreResu
         return Ok(());
     }
     let key = key.clone();
-    let heads = shared.write(Weight::Seal, move |writing| {
+    let heads = shared.write(CommitSync::Seal, move |writing| {
         let mut heads = Vec::new();
         for uuid in brought {
             let chain = Chain::load(writing.conn, uuid)?;
@@ -34,7 +34,7 @@ pub(super) fn adopt(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreResu
             chain.save(writing.conn)?;
             let head = key.sign(&chain, SystemClock.now());
             head.insert(writing.conn, row)?;
-            heads.push(Line::Head(head));
+            heads.push(HeadsLine::Head(head));
         }
         Ok(heads)
     })?;

@@ -16,21 +16,21 @@ use serde_json::value::RawValue;
 use stead_core::{Clock, StoreError, StoreResult, SystemClock, Timestamp};
 use uuid::Uuid;
 
-use super::super::database::Shared;
-use super::super::fault::{Fault, Result, corrupt};
-use super::super::queue::Weight;
-use super::archives::{Archive, prune};
+use super::super::database::DatabaseInner;
+use super::super::fault::{DatabaseError, Result, corrupt};
+use super::super::queue::CommitSync;
+use super::archives::{ArchiveRow, prune};
 use super::body::{AuditEntry, time_text};
-use super::chain::{Hash, START};
-use super::head::{Head, Key, hex};
-use super::place::{Line, Place, Remembered};
+use super::chain::{CHAIN_START, RecordHash};
+use super::head::{AuditKey, SignedHead, hex};
+use super::place::{AuditDirectory, HeadsLine, RememberedArchive};
 use super::spool::unwritable;
-use super::verify::{AuditVerified, Walk, named};
-use super::versions::Versions;
-use crate::sync::{self, Site};
+use super::verify::{AuditVerified, ChainCheck, named};
+use super::versions::RevisionCheck;
+use crate::sync::{self, SyncPoint};
 
 /// How many records are cleared away in one transaction: others write in between.
-const TOGETHER: usize = 2_000;
+const RECORDS_PER_TRANSACTION: usize = 2_000;
 
 /// What was moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,37 +43,37 @@ pub struct Archived {
 
 /// A part of a chain.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Segment {
+struct ChainSegment {
     first: i64,
     /// The hash before the first record.
     #[serde(with = "hex")]
-    before: Hash,
+    before: RecordHash,
     /// The last record, signed.
-    head: Head,
+    head: SignedHead,
 }
 
 #[derive(Serialize, Deserialize)]
 struct SegmentLine {
-    segment: Segment,
+    segment: ChainSegment,
 }
 
 #[derive(Serialize, Deserialize)]
 struct RecordLine<'a> {
     #[serde(with = "hex")]
-    hash: Hash,
+    hash: RecordHash,
     #[serde(borrow)]
     record: &'a RawValue,
 }
 
 pub(super) fn archive(
-    shared: &Arc<Shared>,
-    place: &Place,
-    key: &Key,
+    shared: &Arc<DatabaseInner>,
+    place: &AuditDirectory,
+    key: &AuditKey,
     before: Timestamp,
     directory: &Path,
 ) -> StoreResult<Archived> {
     let reader = shared.reader()?;
-    let transaction = reader.unchecked_transaction().map_err(Fault::from)?;
+    let transaction = reader.unchecked_transaction().map_err(DatabaseError::from)?;
     let segments = segments(&transaction, key, before)?;
     let done = archived(&transaction)?;
     let now = SystemClock.now();
@@ -81,9 +81,9 @@ pub(super) fn archive(
     let name = format!("audit-{}-{unique}.jsonl", &now.to_string()[..10]);
     let partial = directory.join(format!("{name}.partial"));
     let (records, ids, whole) = match segments.is_empty() {
-        true => (0, leftovers(&transaction, &done)?, START),
+        true => (0, leftovers(&transaction, &done)?, CHAIN_START),
         false => {
-            let made = sync::make_private(Site::AuditArchiveName, directory);
+            let made = sync::make_private(SyncPoint::AuditArchiveName, directory);
             made.map_err(|error| unwritable(&error))?;
             let written = write(&transaction, &segments, &done, &partial);
             if written.is_err() {
@@ -97,13 +97,13 @@ pub(super) fn archive(
     if !segments.is_empty() {
         let finish = || {
             fs::rename(&partial, directory.join(&name))?;
-            sync::directory(Site::AuditArchiveName, directory)
+            sync::directory(SyncPoint::AuditArchiveName, directory)
         };
         finish().map_err(|error| unwritable(&error))?;
         let (segments, file) = (segments.clone(), name.clone());
         let remembered =
-            Remembered { archive: name.clone(), at: time_text(now).to_string(), records, hash: whole };
-        let archive = Archive {
+            RememberedArchive { archive: name.clone(), at: time_text(now).to_string(), records, hash: whole };
+        let archive = ArchiveRow {
             file: name.clone(),
             directory: place.remembered(directory)?,
             at: time_text(now).to_string(),
@@ -111,10 +111,10 @@ pub(super) fn archive(
             hash: whole.to_vec(),
         };
         // Synced: the records must not go while the word of where they are may still be lost.
-        shared.write_reserved(Weight::Seal, move |writing| {
+        shared.write_reserved(CommitSync::Seal, move |writing| {
             archive.insert(writing.conn)?;
             for (row, segment) in &segments {
-                let Segment { first, head, .. } = segment;
+                let ChainSegment { first, head, .. } = segment;
                 writing
                     .conn
                     .prepare_cached(
@@ -128,11 +128,11 @@ pub(super) fn archive(
             }
             Ok(())
         })?;
-        place.keep(&[Line::Archive(remembered)])?;
+        place.keep(&[HeadsLine::Archive(remembered)])?;
     }
-    for stretch in ids.chunks(TOGETHER) {
+    for stretch in ids.chunks(RECORDS_PER_TRANSACTION) {
         let stretch = stretch.to_vec();
-        shared.write_reserved(Weight::Staging, move |writing| {
+        shared.write_reserved(CommitSync::Staging, move |writing| {
             let mut delete = writing.conn.prepare_cached("DELETE FROM audit WHERE id = ?1")?;
             for id in stretch {
                 delete.execute([id])?;
@@ -153,7 +153,7 @@ fn archived(conn: &Connection) -> Result<HashMap<i64, i64>> {
 
 /// What can be moved: of each chain of our own, up to the last head that was signed before that moment. By then every
 /// record that it covers was there.
-fn segments(conn: &Connection, key: &Key, before: Timestamp) -> Result<Vec<(i64, Segment)>> {
+fn segments(conn: &Connection, key: &AuditKey, before: Timestamp) -> Result<Vec<(i64, ChainSegment)>> {
     let mut statement = conn.prepare(
         "SELECT h.seq, h.hash, h.at, h.key, h.signature, i.id, i.uuid, s.last, b.hash
          FROM audit_instance i
@@ -167,41 +167,41 @@ fn segments(conn: &Connection, key: &Key, before: Timestamp) -> Result<Vec<(i64,
     let mut segments = Vec::new();
     while let Some(row) = rows.next()? {
         let uuid = Uuid::parse_str(&row.get::<_, String>(6)?).map_err(|_| broken())?;
-        let head = Head::from_row(uuid, row)?;
+        let head = SignedHead::from_row(uuid, row)?;
         if head.key != key.public() {
             continue;
         }
         let last: Option<i64> = row.get(7)?;
         let before = match last {
-            None => START,
+            None => CHAIN_START,
             Some(_) => row.get::<_, Vec<u8>>(8)?.try_into().map_err(|_| broken())?,
         };
         if !head.is_signed() {
             return Err(broken());
         }
-        segments.push((row.get(5)?, Segment { first: last.unwrap_or(0) + 1, before, head }));
+        segments.push((row.get(5)?, ChainSegment { first: last.unwrap_or(0) + 1, before, head }));
     }
     Ok(segments)
 }
 
-fn broken() -> Fault {
+fn broken() -> DatabaseError {
     corrupt("the audit is not as it was written; run `stead audit verify`")
 }
 
 /// Writes the file; returns how many records are in it, the ids of all that may go, and the hash of the file.
 fn write(
     conn: &Connection,
-    segments: &[(i64, Segment)],
+    segments: &[(i64, ChainSegment)],
     done: &HashMap<i64, i64>,
     path: &Path,
-) -> StoreResult<(u64, Vec<i64>, Hash)> {
+) -> StoreResult<(u64, Vec<i64>, RecordHash)> {
     let failed = |error: io::Error| unwritable(&error);
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-    let mut out = BufWriter::with_capacity(256 << 10, Hashed { file, hasher: blake3::Hasher::new() });
+    let mut out = BufWriter::with_capacity(256 << 10, HashingFile { file, hasher: blake3::Hasher::new() });
     for (_, segment) in segments {
         write_line(&mut out, &SegmentLine { segment: segment.clone() }).map_err(failed)?;
     }
-    let mut walks: HashMap<i64, (Walk, i64)> = HashMap::new();
+    let mut walks: HashMap<i64, (ChainCheck, i64)> = HashMap::new();
     for (row, segment) in segments {
         walks.insert(*row, (segment.walk(), segment.head.seq));
     }
@@ -224,8 +224,8 @@ fn write(
     if walks.into_values().any(|(walk, _)| !walk.finish(0).is_empty()) {
         return Err(broken().into());
     }
-    let Hashed { file, hasher } = out.into_inner().map_err(|error| failed(error.into_error()))?;
-    sync::all(Site::AuditArchive, &file).map_err(|error| failed(error.into()))?;
+    let HashingFile { file, hasher } = out.into_inner().map_err(|error| failed(error.into_error()))?;
+    sync::all(SyncPoint::AuditArchive, &file).map_err(|error| failed(error.into()))?;
     Ok((count, ids, *hasher.finalize().as_bytes()))
 }
 
@@ -244,7 +244,7 @@ fn leftovers(conn: &Connection, done: &HashMap<i64, i64>) -> StoreResult<Vec<i64
 /// Every record, in order: id, instance, position, hash, body.
 fn each(
     conn: &Connection,
-    mut visit: impl FnMut(i64, i64, i64, Hash, &str) -> StoreResult<()>,
+    mut visit: impl FnMut(i64, i64, i64, RecordHash, &str) -> StoreResult<()>,
 ) -> StoreResult<()> {
     let mut each = || -> Result<()> {
         let mut statement = conn.prepare("SELECT id, instance, seq, hash, body FROM audit ORDER BY id")?;
@@ -261,12 +261,12 @@ fn each(
 }
 
 /// A file that is hashed as it is written.
-struct Hashed {
+struct HashingFile {
     file: File,
     hasher: blake3::Hasher,
 }
 
-impl Write for Hashed {
+impl Write for HashingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.file.write(bytes)?;
         self.hasher.update(&bytes[..count]);
@@ -283,34 +283,34 @@ fn write_line(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-impl Segment {
-    fn walk(&self) -> Walk {
+impl ChainSegment {
+    fn walk(&self) -> ChainCheck {
         let heads = BTreeMap::from([(self.head.seq, vec![self.head.clone()])]);
-        Walk::new(self.head.instance, self.first, self.before, heads)
+        ChainCheck::new(self.head.instance, self.first, self.before, heads)
     }
 }
 
 /// Checks a file of archived records, by itself. Returns what was found, and the public keys that signed it, in
 /// hexadecimal.
 pub fn verify_archive(file: &Path) -> io::Result<(AuditVerified, Vec<String>)> {
-    let Checked { verified, keys, .. } = check(file, None)?;
+    let CheckedArchive { verified, keys, .. } = check(file, None)?;
     Ok((verified, keys))
 }
 
 /// What was found in a file of archived records.
-pub(super) struct Checked {
+pub(super) struct CheckedArchive {
     pub(super) verified: AuditVerified,
     pub(super) keys: Vec<String>,
     /// The parts of chains that are in it: from where to which head.
-    pub(super) parts: Vec<(i64, Head)>,
+    pub(super) parts: Vec<(i64, SignedHead)>,
 }
 
 /// Checks a file of archived records, and the versions that they tell of.
-pub(super) fn check(file: &Path, versions: Option<&Versions<'_>>) -> io::Result<Checked> {
+pub(super) fn check(file: &Path, versions: Option<&RevisionCheck<'_>>) -> io::Result<CheckedArchive> {
     let mut parts = Vec::new();
     let mut verified = AuditVerified::default();
     let mut keys = Vec::new();
-    let mut walks: BTreeMap<Uuid, Walk> = BTreeMap::new();
+    let mut walks: BTreeMap<Uuid, ChainCheck> = BTreeMap::new();
     let mut line = String::new();
     let mut input = BufReader::with_capacity(256 << 10, File::open(file)?);
     for number in 1_u64.. {
@@ -319,14 +319,14 @@ pub(super) fn check(file: &Path, versions: Option<&Versions<'_>>) -> io::Result<
             break;
         }
         if let Ok(SegmentLine { segment }) = serde_json::from_str(&line) {
-            let Head { instance, seq, key, .. } = &segment.head;
+            let SignedHead { instance, seq, key, .. } = &segment.head;
             let key = hex::text(key);
             if !segment.head.is_signed() {
                 verified.problem(format!("the signature of record {seq} of instance {instance} is wrong"));
             } else {
                 verified.heads += 1;
             }
-            if segment.first == 1 && segment.before != START {
+            if segment.first == 1 && segment.before != CHAIN_START {
                 verified.problem(format!("the chain of instance {instance} does not begin at its beginning"));
             }
             if !keys.contains(&key) {
@@ -369,5 +369,5 @@ pub(super) fn check(file: &Path, versions: Option<&Versions<'_>>) -> io::Result<
     if verified.instances == 0 {
         verified.problem("the file holds no archived records".into());
     }
-    Ok(Checked { verified, keys, parts })
+    Ok(CheckedArchive { verified, keys, parts })
 }

@@ -10,18 +10,18 @@ use rusqlite::{Connection, params};
 use stead_core::StoreResult;
 use uuid::Uuid;
 
-use super::super::database::Shared;
+use super::super::database::DatabaseInner;
 use super::super::fault::Result;
-use super::super::queue::Weight;
-use super::archive::{Checked, check};
-use super::head::Head;
-use super::place::Place;
+use super::super::queue::CommitSync;
+use super::archive::{CheckedArchive, check};
+use super::head::SignedHead;
+use super::place::AuditDirectory;
 use super::verify::AuditVerified;
-use super::versions::Versions;
+use super::versions::RevisionCheck;
 
 /// A file of archived records, as the database remembers it.
 #[derive(Debug, Clone)]
-pub(super) struct Archive {
+pub(super) struct ArchiveRow {
     pub(super) file: String,
     /// Where it was written; empty where that is the log's own directory for them.
     pub(super) directory: String,
@@ -31,9 +31,9 @@ pub(super) struct Archive {
     pub(super) hash: Vec<u8>,
 }
 
-impl Archive {
+impl ArchiveRow {
     pub(super) fn insert(&self, conn: &Connection) -> Result<()> {
-        let Archive { file, directory, at, records, hash } = self;
+        let ArchiveRow { file, directory, at, records, hash } = self;
         let records = i64::try_from(*records).unwrap_or(i64::MAX);
         conn.prepare_cached(
             "INSERT INTO audit_archive(file, directory, at, records, hash) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -43,11 +43,11 @@ impl Archive {
     }
 
     /// All that there are.
-    pub(super) fn all(conn: &Connection) -> Result<Vec<Archive>> {
+    pub(super) fn all(conn: &Connection) -> Result<Vec<ArchiveRow>> {
         let mut statement =
             conn.prepare("SELECT file, directory, at, records, hash FROM audit_archive ORDER BY file")?;
         let archives = statement.query_map([], |row| {
-            Ok(Archive {
+            Ok(ArchiveRow {
                 file: row.get(0)?,
                 directory: row.get(1)?,
                 at: row.get(2)?,
@@ -61,22 +61,22 @@ impl Archive {
 
 /// Where archives are looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Archives {
+pub enum ArchiveLookup {
     /// Where they were written, and in these directories.
     In(Vec<PathBuf>),
     /// Nowhere: they are kept elsewhere, and are checked there.
     Elsewhere,
 }
 
-impl Default for Archives {
+impl Default for ArchiveLookup {
     fn default() -> Self {
-        Archives::In(Vec::new())
+        ArchiveLookup::In(Vec::new())
     }
 }
 
 /// A part of a chain that the database says is in an archive.
 #[derive(Debug, Clone)]
-pub(super) struct Part {
+pub(super) struct ArchivedSegment {
     pub(super) instance: Uuid,
     pub(super) first: i64,
     pub(super) last: i64,
@@ -85,20 +85,20 @@ pub(super) struct Part {
 
 /// Checks that every archive is there, whole, and holds what the database says it does.
 pub(super) fn verify(
-    archives: &[Archive],
-    parts: &[Part],
-    place: &Place,
+    archives: &[ArchiveRow],
+    parts: &[ArchivedSegment],
+    place: &AuditDirectory,
     elsewhere: &[PathBuf],
-    versions: Option<&Versions<'_>>,
+    versions: Option<&RevisionCheck<'_>>,
     verified: &mut AuditVerified,
 ) {
-    let mut held: HashMap<&str, Vec<(i64, Head)>> = HashMap::new();
+    let mut held: HashMap<&str, Vec<(i64, SignedHead)>> = HashMap::new();
     for archive in archives {
         let file = &archive.file;
         let directories = [place.archives(&archive.directory)].into_iter().chain(elsewhere.iter().cloned());
         let found = directories.map(|directory| directory.join(file)).find(|path| path.exists());
         let Some(path) = found else {
-            let Archive { records, at, .. } = archive;
+            let ArchiveRow { records, at, .. } = archive;
             verified.problem(format!(
                 "the archive {file} with {records} records, written at {at}, is not where it was written; say where it \
                  is, or find a copy of it"
@@ -116,11 +116,12 @@ pub(super) fn verify(
             Err(error) => verified.problem(format!("the archive {file} can't be read: {}", error.kind())),
         }
     }
-    for Part { instance, first, last, file } in parts {
+    for ArchivedSegment { instance, first, last, file } in parts {
         let named = archives.iter().any(|archive| archive.file == *file);
-        let holds = |parts: &Vec<(i64, Head)>| {
-            let same =
-                |(from, head): &(i64, Head)| from == first && (head.instance, head.seq) == (*instance, *last);
+        let holds = |parts: &Vec<(i64, SignedHead)>| {
+            let same = |(from, head): &(i64, SignedHead)| {
+                from == first && (head.instance, head.seq) == (*instance, *last)
+            };
             parts.iter().any(same)
         };
         // One that is missing was told above.
@@ -133,7 +134,11 @@ pub(super) fn verify(
 }
 
 /// Checks an archive by itself, and that it is the one that was written.
-fn look(path: &Path, archive: &Archive, versions: Option<&Versions<'_>>) -> io::Result<Checked> {
+fn look(
+    path: &Path,
+    archive: &ArchiveRow,
+    versions: Option<&RevisionCheck<'_>>,
+) -> io::Result<CheckedArchive> {
     let mut hasher = blake3::Hasher::new();
     io::copy(&mut File::open(path)?, &mut hasher)?;
     let same = archive.hash.is_empty() || hasher.finalize().as_bytes()[..] == archive.hash[..];
@@ -148,7 +153,7 @@ fn look(path: &Path, archive: &Archive, versions: Option<&Versions<'_>>) -> io::
 /// kept outside.
 ///
 /// The archives say the same, signed, and the database goes on to remember those.
-pub(super) fn prune(shared: &Arc<Shared>, place: &Place) -> StoreResult<()> {
+pub(super) fn prune(shared: &Arc<DatabaseInner>, place: &AuditDirectory) -> StoreResult<()> {
     // In this order: what does not run when it is looked for has ended, and the database says where.
     let running = place.running_instances()?;
     let mut ended: HashMap<Uuid, i64> = HashMap::new();
@@ -164,7 +169,7 @@ pub(super) fn prune(shared: &Arc<Shared>, place: &Place) -> StoreResult<()> {
     let rows: Vec<i64> = gone.iter().map(|(row, _)| *row).collect();
     // First outside: a head without its row would look as if records were missing.
     place.forget(&gone.into_iter().map(|(_, uuid)| uuid).collect())?;
-    shared.write(Weight::Seal, move |writing| {
+    shared.write(CommitSync::Seal, move |writing| {
         for row in rows {
             for sql in [
                 "DELETE FROM audit_segment WHERE instance = ?1",

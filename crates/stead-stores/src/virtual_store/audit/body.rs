@@ -9,47 +9,47 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
-use stead_core::store::Version;
+use stead_core::store::RevisionNumber;
 use stead_core::{AuditRecord, OperationId, Timestamp};
 use uuid::Uuid;
 
-use super::did::Did;
+use super::did::ChangeDigest;
 
 /// A record's own part of the text. Instance and position come before it, when it is put into a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Facts(pub(super) String);
+pub(in super::super) struct RecordBody(pub(super) String);
 
 /// How many digits of a second are kept. A fixed number: so texts sort as times do.
-const DIGITS: usize = 6;
+const FRACTION_DIGITS: usize = 6;
 /// What comes before them: `2026-11-15T08:30:00.`
-const WHOLE: usize = 20;
+const SECONDS_LENGTH: usize = 20;
 
 /// A moment as records have it.
 pub(super) fn time_text(at: Timestamp) -> impl fmt::Display {
     struct Text(Timestamp);
     impl fmt::Display for Text {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "{:.*}", DIGITS, self.0)
+            write!(f, "{:.*}", FRACTION_DIGITS, self.0)
         }
     }
     Text(at)
 }
 
-impl Facts {
+impl RecordBody {
     pub(in super::super) fn of(record: &AuditRecord) -> Self {
-        Facts::with(record, record.version, record.took, None)
+        RecordBody::with(record, record.version, record.took, None)
     }
 
     /// A record of what made this version, took so long, and did this.
     pub(in super::super) fn with(
         record: &AuditRecord,
-        version: Option<Version>,
+        version: Option<RevisionNumber>,
         took: Duration,
-        did: Option<&Did>,
+        did: Option<&ChangeDigest>,
     ) -> Self {
         let identity = &*record.identity;
         let length: usize = record.paths.iter().map(|path| path.as_str().len() + 3).sum();
-        let mut text = Text(String::with_capacity(320 + length));
+        let mut text = JsonText(String::with_capacity(320 + length));
         text.0.push_str("{\"at\":\"");
         text.time(record.at);
         text.0.push('"');
@@ -86,7 +86,7 @@ impl Facts {
         text.optional("did", did.map(|did| &*did.digest));
         text.number("unrecorded", did.map(|did| did.unrecorded).filter(|count| *count != 0));
         text.0.push('}');
-        Facts(text.0)
+        RecordBody(text.0)
     }
 
     /// Puts the whole text of the record at this place in a chain into `text`, in place of what is there.
@@ -103,9 +103,9 @@ impl Facts {
 }
 
 /// A text that grows member by member.
-struct Text(String);
+struct JsonText(String);
 
-impl Text {
+impl JsonText {
     fn key(&mut self, key: &'static str) {
         self.0.push_str(",\"");
         self.0.push_str(key);
@@ -149,7 +149,7 @@ impl Text {
     /// [`time_text`], where all but the fraction is as it was the last time.
     fn time(&mut self, at: Timestamp) {
         thread_local! {
-            static LAST: Cell<Option<(i64, [u8; WHOLE])>> = const { Cell::new(None) };
+            static LAST: Cell<Option<(i64, [u8; SECONDS_LENGTH])>> = const { Cell::new(None) };
         }
         let known = LAST.get().filter(|(second, _)| *second == at.as_secs());
         let text = known.map(|(_, text)| text).or_else(|| {
@@ -193,17 +193,17 @@ fn number(text: &mut String, value: i64) {
 }
 
 /// What stands before and in the outcome of what has only begun. Quotes in texts are escaped, so it stands nowhere else.
-const OUTCOME: &str = "\"outcome\":\"";
-const BEGUN: &str = "\"outcome\":\"begun\"";
+const OUTCOME_KEY: &str = "\"outcome\":\"";
+const BEGUN_OUTCOME: &str = "\"outcome\":\"begun\"";
 
 /// Leaves out what has begun and is over by now: one record tells all of it. They are the same call if they are alike in
 /// all that was known when it began.
-pub(super) fn without_the_begun(entries: Vec<(i64, Facts)>) -> Vec<(i64, Facts)> {
-    let begun = |facts: &Facts| facts.0.contains(BEGUN);
+pub(super) fn without_the_begun(entries: Vec<(i64, RecordBody)>) -> Vec<(i64, RecordBody)> {
+    let begun = |facts: &RecordBody| facts.0.contains(BEGUN_OUTCOME);
     if !entries.iter().any(|(_, facts)| begun(facts)) {
         return entries;
     }
-    let call = |facts: &Facts| facts.0.split(OUTCOME).next().unwrap_or_default().to_owned();
+    let call = |facts: &RecordBody| facts.0.split(OUTCOME_KEY).next().unwrap_or_default().to_owned();
     let mut ended: HashMap<String, usize> = HashMap::new();
     let mut left: Vec<_> = Vec::with_capacity(entries.len());
     for (number, facts) in entries.into_iter().rev() {
@@ -288,12 +288,12 @@ pub struct AuditEntry {
 /// The text is no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the text is no record of the audit")]
-pub struct NotAnEntry;
+pub struct InvalidAuditEntry;
 
 impl AuditEntry {
     /// Reads a record's text.
-    pub fn parse(id: i64, body: &str) -> Result<Self, NotAnEntry> {
-        let entry: AuditEntry = serde_json::from_str(body).map_err(|_| NotAnEntry)?;
+    pub fn parse(id: i64, body: &str) -> Result<Self, InvalidAuditEntry> {
+        let entry: AuditEntry = serde_json::from_str(body).map_err(|_| InvalidAuditEntry)?;
         Ok(AuditEntry { id, body: body.into(), ..entry })
     }
 
@@ -308,7 +308,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
-    use stead_core::store::Version;
+    use stead_core::store::RevisionNumber;
     use stead_core::{AccessScope, AuditOutcome, ErrorKind, Identity, VfsPath};
 
     use super::*;
@@ -329,10 +329,10 @@ mod tests {
             files: Some(u64::MAX),
             took: Duration::from_micros(34),
             operation: Some(operation),
-            version: Some(Version(5)),
+            version: Some(RevisionNumber(5)),
         };
         let mut body = "what was there before".to_owned();
-        Facts::of(&record).place(&Uuid::nil(), 3, &mut body);
+        RecordBody::of(&record).place(&Uuid::nil(), 3, &mut body);
         assert_eq!(
             body,
             "{\"instance\":\"00000000-0000-0000-0000-000000000000\",\"seq\":3,\"at\":\"2023-11-14T22:13:20.123456Z\",\
@@ -343,7 +343,7 @@ mod tests {
         let entry = AuditEntry::parse(9, &body).unwrap();
         assert_eq!((entry.id, entry.seq, &*entry.agent, entry.version), (9, 3, "co\"der", Some(5)));
         assert_eq!(entry.at(), Some(Timestamp(1_700_000_000_123_456_000)));
-        assert_eq!(AuditEntry::parse(1, "{}"), Err(NotAnEntry));
+        assert_eq!(AuditEntry::parse(1, "{}"), Err(InvalidAuditEntry));
     }
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
         for nanos in
             [0, 999, 1_000, 1_700_000_000_000_001_000, 1_700_000_000_999_999_999, -1, i64::MAX, i64::MIN]
         {
-            let mut text = Text(String::new());
+            let mut text = JsonText(String::new());
             text.time(Timestamp(nanos));
             text.time(Timestamp(nanos));
             assert_eq!(text.0, time_text(Timestamp(nanos)).to_string().repeat(2));
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn what_began_and_ended_is_one_record() {
         let record = |at: i64, path: &str, outcome: AuditOutcome| {
-            Facts::of(&AuditRecord {
+            RecordBody::of(&AuditRecord {
                 at: Timestamp(at * 1_000),
                 stead: None,
                 identity: Arc::new(Identity::agent("\"outcome\":\"begun\"")),

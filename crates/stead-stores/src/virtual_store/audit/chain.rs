@@ -5,15 +5,15 @@ use stead_core::{Clock, SystemClock};
 use uuid::Uuid;
 
 use super::super::fault::{Result, corrupt};
-use super::body::Facts;
+use super::body::RecordBody;
 
 /// A hash, as it is stored.
-pub(super) type Hash = [u8; 32];
+pub(super) type RecordHash = [u8; 32];
 /// What the first record of a chain follows.
-pub(super) const START: Hash = [0; 32];
+pub(super) const CHAIN_START: RecordHash = [0; 32];
 
 /// The hash of a record that follows another.
-pub(super) fn hash(before: &Hash, body: &str) -> Hash {
+pub(super) fn hash(before: &RecordHash, body: &str) -> RecordHash {
     *blake3::Hasher::new().update(before).update(body.as_bytes()).finalize().as_bytes()
 }
 
@@ -24,7 +24,7 @@ pub(in super::super) struct Chain {
     /// Its row, from the first record on.
     pub(super) row: Option<i64>,
     pub(super) seq: i64,
-    pub(super) hash: Hash,
+    pub(super) hash: RecordHash,
     /// How many records of its spool are in.
     pub(in super::super) spooled: i64,
 }
@@ -32,7 +32,7 @@ pub(in super::super) struct Chain {
 impl Chain {
     /// One without a record.
     pub(super) fn new(uuid: Uuid) -> Self {
-        Chain { uuid, row: None, seq: 0, hash: START, spooled: 0 }
+        Chain { uuid, row: None, seq: 0, hash: CHAIN_START, spooled: 0 }
     }
 
     /// As it lies in the database.
@@ -68,7 +68,7 @@ impl Chain {
         }
         let row = conn
             .prepare_cached("INSERT INTO audit_instance(uuid, seq, hash, spooled) VALUES (?1, 0, ?2, 0)")?
-            .insert(params![self.uuid.to_string(), START])?;
+            .insert(params![self.uuid.to_string(), CHAIN_START])?;
         self.row = Some(row);
         Ok(row)
     }
@@ -76,20 +76,20 @@ impl Chain {
 
 /// Adding to chains, in one write transaction.
 #[derive(Debug, Default)]
-pub(in super::super) struct Appending {
+pub(in super::super) struct ChainAppender {
     /// The newest record of the database, once it was asked for.
     newest: Option<i64>,
     /// Where a record's text is put together.
     body: String,
 }
 
-impl Appending {
+impl ChainAppender {
     /// Puts a record at the end of a chain.
     pub(in super::super) fn append(
         &mut self,
         conn: &Connection,
         chain: &mut Chain,
-        facts: &Facts,
+        facts: &RecordBody,
     ) -> Result<()> {
         let newest = match self.newest {
             Some(newest) => newest,

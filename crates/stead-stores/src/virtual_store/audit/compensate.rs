@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 use stead_core::{AuditOutcome, AuditRecord, ErrorKind, Identity, VfsPath};
 
 use super::super::fault::Result;
-use super::body::{AuditEntry, Facts};
+use super::body::{AuditEntry, RecordBody};
 
 /// How much earlier than its version's time a record may have been put into the database, in microseconds: a day, for clocks
 /// that were set.
@@ -16,7 +16,7 @@ const EARLIER: i64 = 24 * 60 * 60 * 1_000_000;
 
 /// The compensating record for the change that was to make this version: alike in who, what and where, `failed unavailable`,
 /// and without a version. `None` where no record tells of the change, since the audit was off.
-pub(in super::super) fn compensating(conn: &Connection, version: i64) -> Result<Option<Facts>> {
+pub(in super::super) fn compensating(conn: &Connection, version: i64) -> Result<Option<RecordBody>> {
     let at: Option<i64> = conn
         .prepare_cached("SELECT at FROM version WHERE id = ?1")?
         .query_row([version], |row| row.get(0))
@@ -34,7 +34,7 @@ pub(in super::super) fn compensating(conn: &Connection, version: i64) -> Result<
         .optional()?;
     // A text that isn't a valid record is reported by `stead audit verify`.
     let entry = found.and_then(|(id, body)| AuditEntry::parse(id, &body).ok());
-    Ok(entry.and_then(|entry| Some(Facts::of(&taken_back(entry)?))))
+    Ok(entry.and_then(|entry| Some(RecordBody::of(&taken_back(entry)?))))
 }
 
 fn taken_back(entry: AuditEntry) -> Option<AuditRecord> {

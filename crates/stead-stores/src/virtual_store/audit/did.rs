@@ -12,7 +12,7 @@ use super::super::schema::UNRECORDED;
 
 /// What stands in the record of a change besides who made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Did {
+pub(in super::super) struct ChangeDigest {
     /// The digest of its rows, in hexadecimal.
     pub(super) digest: String,
     /// How many versions before it have no record, since the audit was off.
@@ -21,23 +21,23 @@ pub(in super::super) struct Did {
 
 /// The rows of a version, in the order in which they were made: of a Virtual Store, and of a Physical Store. What is left out
 /// of a kept tree later has numbers below zero there. The last is of a version that changed nothing.
-const OF_ONE: [&str; 3] = [
+const ROWS_OF_REVISION: [&str; 3] = [
     "SELECT ver, what, node, parent, name FROM change WHERE vol = ?1 AND ver = ?2 ORDER BY seq",
     "SELECT ver, what, path, other FROM kept WHERE vol = ?1 AND ver = ?2 AND seq >= 0 ORDER BY seq",
     "SELECT ver, path FROM unchanged WHERE vol = ?1 AND ver = ?2",
 ];
 /// The same of all versions, in the order of the tables' keys. A version has rows in one volume.
-const OF_ALL: [&str; 3] = [
+const ROWS_OF_ALL_REVISIONS: [&str; 3] = [
     "SELECT ver, what, node, parent, name FROM change ORDER BY vol, ver, seq",
     "SELECT ver, what, path, other FROM kept WHERE seq >= 0 ORDER BY vol, ver, seq",
     "SELECT ver, path FROM unchanged ORDER BY vol, ver",
 ];
 
-impl Did {
+impl ChangeDigest {
     /// What a version of a volume did, at the end of its transaction.
     pub(in super::super) fn of(conn: &Connection, volume: i64, version: i64) -> Result<Self> {
         let mut hasher = Hasher::new();
-        for sql in OF_ONE {
+        for sql in ROWS_OF_REVISION {
             let mut statement = conn.prepare_cached(sql)?;
             let mut rows = statement.query([volume, version])?;
             while let Some(row) = rows.next()? {
@@ -47,14 +47,14 @@ impl Did {
         let unrecorded = conn
             .prepare_cached("SELECT value FROM meta WHERE id = ?1")?
             .query_row([UNRECORDED], |row| row.get(0))?;
-        Ok(Did { digest: text(&hasher), unrecorded })
+        Ok(ChangeDigest { digest: text(&hasher), unrecorded })
     }
 }
 
 /// The digests of all versions that have rows.
 pub(super) fn digests(conn: &Connection) -> Result<HashMap<i64, String>> {
     let mut hashers: HashMap<i64, Hasher> = HashMap::new();
-    for sql in OF_ALL {
+    for sql in ROWS_OF_ALL_REVISIONS {
         let mut statement = conn.prepare(sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {

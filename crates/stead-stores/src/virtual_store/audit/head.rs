@@ -9,18 +9,18 @@ use uuid::Uuid;
 
 use super::super::fault::Result;
 use super::body::time_text;
-use super::chain::{Chain, Hash};
+use super::chain::{Chain, RecordHash};
 
 /// What a signature begins with, so that it can stand for nothing else.
-const PURPOSE: &[u8] = b"stead audit head 1\0";
+const SIGNATURE_CONTEXT: &[u8] = b"stead audit head 1\0";
 
 /// A signed statement: at that time, that was the newest record of that chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Head {
+pub(super) struct SignedHead {
     pub(super) instance: Uuid,
     pub(super) seq: i64,
     #[serde(with = "hex")]
-    pub(super) hash: Hash,
+    pub(super) hash: RecordHash,
     pub(super) at: String,
     /// The key that checks the signature.
     #[serde(with = "hex")]
@@ -31,17 +31,17 @@ pub(super) struct Head {
 
 /// The key that signs.
 #[derive(Clone)]
-pub(super) struct Key(SigningKey);
+pub(super) struct AuditKey(SigningKey);
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for AuditKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Key")
     }
 }
 
-impl Key {
+impl AuditKey {
     pub(super) fn from_bytes(bytes: &[u8; 32]) -> Self {
-        Key(SigningKey::from_bytes(bytes))
+        AuditKey(SigningKey::from_bytes(bytes))
     }
 
     /// The public half.
@@ -49,8 +49,8 @@ impl Key {
         self.0.verifying_key().to_bytes()
     }
 
-    pub(super) fn sign(&self, chain: &Chain, at: Timestamp) -> Head {
-        let mut head = Head {
+    pub(super) fn sign(&self, chain: &Chain, at: Timestamp) -> SignedHead {
+        let mut head = SignedHead {
             instance: chain.uuid,
             seq: chain.seq,
             hash: chain.hash,
@@ -63,10 +63,10 @@ impl Key {
     }
 }
 
-impl Head {
+impl SignedHead {
     fn statement(&self) -> Vec<u8> {
         let seq = self.seq.to_le_bytes();
-        [PURPOSE, self.instance.as_bytes(), &seq, &self.hash, self.at.as_bytes()].concat()
+        [SIGNATURE_CONTEXT, self.instance.as_bytes(), &seq, &self.hash, self.at.as_bytes()].concat()
     }
 
     /// Whether its key has signed it. Whether that is the right key is another question.
@@ -92,9 +92,9 @@ impl Head {
     }
 
     /// Reads a row of `seq, hash, at, key, signature`. What can't be one comes out as one that nobody has signed.
-    pub(super) fn from_row(instance: Uuid, row: &Row<'_>) -> rusqlite::Result<Head> {
+    pub(super) fn from_row(instance: Uuid, row: &Row<'_>) -> rusqlite::Result<SignedHead> {
         let (hash, key, signature): (Vec<u8>, String, Vec<u8>) = (row.get(1)?, row.get(3)?, row.get(4)?);
-        Ok(Head {
+        Ok(SignedHead {
             instance,
             seq: row.get(0)?,
             hash: hash.try_into().unwrap_or_default(),
@@ -144,18 +144,18 @@ mod tests {
 
     #[test]
     fn a_head_can_not_be_changed_unseen() {
-        let key = Key::from_bytes(&[3; 32]);
+        let key = AuditKey::from_bytes(&[3; 32]);
         let chain = Chain { seq: 7, hash: [9; 32], ..Chain::new(Uuid::from_bytes([1; 16])) };
         let head = key.sign(&chain, Timestamp::from_secs(5));
         assert!(head.is_signed());
-        let read: Head = serde_json::from_str(&serde_json::to_string(&head).unwrap()).unwrap();
+        let read: SignedHead = serde_json::from_str(&serde_json::to_string(&head).unwrap()).unwrap();
         assert_eq!(read, head);
         for changed in [
-            Head { seq: 6, ..head.clone() },
-            Head { hash: [8; 32], ..head.clone() },
-            Head { instance: Uuid::nil(), ..head.clone() },
-            Head { at: "later".into(), ..head.clone() },
-            Head { key: Key::from_bytes(&[4; 32]).public(), ..head.clone() },
+            SignedHead { seq: 6, ..head.clone() },
+            SignedHead { hash: [8; 32], ..head.clone() },
+            SignedHead { instance: Uuid::nil(), ..head.clone() },
+            SignedHead { at: "later".into(), ..head.clone() },
+            SignedHead { key: AuditKey::from_bytes(&[4; 32]).public(), ..head.clone() },
         ] {
             assert!(!changed.is_signed());
         }

@@ -6,42 +6,42 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use stead_core::{AuditLog, AuditRecord, Clock, LogId, StoreError, StoreResult, SystemClock};
+use stead_core::{AuditLog, AuditLogId, AuditRecord, Clock, StoreError, StoreResult, SystemClock};
 
 use super::super::Database;
-use super::super::database::Shared;
-use super::super::queue::Weight;
+use super::super::database::DatabaseInner;
+use super::super::queue::CommitSync;
 use super::adopt::adopt;
-use super::body::{Facts, without_the_begun};
+use super::body::{RecordBody, without_the_begun};
 use super::chain::Chain;
-use super::head::{Head, Key};
-use super::place::{Place, Running};
+use super::head::{AuditKey, SignedHead};
+use super::place::{AuditDirectory, InstanceDirectory};
 use super::recover::recover;
 use super::sieve;
-use super::spool::{Emptied, Spool, Woken};
+use super::spool::{DrainResult, Spool, WakeReason};
 
 /// How long a record waits for others before all of them go into the database.
-const PAUSE: Duration = Duration::from_millis(100);
+const BATCH_DELAY: Duration = Duration::from_millis(100);
 /// How long a chain may grow before its newest record is signed.
-const UNSIGNED: Duration = Duration::from_secs(1);
+const MAX_UNSIGNED_TIME: Duration = Duration::from_secs(1);
 /// How many sieves are made at once at the most, where many are missing.
-const SIEVES: usize = 8;
+const MAX_FILTERS_AT_ONCE: usize = 8;
 
 /// The audit of everything that goes through doors with this log, kept in a database.
 ///
 /// Virtual Stores of the same database write the records of their changes in the changes' own transactions from now on.
 /// When the last reference to it goes, what waits is put into the database, and the chain's end is signed.
 pub struct Audit {
-    inner: Arc<Inner>,
+    inner: Arc<AuditInner>,
     worker: Option<JoinHandle<()>>,
 }
 
-struct Inner {
-    shared: Arc<Shared>,
-    id: LogId,
+struct AuditInner {
+    shared: Arc<DatabaseInner>,
+    id: AuditLogId,
     spool: Spool,
-    place: Place,
-    key: Key,
+    place: AuditDirectory,
+    key: AuditKey,
     wrong: Vec<String>,
 }
 
@@ -61,12 +61,12 @@ impl Audit {
     }
 
     /// An id that no log has.
-    pub fn fresh_id() -> LogId {
-        LogId(fastrand::u64(1..))
+    pub fn fresh_id() -> AuditLogId {
+        AuditLogId(fastrand::u64(1..))
     }
 
     /// The same for who had to know the log's id before.
-    pub fn open_as(id: LogId, database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
+    pub fn open_as(id: AuditLogId, database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
         match (Audit::open_once(id, database, directory), &database.0.reserve) {
             // A directory and a lock need a little room, too.
             (Err(StoreError::NoSpace), Some(reserve)) if reserve.lend() => {
@@ -78,9 +78,9 @@ impl Audit {
         }
     }
 
-    fn open_once(id: LogId, database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
+    fn open_once(id: AuditLogId, database: &Database, directory: &Path) -> StoreResult<Arc<Self>> {
         let shared = &database.0;
-        let place = Place::make(directory)?;
+        let place = AuditDirectory::make(directory)?;
         let key = place.key()?;
         let wrong = recover(shared, &place, &key)?;
         let (running, tail, count) = place.begin(&key)?;
@@ -90,8 +90,8 @@ impl Audit {
         }
         let (patience, reserve) = (shared.options.patience, shared.reserve.clone());
         let spool = Spool::new(&running.directory, count, patience, reserve);
-        let inner = Arc::new(Inner { shared: Arc::clone(shared), id, spool, place, key, wrong });
-        let keeper = Keeper { inner: Arc::clone(&inner), running, head: None, sifted: None };
+        let inner = Arc::new(AuditInner { shared: Arc::clone(shared), id, spool, place, key, wrong });
+        let keeper = AuditWorker { inner: Arc::clone(&inner), running, head: None, sifted: None };
         let worker = Builder::new().name("stead-audit".into()).spawn(move || keeper.run());
         let worker = worker.map_err(|_| {
             shared.end_log();
@@ -114,17 +114,17 @@ impl Audit {
 }
 
 impl AuditLog for Audit {
-    fn id(&self) -> LogId {
+    fn id(&self) -> AuditLogId {
         self.inner.id
     }
 
     fn note(&self, record: &AuditRecord) -> StoreResult<()> {
-        self.inner.spool.put(&Facts::of(record))
+        self.inner.spool.put(&RecordBody::of(record))
     }
 
     fn announce(&self, record: &AuditRecord) -> StoreResult<()> {
-        let facts = Facts::of(record);
-        self.inner.shared.write_reserved(Weight::Change, move |writing| writing.append(&facts))
+        let facts = RecordBody::of(record);
+        self.inner.shared.write_reserved(CommitSync::Change, move |writing| writing.append(&facts))
     }
 }
 
@@ -140,27 +140,27 @@ impl Drop for Audit {
 }
 
 /// The one who brings records into the database and signs them, on a thread of its own.
-struct Keeper {
-    inner: Arc<Inner>,
-    running: Running,
-    head: Option<Head>,
+struct AuditWorker {
+    inner: Arc<AuditInner>,
+    running: InstanceDirectory,
+    head: Option<SignedHead>,
     /// Up to where there were no records left without a sieve, when that was last looked at.
     sifted: Option<i64>,
 }
 
-impl Keeper {
+impl AuditWorker {
     fn run(mut self) {
         let mut sealed = Instant::now();
         // What fails here is tried again: until then the records are in the spool, which outlives the process.
         loop {
-            let woken = self.inner.spool.wait(PAUSE, UNSIGNED);
-            if woken == Woken::Closing {
+            let woken = self.inner.spool.wait(BATCH_DELAY, MAX_UNSIGNED_TIME);
+            if woken == WakeReason::Closing {
                 break;
             }
-            if woken == Woken::Due && self.drain().is_err() {
-                std::thread::sleep(PAUSE);
+            if woken == WakeReason::Due && self.drain().is_err() {
+                std::thread::sleep(BATCH_DELAY);
             }
-            if sealed.elapsed() >= UNSIGNED {
+            if sealed.elapsed() >= MAX_UNSIGNED_TIME {
                 let _ = self.seal();
                 sealed = Instant::now();
             }
@@ -186,8 +186,8 @@ impl Keeper {
         let drained = self
             .inner
             .shared
-            .write_reserved(Weight::Staging, move |writing| writing.append_spooled(&entries));
-        let emptied = if drained.is_ok() { Emptied::Yes } else { Emptied::No };
+            .write_reserved(CommitSync::Staging, move |writing| writing.append_spooled(&entries));
+        let emptied = if drained.is_ok() { DrainResult::Yes } else { DrainResult::No };
         self.inner.spool.give_back(bin, emptied);
         drained.map(|()| true)
     }
@@ -196,10 +196,10 @@ impl Keeper {
     /// and then; what fails is tried again, and until then records are looked at one by one.
     fn sift(&mut self) {
         let Some(chain) = self.inner.shared.chain() else { return };
-        if self.sifted.is_some_and(|sifted| chain.seq - sifted < sieve::STRETCH as i64) {
+        if self.sifted.is_some_and(|sifted| chain.seq - sifted < sieve::RECORDS_PER_FILTER as i64) {
             return;
         }
-        let all = (0..SIEVES).all(|_| matches!(sieve::make_next(&self.inner.shared), Ok(true)));
+        let all = (0..MAX_FILTERS_AT_ONCE).all(|_| matches!(sieve::make_next(&self.inner.shared), Ok(true)));
         self.sifted = (!all).then_some(chain.seq);
     }
 
@@ -213,7 +213,7 @@ impl Keeper {
             return Ok(());
         }
         let key = self.inner.key.clone();
-        let head = self.inner.shared.write_reserved(Weight::Seal, move |writing| {
+        let head = self.inner.shared.write_reserved(CommitSync::Seal, move |writing| {
             let Some((chain, row)) = writing.chain().and_then(|chain| Some((chain, chain.row?))) else {
                 return Ok(None);
             };

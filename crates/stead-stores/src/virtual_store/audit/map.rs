@@ -11,9 +11,9 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 /// A file that is ours alone, as bytes.
 #[derive(Debug)]
-pub(super) struct Map(MmapMut);
+pub(super) struct MappedFile(MmapMut);
 
-impl Map {
+impl MappedFile {
     /// Maps a file of this instance's own, which nobody cuts, at this size. Where it is mapped twice, each map has bytes of its
     /// own to write. All of it is set aside on the disk: a full disk fails
     /// here, and not where it could no longer be told.
@@ -31,11 +31,11 @@ impl Map {
         // else maps, writes or truncates it while this map is there, and two maps of this instance are never used for the
         // same bytes. It has `size` bytes, set aside above.
         let map = unsafe { memmap2::MmapOptions::new().len(size).map_mut(file) }?;
-        Ok(Map(map))
+        Ok(MappedFile(map))
     }
 }
 
-impl Deref for Map {
+impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -43,7 +43,7 @@ impl Deref for Map {
     }
 }
 
-impl DerefMut for Map {
+impl DerefMut for MappedFile {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }

@@ -33,14 +33,14 @@ mod versions;
 
 pub use access::AuditAccess;
 pub use archive::{Archived, verify_archive};
-pub use archives::Archives;
+pub use archives::ArchiveLookup;
 pub use body::AuditEntry;
 pub use log::Audit;
 pub use query::{AuditCursor, AuditFollower, AuditPage, AuditQuery};
 pub use verify::AuditVerified;
 
-pub(super) use body::Facts;
-pub(super) use chain::{Appending, Chain};
+pub(super) use body::RecordBody;
+pub(super) use chain::{Chain, ChainAppender};
 pub(super) use compensate::compensating;
-pub(super) use did::Did;
-pub(super) use tail::Tail;
+pub(super) use did::ChangeDigest;
+pub(super) use tail::ChainEndFile;

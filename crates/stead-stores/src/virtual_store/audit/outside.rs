@@ -5,24 +5,24 @@ use std::collections::HashMap;
 use stead_core::StoreResult;
 use uuid::Uuid;
 
-use super::head::Head;
-use super::place::{Line, Place, Remembered};
+use super::head::SignedHead;
+use super::place::{AuditDirectory, HeadsLine, RememberedArchive};
 
 /// What lies outside the database.
-pub(super) struct Outside {
+pub(super) struct ExternalState {
     pub(super) key: Option<[u8; 32]>,
-    pub(super) ended: Vec<Head>,
-    pub(super) running: Vec<Head>,
+    pub(super) ended: Vec<SignedHead>,
+    pub(super) running: Vec<SignedHead>,
     /// The instances that run, and how far the chain of each has certainly come.
     pub(super) at_least: HashMap<Uuid, i64>,
     /// The instances that run, or were killed, and sign with a key that is not there.
     pub(super) without_key: Vec<Uuid>,
     pub(super) findings: Vec<String>,
-    pub(super) archives: Vec<Remembered>,
+    pub(super) archives: Vec<RememberedArchive>,
 }
 
-impl Outside {
-    pub(super) fn read(place: &Place) -> StoreResult<Self> {
+impl ExternalState {
+    pub(super) fn read(place: &AuditDirectory) -> StoreResult<Self> {
         // In this order: an instance that ends meanwhile is among one of them.
         let at_least = place.running_instances()?.into_iter().map(|uuid| (uuid, 0));
         let mut at_least: HashMap<Uuid, i64> = at_least.collect();
@@ -33,17 +33,17 @@ impl Outside {
         let (mut ended, mut findings, mut archives) = (Vec::new(), Vec::new(), Vec::new());
         for line in place.kept()? {
             match line {
-                Line::Head(head) => ended.push(head),
-                Line::Finding(found) => {
+                HeadsLine::Head(head) => ended.push(head),
+                HeadsLine::Finding(found) => {
                     findings.push(format!("{} (found at {})", found.finding, found.at));
                 }
-                Line::Archive(archive) => archives.push(archive),
+                HeadsLine::Archive(archive) => archives.push(archive),
             }
         }
         let key = place.known_key()?.map(|key| key.public());
         let without_key = marks.iter().filter(|(_, marks)| Some(marks.key) != key).map(|(uuid, _)| *uuid);
         let without_key = without_key.collect();
-        Ok(Outside { key, ended, running, at_least, without_key, findings, archives })
+        Ok(ExternalState { key, ended, running, at_least, without_key, findings, archives })
     }
 
     /// Whether something tells of an instance.

@@ -23,10 +23,10 @@ use serde::{Deserialize, Serialize};
 use stead_core::{StoreError, StoreResult};
 use uuid::Uuid;
 
-use super::head::{Head, Key, hex};
-use super::spool::{NAMES, unwritable};
-use super::tail::{self, Marks, PutCount, Tail};
-use crate::sync::{self, Site};
+use super::head::{AuditKey, SignedHead, hex};
+use super::spool::{FILE_NAMES, unwritable};
+use super::tail::{self, ChainEndFile, ChainEndState, SpooledCount};
+use crate::sync::{self, SyncPoint};
 
 /// Locked by whoever changes the heads of instances that have ended.
 const HEADS_LOCK: &str = "heads.lock";
@@ -35,17 +35,17 @@ const HEADS_LOCK: &str = "heads.lock";
 const RUNNING_LOCK: &str = "running.lock";
 
 /// What the name of an instance's directory begins with while it is removed.
-const OVER: &str = ".ended-";
+const ENDED_PREFIX: &str = ".ended-";
 
 /// The log's own directory.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct AuditDirectory {
     directory: PathBuf,
 }
 
 /// The directory of an instance, locked.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct InstanceDirectory {
     pub(super) uuid: Uuid,
     pub(super) directory: PathBuf,
     _lock: File,
@@ -53,7 +53,7 @@ pub(super) struct Running {
 
 /// What was wrong with what an instance had left, and can't be seen any more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Finding {
+pub(super) struct AuditFinding {
     pub(super) instance: Uuid,
     pub(super) at: String,
     pub(super) finding: String,
@@ -61,7 +61,7 @@ pub(super) struct Finding {
 
 /// An archive, as it is remembered outside the database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Remembered {
+pub(super) struct RememberedArchive {
     pub(super) archive: String,
     pub(super) at: String,
     pub(super) records: u64,
@@ -72,24 +72,24 @@ pub(super) struct Remembered {
 /// A line of `heads`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Line {
-    Head(Head),
-    Finding(Finding),
-    Archive(Remembered),
+pub(super) enum HeadsLine {
+    Head(SignedHead),
+    Finding(AuditFinding),
+    Archive(RememberedArchive),
 }
 
-impl Place {
+impl AuditDirectory {
     /// The log in this directory, which is made if it is missing.
     pub(super) fn make(directory: &Path) -> StoreResult<Self> {
         let running = directory.join("running");
-        let made = sync::make_private(Site::AuditDirectory, &running);
+        let made = sync::make_private(SyncPoint::AuditDirectory, &running);
         made.map_err(|error| unwritable(&error))?;
-        Ok(Place { directory: directory.to_owned() })
+        Ok(AuditDirectory { directory: directory.to_owned() })
     }
 
     /// The log in this directory, to be looked at: it may not be there.
     pub(super) fn at(directory: &Path) -> Self {
-        Place { directory: directory.to_owned() }
+        AuditDirectory { directory: directory.to_owned() }
     }
 
     fn running(&self) -> PathBuf {
@@ -97,7 +97,7 @@ impl Place {
     }
 
     /// The key, made if there is none.
-    pub(super) fn key(&self) -> StoreResult<Key> {
+    pub(super) fn key(&self) -> StoreResult<AuditKey> {
         if let Some(key) = self.known_key()? {
             return Ok(key);
         }
@@ -114,17 +114,17 @@ impl Place {
         let own = self.directory.join(format!("key-{}", Uuid::now_v7()));
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own)?;
         file.write_all(format!("{}\n", hex::text(secret)).as_bytes())?;
-        sync::all(Site::AuditKey, &file)?;
+        sync::all(SyncPoint::AuditKey, &file)?;
         let linked = fs::hard_link(&own, self.directory.join("key"));
         fs::remove_file(&own)?;
         match linked {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-            _ => sync::directory(Site::AuditKeyName, &self.directory),
+            _ => sync::directory(SyncPoint::AuditKeyName, &self.directory),
         }
     }
 
     /// The key, if there is one.
-    pub(super) fn known_key(&self) -> StoreResult<Option<Key>> {
+    pub(super) fn known_key(&self) -> StoreResult<Option<AuditKey>> {
         let text = match fs::read_to_string(self.directory.join("key")) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -132,11 +132,14 @@ impl Place {
         };
         let secret = hex::bytes(text.trim_end());
         let secret = secret.ok_or_else(|| StoreError::Corrupt("the key of the audit is none".into()))?;
-        Ok(Some(Key::from_bytes(&secret)))
+        Ok(Some(AuditKey::from_bytes(&secret)))
     }
 
     /// A directory for an instance that begins, with what tells in it where its chain ends.
-    pub(super) fn begin(&self, key: &Key) -> StoreResult<(Running, Tail, PutCount)> {
+    pub(super) fn begin(
+        &self,
+        key: &AuditKey,
+    ) -> StoreResult<(InstanceDirectory, ChainEndFile, SpooledCount)> {
         let begin = || -> io::Result<_> {
             let _changing = self.lock(RUNNING_LOCK)?;
             let uuid = Uuid::now_v7();
@@ -147,16 +150,16 @@ impl Place {
             let (tail, count) = tail::make(&directory, &key.public())?;
             // Before the database tells of the instance: one that only the database knew would look as if its trace outside
             // had been removed.
-            sync::directory(Site::AuditInstance, &directory)?;
-            sync::directory(Site::AuditInstanceName, &self.running())?;
-            Ok((Running { uuid, directory, _lock: lock }, tail, count))
+            sync::directory(SyncPoint::AuditInstance, &directory)?;
+            sync::directory(SyncPoint::AuditInstanceName, &self.running())?;
+            Ok((InstanceDirectory { uuid, directory, _lock: lock }, tail, count))
         };
         begin().map_err(|error| unwritable(&error))
     }
 
     /// The instances that run no longer and have not been put in order, locked. Others may be after them, too.
-    pub(super) fn abandoned(&self) -> StoreResult<Vec<Running>> {
-        let abandoned = || -> io::Result<Vec<Running>> {
+    pub(super) fn abandoned(&self) -> StoreResult<Vec<InstanceDirectory>> {
+        let abandoned = || -> io::Result<Vec<InstanceDirectory>> {
             if !self.running().exists() {
                 return Ok(Vec::new());
             }
@@ -166,7 +169,7 @@ impl Place {
                 let lock = OpenOptions::new().read(true).write(true).open(directory.join("lock"));
                 match (uuid_of(&directory), lock) {
                     (Some(uuid), Ok(lock)) => match lock.try_lock() {
-                        Ok(()) => abandoned.push(Running { uuid, directory, _lock: lock }),
+                        Ok(()) => abandoned.push(InstanceDirectory { uuid, directory, _lock: lock }),
                         Err(TryLockError::WouldBlock) => {}
                         Err(TryLockError::Error(error)) => return Err(error),
                     },
@@ -192,13 +195,18 @@ impl Place {
     }
 
     /// Ends an instance: its last heads are kept, and what was found, and its directory goes.
-    pub(super) fn end(&self, running: Running, heads: &[Head], found: &[Finding]) -> StoreResult<()> {
-        let heads = heads.iter().cloned().map(Line::Head);
-        self.keep(&heads.chain(found.iter().cloned().map(Line::Finding)).collect::<Vec<_>>())?;
+    pub(super) fn end(
+        &self,
+        running: InstanceDirectory,
+        heads: &[SignedHead],
+        found: &[AuditFinding],
+    ) -> StoreResult<()> {
+        let heads = heads.iter().cloned().map(HeadsLine::Head);
+        self.keep(&heads.chain(found.iter().cloned().map(HeadsLine::Finding)).collect::<Vec<_>>())?;
         let end = || -> io::Result<()> {
             let _changing = self.lock(RUNNING_LOCK)?;
             // At once: what is half removed must not look like what someone has taken away.
-            let over = self.running().join(format!("{OVER}{}", running.uuid));
+            let over = self.running().join(format!("{ENDED_PREFIX}{}", running.uuid));
             fs::rename(&running.directory, &over)?;
             fs::remove_dir_all(over)
         };
@@ -206,7 +214,7 @@ impl Place {
     }
 
     /// Keeps lines outside of the database.
-    pub(super) fn keep(&self, lines: &[Line]) -> StoreResult<()> {
+    pub(super) fn keep(&self, lines: &[HeadsLine]) -> StoreResult<()> {
         if lines.is_empty() {
             return Ok(());
         }
@@ -217,8 +225,8 @@ impl Place {
             let path = self.directory.join("heads");
             let mut heads = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
             heads.write_all(text.as_bytes())?;
-            sync::all(Site::AuditLastHead, &heads)?;
-            sync::directory(Site::AuditLastHeadName, &self.directory)
+            sync::all(SyncPoint::AuditLastHead, &heads)?;
+            sync::directory(SyncPoint::AuditLastHeadName, &self.directory)
         };
         keep().map_err(|error| unwritable(&error))
     }
@@ -233,7 +241,8 @@ impl Place {
     /// Forgets the heads of instances that have ended.
     pub(super) fn forget(&self, instances: &HashSet<Uuid>) -> StoreResult<()> {
         let _changing = self.lock(HEADS_LOCK).map_err(|error| unwritable(&error))?;
-        let kept = |line: &Line| !matches!(line, Line::Head(head) if instances.contains(&head.instance));
+        let kept =
+            |line: &HeadsLine| !matches!(line, HeadsLine::Head(head) if instances.contains(&head.instance));
         let text: String =
             self.kept()?.iter().filter(|line| kept(line)).map(|line| format!("{}\n", text(line))).collect();
         let write = || -> io::Result<()> {
@@ -241,9 +250,9 @@ impl Place {
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(text.as_bytes())?;
-            sync::all(Site::AuditHeadsLeft, &file)?;
+            sync::all(SyncPoint::AuditHeadsLeft, &file)?;
             fs::rename(new, self.directory.join("heads"))?;
-            sync::directory(Site::AuditHeadsLeftName, &self.directory)
+            sync::directory(SyncPoint::AuditHeadsLeftName, &self.directory)
         };
         write().map_err(|error| unwritable(&error))
     }
@@ -268,16 +277,16 @@ impl Place {
     }
 
     /// The last heads of instances that have ended.
-    pub(super) fn ended(&self) -> StoreResult<Vec<Head>> {
+    pub(super) fn ended(&self) -> StoreResult<Vec<SignedHead>> {
         let head = |line| match line {
-            Line::Head(head) => Some(head),
-            Line::Finding(_) | Line::Archive(_) => None,
+            HeadsLine::Head(head) => Some(head),
+            HeadsLine::Finding(_) | HeadsLine::Archive(_) => None,
         };
         Ok(self.kept()?.into_iter().filter_map(head).collect())
     }
 
     /// All that is kept of instances that have ended, and of archives.
-    pub(super) fn kept(&self) -> StoreResult<Vec<Line>> {
+    pub(super) fn kept(&self) -> StoreResult<Vec<HeadsLine>> {
         let text = match fs::read_to_string(self.directory.join("heads")) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -287,7 +296,7 @@ impl Place {
     }
 
     /// The newest heads of instances that run, or did.
-    pub(super) fn running_heads(&self) -> StoreResult<Vec<Head>> {
+    pub(super) fn running_heads(&self) -> StoreResult<Vec<SignedHead>> {
         let directories = self.instances().map_err(|error| unwritable(&error))?;
         let heads = directories.into_iter().filter_map(|directory| {
             uuid_of(&directory)?;
@@ -297,39 +306,39 @@ impl Place {
     }
 
     /// Where the chains of instances that run, or did, end.
-    pub(super) fn running_marks(&self) -> StoreResult<Vec<(Uuid, Marks)>> {
+    pub(super) fn running_marks(&self) -> StoreResult<Vec<(Uuid, ChainEndState)>> {
         let directories = self.instances().map_err(|error| unwritable(&error))?;
         let marks = |directory: PathBuf| Some((uuid_of(&directory)?, tail::read(&directory).ok()??));
         Ok(directories.into_iter().filter_map(marks).collect())
     }
 }
 
-impl Running {
+impl InstanceDirectory {
     /// The newest head that it has kept outside of the database.
-    pub(super) fn head(&self) -> Option<Head> {
+    pub(super) fn head(&self) -> Option<SignedHead> {
         head_in(&self.directory)
     }
 
     /// Whether it has a spool.
     pub(super) fn has_spool(&self) -> bool {
-        self.directory.join(NAMES[0]).exists()
+        self.directory.join(FILE_NAMES[0]).exists()
     }
 
     /// Keeps the newest head outside of the database.
-    pub(super) fn keep(&self, head: &Head) -> StoreResult<()> {
+    pub(super) fn keep(&self, head: &SignedHead) -> StoreResult<()> {
         let keep = || -> io::Result<()> {
             let (new, kept) = (self.directory.join("head-new"), self.directory.join("head"));
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(text(head).as_bytes())?;
-            sync::all(Site::AuditHead, &file)?;
+            sync::all(SyncPoint::AuditHead, &file)?;
             fs::rename(new, kept)
         };
         keep().map_err(|error| unwritable(&error))
     }
 }
 
-fn head_in(directory: &Path) -> Option<Head> {
+fn head_in(directory: &Path) -> Option<SignedHead> {
     serde_json::from_str(&fs::read_to_string(directory.join("head")).ok()?).ok()
 }
 
@@ -338,7 +347,7 @@ fn text(line: &impl Serialize) -> String {
 }
 
 fn is_over(directory: &Path) -> bool {
-    directory.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(OVER))
+    directory.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(ENDED_PREFIX))
 }
 
 fn uuid_of(directory: &Path) -> Option<Uuid> {
@@ -352,7 +361,7 @@ mod tests {
     #[test]
     fn what_was_half_made_or_half_removed_goes_and_what_runs_stays() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::make(directory.path()).unwrap();
+        let place = AuditDirectory::make(directory.path()).unwrap();
         let key = place.key().unwrap();
         let (running, _, _) = place.begin(&key).unwrap();
         let killed = place.begin(&key).unwrap().0.uuid;
@@ -361,7 +370,7 @@ mod tests {
             fs::create_dir(&left).unwrap();
             fs::write(left.join("spool-0"), "").unwrap();
         }
-        let over = place.running().join(format!("{OVER}0197c0de-0000-7000-8000-000000000000"));
+        let over = place.running().join(format!("{ENDED_PREFIX}0197c0de-0000-7000-8000-000000000000"));
         fs::create_dir(&over).unwrap();
         fs::write(over.join("lock"), "").unwrap();
 

@@ -14,13 +14,13 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Statement, params_from_iter};
 use stead_core::{OperationId, StoreResult, Timestamp, VfsPath};
 
-use super::super::database::Shared;
+use super::super::database::DatabaseInner;
 use super::super::fault::{Result, corrupt};
 use super::body::{AuditEntry, time_text};
-use super::sieve::{Part, Sieve, Term, micros};
+use super::sieve::{BloomFilter, FilterTerm, TermField, micros};
 
 /// How often someone who follows looks whether there is more.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Which records are wanted. All conditions hold together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,21 +70,21 @@ impl fmt::Display for AuditCursor {
 /// The text is no cursor of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a cursor that a listing has ended with")]
-pub struct NotACursor;
+pub struct InvalidAuditCursor;
 
 impl FromStr for AuditCursor {
-    type Err = NotACursor;
+    type Err = InvalidAuditCursor;
 
-    fn from_str(text: &str) -> Result<Self, NotACursor> {
-        let (at, id) = text.split_once('-').ok_or(NotACursor)?;
-        let number = |text: &str| text.parse().map_err(|_| NotACursor);
+    fn from_str(text: &str) -> Result<Self, InvalidAuditCursor> {
+        let (at, id) = text.split_once('-').ok_or(InvalidAuditCursor)?;
+        let number = |text: &str| text.parse().map_err(|_| InvalidAuditCursor);
         Ok(AuditCursor { at: number(at)?, id: number(id)? })
     }
 }
 
 /// From where records are told, and in which direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum From {
+enum ScanFrom {
     /// The newest ones before this place, newest first.
     Before(Option<AuditCursor>),
     /// The oldest ones after this id, oldest first.
@@ -115,18 +115,19 @@ impl Conditions {
 
 impl AuditQuery {
     /// What a record has to tell, and what sieves know of: none of it can be missing.
-    fn terms(&self) -> Vec<Term> {
+    fn terms(&self) -> Vec<FilterTerm> {
         let operation = self.operation.map(|operation| operation.to_string());
         let path = self.path.as_ref().filter(|path| !path.is_root()).map(ToString::to_string);
         let wanted = [
-            (Part::Agent, &self.agent),
-            (Part::Thread, &self.thread),
-            (Part::Call, &self.call),
-            (Part::Operation, &operation),
-            (Part::Outcome, &self.outcome),
-            (Part::Path, &path),
+            (TermField::Agent, &self.agent),
+            (TermField::Thread, &self.thread),
+            (TermField::Call, &self.call),
+            (TermField::Operation, &operation),
+            (TermField::Outcome, &self.outcome),
+            (TermField::Path, &path),
         ];
-        let told = wanted.into_iter().filter_map(|(part, text)| Some(Term::new(part, text.as_deref()?)));
+        let told =
+            wanted.into_iter().filter_map(|(part, text)| Some(FilterTerm::new(part, text.as_deref()?)));
         told.collect()
     }
 
@@ -163,25 +164,25 @@ impl AuditQuery {
     }
 
     /// The ids of at most so many records.
-    fn ids(&self, conn: &Connection, from: From, limit: usize) -> Result<Vec<i64>> {
-        let mut search = Search::new(self, conn, from, limit)?;
+    fn ids(&self, conn: &Connection, from: ScanFrom, limit: usize) -> Result<Vec<i64>> {
+        let mut search = RecordSearch::new(self, conn, from, limit)?;
         let terms = self.terms();
         if terms.is_empty() && self.until.is_none() {
             search.rest()?;
             return Ok(search.ids());
         }
         let sql = match from {
-            From::Before(_) => {
+            ScanFrom::Before(_) => {
                 "SELECT first, last, oldest, bits FROM audit_sieve WHERE last > ?1 AND first < ?2 ORDER BY first DESC"
             }
-            From::After(_) => {
+            ScanFrom::After(_) => {
                 "SELECT first, last, oldest, bits FROM audit_sieve WHERE last > ?1 AND first < ?2 ORDER BY first"
             }
         };
         let mut statement = conn.prepare_cached(sql)?;
         let mut sieves = statement.query([search.low, search.high])?;
         while let Some(row) = sieves.next()? {
-            let sieve = Sieve::from_row(row)?;
+            let sieve = BloomFilter::from_row(row)?;
             let in_time = self.until.is_none_or(|until| sieve.oldest <= micros(until));
             let wanted = in_time && terms.iter().all(|term| sieve.lets_through(*term));
             search.pass(&sieve, wanted)?;
@@ -193,7 +194,7 @@ impl AuditQuery {
         Ok(search.ids())
     }
 
-    fn entries(&self, conn: &Connection, from: From, limit: usize) -> Result<Vec<AuditEntry>> {
+    fn entries(&self, conn: &Connection, from: ScanFrom, limit: usize) -> Result<Vec<AuditEntry>> {
         let ids = self.ids(conn, from, limit)?;
         let mut body = conn.prepare_cached("SELECT body FROM audit WHERE id = ?1")?;
         let mut entry = |id: i64| {
@@ -206,10 +207,10 @@ impl AuditQuery {
 }
 
 /// A search through the records, stretch by stretch.
-struct Search<'c> {
+struct RecordSearch<'c> {
     statement: Statement<'c>,
     values: Vec<Value>,
-    from: From,
+    from: ScanFrom,
     /// What has not been looked at yet lies between these ids, neither of them included.
     low: i64,
     high: i64,
@@ -220,26 +221,35 @@ struct Search<'c> {
     over: bool,
 }
 
-impl<'c> Search<'c> {
-    fn new(query: &AuditQuery, conn: &'c Connection, from: From, limit: usize) -> Result<Self> {
+impl<'c> RecordSearch<'c> {
+    fn new(query: &AuditQuery, conn: &'c Connection, from: ScanFrom, limit: usize) -> Result<Self> {
         let mut conditions = query.conditions();
-        if let From::Before(Some(cursor)) = from {
+        if let ScanFrom::Before(Some(cursor)) = from {
             conditions.after_page(cursor);
         }
         let Conditions { sql, values } = conditions;
         let order = match from {
-            From::Before(_) => "DESC",
-            From::After(_) => "ASC",
+            ScanFrom::Before(_) => "DESC",
+            ScanFrom::After(_) => "ASC",
         };
         let sql = format!("SELECT id, at FROM audit WHERE {} ORDER BY id {order}", sql.join(" AND "));
         // It is put down after it has begun.
         let since = query.since.map_or(i64::MIN, |since| micros(since).saturating_sub(1));
         let (low, high) = match from {
-            From::Before(_) => (since, i64::MAX),
-            From::After(id) => (id.max(since), i64::MAX),
+            ScanFrom::Before(_) => (since, i64::MAX),
+            ScanFrom::After(id) => (id.max(since), i64::MAX),
         };
         let statement = conn.prepare(&sql)?;
-        Ok(Search { statement, values, from, low, high, limit, found: BinaryHeap::new(), over: limit == 0 })
+        Ok(RecordSearch {
+            statement,
+            values,
+            from,
+            low,
+            high,
+            limit,
+            found: BinaryHeap::new(),
+            over: limit == 0,
+        })
     }
 
     fn is_over(&self) -> bool {
@@ -251,7 +261,7 @@ impl<'c> Search<'c> {
         // Ascending by what is reversed: the newest come first.
         let mut found: Vec<_> =
             self.found.into_sorted_vec().into_iter().map(|Reverse(found)| found.id).collect();
-        if let From::After(_) = self.from {
+        if let ScanFrom::After(_) = self.from {
             found.sort_unstable();
         }
         found
@@ -263,13 +273,13 @@ impl<'c> Search<'c> {
             && self
                 .found
                 .peek()
-                .is_some_and(|Reverse(oldest)| matches!(self.from, From::Before(_)) && id < oldest.at)
+                .is_some_and(|Reverse(oldest)| matches!(self.from, ScanFrom::Before(_)) && id < oldest.at)
     }
 
     /// Looks at what lies before a sieve, and at what is behind it if that is wanted.
-    fn pass(&mut self, sieve: &Sieve, wanted: bool) -> Result<()> {
+    fn pass(&mut self, sieve: &BloomFilter, wanted: bool) -> Result<()> {
         match self.from {
-            From::Before(_) => {
+            ScanFrom::Before(_) => {
                 self.look(sieve.last.max(self.low), self.high)?;
                 self.over |= self.is_enough_before(sieve.last);
                 if wanted {
@@ -277,7 +287,7 @@ impl<'c> Search<'c> {
                 }
                 self.high = self.high.min(sieve.first);
             }
-            From::After(_) => {
+            ScanFrom::After(_) => {
                 self.look(self.low, sieve.first.min(self.high))?;
                 if wanted {
                     self.look(self.low.max(sieve.first - 1), self.high.min(sieve.last.saturating_add(1)))?;
@@ -299,14 +309,14 @@ impl<'c> Search<'c> {
             return Ok(());
         }
         (self.values[0], self.values[1]) = (low.into(), high.into());
-        let Search { statement, values, from, limit, found, over, .. } = self;
+        let RecordSearch { statement, values, from, limit, found, over, .. } = self;
         let mut rows = statement.query(params_from_iter(&*values))?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
             let at = row.get_ref(1)?.as_str().ok().and_then(|at| at.parse().ok()).map_or(id, micros);
             match from {
-                From::After(_) => found.push(Reverse(AuditCursor { at, id })),
-                From::Before(_) => {
+                ScanFrom::After(_) => found.push(Reverse(AuditCursor { at, id })),
+                ScanFrom::Before(_) => {
                     if found.len() >= *limit && found.peek().is_some_and(|Reverse(oldest)| id < oldest.at) {
                         *over = true;
                         break;
@@ -317,7 +327,7 @@ impl<'c> Search<'c> {
                     }
                 }
             }
-            if matches!(from, From::After(_)) && found.len() >= *limit {
+            if matches!(from, ScanFrom::After(_)) && found.len() >= *limit {
                 *over = true;
                 break;
             }
@@ -328,13 +338,13 @@ impl<'c> Search<'c> {
 
 /// The newest records that a query asks for, or those before a cursor.
 pub(super) fn page(
-    shared: &Shared,
+    shared: &DatabaseInner,
     query: &AuditQuery,
     cursor: Option<AuditCursor>,
     limit: usize,
 ) -> StoreResult<AuditPage> {
     let reader = shared.reader()?;
-    let from = From::Before(cursor);
+    let from = ScanFrom::Before(cursor);
     let mut entries = query.entries(&reader, from, limit.saturating_add(1))?;
     let more = entries.len() > limit;
     entries.truncate(limit);
@@ -345,14 +355,14 @@ pub(super) fn page(
 
 /// Records, oldest first, a stretch at a time: for everything that there is.
 pub(super) fn each(
-    shared: &Shared,
+    shared: &DatabaseInner,
     query: &AuditQuery,
     visit: &mut dyn FnMut(&AuditEntry) -> std::ops::ControlFlow<()>,
 ) -> StoreResult<()> {
     let mut last = i64::MIN;
     loop {
         // A connection for each stretch: no reader keeps the log of the database from being written back for long.
-        let entries = query.entries(&*shared.reader()?, From::After(last), 1_000)?;
+        let entries = query.entries(&*shared.reader()?, ScanFrom::After(last), 1_000)?;
         let Some(end) = entries.last() else { return Ok(()) };
         last = end.id;
         for entry in &entries {
@@ -366,14 +376,14 @@ pub(super) fn each(
 /// Tells records as they come in.
 #[derive(Debug)]
 pub struct AuditFollower<'a> {
-    shared: &'a Shared,
+    shared: &'a DatabaseInner,
     query: AuditQuery,
     last: i64,
 }
 
 impl<'a> AuditFollower<'a> {
     /// From the record after `last` on; from now on, where there is none.
-    pub(super) fn new(shared: &'a Shared, query: AuditQuery, last: Option<i64>) -> StoreResult<Self> {
+    pub(super) fn new(shared: &'a DatabaseInner, query: AuditQuery, last: Option<i64>) -> StoreResult<Self> {
         let last = match last {
             Some(last) => last,
             None => newest(&*shared.reader()?)?,
@@ -388,14 +398,14 @@ impl<'a> AuditFollower<'a> {
             // Ids only grow, so the newest one tells whether anything has come, whatever it is.
             let newest = newest(&reader)?;
             if newest > self.last {
-                let entries = self.query.entries(&reader, From::After(self.last), 1_000)?;
+                let entries = self.query.entries(&reader, ScanFrom::After(self.last), 1_000)?;
                 self.last = if entries.len() < 1_000 { newest } else { entries[999].id };
                 if !entries.is_empty() {
                     return Ok(entries);
                 }
             }
             drop(reader);
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -10,18 +10,22 @@ use rusqlite::{Connection, OptionalExtension};
 use stead_core::{Clock, StoreError, StoreResult, SystemClock};
 use uuid::Uuid;
 
-use super::super::database::Shared;
+use super::super::database::DatabaseInner;
 use super::super::fault::Result;
-use super::super::queue::Weight;
-use super::body::{Facts, time_text, without_the_begun};
+use super::super::queue::CommitSync;
+use super::body::{RecordBody, time_text, without_the_begun};
 use super::chain::Chain;
-use super::head::{Head, Key};
-use super::place::{Finding, Place, Running};
+use super::head::{AuditKey, SignedHead};
+use super::place::{AuditDirectory, AuditFinding, InstanceDirectory};
 use super::spool::{left_in, unwritable};
-use super::tail::{self, ChainEnd, Marks, Tail};
+use super::tail::{self, ChainEnd, ChainEndFile, ChainEndState};
 
 /// Puts in order what instances that run no longer have left; returns what is wrong with it, a sentence each.
-pub(super) fn recover(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreResult<Vec<String>> {
+pub(super) fn recover(
+    shared: &Arc<DatabaseInner>,
+    place: &AuditDirectory,
+    key: &AuditKey,
+) -> StoreResult<Vec<String>> {
     let mut wrong = Vec::new();
     let abandoned = place.abandoned()?;
     if abandoned.is_empty() {
@@ -45,27 +49,32 @@ pub(super) fn recover(shared: &Arc<Shared>, place: &Place, key: &Key) -> StoreRe
 }
 
 /// What an instance has left outside the database.
-struct Left {
-    marks: Option<Marks>,
-    head: Option<Head>,
-    spool: Vec<(i64, Facts)>,
+struct AbandonedInstance {
+    marks: Option<ChainEndState>,
+    head: Option<SignedHead>,
+    spool: Vec<(i64, RecordBody)>,
     has_spool: bool,
 }
 
-fn recover_one(shared: &Arc<Shared>, place: &Place, key: &Key, running: Running) -> StoreResult<Vec<String>> {
-    let left = Left {
+fn recover_one(
+    shared: &Arc<DatabaseInner>,
+    place: &AuditDirectory,
+    key: &AuditKey,
+    running: InstanceDirectory,
+) -> StoreResult<Vec<String>> {
+    let left = AbandonedInstance {
         marks: tail::read(&running.directory).map_err(|error| unwritable(&error))?,
         head: running.head(),
         spool: left_in(&running.directory).map_err(|error| unwritable(&error))?,
         has_spool: running.has_spool(),
     };
     let (uuid, key) = (running.uuid, key.clone());
-    let mut heads: Vec<Head> = left.head.iter().cloned().collect();
+    let mut heads: Vec<SignedHead> = left.head.iter().cloned().collect();
     // What is put into the database here is told there like everything else: this process may be killed, too.
     let exact = left.marks.as_ref().is_some_and(|marks| marks.same_boot);
-    let tail = exact.then(|| Tail::reopen(&running.directory)).transpose();
+    let tail = exact.then(|| ChainEndFile::reopen(&running.directory)).transpose();
     let mut tail = tail.map_err(|error| unwritable(&error))?;
-    let (head, found, wrong, tail) = shared.write_reserved(Weight::Seal, move |writing| {
+    let (head, found, wrong, tail) = shared.write_reserved(CommitSync::Seal, move |writing| {
         let mut chain = Chain::load(writing.conn, uuid)?;
         let known = chain.row.is_some();
         let in_database = ChainEnd::of(&chain);
@@ -99,12 +108,12 @@ fn recover_one(shared: &Arc<Shared>, place: &Place, key: &Key, running: Running)
     heads.extend(head);
     let at = time_text(SystemClock.now()).to_string();
     let findings: Vec<_> =
-        found.into_iter().map(|finding| Finding { instance: uuid, at: at.clone(), finding }).collect();
+        found.into_iter().map(|finding| AuditFinding { instance: uuid, at: at.clone(), finding }).collect();
     place.end(running, &heads, &findings)?;
     Ok(wrong)
 }
 
-impl Left {
+impl AbandonedInstance {
     /// Where the chain ends, whatever the database says.
     fn end(&self, in_database: ChainEnd) -> ChainEnd {
         match (&self.marks, &self.head) {
@@ -193,14 +202,14 @@ mod tests {
         ChainEnd { seq, hash: [seq as u8; 32], spooled: 0 }
     }
 
-    fn left(same_boot: bool, confirmed: i64, announced: i64, signed: Option<i64>) -> Left {
+    fn left(same_boot: bool, confirmed: i64, announced: i64, signed: Option<i64>) -> AbandonedInstance {
         let (confirmed, announced) = (end(confirmed), end(announced));
         let head = signed.map(|seq| {
             let chain = Chain { seq, hash: end(seq).hash, ..Chain::new(Uuid::nil()) };
-            Key::from_bytes(&[3; 32]).sign(&chain, SystemClock.now())
+            AuditKey::from_bytes(&[3; 32]).sign(&chain, SystemClock.now())
         });
-        let marks = Marks { same_boot, key: [0; 32], confirmed, announced, put: 0 };
-        Left { marks: Some(marks), head, spool: Vec::new(), has_spool: false }
+        let marks = ChainEndState { same_boot, key: [0; 32], confirmed, announced, put: 0 };
+        AbandonedInstance { marks: Some(marks), head, spool: Vec::new(), has_spool: false }
     }
 
     #[test]

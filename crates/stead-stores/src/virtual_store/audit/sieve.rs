@@ -12,25 +12,25 @@ use rusqlite::{Connection, params};
 use serde::Deserialize;
 use stead_core::{StoreResult, Timestamp};
 
-use super::super::database::Shared;
+use super::super::database::DatabaseInner;
 use super::super::fault::Result;
-use super::super::queue::Weight;
+use super::super::queue::CommitSync;
 
 /// How many records are behind one sieve.
-pub(super) const STRETCH: usize = 1_024;
+pub(super) const RECORDS_PER_FILTER: usize = 1_024;
 /// How many bits there are for each thing that is there, and how many of them it sets: one in a hundred that are not
 /// there come through.
-const BITS_EACH: usize = 10;
-const SET_EACH: u64 = 7;
+const BITS_PER_TERM: usize = 10;
+const HASHES_PER_TERM: u64 = 7;
 
 /// Something that a record may tell, as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Term(u64);
+pub(super) struct FilterTerm(u64);
 
 /// Which part of a record tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Part {
+pub(super) enum TermField {
     Agent = b'a',
     Thread = b't',
     Call = b'c',
@@ -39,14 +39,14 @@ pub(super) enum Part {
     Path = b'p',
 }
 
-impl Term {
-    pub(super) fn new(part: Part, text: &str) -> Self {
-        Term(text.bytes().fold(start(part), mix))
+impl FilterTerm {
+    pub(super) fn new(part: TermField, text: &str) -> Self {
+        FilterTerm(text.bytes().fold(start(part), mix))
     }
 }
 
 /// FNV-1a: it is part of the format, and needs to be quick more than anything else.
-fn start(part: Part) -> u64 {
+fn start(part: TermField) -> u64 {
     mix(0xcbf2_9ce4_8422_2325, part as u8)
 }
 
@@ -63,7 +63,7 @@ fn spread(mut hash: u64) -> u64 {
 
 /// What a sieve knows of a record.
 #[derive(Debug, Deserialize)]
-struct Told<'a> {
+struct FilteredFields<'a> {
     #[serde(borrow)]
     at: Cow<'a, str>,
     #[serde(borrow)]
@@ -81,33 +81,33 @@ struct Told<'a> {
 }
 
 /// Hands over all that a record tells, and returns when its call began; `None` where the text is no record.
-pub(super) fn terms(body: &str, mut tell: impl FnMut(Term)) -> Option<Timestamp> {
-    let told: Told<'_> = serde_json::from_str(body).ok()?;
-    tell(Term::new(Part::Agent, &told.agent));
-    tell(Term::new(Part::Call, &told.call));
-    tell(Term::new(Part::Outcome, &told.outcome));
-    for (part, text) in [(Part::Thread, &told.thread), (Part::Operation, &told.operation)] {
+pub(super) fn terms(body: &str, mut tell: impl FnMut(FilterTerm)) -> Option<Timestamp> {
+    let told: FilteredFields<'_> = serde_json::from_str(body).ok()?;
+    tell(FilterTerm::new(TermField::Agent, &told.agent));
+    tell(FilterTerm::new(TermField::Call, &told.call));
+    tell(FilterTerm::new(TermField::Outcome, &told.outcome));
+    for (part, text) in [(TermField::Thread, &told.thread), (TermField::Operation, &told.operation)] {
         if let Some(text) = text {
-            tell(Term::new(part, text));
+            tell(FilterTerm::new(part, text));
         }
     }
     for path in &told.paths {
         // The path, and every directory that it is in.
-        let mut hash = start(Part::Path);
+        let mut hash = start(TermField::Path);
         for (at, byte) in path.bytes().enumerate() {
             if byte == b'/' && at > 0 {
-                tell(Term(hash));
+                tell(FilterTerm(hash));
             }
             hash = mix(hash, byte);
         }
-        tell(Term(hash));
+        tell(FilterTerm(hash));
     }
     told.at.parse().ok()
 }
 
 /// The records from `first` to `last`, as far as a sieve tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sieve {
+pub(super) struct BloomFilter {
     pub(super) first: i64,
     pub(super) last: i64,
     /// Microseconds from 1970 until the oldest of the calls began.
@@ -115,9 +115,9 @@ pub(super) struct Sieve {
     bits: Vec<u8>,
 }
 
-impl Sieve {
+impl BloomFilter {
     /// The sieve of some records, which are not none: each with its id and its text.
-    fn over<'a>(records: impl IntoIterator<Item = (i64, &'a str)>) -> Option<Sieve> {
+    fn over<'a>(records: impl IntoIterator<Item = (i64, &'a str)>) -> Option<BloomFilter> {
         let mut found = HashSet::new();
         let (mut first, mut last, mut oldest, mut whole) = (None, 0, i64::MAX, true);
         for (id, body) in records {
@@ -133,10 +133,10 @@ impl Sieve {
         }
         if !whole {
             // Something is no record: whoever asks is to come upon it.
-            return Some(Sieve { first: first?, last, oldest: i64::MIN, bits: vec![u8::MAX; 8] });
+            return Some(BloomFilter { first: first?, last, oldest: i64::MIN, bits: vec![u8::MAX; 8] });
         }
-        let words = (found.len() * BITS_EACH).div_ceil(64).max(1);
-        let mut sieve = Sieve { first: first?, last, oldest, bits: vec![0; words * 8] };
+        let words = (found.len() * BITS_PER_TERM).div_ceil(64).max(1);
+        let mut sieve = BloomFilter { first: first?, last, oldest, bits: vec![0; words * 8] };
         for term in found {
             for bit in sieve.places(term) {
                 sieve.bits[bit / 8] |= 1 << (bit % 8);
@@ -146,20 +146,20 @@ impl Sieve {
     }
 
     /// Whether a record there may tell this.
-    pub(super) fn lets_through(&self, term: Term) -> bool {
+    pub(super) fn lets_through(&self, term: FilterTerm) -> bool {
         !self.bits.is_empty() && self.places(term).all(|bit| self.bits[bit / 8] & (1 << (bit % 8)) != 0)
     }
 
-    fn places(&self, term: Term) -> impl Iterator<Item = usize> + use<> {
+    fn places(&self, term: FilterTerm) -> impl Iterator<Item = usize> + use<> {
         let hash = spread(term.0);
         let (from, step) = (hash & 0xffff_ffff, (hash >> 32) | 1);
         let bits = self.bits.len() as u64 * 8;
-        (0..SET_EACH).map(move |index| ((from + index * step) % bits) as usize)
+        (0..HASHES_PER_TERM).map(move |index| ((from + index * step) % bits) as usize)
     }
 
     /// Reads a row of `first, last, oldest, bits`.
-    pub(super) fn from_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Sieve> {
-        Ok(Sieve { first: row.get(0)?, last: row.get(1)?, oldest: row.get(2)?, bits: row.get(3)? })
+    pub(super) fn from_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<BloomFilter> {
+        Ok(BloomFilter { first: row.get(0)?, last: row.get(1)?, oldest: row.get(2)?, bits: row.get(3)? })
     }
 }
 
@@ -171,10 +171,10 @@ pub(super) fn micros(at: Timestamp) -> i64 {
 /// Makes the next sieve, if there are records enough that none covers; says whether it did.
 ///
 /// They are read before anything is written: no record ever comes in before one that is there.
-pub(super) fn make_next(shared: &Arc<Shared>) -> StoreResult<bool> {
+pub(super) fn make_next(shared: &Arc<DatabaseInner>) -> StoreResult<bool> {
     let next = next(&*shared.reader()?)?;
-    let Some(Sieve { first, last, oldest, bits }) = next else { return Ok(false) };
-    shared.write(Weight::Staging, move |writing| {
+    let Some(BloomFilter { first, last, oldest, bits }) = next else { return Ok(false) };
+    shared.write(CommitSync::Staging, move |writing| {
         // Another process may have made the very same one meanwhile.
         writing
             .conn
@@ -187,18 +187,19 @@ pub(super) fn make_next(shared: &Arc<Shared>) -> StoreResult<bool> {
     Ok(true)
 }
 
-fn next(conn: &Connection) -> Result<Option<Sieve>> {
+fn next(conn: &Connection) -> Result<Option<BloomFilter>> {
     let covered: i64 = conn
         .prepare_cached("SELECT ifnull((SELECT last FROM audit_sieve ORDER BY first DESC LIMIT 1), 0)")?
         .query_row([], |row| row.get(0))?;
     let mut statement =
         conn.prepare_cached("SELECT id, body FROM audit WHERE id > ?1 ORDER BY id LIMIT ?2")?;
-    let rows = statement.query_map(params![covered, STRETCH as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows = statement
+        .query_map(params![covered, RECORDS_PER_FILTER as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let records: Vec<(i64, String)> = rows.collect::<rusqlite::Result<_>>()?;
-    if records.len() < STRETCH {
+    if records.len() < RECORDS_PER_FILTER {
         return Ok(None);
     }
-    Ok(Sieve::over(records.iter().map(|(id, body)| (*id, &**body))))
+    Ok(BloomFilter::over(records.iter().map(|(id, body)| (*id, &**body))))
 }
 
 #[cfg(test)]
@@ -216,30 +217,30 @@ mod tests {
 
     #[test]
     fn a_sieve_lets_through_what_is_there_and_little_else() {
-        let bodies: Vec<_> = (0..STRETCH).map(body).collect();
-        let sieve = Sieve::over((100..).zip(bodies.iter().map(String::as_str))).unwrap();
-        assert_eq!((sieve.first, sieve.last), (100, 99 + STRETCH as i64));
+        let bodies: Vec<_> = (0..RECORDS_PER_FILTER).map(body).collect();
+        let sieve = BloomFilter::over((100..).zip(bodies.iter().map(String::as_str))).unwrap();
+        assert_eq!((sieve.first, sieve.last), (100, 99 + RECORDS_PER_FILTER as i64));
         assert_eq!(Timestamp(sieve.oldest * 1_000).to_string(), "2026-11-15T08:30:00.000Z");
-        for number in 0..STRETCH {
+        for number in 0..RECORDS_PER_FILTER {
             for path in [format!("/x/{number}"), format!("/x/{number}/deep"), format!("/x/{number}/deep/y")] {
-                assert!(sieve.lets_through(Term::new(Part::Path, &path)), "{path}");
+                assert!(sieve.lets_through(FilterTerm::new(TermField::Path, &path)), "{path}");
             }
         }
-        assert!(sieve.lets_through(Term::new(Part::Path, "/x")));
-        assert!(sieve.lets_through(Term::new(Part::Agent, "a\"2")));
-        assert!(sieve.lets_through(Term::new(Part::Outcome, "ok")));
-        let through = |text: String| sieve.lets_through(Term::new(Part::Path, &text));
+        assert!(sieve.lets_through(FilterTerm::new(TermField::Path, "/x")));
+        assert!(sieve.lets_through(FilterTerm::new(TermField::Agent, "a\"2")));
+        assert!(sieve.lets_through(FilterTerm::new(TermField::Outcome, "ok")));
+        let through = |text: String| sieve.lets_through(FilterTerm::new(TermField::Path, &text));
         let wrongly = (0..10_000).filter(|number| through(format!("/y/{number}"))).count();
         assert!(wrongly < 200, "{wrongly}");
         // The same text elsewhere in a record is something else.
-        assert!(!sieve.lets_through(Term::new(Part::Agent, "ok")));
+        assert!(!sieve.lets_through(FilterTerm::new(TermField::Agent, "ok")));
     }
 
     #[test]
     fn what_is_no_record_is_never_kept_back() {
-        let sieve = Sieve::over([(1, &*body(1)), (2, "{}")]).unwrap();
-        assert!(sieve.lets_through(Term::new(Part::Agent, "whoever")));
+        let sieve = BloomFilter::over([(1, &*body(1)), (2, "{}")]).unwrap();
+        assert!(sieve.lets_through(FilterTerm::new(TermField::Agent, "whoever")));
         assert_eq!(sieve.oldest, i64::MIN);
-        assert_eq!(Sieve::over([]), None);
+        assert_eq!(BloomFilter::over([]), None);
     }
 }

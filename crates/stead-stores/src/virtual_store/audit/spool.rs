@@ -12,23 +12,23 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use stead_core::{StoreError, StoreResult};
 
-use super::super::reserve::Reserve;
-use super::body::Facts;
-use super::map::Map;
-use super::tail::PutCount;
+use super::super::reserve::DiskReserve;
+use super::body::RecordBody;
+use super::map::MappedFile;
+use super::tail::SpooledCount;
 
 /// How much one file holds: some three thousand records.
-const SIZE: usize = 1 << 20;
+const FILE_SIZE: usize = 1 << 20;
 /// How much one holds where the disk has no more.
-const SMALL: usize = 64 << 10;
-const HEAD: usize = 4 + 4 + 8;
-pub(super) const NAMES: [&str; 2] = ["spool-0", "spool-1"];
+const SMALL_FILE_SIZE: usize = 64 << 10;
+const HEADER_LENGTH: usize = 4 + 4 + 8;
+pub(super) const FILE_NAMES: [&str; 2] = ["spool-0", "spool-1"];
 
 /// The spool of an instance that runs.
 #[derive(Debug)]
 pub(super) struct Spool {
     directory: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<SpoolState>,
     /// Something is there to be fetched, or it is over.
     filled: Condvar,
     /// A file is there to be filled.
@@ -36,17 +36,17 @@ pub(super) struct Spool {
     /// How long a full spool is waited for.
     patience: Duration,
     /// Room for it on a full disk.
-    reserve: Option<Arc<Reserve>>,
+    reserve: Option<Arc<DiskReserve>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SpoolState {
     /// The files that nobody is emptying; the last one is being filled.
-    files: Vec<Bin>,
+    files: Vec<SpoolFile>,
     made: usize,
     next: i64,
     /// Says outside of the spool how many entries were put in.
-    count: PutCount,
+    count: SpooledCount,
     /// When the oldest entry that waits came in.
     since: Option<Instant>,
     closing: bool,
@@ -54,8 +54,8 @@ struct State {
 
 /// One file of a spool.
 #[derive(Debug)]
-pub(super) struct Bin {
-    map: Map,
+pub(super) struct SpoolFile {
+    map: MappedFile,
     used: usize,
     first: i64,
     count: i64,
@@ -63,7 +63,7 @@ pub(super) struct Bin {
 
 /// Why the one who empties was woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Woken {
+pub(super) enum WakeReason {
     /// Entries have waited long enough.
     Due,
     /// Nothing has come in.
@@ -76,11 +76,11 @@ impl Spool {
     /// An empty spool in a directory of its own.
     pub(super) fn new(
         directory: &Path,
-        count: PutCount,
+        count: SpooledCount,
         patience: Duration,
-        reserve: Option<Arc<Reserve>>,
+        reserve: Option<Arc<DiskReserve>>,
     ) -> Self {
-        let state = State { files: Vec::new(), made: 0, next: 0, count, since: None, closing: false };
+        let state = SpoolState { files: Vec::new(), made: 0, next: 0, count, since: None, closing: false };
         Spool {
             directory: directory.to_owned(),
             state: Mutex::new(state),
@@ -92,16 +92,16 @@ impl Spool {
     }
 
     /// Puts an entry in. When it returns, the entry outlives the process.
-    pub(super) fn put(&self, facts: &Facts) -> StoreResult<()> {
+    pub(super) fn put(&self, facts: &RecordBody) -> StoreResult<()> {
         let body = facts.0.as_bytes();
-        let size = HEAD + body.len();
-        if size > SIZE {
+        let size = HEADER_LENGTH + body.len();
+        if size > FILE_SIZE {
             return Err(StoreError::Invalid("the record is too long for the audit".into()));
         }
         let mut state = self.state.lock();
         let mut until = None;
         while state.files.last().is_none_or(|bin| bin.used + size > bin.map.len()) {
-            if state.made < NAMES.len() {
+            if state.made < FILE_NAMES.len() {
                 let bin = self.bin(state.made).map_err(|error| unwritable(&error))?;
                 state.made += 1;
                 // Behind a full one, which is fetched first.
@@ -113,7 +113,7 @@ impl Spool {
                 state.files.push(bin);
                 continue;
             }
-            if state.files.len() == NAMES.len() && state.files.iter().all(|bin| size > bin.map.len()) {
+            if state.files.len() == FILE_NAMES.len() && state.files.iter().all(|bin| size > bin.map.len()) {
                 // Both were made on a full disk, and are too small for it.
                 return Err(StoreError::NoSpace);
             }
@@ -123,7 +123,7 @@ impl Spool {
                 return Err(StoreError::unavailable("the records that wait for the database are too many"));
             }
         }
-        let State { files, next, count, since, .. } = &mut *state;
+        let SpoolState { files, next, count, since, .. } = &mut *state;
         let bin = files.last_mut().expect("one with room was just found");
         bin.put(*next, body);
         *next += 1;
@@ -140,18 +140,18 @@ impl Spool {
         Ok(())
     }
 
-    fn bin(&self, index: usize) -> io::Result<Bin> {
-        let path = self.directory.join(NAMES[index]);
+    fn bin(&self, index: usize) -> io::Result<SpoolFile> {
+        let path = self.directory.join(FILE_NAMES[index]);
         // One may be there that could not be made whole, since the disk was full. Nothing was ever put into it: the
         // directory is this instance's own.
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
         let made = |size| {
             file.set_len(0)?;
-            Ok(Bin { map: Map::new(&file, size)?, used: 0, first: 0, count: 0 })
+            Ok(SpoolFile { map: MappedFile::new(&file, size)?, used: 0, first: 0, count: 0 })
         };
-        made(SIZE).or_else(|_: io::Error| made(SMALL)).or_else(|error| match &self.reserve {
+        made(FILE_SIZE).or_else(|_: io::Error| made(SMALL_FILE_SIZE)).or_else(|error| match &self.reserve {
             Some(reserve) if error.kind() == io::ErrorKind::StorageFull && reserve.lend() => {
-                let bin = made(SMALL);
+                let bin = made(SMALL_FILE_SIZE);
                 reserve.take_back();
                 bin
             }
@@ -160,27 +160,27 @@ impl Spool {
     }
 
     /// Waits until entries have waited for `pause`, or fill much of a file; at most so long.
-    pub(super) fn wait(&self, pause: Duration, longest: Duration) -> Woken {
+    pub(super) fn wait(&self, pause: Duration, longest: Duration) -> WakeReason {
         let mut state = self.state.lock();
         let until = Instant::now() + longest;
         loop {
             if state.closing {
-                return Woken::Closing;
+                return WakeReason::Closing;
             }
             let plenty = state.files.iter().any(|bin| bin.used > bin.plenty());
             let due = state.since.map(|since| since + pause);
             if plenty || due.is_some_and(|due| due <= Instant::now()) {
-                return Woken::Due;
+                return WakeReason::Due;
             }
             if Instant::now() >= until {
-                return Woken::Idle;
+                return WakeReason::Idle;
             }
             self.filled.wait_until(&mut state, due.map_or(until, |due| due.min(until)));
         }
     }
 
     /// Takes the oldest file that holds something.
-    pub(super) fn fetch(&self) -> Option<Bin> {
+    pub(super) fn fetch(&self) -> Option<SpoolFile> {
         let mut state = self.state.lock();
         let oldest = state.files.iter().enumerate().filter(|(_, bin)| bin.used > 0);
         let (index, _) = oldest.min_by_key(|(_, bin)| bin.first)?;
@@ -190,12 +190,12 @@ impl Spool {
     }
 
     /// Gives a file back, empty if its entries are in the database.
-    pub(super) fn give_back(&self, mut bin: Bin, emptied: Emptied) {
-        if emptied == Emptied::Yes {
+    pub(super) fn give_back(&self, mut bin: SpoolFile, emptied: DrainResult) {
+        if emptied == DrainResult::Yes {
             bin.clear();
         }
         let mut state = self.state.lock();
-        if emptied == Emptied::No {
+        if emptied == DrainResult::No {
             state.since.get_or_insert_with(Instant::now);
         }
         // Before the one that is being filled, if there is one.
@@ -213,25 +213,25 @@ impl Spool {
 
 /// Whether the entries of a file are in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Emptied {
+pub(super) enum DrainResult {
     Yes,
     No,
 }
 
-impl Bin {
+impl SpoolFile {
     fn put(&mut self, number: i64, body: &[u8]) {
         if self.count == 0 {
             self.first = number;
         }
         let number = number.to_le_bytes();
-        let entry = &mut self.map[self.used..self.used + HEAD + body.len()];
-        entry[HEAD..].copy_from_slice(body);
-        entry[8..HEAD].copy_from_slice(&number);
+        let entry = &mut self.map[self.used..self.used + HEADER_LENGTH + body.len()];
+        entry[HEADER_LENGTH..].copy_from_slice(body);
+        entry[8..HEADER_LENGTH].copy_from_slice(&number);
         entry[4..8].copy_from_slice(&checksum(&number, body).to_le_bytes());
         // Last: from here on it is there.
         let length = u32::try_from(body.len()).expect("an entry is shorter than a file");
         entry[..4].copy_from_slice(&length.to_le_bytes());
-        self.used += HEAD + body.len();
+        self.used += HEADER_LENGTH + body.len();
         self.count += 1;
     }
 
@@ -241,7 +241,7 @@ impl Bin {
     }
 
     /// Its entries, oldest first.
-    pub(super) fn entries(&self) -> Vec<(i64, Facts)> {
+    pub(super) fn entries(&self) -> Vec<(i64, RecordBody)> {
         read(&self.map[..self.used])
     }
 
@@ -259,9 +259,9 @@ fn checksum(number: &[u8; 8], body: &[u8]) -> u32 {
 }
 
 /// The entries of a file, as far as they are whole.
-fn read(mut bytes: &[u8]) -> Vec<(i64, Facts)> {
+fn read(mut bytes: &[u8]) -> Vec<(i64, RecordBody)> {
     let mut entries = Vec::new();
-    while let Some((head, rest)) = bytes.split_at_checked(HEAD) {
+    while let Some((head, rest)) = bytes.split_at_checked(HEADER_LENGTH) {
         let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
         let number: [u8; 8] = head[8..].try_into().expect("eight bytes");
         let length = word(0) as usize;
@@ -270,16 +270,16 @@ fn read(mut bytes: &[u8]) -> Vec<(i64, Facts)> {
             break;
         }
         let Ok(text) = std::str::from_utf8(body) else { break };
-        entries.push((i64::from_le_bytes(number), Facts(text.into())));
+        entries.push((i64::from_le_bytes(number), RecordBody(text.into())));
         bytes = rest;
     }
     entries
 }
 
 /// What an instance that no longer runs has left in its spool, oldest first.
-pub(super) fn left_in(directory: &Path) -> io::Result<Vec<(i64, Facts)>> {
+pub(super) fn left_in(directory: &Path) -> io::Result<Vec<(i64, RecordBody)>> {
     let mut entries = Vec::new();
-    for name in NAMES {
+    for name in FILE_NAMES {
         match fs::read(directory.join(name)) {
             Ok(bytes) => entries.extend(read(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -304,8 +304,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn facts(number: usize) -> Facts {
-        Facts(format!("{{\"number\":{number}}}"))
+    fn facts(number: usize) -> RecordBody {
+        RecordBody(format!("{{\"number\":{number}}}"))
     }
 
     fn spool(directory: &Path) -> Spool {
@@ -323,12 +323,12 @@ mod tests {
             if number % 7_000 == 0 {
                 let bin = spool.fetch().unwrap();
                 fetched.extend(bin.entries());
-                spool.give_back(bin, Emptied::Yes);
+                spool.give_back(bin, DrainResult::Yes);
             }
         }
         while let Some(bin) = spool.fetch() {
             fetched.extend(bin.entries());
-            spool.give_back(bin, Emptied::Yes);
+            spool.give_back(bin, DrainResult::Yes);
         }
         let expected: Vec<_> = (0..100_000).map(|number| (number as i64, facts(number))).collect();
         assert!(fetched == expected);
@@ -343,7 +343,7 @@ mod tests {
         spool.put(&facts(10)).unwrap();
         // One is being emptied, the other filled: both count.
         assert_eq!(left_in(dir.path()).unwrap().len(), 11);
-        spool.give_back(bin, Emptied::Yes);
+        spool.give_back(bin, DrainResult::Yes);
         assert_eq!(left_in(dir.path()).unwrap(), [(10, facts(10))]);
     }
 
@@ -352,7 +352,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let spool = spool(dir.path());
         // What a full disk leaves of the first try.
-        fs::write(dir.path().join(NAMES[0]), "").unwrap();
+        fs::write(dir.path().join(FILE_NAMES[0]), "").unwrap();
         spool.put(&facts(0)).unwrap();
         assert_eq!(left_in(dir.path()).unwrap(), [(0, facts(0))]);
     }
@@ -362,7 +362,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let spool = spool(dir.path());
         (0..3).for_each(|number| spool.put(&facts(number)).unwrap());
-        let path = dir.path().join(NAMES[0]);
+        let path = dir.path().join(FILE_NAMES[0]);
         let mut bytes = fs::read(&path).unwrap();
         let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
         bytes[end] ^= 1;
@@ -375,7 +375,7 @@ mod tests {
     fn a_full_spool_is_waited_for_and_not_forever() {
         let dir = tempfile::tempdir().unwrap();
         let spool = spool(dir.path());
-        let long = Facts("x".repeat(SIZE / 3));
+        let long = RecordBody("x".repeat(FILE_SIZE / 3));
         let mut put = 0;
         let full = loop {
             match spool.put(&long) {
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(put, 4);
         let bin = spool.fetch().unwrap();
         assert_eq!(bin.entries()[0].0, 0);
-        spool.give_back(bin, Emptied::Yes);
+        spool.give_back(bin, DrainResult::Yes);
         spool.put(&long).unwrap();
     }
 }

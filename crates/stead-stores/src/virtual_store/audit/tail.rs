@@ -11,32 +11,32 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::chain::{Chain, Hash, START};
-use super::map::Map;
+use super::chain::{CHAIN_START, Chain, RecordHash};
+use super::map::MappedFile;
 use crate::boot;
-use crate::sync::{self, Site};
+use crate::sync::{self, SyncPoint};
 
-const NAME: &str = "tail";
-const SIZE: usize = 4_096;
-const BOOT: usize = 0;
-const BOOT_LENGTH: usize = boot::LENGTH;
-const KEY: usize = 64;
-const SLOTS: [usize; 2] = [128, 256];
+const FILE_NAME: &str = "tail";
+const FILE_SIZE: usize = 4_096;
+const BOOT_OFFSET: usize = 0;
+const BOOT_LENGTH: usize = boot::ID_LENGTH;
+const KEY_OFFSET: usize = 64;
+const SLOT_OFFSETS: [usize; 2] = [128, 256];
 const SLOT_LENGTH: usize = 8 + 8 + 32;
-const PUT: usize = 512;
+const COUNT_OFFSET: usize = 512;
 
 /// Where a chain ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChainEnd {
     pub(super) seq: i64,
-    pub(super) hash: Hash,
+    pub(super) hash: RecordHash,
     /// How many records of the spool are in the chain.
     pub(super) spooled: i64,
 }
 
 impl ChainEnd {
     /// Where a chain begins.
-    pub(super) const START: ChainEnd = ChainEnd { seq: 0, hash: START, spooled: 0 };
+    pub(super) const START: ChainEnd = ChainEnd { seq: 0, hash: CHAIN_START, spooled: 0 };
 
     pub(super) fn of(chain: &Chain) -> Self {
         ChainEnd { seq: chain.seq, hash: chain.hash, spooled: chain.spooled }
@@ -64,44 +64,45 @@ impl ChainEnd {
 
 /// The end of the chain of an instance that runs.
 #[derive(Debug)]
-pub(in super::super) struct Tail(Map);
+pub(in super::super) struct ChainEndFile(MappedFile);
 
 /// How many records were put into the spool of an instance that runs.
 #[derive(Debug)]
-pub(super) struct PutCount(Map);
+pub(super) struct SpooledCount(MappedFile);
 
 /// Makes the file of an instance that begins, in its own directory.
-pub(super) fn make(directory: &Path, key: &[u8; 32]) -> io::Result<(Tail, PutCount)> {
-    let path = directory.join(NAME);
+pub(super) fn make(directory: &Path, key: &[u8; 32]) -> io::Result<(ChainEndFile, SpooledCount)> {
+    let path = directory.join(FILE_NAME);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     // Two views of one file: each side writes its own bytes.
-    let (tail, put) = (Tail(Map::new(&file, SIZE)?), PutCount(Map::new(&file, SIZE)?));
-    let mut first = [0; SLOTS[1] + SLOT_LENGTH + 4];
+    let (tail, put) =
+        (ChainEndFile(MappedFile::new(&file, FILE_SIZE)?), SpooledCount(MappedFile::new(&file, FILE_SIZE)?));
+    let mut first = [0; SLOT_OFFSETS[1] + SLOT_LENGTH + 4];
     if let Some(boot) = boot::id() {
-        first[BOOT..BOOT + BOOT_LENGTH].copy_from_slice(&boot);
+        first[BOOT_OFFSET..BOOT_OFFSET + BOOT_LENGTH].copy_from_slice(&boot);
     }
-    first[KEY..KEY + key.len()].copy_from_slice(key);
-    SLOTS.into_iter().for_each(|slot| write(&mut first, slot, &ChainEnd::START));
+    first[KEY_OFFSET..KEY_OFFSET + key.len()].copy_from_slice(key);
+    SLOT_OFFSETS.into_iter().for_each(|slot| write(&mut first, slot, &ChainEnd::START));
     file.write_all_at(&first, 0)?;
-    sync::all(Site::AuditInstance, &file)?;
+    sync::all(SyncPoint::AuditInstance, &file)?;
     Ok((tail, put))
 }
 
-impl Tail {
+impl ChainEndFile {
     /// The file of an instance that runs no longer, for whoever puts it in order.
     pub(super) fn reopen(directory: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).open(directory.join(NAME))?;
-        Ok(Tail(Map::new(&file, SIZE)?))
+        let file = OpenOptions::new().read(true).write(true).open(directory.join(FILE_NAME))?;
+        Ok(ChainEndFile(MappedFile::new(&file, FILE_SIZE)?))
     }
 
     /// The chain is about to end there: a transaction commits next.
     pub(in super::super) fn announce(&mut self, chain: &Chain) {
-        write(&mut self.0, SLOTS[0], &ChainEnd::of(chain));
+        write(&mut self.0, SLOT_OFFSETS[0], &ChainEnd::of(chain));
     }
 
     /// The chain ends there.
     pub(in super::super) fn confirm(&mut self, chain: &Chain) {
-        write(&mut self.0, SLOTS[1], &ChainEnd::of(chain));
+        write(&mut self.0, SLOT_OFFSETS[1], &ChainEnd::of(chain));
     }
 }
 
@@ -111,16 +112,16 @@ fn write(bytes: &mut [u8], slot: usize, end: &ChainEnd) {
     bytes[slot + SLOT_LENGTH..slot + SLOT_LENGTH + 4].copy_from_slice(&crc32fast::hash(&end).to_le_bytes());
 }
 
-impl PutCount {
+impl SpooledCount {
     /// So many records were put into the spool by now.
     pub(super) fn set(&mut self, count: i64) {
-        self.0[PUT..PUT + 8].copy_from_slice(&count.to_le_bytes());
+        self.0[COUNT_OFFSET..COUNT_OFFSET + 8].copy_from_slice(&count.to_le_bytes());
     }
 }
 
 /// What the file of an instance says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Marks {
+pub(super) struct ChainEndState {
     /// Whether the machine has not been started again since: then it is exact.
     pub(super) same_boot: bool,
     /// The public half of the key that signs.
@@ -134,31 +135,31 @@ pub(super) struct Marks {
 }
 
 /// Reads the file of an instance; `None` where there is none, or it holds nothing that can be read.
-pub(super) fn read(directory: &Path) -> io::Result<Option<Marks>> {
-    match fs::read(directory.join(NAME)) {
+pub(super) fn read(directory: &Path) -> io::Result<Option<ChainEndState>> {
+    match fs::read(directory.join(FILE_NAME)) {
         Ok(bytes) => Ok(parse(&bytes, boot::id())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn parse(bytes: &[u8], boot: Option<[u8; BOOT_LENGTH]>) -> Option<Marks> {
-    let bytes: &[u8; SIZE] = bytes.try_into().ok()?;
+fn parse(bytes: &[u8], boot: Option<[u8; BOOT_LENGTH]>) -> Option<ChainEndState> {
+    let bytes: &[u8; FILE_SIZE] = bytes.try_into().ok()?;
     let slot = |at: usize| {
         let slot: &[u8; SLOT_LENGTH] = bytes[at..].first_chunk()?;
         let sum: &[u8; 4] = bytes[at + SLOT_LENGTH..].first_chunk()?;
         (crc32fast::hash(slot).to_le_bytes() == *sum).then(|| ChainEnd::from_bytes(slot))
     };
     // A slot that a kill has torn does not count: the other one does.
-    let (first, second) = (slot(SLOTS[0]), slot(SLOTS[1]));
+    let (first, second) = (slot(SLOT_OFFSETS[0]), slot(SLOT_OFFSETS[1]));
     let (one, other) = (first.or(second)?, second.or(first)?);
     let (confirmed, announced) = if one.seq < other.seq { (one, other) } else { (other, one) };
-    Some(Marks {
-        same_boot: boot.is_some_and(|boot| bytes[BOOT..BOOT + BOOT_LENGTH] == boot),
-        key: *bytes[KEY..].first_chunk()?,
+    Some(ChainEndState {
+        same_boot: boot.is_some_and(|boot| bytes[BOOT_OFFSET..BOOT_OFFSET + BOOT_LENGTH] == boot),
+        key: *bytes[KEY_OFFSET..].first_chunk()?,
         confirmed,
         announced,
-        put: i64::from_le_bytes(*bytes[PUT..].first_chunk()?),
+        put: i64::from_le_bytes(*bytes[COUNT_OFFSET..].first_chunk()?),
     })
 }
 
@@ -173,7 +174,7 @@ mod tests {
         Chain { seq, hash: [seq as u8; 32], spooled: seq / 2, ..Chain::new(Uuid::nil()) }
     }
 
-    fn marks(directory: &Path) -> Marks {
+    fn marks(directory: &Path) -> ChainEndState {
         read(directory).unwrap().unwrap()
     }
 
@@ -202,22 +203,22 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (mut tail, _) = make(directory.path(), &[7; 32]).unwrap();
         tail.announce(&chain(5));
-        let whole = fs::read(directory.path().join(NAME)).unwrap();
-        for (slot, left) in [(SLOTS[0], ChainEnd::START), (SLOTS[1], ChainEnd::of(&chain(5)))] {
+        let whole = fs::read(directory.path().join(FILE_NAME)).unwrap();
+        for (slot, left) in [(SLOT_OFFSETS[0], ChainEnd::START), (SLOT_OFFSETS[1], ChainEnd::of(&chain(5)))] {
             let mut torn = whole.clone();
             torn[slot + 20] ^= 1;
             let at = parse(&torn, None).unwrap();
             assert_eq!((at.confirmed, at.announced, at.same_boot), (left, left, false));
         }
         assert_eq!(parse(&whole[1..], None), None);
-        assert_eq!(parse(&[0; SIZE], None), None, "a file that was never filled says nothing");
+        assert_eq!(parse(&[0; FILE_SIZE], None), None, "a file that was never filled says nothing");
     }
 
     #[test]
     fn after_another_boot_it_is_not_exact() {
         let directory = tempfile::tempdir().unwrap();
         make(directory.path(), &[7; 32]).unwrap();
-        let bytes = fs::read(directory.path().join(NAME)).unwrap();
+        let bytes = fs::read(directory.path().join(FILE_NAME)).unwrap();
         assert!(!parse(&bytes, Some([b'x'; BOOT_LENGTH])).unwrap().same_boot);
     }
 }

@@ -6,21 +6,21 @@ use rusqlite::Connection;
 use stead_core::{StoreResult, Timestamp};
 use uuid::Uuid;
 
-use super::super::database::Shared;
+use super::super::database::DatabaseInner;
 use super::super::fault::Result;
-use super::archives::{self, Archive, Archives, Part};
+use super::archives::{self, ArchiveLookup, ArchiveRow, ArchivedSegment};
 use super::body::AuditEntry;
-use super::chain::{Hash, START, hash};
-use super::head::Head;
-use super::outside::Outside;
-use super::place::Place;
-use super::sieve::{Sieve, micros, terms};
-use super::versions::Versions;
+use super::chain::{CHAIN_START, RecordHash, hash};
+use super::head::SignedHead;
+use super::outside::ExternalState;
+use super::place::AuditDirectory;
+use super::sieve::{BloomFilter, micros, terms};
+use super::versions::RevisionCheck;
 
 /// How many problems are told in detail; the rest would say no more.
-const MOST_PROBLEMS: usize = 100;
+const MAX_PROBLEMS: usize = 100;
 /// How many records are checked between two words of progress.
-const RECORDS_PER_WORD: u64 = 4_096;
+const RECORDS_PER_PROGRESS: u64 = 4_096;
 
 /// What a check of the audit found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub struct AuditVerified {
 impl AuditVerified {
     pub(super) fn problem(&mut self, problem: String) {
         match self.problems.len() {
-            count if count < MOST_PROBLEMS => self.problems.push(problem),
-            MOST_PROBLEMS => self.problems.push("there is more that is wrong".into()),
+            count if count < MAX_PROBLEMS => self.problems.push(problem),
+            MAX_PROBLEMS => self.problems.push("there is more that is wrong".into()),
             _ => {}
         }
     }
@@ -55,9 +55,9 @@ impl AuditVerified {
 
 /// What is known of a chain before its records are looked at.
 #[derive(Default)]
-struct Known {
+struct ChainFacts {
     /// Heads that hold, by position.
-    heads: BTreeMap<i64, Vec<Head>>,
+    heads: BTreeMap<i64, Vec<SignedHead>>,
     /// The last position that lies in an archive.
     archived: i64,
     /// The last position that the instance's row tells of.
@@ -73,30 +73,35 @@ struct Known {
 }
 
 /// Checks one chain, record by record, in the order in which they were put down.
-pub(super) struct Walk {
+pub(super) struct ChainCheck {
     uuid: Uuid,
     /// The position that comes next.
     next: i64,
     /// The hash before it; `None` after a gap.
-    before: Option<Hash>,
+    before: Option<RecordHash>,
     /// Positions that were skipped, and the hash before each stretch of them.
     gaps: Vec<Gap>,
-    heads: BTreeMap<i64, Vec<Head>>,
+    heads: BTreeMap<i64, Vec<SignedHead>>,
 }
 
 struct Gap {
     first: i64,
     last: i64,
-    before: Option<Hash>,
+    before: Option<RecordHash>,
 }
 
-impl Walk {
-    pub(super) fn new(uuid: Uuid, next: i64, before: Hash, heads: BTreeMap<i64, Vec<Head>>) -> Self {
-        Walk { uuid, next, before: Some(before), gaps: Vec::new(), heads }
+impl ChainCheck {
+    pub(super) fn new(
+        uuid: Uuid,
+        next: i64,
+        before: RecordHash,
+        heads: BTreeMap<i64, Vec<SignedHead>>,
+    ) -> Self {
+        ChainCheck { uuid, next, before: Some(before), gaps: Vec::new(), heads }
     }
 
     /// Looks at the next record, and says what is wrong with it.
-    pub(super) fn step(&mut self, seq: i64, stored: &Hash, body: &str) -> Vec<String> {
+    pub(super) fn step(&mut self, seq: i64, stored: &RecordHash, body: &str) -> Vec<String> {
         let mut problems = Vec::new();
         let name = || named(self.uuid, seq, body);
         let before = if seq >= self.next {
@@ -183,11 +188,11 @@ pub(super) fn named(uuid: Uuid, seq: i64, body: &str) -> String {
 }
 
 /// The sieves, in order, beside the records.
-struct Sieves {
-    left: VecDeque<Sieve>,
+struct FilterCursor {
+    left: VecDeque<BloomFilter>,
 }
 
-impl Sieves {
+impl FilterCursor {
     fn load(conn: &Connection, verified: &mut AuditVerified) -> Result<Self> {
         let mut left = VecDeque::new();
         each(
@@ -195,7 +200,7 @@ impl Sieves {
             "audit_sieve",
             "SELECT first, last, oldest, bits FROM audit_sieve ORDER BY first",
             |row| {
-                left.push_back(Sieve::from_row(row)?);
+                left.push_back(BloomFilter::from_row(row)?);
                 Ok(())
             },
         )?;
@@ -206,7 +211,7 @@ impl Sieves {
             }
             covered = sieve.last;
         }
-        Ok(Sieves { left })
+        Ok(FilterCursor { left })
     }
 
     /// Whether whoever asks for a record comes upon it. Records come in order.
@@ -222,16 +227,16 @@ impl Sieves {
 }
 
 pub(super) fn verify(
-    shared: &Shared,
-    place: &Place,
-    archives: &Archives,
+    shared: &DatabaseInner,
+    place: &AuditDirectory,
+    archives: &ArchiveLookup,
     progress: &mut dyn FnMut(u64),
 ) -> StoreResult<AuditVerified> {
     // Before the database: what it speaks of was in the database before it was kept.
-    let outside = Outside::read(place)?;
+    let outside = ExternalState::read(place)?;
     let reader = shared.reader()?;
     let mut verified = AuditVerified::default();
-    let transaction = reader.unchecked_transaction().map_err(super::super::fault::Fault::from)?;
+    let transaction = reader.unchecked_transaction().map_err(super::super::fault::DatabaseError::from)?;
     let gone = missing(&transaction)?;
     for table in &gone {
         verified.problem(format!("the table {table} is missing, with all that was in it"));
@@ -244,7 +249,7 @@ pub(super) fn verify(
     }
     let (mut known, parts) = known(&transaction, &outside, &mut verified)?;
     // An instance that began after the first look is told of by now.
-    let again = Outside::read(place)?;
+    let again = ExternalState::read(place)?;
     for (uuid, known) in &mut known.known {
         known.outside |= again.tells_of(uuid);
     }
@@ -253,10 +258,10 @@ pub(super) fn verify(
     is_whole &= gone.is_empty();
     let known = match gone.contains(&"audit_archive") {
         true => Vec::new(),
-        false => Archive::all(&transaction)?,
+        false => ArchiveRow::all(&transaction)?,
     };
     for archive in &outside.archives {
-        let told = |known: &&Archive| known.file == archive.archive && known.hash == archive.hash;
+        let told = |known: &&ArchiveRow| known.file == archive.archive && known.hash == archive.hash;
         if !known.iter().any(|known| told(&known)) {
             verified.problem(format!(
                 "the archive {} with {} records, written at {}, is gone from the database, or is another there",
@@ -265,11 +270,11 @@ pub(super) fn verify(
         }
     }
     verified.archived = known.iter().map(|archive| archive.records).sum();
-    if let Archives::In(directories) = archives {
+    if let ArchiveLookup::In(directories) = archives {
         let problems = verified.problems.len();
         archives::verify(&known, &parts, place, directories, versions.as_ref(), &mut verified);
         is_whole &= problems == verified.problems.len();
-        if let Some(too_many) = versions.as_ref().and_then(Versions::too_many_restores) {
+        if let Some(too_many) = versions.as_ref().and_then(RevisionCheck::too_many_restores) {
             verified.problem(too_many);
         }
     }
@@ -295,8 +300,8 @@ pub(super) fn missing(conn: &Connection) -> Result<Vec<&'static str>> {
 }
 
 /// The versions, to be held to their records, if they are there.
-fn versions(conn: &Connection) -> Result<Option<Versions<'_>>> {
-    exists(conn, "version")?.then(|| Versions::new(conn)).transpose()
+fn versions(conn: &Connection) -> Result<Option<RevisionCheck<'_>>> {
+    exists(conn, "version")?.then(|| RevisionCheck::new(conn)).transpose()
 }
 
 /// Whether the database has a table.
@@ -305,9 +310,9 @@ fn exists(conn: &Connection, table: &str) -> Result<bool> {
     Ok(conn.query_row(sql, [table], |row| row.get(0))?)
 }
 
-impl Outside {
+impl ExternalState {
     /// Takes a head into account.
-    fn weigh(&self, head: Head, known: &mut Known, verified: &mut AuditVerified) {
+    fn weigh(&self, head: SignedHead, known: &mut ChainFacts, verified: &mut AuditVerified) {
         let same = known.heads.entry(head.seq).or_default();
         if self.key != Some(head.key) {
             known.foreign = Some(head.key);
@@ -327,14 +332,18 @@ impl Outside {
 
 /// The chains, and the instances by their rows.
 #[derive(Default)]
-struct Chains {
+struct KnownChains {
     rows: HashMap<i64, Uuid>,
-    known: HashMap<Uuid, Known>,
+    known: HashMap<Uuid, ChainFacts>,
 }
 
 /// Gathers what is known of the chains, and which parts of them are said to be in archives.
-fn known(conn: &Connection, outside: &Outside, verified: &mut AuditVerified) -> Result<(Chains, Vec<Part>)> {
-    let Chains { mut rows, mut known } = Chains::default();
+fn known(
+    conn: &Connection,
+    outside: &ExternalState,
+    verified: &mut AuditVerified,
+) -> Result<(KnownChains, Vec<ArchivedSegment>)> {
+    let KnownChains { mut rows, mut known } = KnownChains::default();
     each(conn, "audit_instance", "SELECT id, uuid, seq FROM audit_instance", |row| {
         let (id, text, told): (i64, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         match Uuid::parse_str(&text) {
@@ -350,7 +359,7 @@ fn known(conn: &Connection, outside: &Outside, verified: &mut AuditVerified) -> 
     let heads = "SELECT seq, hash, at, key, signature, instance FROM audit_head ORDER BY instance, seq";
     each(conn, "audit_head", heads, |row| {
         if let Some(&uuid) = rows.get(&row.get(5)?) {
-            outside.weigh(Head::from_row(uuid, row)?, known.entry(uuid).or_default(), verified);
+            outside.weigh(SignedHead::from_row(uuid, row)?, known.entry(uuid).or_default(), verified);
         }
         Ok(())
     })?;
@@ -373,11 +382,11 @@ fn known(conn: &Connection, outside: &Outside, verified: &mut AuditVerified) -> 
         let (id, first, last): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if let Some((&instance, known)) = rows.get(&id).and_then(|uuid| Some((uuid, known.get_mut(uuid)?))) {
             known.archived = known.archived.max(last);
-            parts.push(Part { instance, first, last, file: row.get(3)? });
+            parts.push(ArchivedSegment { instance, first, last, file: row.get(3)? });
         }
         Ok(())
     })?;
-    Ok((Chains { rows, known }, parts))
+    Ok((KnownChains { rows, known }, parts))
 }
 
 /// Looks at all that a statement finds in a table, if that is there.
@@ -401,19 +410,19 @@ fn each(
 /// Looks at every record, and says whether all of them are there, as they were.
 fn walk(
     conn: &Connection,
-    Chains { rows, known }: Chains,
-    versions: Option<&Versions<'_>>,
+    KnownChains { rows, known }: KnownChains,
+    versions: Option<&RevisionCheck<'_>>,
     verified: &mut AuditVerified,
     progress: &mut dyn FnMut(u64),
 ) -> Result<bool> {
     let mut is_whole = true;
-    let mut chains: HashMap<Uuid, (Walk, Known)> = HashMap::new();
+    let mut chains: HashMap<Uuid, (ChainCheck, ChainFacts)> = HashMap::new();
     let (mut lost_keys, mut unknown) = (BTreeMap::<[u8; 32], u64>::new(), Vec::new());
     for (uuid, mut known) in known {
         let mut heads = std::mem::take(&mut known.heads);
         heads.retain(|_, heads| !heads.is_empty());
         let before = match heads.get(&known.archived).and_then(|heads| heads.first()) {
-            _ if known.archived == 0 => START,
+            _ if known.archived == 0 => CHAIN_START,
             Some(head) => head.hash,
             None => {
                 is_whole = false;
@@ -421,7 +430,7 @@ fn walk(
                     "records up to {} of instance {uuid} are said to be archived, and no signature says so",
                     known.archived
                 ));
-                START
+                CHAIN_START
             }
         };
         if let (true, Some(key)) = (heads.is_empty(), known.foreign) {
@@ -433,7 +442,7 @@ fn walk(
             unknown.push(uuid);
         }
         known.signed = heads.last_key_value().map_or(0, |(seq, _)| *seq);
-        chains.insert(uuid, (Walk::new(uuid, known.archived + 1, before, heads), known));
+        chains.insert(uuid, (ChainCheck::new(uuid, known.archived + 1, before, heads), known));
     }
     for (key, chains) in lost_keys {
         let key = super::head::hex::text(&key);
@@ -447,7 +456,7 @@ fn walk(
         verified.problem(format!("nothing outside the database tells of instance {uuid}: its head is gone"));
     }
     let mut homeless = HashSet::new();
-    let mut sieves = Sieves::load(conn, verified)?;
+    let mut sieves = FilterCursor::load(conn, verified)?;
     each(conn, "audit", "SELECT instance, seq, hash, body, id, at FROM audit ORDER BY id", |row| {
         let (id, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
         let chain = rows.get(&id).and_then(|uuid| chains.get_mut(uuid));
@@ -492,7 +501,7 @@ fn walk(
         }
         verified.unsigned += u64::from(seq > known.signed && known.foreign.is_none());
         verified.records += 1;
-        if verified.records.is_multiple_of(RECORDS_PER_WORD) {
+        if verified.records.is_multiple_of(RECORDS_PER_PROGRESS) {
             progress(verified.records);
         }
         Ok(())

@@ -15,14 +15,14 @@ use super::body::AuditEntry;
 use super::did;
 
 /// What stands in the record of a change alone.
-const MADE: &str = ",\"version\":";
+const VERSION_KEY: &str = ",\"version\":";
 /// What stands in the record of a restored backup.
-const RESTORES: &str = ",\"call\":\"restore_backup\",";
+const RESTORE_CALL: &str = ",\"call\":\"restore_backup\",";
 /// How many versions without a record are told one by one.
-const MOST: usize = 10;
+const MAX_LISTED: usize = 10;
 
 /// The versions of a database, to be compared with records.
-pub(super) struct Versions<'c> {
+pub(super) struct RevisionCheck<'c> {
     conn: &'c Connection,
     /// What is older may have been forgotten.
     history_from: i64,
@@ -46,7 +46,7 @@ pub(super) struct Versions<'c> {
 
 /// A version as its row has it.
 #[derive(Debug, PartialEq, Eq)]
-struct Row {
+struct RevisionRow {
     operation: Option<Uuid>,
     agent: String,
     thread: Option<String>,
@@ -55,12 +55,12 @@ struct Row {
     tool: String,
 }
 
-impl<'c> Versions<'c> {
+impl<'c> RevisionCheck<'c> {
     pub(super) fn new(conn: &'c Connection) -> Result<Self> {
         let number = |sql: &str| -> Result<i64> { Ok(conn.query_row(sql, [], |row| row.get(0))?) };
         let meta = |id: i64| number(&format!("SELECT ifnull((SELECT value FROM meta WHERE id = {id}), 0)"));
         let restores = "FROM version WHERE tool = 'restore-backup' AND agent = 'operator'";
-        Ok(Versions {
+        Ok(RevisionCheck {
             conn,
             history_from: meta(HISTORY_FROM)?,
             restored: number(&format!("SELECT ifnull(max(id), 0) {restores}"))?,
@@ -101,7 +101,7 @@ impl<'c> Versions<'c> {
             count += 1;
             // The next one that has a record tells how many before it have none.
             let known = recorded.range(version..).next().map_or(self.unrecorded, |(_, known)| *known);
-            if count > known && told < MOST {
+            if count > known && told < MAX_LISTED {
                 told += 1;
                 untold.push(format!(
                     "version {version}, said to be of `{}` by `{}`, has no record, and the audit was not off then",
@@ -127,12 +127,12 @@ impl<'c> Versions<'c> {
 
     /// Says how the version that a record tells of differs from it.
     pub(super) fn differs(&self, body: &str) -> Result<Option<String>> {
-        if body.contains(RESTORES)
+        if body.contains(RESTORE_CALL)
             && let Ok(entry) = AuditEntry::parse(0, body)
         {
             self.told_restores.borrow_mut().insert(entry.at);
         }
-        if !body.contains(MADE) {
+        if !body.contains(VERSION_KEY) {
             return Ok(None);
         }
         let Ok(entry) = AuditEntry::parse(0, body) else { return Ok(None) };
@@ -151,7 +151,7 @@ impl<'c> Versions<'c> {
             let may_be_gone = version < self.history_from || version <= self.restored;
             return Ok((!may_be_gone).then(|| format!("version {version}, which it tells of, is gone")));
         };
-        let recorded = Row {
+        let recorded = RevisionRow {
             operation: Some(operation),
             agent: entry.agent,
             thread: entry.thread,
@@ -176,11 +176,11 @@ impl<'c> Versions<'c> {
         })
     }
 
-    fn row(&self, version: i64) -> Result<Option<Row>> {
+    fn row(&self, version: i64) -> Result<Option<RevisionRow>> {
         let sql = "SELECT operation, agent, thread, organization, team, tool FROM version WHERE id = ?1";
         let row = self.conn.prepare_cached(sql)?.query_row([version], |row| {
             let operation: Vec<u8> = row.get(0)?;
-            Ok(Row {
+            Ok(RevisionRow {
                 operation: Uuid::from_slice(&operation).ok(),
                 agent: row.get(1)?,
                 thread: row.get(2)?,
@@ -193,9 +193,9 @@ impl<'c> Versions<'c> {
     }
 }
 
-impl Row {
+impl RevisionRow {
     /// What is not as it was recorded.
-    fn differing(&self, recorded: &Row) -> String {
+    fn differing(&self, recorded: &RevisionRow) -> String {
         let differing = [
             ("operation", self.operation != recorded.operation),
             ("agent", self.agent != recorded.agent),

@@ -4,13 +4,13 @@ use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::StoreResult;
 
 use super::super::Database;
-use super::super::batch::Writing;
+use super::super::batch::WriteTransaction;
 use super::super::fault::Result;
-use super::super::queue::Weight;
-use super::Books;
+use super::super::queue::CommitSync;
+use super::Ledger;
 
 /// A directory as the books know it.
-pub(crate) struct Directory<'a> {
+pub(crate) struct LedgerDirectory<'a> {
     /// Itself: another one after it was made anew.
     pub(crate) id: &'a str,
     /// Where it is: the same then.
@@ -21,7 +21,7 @@ pub(crate) struct Directory<'a> {
 
 /// Books that were found, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum LedgerMatch {
     /// They are the directory's own, here.
     Own(i64),
     /// They were its own at another place.
@@ -32,15 +32,15 @@ enum Found {
 
 impl Database {
     /// The books of a directory; `None` where it has none yet and none are to be begun.
-    pub(crate) fn books(&self, directory: &Directory<'_>, begin: bool) -> StoreResult<Option<Books>> {
+    pub(crate) fn books(&self, directory: &LedgerDirectory<'_>, begin: bool) -> StoreResult<Option<Ledger>> {
         let found = find(&*self.0.reader()?, directory)?;
         let (id, place) = (directory.id.to_owned(), directory.place.to_owned());
         let vol = match found {
-            Some(Found::Own(vol)) => vol,
-            Some(found @ (Found::Moved(vol) | Found::Left(vol))) => {
-                let noted = self.0.write_reserved(Weight::Staging, move |writing| {
+            Some(LedgerMatch::Own(vol)) => vol,
+            Some(found @ (LedgerMatch::Moved(vol) | LedgerMatch::Left(vol))) => {
+                let noted = self.0.write_reserved(CommitSync::Staging, move |writing| {
                     attach(writing, &id, &place, vol)?;
-                    if matches!(found, Found::Left(_)) {
+                    if matches!(found, LedgerMatch::Left(_)) {
                         // Nobody has counted what came with the other directory.
                         writing.conn.execute("UPDATE counted SET dirty = 1 WHERE vol = ?1", [vol])?;
                     }
@@ -53,15 +53,15 @@ impl Database {
                 vol
             }
             None if !begin => return Ok(None),
-            None => {
-                self.0.write_reserved(Weight::Staging, move |writing| begin_books(writing, &id, &place))?
-            }
+            None => self
+                .0
+                .write_reserved(CommitSync::Staging, move |writing| begin_books(writing, &id, &place))?,
         };
-        Ok(Some(Books::new(&self.0, vol)))
+        Ok(Some(Ledger::new(&self.0, vol)))
     }
 }
 
-impl Books {
+impl Ledger {
     /// The directories that have had these books.
     pub(crate) fn directories(&self) -> StoreResult<Vec<String>> {
         let list = || -> Result<Vec<String>> {
@@ -75,14 +75,14 @@ impl Books {
     }
 }
 
-fn find(conn: &Connection, directory: &Directory<'_>) -> Result<Option<Found>> {
-    let Directory { id, place, is_elsewhere } = directory;
+fn find(conn: &Connection, directory: &LedgerDirectory<'_>) -> Result<Option<LedgerMatch>> {
+    let LedgerDirectory { id, place, is_elsewhere } = directory;
     let own = conn
         .prepare_cached("SELECT vol FROM attached WHERE directory = ?1 AND place = ?2")?
         .query_row([id, place], |row| row.get(0))
         .optional()?;
     if let Some(vol) = own {
-        return Ok(Some(Found::Own(vol)));
+        return Ok(Some(LedgerMatch::Own(vol)));
     }
     // Unless another directory has gone on with them where this one was.
     let moved = conn
@@ -92,7 +92,7 @@ fn find(conn: &Connection, directory: &Directory<'_>) -> Result<Option<Found>> {
         )?
         .query_row([id], |row| row.get::<_, Option<i64>>(0))?;
     if let Some(vol) = moved {
-        return Ok(Some(Found::Moved(vol)));
+        return Ok(Some(LedgerMatch::Moved(vol)));
     }
     let mut statement =
         conn.prepare_cached("SELECT vol, directory FROM attached WHERE place = ?1 ORDER BY vol DESC")?;
@@ -100,13 +100,13 @@ fn find(conn: &Connection, directory: &Directory<'_>) -> Result<Option<Found>> {
     while let Some(row) = rows.next()? {
         let (vol, before): (i64, String) = (row.get(0)?, row.get(1)?);
         if !is_elsewhere(&before) {
-            return Ok(Some(Found::Left(vol)));
+            return Ok(Some(LedgerMatch::Left(vol)));
         }
     }
     Ok(None)
 }
 
-fn attach(writing: &mut Writing<'_>, id: &str, place: &str, vol: i64) -> Result<()> {
+fn attach(writing: &mut WriteTransaction<'_>, id: &str, place: &str, vol: i64) -> Result<()> {
     writing
         .conn
         .prepare_cached("INSERT OR IGNORE INTO attached(directory, place, vol) VALUES (?1, ?2, ?3)")?
@@ -115,7 +115,7 @@ fn attach(writing: &mut Writing<'_>, id: &str, place: &str, vol: i64) -> Result<
 }
 
 /// Begins books, unless someone else has meanwhile.
-fn begin_books(writing: &mut Writing<'_>, id: &str, place: &str) -> Result<i64> {
+fn begin_books(writing: &mut WriteTransaction<'_>, id: &str, place: &str) -> Result<i64> {
     let mut statement =
         writing.conn.prepare_cached("SELECT vol FROM attached WHERE directory = ?1 AND place = ?2")?;
     if let Some(vol) = statement.query_row([id, place], |row| row.get(0)).optional()? {
@@ -145,7 +145,7 @@ mod tests {
 
     fn books(database: &Database, id: &str, place: &str, elsewhere: &[&str], begin: bool) -> Option<i64> {
         let is_elsewhere = |id: &str| elsewhere.contains(&id);
-        let directory = Directory { id, place, is_elsewhere: &is_elsewhere };
+        let directory = LedgerDirectory { id, place, is_elsewhere: &is_elsewhere };
         database.books(&directory, begin).unwrap().map(|books| books.vol)
     }
 

@@ -4,12 +4,12 @@ use rusqlite::{OptionalExtension, params};
 use stead_core::store::{QuotaRoot, Usage};
 use stead_core::{StoreError, StoreResult, Timestamp};
 
-use super::super::batch::Writing;
-use super::super::fault::{Fault, Result};
-use super::super::queue::Weight;
-use super::{Books, Delta};
+use super::super::batch::WriteTransaction;
+use super::super::fault::{DatabaseError, Result};
+use super::super::queue::CommitSync;
+use super::{Ledger, UsageDelta};
 
-impl Books {
+impl Ledger {
     /// Corrects a counter by what was found, unless it has changed while that was counted.
     pub(crate) fn recounted(
         &self,
@@ -18,7 +18,7 @@ impl Books {
         found: Usage,
         at: Timestamp,
     ) -> StoreResult<()> {
-        self.settling(Weight::Staging, move |writing, vol| {
+        self.settling(CommitSync::Staging, move |writing, vol| {
             writing
                 .conn
                 .prepare_cached(
@@ -39,7 +39,13 @@ impl Books {
     }
 }
 
-pub(super) fn count(writing: &mut Writing<'_>, vol: i64, path: &[u8], bytes: i64, files: i64) -> Result<()> {
+pub(super) fn count(
+    writing: &mut WriteTransaction<'_>,
+    vol: i64,
+    path: &[u8],
+    bytes: i64,
+    files: i64,
+) -> Result<()> {
     writing
         .conn
         .prepare_cached(
@@ -49,7 +55,12 @@ pub(super) fn count(writing: &mut Writing<'_>, vol: i64, path: &[u8], bytes: i64
     Ok(())
 }
 
-pub(super) fn judge(writing: &mut Writing<'_>, vol: i64, quota: &QuotaRoot, deltas: &[Delta]) -> Result<()> {
+pub(super) fn judge(
+    writing: &mut WriteTransaction<'_>,
+    vol: i64,
+    quota: &QuotaRoot,
+    deltas: &[UsageDelta],
+) -> Result<()> {
     let mut statement =
         writing.conn.prepare_cached("SELECT bytes, files FROM counted WHERE vol = ?1 AND path = ?2")?;
     let (mut before, mut after) = (Usage::default(), Usage::default());
@@ -59,7 +70,7 @@ pub(super) fn judge(writing: &mut Writing<'_>, vol: i64, quota: &QuotaRoot, delt
             .query_row(params![vol, path], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
             .optional()?
             .ok_or_else(|| {
-                Fault::Store(StoreError::unavailable("what a quota counts was given up; try again"))
+                DatabaseError::Store(StoreError::unavailable("what a quota counts was given up; try again"))
             })?;
         let delta = deltas.iter().find(|delta| delta.path == path);
         let (bytes, files) = delta.map_or((0, 0), |delta| (delta.bytes, delta.files));

@@ -13,45 +13,45 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rusqlite::{OptionalExtension, params};
-use stead_core::store::{Lasts, QuotaRoot, Record, StorePath, Usage, VersionCount};
+use stead_core::store::{CompanionRecord, QuotaRoot, RevisionSequence, StorePath, SyncPolicy, Usage};
 use stead_core::{
-    AuditOutcome, AuditRecord, Clock, LogId, Operation, OperationId, StoreResult, SystemClock, Timestamp,
+    AuditLogId, AuditOutcome, AuditRecord, Clock, Operation, OperationId, StoreResult, SystemClock, Timestamp,
 };
 
 use super::audit::compensating;
-use super::batch::Writing;
-use super::database::{Shared, remove_volume};
+use super::batch::WriteTransaction;
+use super::database::{DatabaseInner, remove_volume};
 use super::fault::{Result, of_host};
-use super::queue::Weight;
+use super::queue::CommitSync;
 use super::unchanged;
-use crate::sync::{self, Site};
+use crate::sync::{self, SyncPoint};
 use count::{count, judge};
 
-pub(crate) use attach::Directory;
+pub(crate) use attach::LedgerDirectory;
 
 /// How many rows are read at once.
-pub(crate) const PAGE: usize = 256;
+pub(crate) const ROWS_PER_PAGE: usize = 256;
 
 /// The books of one directory.
 #[derive(Debug)]
-pub(crate) struct Books {
-    shared: Arc<Shared>,
+pub(crate) struct Ledger {
+    shared: Arc<DatabaseInner>,
     vol: i64,
-    settled: Mutex<Settled>,
+    settled: Mutex<FinishedChanges>,
 }
 
 /// What has come to its end since the last transaction.
 #[derive(Debug, Clone, Default)]
-struct Settled {
+struct FinishedChanges {
     made: Vec<i64>,
-    withdrawn: Vec<Withdrawal>,
+    withdrawn: Vec<RolledBackChange>,
     /// The directory that what they displaced was moved into, where nobody has waited for its names yet.
     displaced: Option<Arc<OwnedFd>>,
 }
 
 /// What a version did to one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct LedgerRow {
     pub(crate) seq: i64,
     pub(crate) what: i64,
     pub(crate) path: Vec<u8>,
@@ -63,15 +63,15 @@ pub(crate) struct Row {
 
 /// A row that was written earlier.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct StoredLedgerRow {
     pub(crate) version: i64,
-    pub(crate) row: Row,
+    pub(crate) row: LedgerRow,
     pub(crate) hash: Option<[u8; 32]>,
 }
 
 /// An action that is about to happen, or may have.
 #[derive(Debug, Clone)]
-pub(crate) struct Intent {
+pub(crate) struct LedgerIntent {
     pub(crate) seq: i64,
     /// The use of a journal that tells how it went.
     pub(crate) journal: Option<u64>,
@@ -80,15 +80,15 @@ pub(crate) struct Intent {
 
 /// An intent of some room, found again.
 #[derive(Debug, Clone)]
-pub(crate) struct Pending {
+pub(crate) struct PendingIntent {
     pub(crate) version: i64,
     pub(crate) room: String,
-    pub(crate) intent: Intent,
+    pub(crate) intent: LedgerIntent,
 }
 
 /// How much a counter changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Delta {
+pub(crate) struct UsageDelta {
     pub(crate) path: Vec<u8>,
     pub(crate) bytes: i64,
     pub(crate) files: i64,
@@ -96,49 +96,49 @@ pub(crate) struct Delta {
 
 /// All that is written before an action.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct PlannedChange {
     pub(crate) operation: Operation,
     /// The change's version, if it has one already.
     pub(crate) version: Option<i64>,
     /// What it is about, where it makes a version though it changes nothing.
     pub(crate) unchanged_at: Option<StorePath>,
     pub(crate) room: String,
-    pub(crate) rows: Vec<Row>,
-    pub(crate) intents: Vec<Intent>,
+    pub(crate) rows: Vec<LedgerRow>,
+    pub(crate) intents: Vec<LedgerIntent>,
     /// Counters that begin with this change, or begin again, and what they start with.
     pub(crate) begun: Vec<(Vec<u8>, Usage)>,
-    pub(crate) deltas: Vec<Delta>,
+    pub(crate) deltas: Vec<UsageDelta>,
     pub(crate) quotas: Vec<QuotaRoot>,
-    pub(crate) records: Vec<Record>,
-    pub(crate) lasts: Lasts,
+    pub(crate) records: Vec<CompanionRecord>,
+    pub(crate) lasts: SyncPolicy,
 }
 
 /// An entry to be taken back.
 #[derive(Debug, Clone)]
-pub(crate) struct Withdrawal {
+pub(crate) struct RolledBackChange {
     pub(crate) version: i64,
     pub(crate) operation: OperationId,
-    pub(crate) deltas: Vec<Delta>,
+    pub(crate) deltas: Vec<UsageDelta>,
     /// What was written down along with it, and why it is not so.
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Vec<CompanionRecord>,
     pub(crate) outcome: AuditOutcome,
 }
 
 /// What a counter says.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Counter {
+pub(crate) struct UsageCounter {
     pub(crate) usage: Usage,
     /// When everything was last looked at.
     pub(crate) at: Timestamp,
     pub(crate) dirty: bool,
 }
 
-impl Books {
-    fn new(shared: &Arc<Shared>, vol: i64) -> Self {
-        Books { shared: Arc::clone(shared), vol, settled: Mutex::default() }
+impl Ledger {
+    fn new(shared: &Arc<DatabaseInner>, vol: i64) -> Self {
+        Ledger { shared: Arc::clone(shared), vol, settled: Mutex::default() }
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<DatabaseInner> {
         &self.shared
     }
 
@@ -148,18 +148,18 @@ impl Books {
     }
 
     /// Who counts the versions.
-    pub(crate) fn version_count(&self) -> VersionCount {
-        VersionCount::shared(&self.shared)
+    pub(crate) fn version_count(&self) -> RevisionSequence {
+        RevisionSequence::shared(&self.shared)
     }
 
     /// The log that records go to.
-    pub(crate) fn log(&self) -> Option<LogId> {
+    pub(crate) fn log(&self) -> Option<AuditLogId> {
         self.shared.log()
     }
 
     /// Writes down what is about to happen, and returns the version that it makes, if it changes anything.
-    pub(crate) fn enter(&self, entry: Entry) -> StoreResult<Option<i64>> {
-        self.settling(Weight::of(entry.lasts), move |writing, vol| enter(writing, vol, &entry))
+    pub(crate) fn enter(&self, entry: PlannedChange) -> StoreResult<Option<i64>> {
+        self.settling(CommitSync::of(entry.lasts), move |writing, vol| enter(writing, vol, &entry))
     }
 
     /// Puts on the disk what entries have made that could wait.
@@ -179,9 +179,9 @@ impl Books {
     }
 
     /// Takes an entry back. Where the database fails, it is tried again with the next entry.
-    pub(crate) fn withdraw(&self, withdrawal: Withdrawal) -> StoreResult<()> {
+    pub(crate) fn withdraw(&self, withdrawal: RolledBackChange) -> StoreResult<()> {
         self.settled.lock().withdrawn.push(withdrawal);
-        self.settling(Weight::Change, |_, _| Ok(()))
+        self.settling(CommitSync::Change, |_, _| Ok(()))
     }
 
     /// Writes what is left to be written.
@@ -191,19 +191,19 @@ impl Books {
             return Ok(());
         }
         drop(settled);
-        self.settling(Weight::Staging, |_, _| Ok(()))
+        self.settling(CommitSync::Staging, |_, _| Ok(()))
     }
 
     /// Has `work` done in a transaction, along with what has come to its end.
     fn settling<T: Send + 'static>(
         &self,
-        weight: Weight,
-        work: impl FnOnce(&mut Writing<'_>, i64) -> Result<T> + Send + 'static,
+        weight: CommitSync,
+        work: impl FnOnce(&mut WriteTransaction<'_>, i64) -> Result<T> + Send + 'static,
     ) -> StoreResult<T> {
         let settled = std::mem::take(&mut *self.settled.lock());
         let (vol, settles) = (self.vol, settled.clone());
         let synced = settled.displaced.as_ref().map_or(Ok(()), |displaced| {
-            let synced = sync::all(Site::DisplacedContent, displaced);
+            let synced = sync::all(SyncPoint::DisplacedContent, displaced);
             synced.map_err(|error| of_host(&error.into()))
         });
         let done = synced.and_then(|()| {
@@ -224,14 +224,14 @@ impl Books {
     }
 
     /// More rows of a version, for what was found out about it later.
-    pub(crate) fn add(&self, version: i64, rows: Vec<Row>) -> StoreResult<()> {
-        self.settling(Weight::Staging, move |writing, vol| insert(writing, vol, version, &rows))
+    pub(crate) fn add(&self, version: i64, rows: Vec<LedgerRow>) -> StoreResult<()> {
+        self.settling(CommitSync::Staging, move |writing, vol| insert(writing, vol, version, &rows))
     }
 
     /// Ends the intents of dead rooms: those that were made, and those that were not. What was counted for the latter
     /// has to be counted again, and what is on record of them as done has a second record that says it is not.
     pub(crate) fn reconcile(&self, made: Vec<i64>, undone: Vec<i64>) -> StoreResult<()> {
-        self.settling(Weight::Change, move |writing, vol| {
+        self.settling(CommitSync::Change, move |writing, vol| {
             for version in made.iter().chain(&undone) {
                 forget_intents(writing, vol, *version)?;
             }
@@ -260,7 +260,7 @@ impl Books {
 
     /// Says that what these rows displaced is not kept any more.
     pub(crate) fn dropped(&self, rows: Vec<(i64, i64)>) -> StoreResult<()> {
-        self.settling(Weight::Staging, move |writing, vol| {
+        self.settling(CommitSync::Staging, move |writing, vol| {
             let mut statement = writing.conn.prepare_cached(
                 "UPDATE kept SET stashed = 0, hash = NULL WHERE vol = ?1 AND ver = ?2 AND seq = ?3",
             )?;
@@ -273,7 +273,7 @@ impl Books {
 
     /// Remembers the hash of what a row displaced.
     pub(crate) fn hashed(&self, version: i64, seq: i64, hash: [u8; 32]) -> StoreResult<()> {
-        self.settling(Weight::Staging, move |writing, vol| {
+        self.settling(CommitSync::Staging, move |writing, vol| {
             writing
                 .conn
                 .prepare_cached("UPDATE kept SET hash = ?4 WHERE vol = ?1 AND ver = ?2 AND seq = ?3")?
@@ -284,8 +284,8 @@ impl Books {
 
     /// Closes the books: nothing in them is known any more.
     pub(crate) fn destroy(&self) -> StoreResult<()> {
-        *self.settled.lock() = Settled::default();
-        self.shared.write_reserved(Weight::Change, {
+        *self.settled.lock() = FinishedChanges::default();
+        self.shared.write_reserved(CommitSync::Change, {
             let vol = self.vol;
             move |writing| {
                 for table in ["kept", "intent", "counted", "undone", "unchanged"] {
@@ -311,12 +311,12 @@ impl Books {
     }
 }
 
-impl Settled {
-    fn write(&self, writing: &mut Writing<'_>, vol: i64) -> Result<()> {
+impl FinishedChanges {
+    fn write(&self, writing: &mut WriteTransaction<'_>, vol: i64) -> Result<()> {
         for &version in &self.made {
             forget_intents(writing, vol, version)?;
         }
-        for Withdrawal { version, operation, deltas, records, outcome } in &self.withdrawn {
+        for RolledBackChange { version, operation, deltas, records, outcome } in &self.withdrawn {
             forget_intents(writing, vol, *version)?;
             forget_rows(writing, vol, *version)?;
             for delta in deltas {
@@ -330,7 +330,7 @@ impl Settled {
     }
 }
 
-fn enter(writing: &mut Writing<'_>, vol: i64, entry: &Entry) -> Result<Option<i64>> {
+fn enter(writing: &mut WriteTransaction<'_>, vol: i64, entry: &PlannedChange) -> Result<Option<i64>> {
     let version = match entry.version {
         None if !entry.rows.is_empty() || entry.unchanged_at.is_some() => {
             Some(writing.new_version(&entry.operation)?)
@@ -349,7 +349,7 @@ fn enter(writing: &mut Writing<'_>, vol: i64, entry: &Entry) -> Result<Option<i6
     let mut statement = writing.conn.prepare_cached(
         "INSERT INTO intent(vol, ver, seq, room, journal, undo) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
-    for Intent { seq, journal, undo } in &entry.intents {
+    for LedgerIntent { seq, journal, undo } in &entry.intents {
         let journal = journal.map(u64::cast_signed);
         statement.execute(params![vol, version, seq, entry.room, journal, undo])?;
     }
@@ -378,18 +378,18 @@ fn enter(writing: &mut Writing<'_>, vol: i64, entry: &Entry) -> Result<Option<i6
 
 /// Writes down that what was written down has not happened.
 fn take_back(
-    writing: &mut Writing<'_>,
+    writing: &mut WriteTransaction<'_>,
     vol: i64,
-    record: &Record,
+    record: &CompanionRecord,
     operation: &OperationId,
     outcome: AuditOutcome,
 ) -> Result<()> {
     match record {
-        Record::Audit { record, began } => {
+        CompanionRecord::Audit { record, began } => {
             let took = began.elapsed();
             writing.record(&AuditRecord { outcome, version: None, took, ..(**record).clone() })?;
         }
-        Record::Undoes(operations) => {
+        CompanionRecord::Undoes(operations) => {
             for undone in operations {
                 writing
                     .conn
@@ -401,7 +401,7 @@ fn take_back(
     Ok(())
 }
 
-fn insert(writing: &mut Writing<'_>, vol: i64, version: i64, rows: &[Row]) -> Result<()> {
+fn insert(writing: &mut WriteTransaction<'_>, vol: i64, version: i64, rows: &[LedgerRow]) -> Result<()> {
     let mut statement = writing.conn.prepare_cached(
         "INSERT INTO kept(vol, ver, seq, what, path, other, detail, stashed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
@@ -420,12 +420,12 @@ fn insert(writing: &mut Writing<'_>, vol: i64, version: i64, rows: &[Row]) -> Re
     Ok(())
 }
 
-fn forget_intents(writing: &mut Writing<'_>, vol: i64, version: i64) -> Result<()> {
+fn forget_intents(writing: &mut WriteTransaction<'_>, vol: i64, version: i64) -> Result<()> {
     writing.conn.prepare_cached("DELETE FROM intent WHERE vol = ?1 AND ver = ?2")?.execute([vol, version])?;
     Ok(())
 }
 
-fn forget_rows(writing: &mut Writing<'_>, vol: i64, version: i64) -> Result<()> {
+fn forget_rows(writing: &mut WriteTransaction<'_>, vol: i64, version: i64) -> Result<()> {
     writing.conn.prepare_cached("DELETE FROM kept WHERE vol = ?1 AND ver = ?2")?.execute([vol, version])?;
     unchanged::forget(writing.conn, vol, version)
 }

@@ -1,7 +1,7 @@
 //! Looking into the books.
 
 use rusqlite::params;
-use stead_core::store::{Deed, DeedQuery, Version};
+use stead_core::store::{Revision, RevisionNumber, RevisionQuery};
 use stead_core::{Operation, OperationId, StoreResult, Timestamp};
 
 use super::super::database::newest;
@@ -9,15 +9,15 @@ use super::super::fault::Result;
 use super::super::history::{operation_of, standing, taken_back, version_before, versions_of};
 use super::super::unchanged;
 use super::count::usage;
-use super::{Books, Counter, Intent, PAGE, Pending, Row, Told};
+use super::{Ledger, LedgerIntent, LedgerRow, PendingIntent, ROWS_PER_PAGE, StoredLedgerRow, UsageCounter};
 
-impl Books {
+impl Ledger {
     /// The next rows, newest first, after `(version, seq)`.
-    pub(crate) fn rows(&self, before: (i64, i64), limit: usize) -> StoreResult<Vec<Told>> {
+    pub(crate) fn rows(&self, before: (i64, i64), limit: usize) -> StoreResult<Vec<StoredLedgerRow>> {
         Ok(self.read_rows(before, limit)?)
     }
 
-    fn read_rows(&self, before: (i64, i64), limit: usize) -> Result<Vec<Told>> {
+    fn read_rows(&self, before: (i64, i64), limit: usize) -> Result<Vec<StoredLedgerRow>> {
         let reader = self.shared.reader()?;
         let mut statement = reader.prepare_cached(
             "SELECT ver, seq, what, path, other, detail, stashed, hash FROM kept
@@ -25,7 +25,7 @@ impl Books {
         )?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = statement.query_map(params![self.vol, before.0, before.1, limit], |row| {
-            let told = Row {
+            let told = LedgerRow {
                 seq: row.get(1)?,
                 what: row.get(2)?,
                 path: row.get(3)?,
@@ -33,7 +33,7 @@ impl Books {
                 detail: row.get(5)?,
                 stashed: row.get(6)?,
             };
-            Ok(Told { version: row.get(0)?, row: told, hash: row.get(7)? })
+            Ok(StoredLedgerRow { version: row.get(0)?, row: told, hash: row.get(7)? })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
@@ -56,11 +56,11 @@ impl Books {
     }
 
     /// The rows of one version.
-    pub(crate) fn rows_of(&self, version: i64) -> StoreResult<Vec<Told>> {
+    pub(crate) fn rows_of(&self, version: i64) -> StoreResult<Vec<StoredLedgerRow>> {
         let mut rows = Vec::new();
         let mut before = (version, i64::MAX);
         loop {
-            let page = self.rows(before, PAGE)?;
+            let page = self.rows(before, ROWS_PER_PAGE)?;
             let Some(last) = page.last() else { return Ok(rows) };
             before = (last.version, last.row.seq);
             let more = before.0 == version;
@@ -77,12 +77,12 @@ impl Books {
     }
 
     /// The newest version of the database.
-    pub(crate) fn version(&self) -> StoreResult<Version> {
-        Ok(Version(newest(&*self.shared.reader()?)?))
+    pub(crate) fn version(&self) -> StoreResult<RevisionNumber> {
+        Ok(RevisionNumber(newest(&*self.shared.reader()?)?))
     }
 
     /// The version that was the newest at that time.
-    pub(crate) fn version_at(&self, time: Timestamp) -> StoreResult<Version> {
+    pub(crate) fn version_at(&self, time: Timestamp) -> StoreResult<RevisionNumber> {
         Ok(version_before(&*self.shared.reader()?, time)?)
     }
 
@@ -92,11 +92,11 @@ impl Books {
     }
 
     /// The oldest version of the operations that a query asks for.
-    pub(crate) fn oldest(&self, query: &DeedQuery) -> StoreResult<Option<i64>> {
+    pub(crate) fn oldest(&self, query: &RevisionQuery) -> StoreResult<Option<i64>> {
         Ok(self.read_oldest(query)?)
     }
 
-    fn read_oldest(&self, query: &DeedQuery) -> Result<Option<i64>> {
+    fn read_oldest(&self, query: &RevisionQuery) -> Result<Option<i64>> {
         let reader = self.shared.reader()?;
         if let Some(operations) = &query.operations {
             let versions = versions_of(&reader, operations)?;
@@ -118,7 +118,7 @@ impl Books {
         agent: &str,
         since: Timestamp,
         limit: usize,
-    ) -> StoreResult<Vec<(Version, Operation)>> {
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         let did = "SELECT 1 FROM kept WHERE vol = ?1 AND ver = ?2 LIMIT 1";
         let reader = self.shared.reader()?;
         let found = standing(&reader, self.vol, agent, since, limit, |conn, version| {
@@ -129,7 +129,7 @@ impl Books {
     }
 
     /// Adds the versions that changed nothing to what a query has found.
-    pub(crate) fn add_unchanged(&self, query: &DeedQuery, found: &mut Vec<Deed>) -> StoreResult<()> {
+    pub(crate) fn add_unchanged(&self, query: &RevisionQuery, found: &mut Vec<Revision>) -> StoreResult<()> {
         Ok(unchanged::add_to(&*self.shared.reader()?, self.vol, query, found)?)
     }
 
@@ -139,35 +139,35 @@ impl Books {
     }
 
     /// All intents, of whatever room.
-    pub(crate) fn pending(&self) -> StoreResult<Vec<Pending>> {
+    pub(crate) fn pending(&self) -> StoreResult<Vec<PendingIntent>> {
         Ok(self.read_pending()?)
     }
 
-    fn read_pending(&self) -> Result<Vec<Pending>> {
+    fn read_pending(&self) -> Result<Vec<PendingIntent>> {
         let reader = self.shared.reader()?;
         let mut statement = reader.prepare_cached(
             "SELECT ver, seq, room, journal, undo FROM intent WHERE vol = ?1 ORDER BY ver, seq",
         )?;
         let rows = statement.query_map([self.vol], |row| {
             let journal = row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned);
-            let intent = Intent { seq: row.get(1)?, journal, undo: row.get(4)? };
-            Ok(Pending { version: row.get(0)?, room: row.get(2)?, intent })
+            let intent = LedgerIntent { seq: row.get(1)?, journal, undo: row.get(4)? };
+            Ok(PendingIntent { version: row.get(0)?, room: row.get(2)?, intent })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
     /// What is counted, and where.
-    pub(crate) fn counters(&self) -> StoreResult<Vec<(Vec<u8>, Counter)>> {
+    pub(crate) fn counters(&self) -> StoreResult<Vec<(Vec<u8>, UsageCounter)>> {
         Ok(self.read_counters()?)
     }
 
-    fn read_counters(&self) -> Result<Vec<(Vec<u8>, Counter)>> {
+    fn read_counters(&self) -> Result<Vec<(Vec<u8>, UsageCounter)>> {
         let reader = self.shared.reader()?;
         let mut statement =
             reader.prepare_cached("SELECT path, bytes, files, at, dirty FROM counted WHERE vol = ?1")?;
         let rows = statement.query_map([self.vol], |row| {
             let usage = usage(row.get(1)?, row.get(2)?);
-            Ok((row.get(0)?, Counter { usage, at: Timestamp(row.get(3)?), dirty: row.get(4)? }))
+            Ok((row.get(0)?, UsageCounter { usage, at: Timestamp(row.get(3)?), dirty: row.get(4)? }))
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }

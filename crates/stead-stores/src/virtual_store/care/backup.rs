@@ -5,26 +5,26 @@ use std::time::Duration;
 
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags, params};
-use stead_core::store::Version;
+use stead_core::store::RevisionNumber;
 use stead_core::{Clock, Identity, OperationId, StoreError, StoreResult, SystemClock};
 
-use super::super::database::{LEASED, newest, skip_to};
+use super::super::database::{MAX_LEASED_NODES, newest, skip_to};
 use super::super::fault::{Result, of_host};
-use super::super::mark::{Known, Mark};
+use super::super::mark::{AcknowledgedRevisions, RevisionFile};
 use super::super::schema::{DIR_EPOCH, NEXT_NODE, check_copy, migrate_copy};
-use super::super::turn::Turnstile;
+use super::super::turn::WriterLock;
 use super::super::{Database, DatabaseOptions};
-use crate::sync::{self, Site};
+use crate::sync::{self, SyncPoint};
 
 /// How often progress is told.
-const LOOK: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What no backup takes back: the audit, which is only ever added to, and what Physical Stores have written down of
 /// directories that are not in the backup.
 ///
 /// Chains that the database knows stay as they are there. Others, of a backup that was made elsewhere, come along, with
 /// numbers of their own. Sieves are made anew.
-const CARRIED_OVER: &str = "
+const CARRY_OVER_SQL: &str = "
     CREATE TEMP TABLE known AS
       SELECT id FROM main.audit_instance WHERE uuid IN (SELECT uuid FROM live.audit_instance);
     DELETE FROM main.audit WHERE instance IN (SELECT id FROM known);
@@ -69,7 +69,7 @@ const CARRIED_OVER: &str = "
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupReport {
     /// The newest version in it.
-    pub version: Version,
+    pub version: RevisionNumber,
     /// Its size in bytes.
     pub bytes: u64,
 }
@@ -88,7 +88,7 @@ impl Database {
             let bytes = std::fs::metadata(&unfinished).map_err(|error| of_host(&error))?.len();
             std::fs::rename(&unfinished, to).map_err(|error| of_host(&error))?;
             if let Some(directory) = to.parent() {
-                sync::directory(Site::BackupName, directory).map_err(|error| of_host(&error))?;
+                sync::directory(SyncPoint::BackupName, directory).map_err(|error| of_host(&error))?;
             }
             Ok(BackupReport { version, bytes })
         });
@@ -98,7 +98,7 @@ impl Database {
         finished
     }
 
-    fn copy_into(&self, to: &Path, progress: &mut dyn FnMut(u64)) -> StoreResult<Version> {
+    fn copy_into(&self, to: &Path, progress: &mut dyn FnMut(u64)) -> StoreResult<RevisionNumber> {
         let Some(name) = to.to_str() else {
             return Err(StoreError::Invalid("the backup's name has to be text".into()));
         };
@@ -114,7 +114,7 @@ impl Database {
         std::thread::scope(|scope| {
             let copying = scope.spawn(copy);
             while !copying.is_finished() {
-                std::thread::sleep(LOOK.min(Duration::from_millis(5)));
+                std::thread::sleep(PROGRESS_INTERVAL.min(Duration::from_millis(5)));
                 progress(std::fs::metadata(to).map_or(0, |file| file.len()));
             }
             copying.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -124,14 +124,14 @@ impl Database {
             check_copy(&conn)?;
             newest(&conn)
         };
-        Ok(Version(open()?))
+        Ok(RevisionNumber(open()?))
     }
 
     /// Makes the database what a backup holds, whole or not at all. What has changed since the backup is gone.
     ///
     /// Versions, nodes and tags that were given out since are not given out again. The audit stays whole, and so does what
     /// Physical Stores have written down.
-    pub fn restore_backup(&self, from: &Path, progress: &mut dyn FnMut(u64)) -> StoreResult<Version> {
+    pub fn restore_backup(&self, from: &Path, progress: &mut dyn FnMut(u64)) -> StoreResult<RevisionNumber> {
         if !from.is_file() {
             return Err(StoreError::NotFound);
         }
@@ -139,7 +139,7 @@ impl Database {
             return Err(StoreError::Unsupported("a database in memory can't be restored"));
         };
         // Prepared aside, so that the database itself changes in one step.
-        let aside = Aside::copy(from, live.parent().unwrap_or(Path::new(".")))?;
+        let aside = RestoredCopy::copy(from, live.parent().unwrap_or(Path::new(".")))?;
         let version = self.alone(|conn| {
             let next = aside.prepare(conn, &live)?;
             let source = Connection::open_with_flags(&aside.0, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -151,28 +151,30 @@ impl Database {
         })?;
         self.0.forget_volumes();
         // What was lost before is no longer missed.
-        Mark::of(&live).make(Known { version, lost: (0, 0) }).map_err(|error| of_host(&error))?;
+        RevisionFile::of(&live)
+            .make(AcknowledgedRevisions { version, lost: (0, 0) })
+            .map_err(|error| of_host(&error))?;
         progress(1);
-        Ok(Version(version))
+        Ok(RevisionNumber(version))
     }
 
     /// Puts what a backup holds in the place of a database that is gone, or so damaged that it can't be opened. The damaged
     /// files stay beside it, with `-damaged` in their names.
     ///
     /// Versions that were acknowledged before are not given out again. The audit is as the backup has it.
-    pub fn restore_lost(path: &Path, from: &Path, options: DatabaseOptions) -> StoreResult<Version> {
+    pub fn restore_lost(path: &Path, from: &Path, options: DatabaseOptions) -> StoreResult<RevisionNumber> {
         if !from.is_file() {
             return Err(StoreError::NotFound);
         }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
-        let aside = Aside::copy(from, directory)?;
-        let known = Mark::of(path).read().unwrap_or_default();
+        let aside = RestoredCopy::copy(from, directory)?;
+        let known = RevisionFile::of(path).read().unwrap_or_default();
         let version = aside.prepare_alone(known.version)?;
-        let turnstile = Turnstile::open(path)?;
+        let turnstile = WriterLock::open(path)?;
         let _turn = turnstile.take(options.patience)?;
         let replace = || -> std::io::Result<()> {
-            sync::all(Site::RestoredDatabase, std::fs::File::open(&aside.0)?)?;
+            sync::all(SyncPoint::RestoredDatabase, std::fs::File::open(&aside.0)?)?;
             let damaged = beside(path, "-damaged");
             for suffix in ["-wal", "-shm", ""] {
                 match std::fs::rename(beside(path, suffix), beside(&damaged, suffix)) {
@@ -181,20 +183,20 @@ impl Database {
                 }
             }
             std::fs::rename(&aside.0, path)?;
-            sync::directory(Site::RestoredDatabaseName, directory)?;
-            Mark::of(path).make(Known { version, lost: (0, 0) })
+            sync::directory(SyncPoint::RestoredDatabaseName, directory)?;
+            RevisionFile::of(path).make(AcknowledgedRevisions { version, lost: (0, 0) })
         };
         replace().map_err(|error| of_host(&error))?;
-        Ok(Version(version))
+        Ok(RevisionNumber(version))
     }
 }
 
 /// A copy of a backup that is made ready to take the database's place.
-struct Aside(PathBuf);
+struct RestoredCopy(PathBuf);
 
-impl Aside {
+impl RestoredCopy {
     fn copy(from: &Path, directory: &Path) -> StoreResult<Self> {
-        let aside = Aside(directory.join(format!("restoring-{:016x}.db", fastrand::u64(..))));
+        let aside = RestoredCopy(directory.join(format!("restoring-{:016x}.db", fastrand::u64(..))));
         std::fs::copy(from, &aside.0).map_err(|error| of_host(&error))?;
         Ok(aside)
     }
@@ -227,8 +229,8 @@ impl Aside {
             Ok(conn.query_row("SELECT value FROM meta WHERE id = ?1", [id], |row| row.get(0))?)
         };
         let epoch = counter(&conn, DIR_EPOCH)?.max(counter(current, DIR_EPOCH)?) + 1;
-        let node = counter(&conn, NEXT_NODE)?.max(counter(current, NEXT_NODE)?) + LEASED;
-        let known = Mark::of(live).read().unwrap_or_default();
+        let node = counter(&conn, NEXT_NODE)?.max(counter(current, NEXT_NODE)?) + MAX_LEASED_NODES;
+        let known = RevisionFile::of(live).read().unwrap_or_default();
         let version = newest(&conn)?.max(newest(current)?).max(known.version) + 1;
         conn.execute("ATTACH DATABASE ?1 AS live", [live.to_string_lossy()])?;
         let now = SystemClock.now();
@@ -244,7 +246,7 @@ impl Aside {
         for (name, _) in &triggers {
             conn.execute_batch(&format!("DROP TRIGGER {name}"))?;
         }
-        conn.execute_batch(CARRIED_OVER)?;
+        conn.execute_batch(CARRY_OVER_SQL)?;
         for (_, sql) in &triggers {
             conn.execute_batch(sql)?;
         }
@@ -262,7 +264,7 @@ fn triggers(conn: &Connection) -> Result<Vec<(String, String)>> {
     Ok(triggers.collect::<rusqlite::Result<_>>()?)
 }
 
-impl Drop for Aside {
+impl Drop for RestoredCopy {
     fn drop(&mut self) {
         for suffix in ["", "-wal", "-shm", "-journal"] {
             let _ = std::fs::remove_file(beside(&self.0, suffix));

@@ -13,12 +13,12 @@ use stead_core::{StoreResult, Timestamp};
 use super::super::Database;
 use super::super::content::part_ids;
 use super::super::fault::Result;
-use super::super::queue::Weight;
+use super::super::queue::CommitSync;
 
 /// How many rows one transaction touches.
-const AT_ONCE: usize = 250;
+const ROWS_PER_TRANSACTION: usize = 250;
 /// On a full disk: each takes its content's size in the log, and all of them have to fit into the reserve.
-const AT_ONCE_IF_FULL: usize = 4;
+const ROWS_PER_TRANSACTION_IF_FULL: usize = 4;
 
 /// How space is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Collected {
 }
 
 /// What nothing refers to.
-struct Unused {
+struct UnusedContent {
     id: i64,
     size: i64,
     condemned_at: Option<i64>,
@@ -70,7 +70,7 @@ impl Database {
             .collect();
         for ids in fresh.chunks(self.at_once()) {
             let ids = ids.to_vec();
-            self.0.write_reserved(Weight::Staging, move |writing| {
+            self.0.write_reserved(CommitSync::Staging, move |writing| {
                 let mut condemn = writing.conn.prepare_cached(
                     "UPDATE content SET condemned_at = ?2 WHERE id = ?1 AND condemned_at IS NULL",
                 )?;
@@ -84,7 +84,7 @@ impl Database {
         }
         let grace = i64::try_from(options.grace.as_nanos()).unwrap_or(i64::MAX);
         let due = now.0.saturating_sub(grace);
-        let (due, waiting): (Vec<Unused>, Vec<Unused>) =
+        let (due, waiting): (Vec<UnusedContent>, Vec<UnusedContent>) =
             unused.into_iter().partition(|content| content.condemned_at.is_some_and(|at| at <= due));
         let mut collected = Collected {
             condemned: waiting.iter().map(|content| content.size.cast_unsigned()).sum(),
@@ -92,7 +92,7 @@ impl Database {
         };
         for batch in due.chunks(self.at_once()) {
             let ids: Vec<(i64, i64)> = batch.iter().map(|content| (content.id, content.size)).collect();
-            let (count, bytes) = self.0.write_reserved(Weight::Staging, move |writing| {
+            let (count, bytes) = self.0.write_reserved(CommitSync::Staging, move |writing| {
                 let (mut count, mut bytes) = (0, 0);
                 let mut clear = writing
                     .conn
@@ -116,21 +116,21 @@ impl Database {
 
     fn at_once(&self) -> usize {
         let is_full = self.0.reserve.as_ref().is_some_and(|reserve| reserve.is_needed());
-        if is_full { AT_ONCE_IF_FULL } else { AT_ONCE }
+        if is_full { ROWS_PER_TRANSACTION_IF_FULL } else { ROWS_PER_TRANSACTION }
     }
 
     /// A draft that was not made a change within a day is nobody's any more.
     fn void_pins(&self, now: Timestamp) -> StoreResult<()> {
         let day = 24 * 3600 * 1_000_000_000;
-        self.0.write_reserved(Weight::Staging, move |writing| {
+        self.0.write_reserved(CommitSync::Staging, move |writing| {
             writing.conn.prepare_cached("DELETE FROM pin WHERE at < ?1")?.execute([now.0 - day])?;
             Ok(())
         })
     }
 
     /// Content that nothing refers to at one moment. Lists hold their chunks; the size of a list is its chunks'.
-    fn unused(&self) -> StoreResult<Vec<Unused>> {
-        let look = || -> Result<Vec<Unused>> {
+    fn unused(&self) -> StoreResult<Vec<UnusedContent>> {
+        let look = || -> Result<Vec<UnusedContent>> {
             let reader = self.0.reader()?;
             let _transaction = reader.unchecked_transaction()?;
             let mut used: HashSet<i64> = HashSet::new();
@@ -157,7 +157,7 @@ impl Database {
             while let Some(row) = rows.next()? {
                 let id = row.get(0)?;
                 if !used.contains(&id) {
-                    unused.push(Unused { id, size: row.get(1)?, condemned_at: row.get(2)? });
+                    unused.push(UnusedContent { id, size: row.get(1)?, condemned_at: row.get(2)? });
                 }
             }
             Ok(unused)

@@ -7,7 +7,7 @@ mod snapshot;
 
 pub use backup::BackupReport;
 pub use gc::{Collected, GcOptions};
-pub use retention::{Forgotten, Retention};
+pub use retention::{ForgottenHistory, Retention};
 pub use snapshot::{NewSnapshot, Snapshot};
 
-pub(super) use retention::{PINNED, readable};
+pub(super) use retention::{PINNED_REVISIONS, readable};

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use stead_core::store::Version;
+use stead_core::store::RevisionNumber;
 use stead_core::{AuditOutcome, AuditRecord, Identity, StoreResult, Timestamp};
 
 use super::super::Database;
-use super::super::batch::Writing;
+use super::super::batch::WriteTransaction;
 use super::super::fault::Result;
-use super::super::queue::Weight;
+use super::super::queue::CommitSync;
 use super::super::schema::{FORGOTTEN_UNRECORDED, HISTORY_FROM};
 use super::super::shadow::{forget_unheld, let_go};
 
 /// How many rows one transaction removes: others wait no longer than that takes.
-const AT_ONCE: i64 = 500;
+const ROWS_PER_TRANSACTION: i64 = 500;
 
 /// How long it takes until a snapshot in the making that does not go on is taken for given up: an hour.
-const UNFINISHED_FOR: i64 = 3_600 * 1_000_000_000;
+const UNFINISHED_TIMEOUT: i64 = 3_600 * 1_000_000_000;
 
 /// How long history is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Default for Retention {
 
 /// What was forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Forgotten {
+pub struct ForgottenHistory {
     /// States of files, directories and symlinks.
     pub states: u64,
     /// Lines of the log.
@@ -49,7 +49,7 @@ pub struct Forgotten {
 }
 
 /// The versions that are kept whatever their age.
-pub(in super::super) const PINNED: &str =
+pub(in super::super) const PINNED_REVISIONS: &str =
     "SELECT version FROM snapshot UNION SELECT base_ver AS version FROM volume WHERE base IS NOT NULL";
 
 /// Whether a version can still be read.
@@ -60,7 +60,9 @@ pub(in super::super) fn readable(conn: &Connection, version: i64) -> Result<bool
     if version >= from {
         return Ok(true);
     }
-    Ok(conn.prepare_cached(&format!("SELECT 1 FROM ({PINNED}) WHERE version = ?1"))?.exists([version])?)
+    Ok(conn
+        .prepare_cached(&format!("SELECT 1 FROM ({PINNED_REVISIONS}) WHERE version = ?1"))?
+        .exists([version])?)
 }
 
 impl Database {
@@ -70,18 +72,19 @@ impl Database {
         retention: Retention,
         now: Timestamp,
         progress: &mut dyn FnMut(u64),
-    ) -> StoreResult<Forgotten> {
+    ) -> StoreResult<ForgottenHistory> {
         let age = i64::try_from(retention.age.as_nanos()).unwrap_or(i64::MAX);
         let horizon = self.horizon(now.0.saturating_sub(age))?;
-        let mut forgotten = Forgotten::default();
+        let mut forgotten = ForgottenHistory::default();
         if let Some(horizon) = horizon {
             // First nobody may ask for it any more, then it goes.
-            self.0.write_reserved(Weight::Change, move |writing| raise_horizon(writing, horizon, now))?;
-            let mut steps = |forget: fn(&mut Writing<'_>, i64) -> Result<u64>| -> StoreResult<u64> {
+            self.0.write_reserved(CommitSync::Change, move |writing| raise_horizon(writing, horizon, now))?;
+            let mut steps = |forget: fn(&mut WriteTransaction<'_>, i64) -> Result<u64>| -> StoreResult<u64> {
                 let mut all = 0;
                 loop {
-                    let count =
-                        self.0.write_reserved(Weight::Staging, move |writing| forget(writing, horizon))?;
+                    let count = self
+                        .0
+                        .write_reserved(CommitSync::Staging, move |writing| forget(writing, horizon))?;
                     all += count;
                     progress(all);
                     if count == 0 {
@@ -89,7 +92,7 @@ impl Database {
                     }
                 }
             };
-            self.0.write_reserved(Weight::Staging, forget_unheld)?;
+            self.0.write_reserved(CommitSync::Staging, forget_unheld)?;
             forgotten.states = steps(forget_states)?;
             forgotten.lines = steps(forget_lines)?;
             steps(forget_unchanged)?;
@@ -108,9 +111,11 @@ impl Database {
             let rows = statement.query_map([], |row| row.get(0))?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
-        let (mut all, idle_since) = (0, now.0.saturating_sub(UNFINISHED_FOR));
+        let (mut all, idle_since) = (0, now.0.saturating_sub(UNFINISHED_TIMEOUT));
         for vol in shadows()? {
-            all += self.0.write_reserved(Weight::Staging, move |writing| let_go(writing, vol, idle_since))?;
+            all += self
+                .0
+                .write_reserved(CommitSync::Staging, move |writing| let_go(writing, vol, idle_since))?;
         }
         Ok(all)
     }
@@ -145,7 +150,7 @@ impl Database {
             loop {
                 let count = self
                     .0
-                    .write_reserved(Weight::Staging, move |writing| thin_out(writing, vol, node, most))?;
+                    .write_reserved(CommitSync::Staging, move |writing| thin_out(writing, vol, node, most))?;
                 all += count;
                 progress(all);
                 if count == 0 {
@@ -158,7 +163,7 @@ impl Database {
 }
 
 /// Raises the oldest version that can be read, and has that on record: what is older may be gone from then on.
-fn raise_horizon(writing: &mut Writing<'_>, horizon: i64, now: Timestamp) -> Result<()> {
+fn raise_horizon(writing: &mut WriteTransaction<'_>, horizon: i64, now: Timestamp) -> Result<()> {
     let raise = "UPDATE meta SET value = ?2 WHERE id = ?1 AND value < ?2";
     if writing.conn.prepare_cached(raise)?.execute([HISTORY_FROM, horizon])? == 0 {
         return Ok(());
@@ -180,60 +185,60 @@ fn raise_horizon(writing: &mut Writing<'_>, horizon: i64, now: Timestamp) -> Res
         files: None,
         took: Duration::ZERO,
         operation: None,
-        version: Some(Version(horizon)),
+        version: Some(RevisionNumber(horizon)),
     })
 }
 
 /// A state is needed if some version at which it held can be read: one from the horizon on, or a pinned one.
-fn forget_states(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
+fn forget_states(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM entry_history WHERE (vol, parent, name, since) IN (
            SELECT vol, parent, name, since FROM entry_history h
-           WHERE until <= ?1 AND NOT EXISTS (SELECT 1 FROM ({PINNED}) p WHERE p.version >= h.since AND p.version < h.until)
+           WHERE until <= ?1 AND NOT EXISTS (SELECT 1 FROM ({PINNED_REVISIONS}) p WHERE p.version >= h.since AND p.version < h.until)
            LIMIT ?2)"
     );
-    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, AT_ONCE])? as u64)
+    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
 /// The log is needed from the oldest version on that can be read: it tells what differs.
-fn forget_lines(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
+fn forget_lines(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM change WHERE (vol, ver, seq) IN (
-           SELECT vol, ver, seq FROM change WHERE ver <= min(?1, ifnull((SELECT min(version) FROM ({PINNED})), ?1)) LIMIT ?2)"
+           SELECT vol, ver, seq FROM change WHERE ver <= min(?1, ifnull((SELECT min(version) FROM ({PINNED_REVISIONS})), ?1)) LIMIT ?2)"
     );
-    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, AT_ONCE])? as u64)
+    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
 /// Versions that changed nothing are forgotten with those that did. The ledger of a directory keeps both.
-fn forget_unchanged(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
+fn forget_unchanged(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM unchanged WHERE (vol, ver) IN (
-           SELECT vol, ver FROM unchanged WHERE ver <= min(?1, ifnull((SELECT min(version) FROM ({PINNED})), ?1))
+           SELECT vol, ver FROM unchanged WHERE ver <= min(?1, ifnull((SELECT min(version) FROM ({PINNED_REVISIONS})), ?1))
              AND vol IN (SELECT id FROM volume WHERE namespace NOT LIKE '{{_directory_:%') LIMIT ?2)"
     );
-    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, AT_ONCE])? as u64)
+    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
-fn forget_versions(writing: &mut Writing<'_>, horizon: i64) -> Result<u64> {
+fn forget_versions(writing: &mut WriteTransaction<'_>, horizon: i64) -> Result<u64> {
     let sql = format!(
         "DELETE FROM version WHERE id IN (
            SELECT id FROM version WHERE id < (SELECT max(id) FROM version) AND id NOT IN (SELECT ver FROM kept)
              AND id NOT IN (SELECT ver FROM unchanged)
-             AND id < min(?1, ifnull((SELECT min(version) FROM ({PINNED})), ?1)) LIMIT ?2)"
+             AND id < min(?1, ifnull((SELECT min(version) FROM ({PINNED_REVISIONS})), ?1)) LIMIT ?2)"
     );
-    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, AT_ONCE])? as u64)
+    Ok(writing.conn.prepare_cached(&sql)?.execute([horizon, ROWS_PER_TRANSACTION])? as u64)
 }
 
 /// What is left of a state without its content: it is known to have been there.
-fn thin_out(writing: &mut Writing<'_>, vol: i64, node: i64, most: i64) -> Result<u64> {
+fn thin_out(writing: &mut WriteTransaction<'_>, vol: i64, node: i64, most: i64) -> Result<u64> {
     let sql = format!(
         "UPDATE entry_history SET content = NULL WHERE (vol, parent, name, since) IN (
            SELECT vol, parent, name, since FROM entry_history h
            WHERE vol = ?1 AND node = ?2 AND content IS NOT NULL
              AND since < (SELECT since FROM entry_history WHERE vol = ?1 AND node = ?2 AND content IS NOT NULL
                           ORDER BY since DESC LIMIT 1 OFFSET ?3 - 1)
-             AND NOT EXISTS (SELECT 1 FROM ({PINNED}) p WHERE p.version >= h.since AND p.version < h.until)
+             AND NOT EXISTS (SELECT 1 FROM ({PINNED_REVISIONS}) p WHERE p.version >= h.since AND p.version < h.until)
            LIMIT ?4)"
     );
-    Ok(writing.conn.prepare_cached(&sql)?.execute(params![vol, node, most, AT_ONCE])? as u64)
+    Ok(writing.conn.prepare_cached(&sql)?.execute(params![vol, node, most, ROWS_PER_TRANSACTION])? as u64)
 }

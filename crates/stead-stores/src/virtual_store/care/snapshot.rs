@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, Row, params};
-use stead_core::store::{TakenIn, Version, VersionCount};
+use stead_core::store::{Captured, RevisionNumber, RevisionSequence};
 use stead_core::{StoreError, StoreResult, Timestamp};
 
 use super::super::Database;
 use super::super::database::newest;
-use super::super::fault::{Fault, Result};
-use super::super::queue::Weight;
+use super::super::fault::{DatabaseError, Result};
+use super::super::queue::CommitSync;
 use super::super::schema::NEXT_SNAPSHOT;
-use super::super::shadow::{TakenInShadow, hold};
+use super::super::shadow::{FinishedCapture, hold};
 
 /// A version that is kept, and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Snapshot {
     /// Its name, where it has one.
     pub label: Option<String>,
     /// The version: what every volume held then.
-    pub version: Version,
+    pub version: RevisionNumber,
     /// When it was made.
     pub at: Timestamp,
 }
@@ -43,7 +43,7 @@ pub struct NewSnapshot {
     pub at: Timestamp,
 }
 
-const COLUMNS: &str = "SELECT id, agent, prefix, label, version, at FROM snapshot";
+const SELECT_SNAPSHOT: &str = "SELECT id, agent, prefix, label, version, at FROM snapshot";
 
 fn of(row: &Row<'_>) -> rusqlite::Result<Snapshot> {
     Ok(Snapshot {
@@ -51,7 +51,7 @@ fn of(row: &Row<'_>) -> rusqlite::Result<Snapshot> {
         agent: row.get(1)?,
         prefix: row.get(2)?,
         label: row.get(3)?,
-        version: Version(row.get(4)?),
+        version: RevisionNumber(row.get(4)?),
         at: Timestamp(row.get(5)?),
     })
 }
@@ -64,12 +64,12 @@ impl Database {
 
     /// [`Database::snapshot`] that holds what Stores have taken in for it. Where someone has taken in the same since, it
     /// is a [`StoreError::Conflict`], and has to be taken in again.
-    pub fn snapshot_with(&self, new: NewSnapshot, taken: Vec<TakenIn>) -> StoreResult<Snapshot> {
+    pub fn snapshot_with(&self, new: NewSnapshot, taken: Vec<Captured>) -> StoreResult<Snapshot> {
         let foreign = || StoreError::Invalid("it was taken in by a Store that knows no such database".into());
-        let taken = taken.into_iter().map(|taken| taken.into_inner::<TakenInShadow>().ok_or_else(foreign));
+        let taken = taken.into_iter().map(|taken| taken.into_inner::<FinishedCapture>().ok_or_else(foreign));
         let taken = taken.collect::<StoreResult<Vec<_>>>()?;
         let shared = Arc::clone(&self.0);
-        self.0.write(Weight::Change, move |writing| {
+        self.0.write(CommitSync::Change, move |writing| {
             let NewSnapshot { agent, prefix, label, at } = new;
             let version = newest(writing.conn)?;
             for taken in &taken {
@@ -86,16 +86,16 @@ impl Database {
                 )?
                 .execute(params![id, agent, prefix, label, version, at.0]);
             made.map_err(|error| match error.sqlite_error_code() {
-                Some(rusqlite::ErrorCode::ConstraintViolation) => Fault::from(StoreError::AlreadyExists),
+                Some(rusqlite::ErrorCode::ConstraintViolation) => DatabaseError::from(StoreError::AlreadyExists),
                 _ => error.into(),
             })?;
-            Ok(Snapshot { id, agent, prefix, label, version: Version(version), at })
+            Ok(Snapshot { id, agent, prefix, label, version: RevisionNumber(version), at })
         })
     }
 
     /// Who counts the versions that snapshots name.
-    pub fn version_count(&self) -> VersionCount {
-        VersionCount::shared(&self.0)
+    pub fn version_count(&self) -> RevisionSequence {
+        RevisionSequence::shared(&self.0)
     }
 
     /// The snapshots of an agent, newest first.
@@ -103,7 +103,7 @@ impl Database {
         let list = || -> Result<Vec<Snapshot>> {
             let reader = self.0.reader()?;
             let mut statement =
-                reader.prepare_cached(&format!("{COLUMNS} WHERE agent = ?1 ORDER BY id DESC"))?;
+                reader.prepare_cached(&format!("{SELECT_SNAPSHOT} WHERE agent = ?1 ORDER BY id DESC"))?;
             let rows = statement.query_map([agent], of)?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
@@ -114,7 +114,8 @@ impl Database {
     pub fn snapshot_by_id(&self, agent: &str, id: i64) -> StoreResult<Option<Snapshot>> {
         let find = || -> Result<Option<Snapshot>> {
             let reader = self.0.reader()?;
-            let mut statement = reader.prepare_cached(&format!("{COLUMNS} WHERE agent = ?1 AND id = ?2"))?;
+            let mut statement =
+                reader.prepare_cached(&format!("{SELECT_SNAPSHOT} WHERE agent = ?1 AND id = ?2"))?;
             Ok(statement.query_row(params![agent, id], of).optional()?)
         };
         Ok(find()?)
@@ -123,7 +124,7 @@ impl Database {
     /// Takes a snapshot's name away. Its version is kept no longer than others.
     pub fn forget_snapshot(&self, agent: &str, id: i64) -> StoreResult<()> {
         let agent = agent.to_owned();
-        self.0.write_reserved(Weight::Change, move |writing| {
+        self.0.write_reserved(CommitSync::Change, move |writing| {
             let gone = writing
                 .conn
                 .prepare_cached("DELETE FROM snapshot WHERE agent = ?1 AND id = ?2")?

@@ -10,7 +10,7 @@ mod put;
 pub(super) mod quota;
 mod subtree;
 
-pub(super) use subtree::SCRATCH;
+pub(super) use subtree::SUBTREE_TABLE;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -19,30 +19,30 @@ use std::sync::Arc;
 use rusqlite::{Connection, params};
 use stead_core::name::escaped;
 use stead_core::store::{
-    Applied, Change, ChangeKind, Content, Keep, NodeId, Outcome, Parents, Place, Record, Side, Step,
-    StorePath, Version,
+    Applied, Change, ChangeKind, CompanionRecord, Content, DisplacedContent, NodeId, NodePath, Parents,
+    RevisionNumber, Side, Step, StepOutcome, StorePath,
 };
-use stead_core::watch::{Watch, check_wanted};
+use stead_core::watch::{CallMonitor, check_wanted};
 use stead_core::{Operation, StoreError, StoreResult};
 
 use super::VirtualStore;
-use super::batch::{Paths, Writing};
-use super::content::{CHUNK, Prepared};
+use super::batch::{DirPaths, WriteTransaction};
+use super::content::{CHUNK_SIZE, PreparedContent};
 use super::database::Volume;
 use super::dirs::DirCache;
 use super::draft::SealedDraft;
-use super::fault::{Fault, Result};
+use super::fault::{DatabaseError, Result};
 use super::feed;
-use super::history::Kept;
-use super::queue::Weight;
-use super::row::{DIRECTORY_MODE, EntryKind, Row};
-use super::tree::{Known, Tree};
+use super::history::VirtualContentRef;
+use super::queue::CommitSync;
+use super::row::{DIRECTORY_MODE, EntryKind, EntryRow};
+use super::tree::{DirLookup, VolumeTree};
 use super::unchanged;
-use quota::{Amount, Tally};
+use quota::{UsageAmount, UsageTally};
 
 impl VirtualStore {
     pub(super) fn apply_change(&self, change: Change) -> StoreResult<Applied> {
-        self.apply_along(Weight::of(change.lasts), change, |_| Ok(()), |_, _| Ok(()))
+        self.apply_along(CommitSync::of(change.lasts), change, |_| Ok(()), |_, _| Ok(()))
     }
 
     /// Makes a change, and does something before and after it in the same transaction.
@@ -50,10 +50,10 @@ impl VirtualStore {
     /// Content is hashed, and staged if it is large, on the caller's own thread; the rest is one job in the queue.
     pub(super) fn apply_along(
         &self,
-        weight: Weight,
+        weight: CommitSync,
         change: Change,
-        before: impl FnOnce(&mut Writing<'_>) -> Result<()> + Send + 'static,
-        after: impl FnOnce(&mut Writing<'_>, &Applied) -> Result<()> + Send + 'static,
+        before: impl FnOnce(&mut WriteTransaction<'_>) -> Result<()> + Send + 'static,
+        after: impl FnOnce(&mut WriteTransaction<'_>, &Applied) -> Result<()> + Send + 'static,
     ) -> StoreResult<Applied> {
         let Change {
             operation,
@@ -70,10 +70,10 @@ impl VirtualStore {
         let steps = steps.into_iter().map(|step| self.prepare_step(step)).collect::<StoreResult<Vec<_>>>()?;
         let volume = Arc::clone(&self.volume);
         let only_removes = steps.iter().all(|(step, _)| matches!(step, Step::Remove { .. }));
-        let make = move |writing: &mut Writing<'_>| {
+        let make = move |writing: &mut WriteTransaction<'_>| {
             volume.check_there(writing.conn)?;
             before(writing)?;
-            let mut changing = Changing::new(writing, &volume, &operation, watch.as_ref());
+            let mut changing = VirtualChange::new(writing, &volume, &operation, watch.as_ref());
             changing.check_still(&still)?;
             changing.check_free(&expect_free)?;
             changing.begin_counting(&quotas)?;
@@ -104,32 +104,32 @@ impl VirtualStore {
     }
 
     /// Takes the content out of a step, ready to be put somewhere.
-    fn prepare_step(&self, mut step: Step) -> StoreResult<(Step, Prepared)> {
+    fn prepare_step(&self, mut step: Step) -> StoreResult<(Step, PreparedContent)> {
         let content = match &mut step {
             Step::Write { content, .. } | Step::Append { content, .. } => {
                 self.prepare_content(std::mem::replace(content, Content::Bytes(Vec::new())))?
             }
             Step::Symlink { target, .. } => {
-                if target.is_empty() || target.len() > CHUNK {
+                if target.is_empty() || target.len() > CHUNK_SIZE {
                     return Err(StoreError::Invalid("a symlink can't lead there".into()));
                 }
-                Prepared::plain(std::mem::take(target))
+                PreparedContent::plain(std::mem::take(target))
             }
-            _ => Prepared::Empty,
+            _ => PreparedContent::Empty,
         };
         Ok((step, content))
     }
 
-    fn prepare_content(&self, content: Content) -> StoreResult<Prepared> {
+    fn prepare_content(&self, content: Content) -> StoreResult<PreparedContent> {
         match content {
             Content::Bytes(bytes) => self.prepare_bytes(bytes),
             Content::Sealed(sealed) => match sealed.into_inner::<SealedDraft>() {
                 Some(draft) if Arc::ptr_eq(&draft.shared, self.shared()) => Ok(draft.prepared),
                 _ => Err(StoreError::Invalid("the draft was made by another Store".into())),
             },
-            Content::Past(past) => match past.inner::<Kept>() {
+            Content::Past(past) => match past.inner::<VirtualContentRef>() {
                 Some(kept) if Arc::ptr_eq(&kept.shared, self.shared()) => {
-                    Ok(Prepared::Known { id: kept.content, size: kept.size })
+                    Ok(PreparedContent::Known { id: kept.content, size: kept.size })
                 }
                 _ => Err(StoreError::Invalid("the content was kept by another Store".into())),
             },
@@ -138,22 +138,22 @@ impl VirtualStore {
 }
 
 /// A change under way.
-struct Changing<'a, 'c> {
-    writing: &'a mut Writing<'c>,
+struct VirtualChange<'a, 'c> {
+    writing: &'a mut WriteTransaction<'c>,
     volume: &'a Arc<Volume>,
     operation: &'a Operation,
     /// Who may want it to stop.
-    watch: Option<&'a Arc<dyn Watch>>,
+    watch: Option<&'a Arc<dyn CallMonitor>>,
     /// The step that is being made.
     step: usize,
     /// The version that the change makes, once something has changed.
     version: Option<i64>,
     /// How many lines the change has in the log.
     logged: i64,
-    learned: Paths,
+    learned: DirPaths,
     /// Directories whose times tell of this change already.
     touched: HashSet<i64>,
-    tally: Tally,
+    tally: UsageTally,
     /// The node that comes back with the present step.
     returning: Option<i64>,
     /// The newest version that a fork looks at, once someone has asked; -1 where there is no fork.
@@ -161,22 +161,22 @@ struct Changing<'a, 'c> {
 }
 
 /// A name in a directory, and what has it.
-struct Spot<'p> {
+struct CatalogSlot<'p> {
     parent: i64,
     name: Cow<'p, [u8]>,
-    row: Option<Row>,
+    row: Option<EntryRow>,
     /// How many components of the place lead here.
     depth: usize,
 }
 
 /// The shared cache as far as it is true inside the transaction, and what this change learns.
-struct CacheInside<'a> {
+struct TransactionDirCache<'a> {
     dirs: &'a DirCache,
     epoch: Option<i64>,
-    learned: &'a mut Paths,
+    learned: &'a mut DirPaths,
 }
 
-impl Known for CacheInside<'_> {
+impl DirLookup for TransactionDirCache<'_> {
     fn get(&self, path: &[u8]) -> Option<i64> {
         self.learned.get(path).copied().or_else(|| self.dirs.get_at(self.epoch?, path))
     }
@@ -186,16 +186,16 @@ impl Known for CacheInside<'_> {
     }
 }
 
-impl<'a, 'c> Changing<'a, 'c> {
+impl<'a, 'c> VirtualChange<'a, 'c> {
     fn new(
-        writing: &'a mut Writing<'c>,
+        writing: &'a mut WriteTransaction<'c>,
         volume: &'a Arc<Volume>,
         operation: &'a Operation,
-        watch: Option<&'a Arc<dyn Watch>>,
+        watch: Option<&'a Arc<dyn CallMonitor>>,
     ) -> Self {
-        let (learned, touched) = (Paths::default(), HashSet::new());
-        let tally = Tally::default();
-        Changing {
+        let (learned, touched) = (DirPaths::default(), HashSet::new());
+        let tally = UsageTally::default();
+        VirtualChange {
             writing,
             volume,
             operation,
@@ -217,7 +217,7 @@ impl<'a, 'c> Changing<'a, 'c> {
     }
 
     /// Has what is to be written down along with the change written down.
-    fn record(&mut self, records: Vec<Record>) -> Result<()> {
+    fn record(&mut self, records: Vec<CompanionRecord>) -> Result<()> {
         if self.version.is_some() {
             self.writing.count_unrecorded(self.volume.id, &records)?;
         }
@@ -234,12 +234,12 @@ impl<'a, 'c> Changing<'a, 'c> {
         Ok(())
     }
 
-    fn finish(self, outcomes: Vec<Outcome>) -> Applied {
+    fn finish(self, outcomes: Vec<StepOutcome>) -> Applied {
         self.writing.learn(self.volume, self.learned);
-        Applied { version: self.version.map(Version), outcomes }
+        Applied { version: self.version.map(RevisionNumber), outcomes }
     }
 
-    fn make(&mut self, step: Step, content: Prepared) -> Result<Outcome> {
+    fn make(&mut self, step: Step, content: PreparedContent) -> Result<StepOutcome> {
         match step {
             Step::Write { at, put, .. } => self.write(&at, &content, &put),
             Step::Edit { at, edit, expect, keep } => self.edit(&at, &edit, expect, keep),
@@ -263,8 +263,8 @@ impl<'a, 'c> Changing<'a, 'c> {
         self.writing.conn
     }
 
-    fn tree(&self) -> Tree<'a> {
-        Tree::new(self.conn(), self.volume, None)
+    fn tree(&self) -> VolumeTree<'a> {
+        VolumeTree::new(self.conn(), self.volume, None)
     }
 
     fn now(&self) -> i64 {
@@ -282,29 +282,29 @@ impl<'a, 'c> Changing<'a, 'c> {
     }
 
     /// Finds a place; a link hit tells the step and the side.
-    fn spot<'p>(&mut self, place: &'p Place, parents: Parents, side: Side) -> Result<Spot<'p>> {
+    fn spot<'p>(&mut self, place: &'p NodePath, parents: Parents, side: Side) -> Result<CatalogSlot<'p>> {
         self.find_spot(place, parents).map_err(|fault| self.met(fault, side))
     }
 
     /// The fault as met in the present step.
-    fn met(&self, fault: Fault, side: Side) -> Fault {
+    fn met(&self, fault: DatabaseError, side: Side) -> DatabaseError {
         match fault {
-            Fault::Store(error) => Fault::Store(error.in_step(self.step, side)),
+            DatabaseError::Store(error) => DatabaseError::Store(error.in_step(self.step, side)),
             fault => fault,
         }
     }
 
     /// The answer where a symlink at a spot would have to be followed.
-    fn link_hit<T>(&self, link: &Row, spot: &Spot<'_>) -> Result<T> {
+    fn link_hit<T>(&self, link: &EntryRow, spot: &CatalogSlot<'_>) -> Result<T> {
         self.tree().link_hit(link, spot.depth).map_err(|fault| self.met(fault, Side::From))
     }
 
-    fn find_spot<'p>(&mut self, place: &'p Place, parents: Parents) -> Result<Spot<'p>> {
+    fn find_spot<'p>(&mut self, place: &'p NodePath, parents: Parents) -> Result<CatalogSlot<'p>> {
         let tree = self.tree();
         let Some((directory, name)) = place.path.split() else {
             let node = tree.id(place.from);
             let row = tree.node(node)?.ok_or(StoreError::NotFound)?;
-            return Ok(Spot {
+            return Ok(CatalogSlot {
                 parent: row.parent,
                 name: tree.name_of(node)?.into(),
                 row: Some(row),
@@ -312,8 +312,11 @@ impl<'a, 'c> Changing<'a, 'c> {
             });
         };
         let start = tree.start(place.from)?;
-        let mut cache =
-            CacheInside { dirs: &self.volume.dirs, epoch: self.writing.epoch(), learned: &mut self.learned };
+        let mut cache = TransactionDirCache {
+            dirs: &self.volume.dirs,
+            epoch: self.writing.epoch(),
+            learned: &mut self.learned,
+        };
         let reached = tree.follow(&mut cache, start, directory)?;
         let parent = match parents {
             _ if reached.done == directory.len() => reached.node,
@@ -321,21 +324,21 @@ impl<'a, 'c> Changing<'a, 'c> {
             Parents::Create => self.make_directories(start, reached.node, directory, reached.done)?,
         };
         let row = tree.child(parent, name)?;
-        Ok(Spot { parent, name: name.into(), row, depth: place.path.depth() })
+        Ok(CatalogSlot { parent, name: name.into(), row, depth: place.path.depth() })
     }
 
     /// Makes sure that directories are the nodes that the caller means.
     fn check_still(&mut self, still: &[(StorePath, NodeId)]) -> Result<()> {
         for (path, node) in still {
             let tree = self.tree();
-            let mut cache = CacheInside {
+            let mut cache = TransactionDirCache {
                 dirs: &self.volume.dirs,
                 epoch: self.writing.epoch(),
                 learned: &mut self.learned,
             };
             match tree.follow(&mut cache, tree.root, path.as_bytes()) {
                 Ok(reached) if reached.done == path.as_bytes().len() && reached.node == tree.id(*node) => {}
-                Ok(_) | Err(Fault::Store(_)) => return Err(StoreError::Conflict.into()),
+                Ok(_) | Err(DatabaseError::Store(_)) => return Err(StoreError::Conflict.into()),
                 Err(fault) => return Err(fault),
             }
         }
@@ -347,14 +350,14 @@ impl<'a, 'c> Changing<'a, 'c> {
         for path in names {
             let Some((directory, name)) = path.split() else { continue };
             let tree = self.tree();
-            let mut cache = CacheInside {
+            let mut cache = TransactionDirCache {
                 dirs: &self.volume.dirs,
                 epoch: self.writing.epoch(),
                 learned: &mut self.learned,
             };
             let parent = match tree.follow(&mut cache, tree.root, directory) {
                 Ok(reached) if reached.done == directory.len() => reached.node,
-                Ok(_) | Err(Fault::Store(_)) => continue,
+                Ok(_) | Err(DatabaseError::Store(_)) => continue,
                 Err(fault) => return Err(fault),
             };
             if tree.child(parent, name)?.is_some() {
@@ -390,38 +393,56 @@ impl<'a, 'c> Changing<'a, 'c> {
     }
 
     /// A new node with nothing in it, of now.
-    fn new_row(&mut self, kind: EntryKind, mode: u32) -> Result<Row> {
+    fn new_row(&mut self, kind: EntryKind, mode: u32) -> Result<EntryRow> {
         let node = match self.returned()? {
             Some(node) => node,
             None => self.writing.fresh_node()?,
         };
         let (now, since) = (self.now(), self.version()?);
         let (created, modified, changed) = (now, now, now);
-        Ok(Row { node, parent: 0, kind, mode, size: 0, created, modified, changed, content: None, since })
+        Ok(EntryRow {
+            node,
+            parent: 0,
+            kind,
+            mode,
+            size: 0,
+            created,
+            modified,
+            changed,
+            content: None,
+            since,
+        })
     }
 
     /// Puts a new node into a directory.
-    fn create(&mut self, parent: i64, name: &[u8], row: Row) -> Result<Row> {
-        let row = Row { parent, ..row };
+    fn create(&mut self, parent: i64, name: &[u8], row: EntryRow) -> Result<EntryRow> {
+        let row = EntryRow { parent, ..row };
         self.unhide(parent, name)?;
         self.insert(&row, name)?;
         self.log(ChangeKind::Created, row.node, parent, name)?;
         self.touch(parent)?;
-        self.arrives(parent, Amount::of(&row))?;
+        self.arrives(parent, UsageAmount::of(&row))?;
         Ok(row)
     }
 
     /// Writes a new row.
-    fn insert(&self, row: &Row, name: &[u8]) -> Result<()> {
+    fn insert(&self, row: &EntryRow, name: &[u8]) -> Result<()> {
         row.insert(self.conn(), self.volume.id, name)
     }
 
     /// Gives a node other attributes or another content, at the name that it has.
-    fn update(&mut self, old: &Row, new: Row, what: ChangeKind, name: &[u8], keep: Keep) -> Result<Row> {
+    fn update(
+        &mut self,
+        old: &EntryRow,
+        new: EntryRow,
+        what: ChangeKind,
+        name: &[u8],
+        keep: DisplacedContent,
+    ) -> Result<EntryRow> {
         self.retire(old, name, keep)?;
         self.own(old, name)?;
         self.touched.remove(&old.node);
-        let new = Row { since: self.version()?, changed: self.now(), ..new };
+        let new = EntryRow { since: self.version()?, changed: self.now(), ..new };
         self.conn()
             .prepare_cached(
                 "UPDATE entry SET mode = ?4, size = ?5, modified = ?6, changed = ?7, content = ?8, since = ?9
@@ -440,16 +461,16 @@ impl<'a, 'c> Changing<'a, 'c> {
             ])?;
         self.log(what, new.node, new.parent, name)?;
         if old.size != new.size {
-            self.leaves(old.parent, Amount::of(old))?;
-            self.arrives(new.parent, Amount::of(&new))?;
+            self.leaves(old.parent, UsageAmount::of(old))?;
+            self.arrives(new.parent, UsageAmount::of(&new))?;
         }
         Ok(new)
     }
 
     /// Takes a node away from its name; a directory has to be empty by now.
-    fn delete(&mut self, row: &Row, name: &[u8], keep: Keep) -> Result<()> {
+    fn delete(&mut self, row: &EntryRow, name: &[u8], keep: DisplacedContent) -> Result<()> {
         self.retire(row, name, keep)?;
-        self.leaves(row.parent, Amount::of(row))?;
+        self.leaves(row.parent, UsageAmount::of(row))?;
         if row.is_directory() {
             self.move_directories()?;
             self.forget_root(row.node)?;
@@ -461,7 +482,7 @@ impl<'a, 'c> Changing<'a, 'c> {
 
     /// Keeps a row as it is in history, until the version that this change makes. A state that this very change made
     /// was never there for anyone.
-    fn retire(&mut self, row: &Row, name: &[u8], keep: Keep) -> Result<()> {
+    fn retire(&mut self, row: &EntryRow, name: &[u8], keep: DisplacedContent) -> Result<()> {
         let version = self.version()?;
         if row.since == version {
             return Ok(());
@@ -517,6 +538,6 @@ impl<'a, 'c> Changing<'a, 'c> {
 }
 
 /// An outcome where something is there now.
-fn there(row: &Row, created: bool) -> Outcome {
-    Outcome { attr: Some(row.attr()), created, ..Outcome::default() }
+fn there(row: &EntryRow, created: bool) -> StepOutcome {
+    StepOutcome { attr: Some(row.attr()), created, ..StepOutcome::default() }
 }

@@ -3,33 +3,34 @@
 use rusqlite::params;
 use stead_core::StoreError;
 use stead_core::store::{
-    ChangeKind, Expect, Keep, Missing, Outcome, Parents, Place, Replace, Side, Spare, Subtree,
+    ChangeKind, DisplacedContent, IfMissing, NodePath, Parents, Precondition, ProtectedNames, Replace, Side,
+    StepOutcome, Subtree,
 };
 
-use super::super::fault::{Fault, Result};
-use super::super::row::Row;
-use super::quota::Amount;
-use super::{Changing, Spot, there};
+use super::super::fault::{DatabaseError, Result};
+use super::super::row::EntryRow;
+use super::quota::UsageAmount;
+use super::{CatalogSlot, VirtualChange, there};
 
-impl Changing<'_, '_> {
+impl VirtualChange<'_, '_> {
     pub(super) fn remove(
         &mut self,
-        at: &Place,
+        at: &NodePath,
         subtree: Subtree,
-        expect: Expect,
-        missing: Missing,
-        spare: Option<&Spare>,
-        keep: Keep,
-    ) -> Result<Outcome> {
+        expect: Precondition,
+        missing: IfMissing,
+        spare: Option<&ProtectedNames>,
+        keep: DisplacedContent,
+    ) -> Result<StepOutcome> {
         let spot = match self.spot(at, Parents::Required, Side::From) {
             Ok(spot) => Some(spot),
-            Err(Fault::Store(StoreError::NotFound)) => None,
+            Err(DatabaseError::Store(StoreError::NotFound)) => None,
             Err(fault) => return Err(fault),
         };
         let Some((spot, row)) = spot.and_then(|spot| spot.row.map(|row| (spot, row))) else {
             return match missing {
-                Missing::Fine => Ok(Outcome::default()),
-                Missing::Fails => Err(StoreError::NotFound.into()),
+                IfMissing::Fine => Ok(StepOutcome::default()),
+                IfMissing::Fails => Err(StoreError::NotFound.into()),
             };
         };
         self.refuse_root(&row)?;
@@ -50,18 +51,18 @@ impl Changing<'_, '_> {
             self.delete_below(row.node, keep)?;
         }
         self.delete(&row, &spot.name, keep)?;
-        Ok(Outcome::default())
+        Ok(StepOutcome::default())
     }
 
     pub(super) fn rename(
         &mut self,
-        from: &Place,
-        to: &Place,
+        from: &NodePath,
+        to: &NodePath,
         replace: Replace,
         parents: Parents,
-        expect: Expect,
-        spare: &[Option<Spare>; 2],
-    ) -> Result<Outcome> {
+        expect: Precondition,
+        spare: &[Option<ProtectedNames>; 2],
+    ) -> Result<StepOutcome> {
         let from = self.spot(from, Parents::Required, Side::From)?;
         let row = from.row.ok_or(StoreError::NotFound)?;
         self.refuse_root(&row)?;
@@ -92,7 +93,7 @@ impl Changing<'_, '_> {
             self.check_spared_in(&row, spare)?;
         }
         if let Some(other) = &to.row {
-            self.delete(other, &to.name, Keep::History)?;
+            self.delete(other, &to.name, DisplacedContent::History)?;
         }
         let moved = self.relocate(&row, &from, &to)?;
         Ok(there(&moved, false))
@@ -100,13 +101,13 @@ impl Changing<'_, '_> {
 
     pub(super) fn copy(
         &mut self,
-        from: &Place,
-        to: &Place,
+        from: &NodePath,
+        to: &NodePath,
         replace: Replace,
         parents: Parents,
-        spare: Option<&Spare>,
-        keep: Keep,
-    ) -> Result<Outcome> {
+        spare: Option<&ProtectedNames>,
+        keep: DisplacedContent,
+    ) -> Result<StepOutcome> {
         if replace == Replace::Exchange {
             return Err(StoreError::Invalid("a copy can't change places with anything".into()).into());
         }
@@ -121,7 +122,7 @@ impl Changing<'_, '_> {
             (_, Some(_)) if row.is_directory() => return Err(StoreError::AlreadyExists.into()),
             (_, Some(other)) if other.is_directory() => return Err(StoreError::IsADirectory.into()),
             (_, Some(other)) if other.kind == row.kind => {
-                let new = Row { content: row.content, size: row.size, modified: row.modified, ..*other };
+                let new = EntryRow { content: row.content, size: row.size, modified: row.modified, ..*other };
                 return Ok(there(&self.update(other, new, ChangeKind::Written, &to.name, keep)?, false));
             }
             (_, Some(other)) => self.delete(other, &to.name, keep)?,
@@ -132,8 +133,8 @@ impl Changing<'_, '_> {
             self.check_spared(row.node, spare)?;
         }
         let new = self.new_row(row.kind, row.mode)?;
-        let new = Row { size: row.size, content: row.content, modified: row.modified, ..new };
-        let mut amount = Amount::default();
+        let new = EntryRow { size: row.size, content: row.content, modified: row.modified, ..new };
+        let mut amount = UsageAmount::default();
         if row.is_directory() {
             amount = self.amount(&row)?;
             self.copy_below(row.node, new.node)?;
@@ -144,8 +145,8 @@ impl Changing<'_, '_> {
     }
 
     /// Gives a node another name.
-    fn relocate(&mut self, row: &Row, from: &Spot<'_>, to: &Spot<'_>) -> Result<Row> {
-        self.retire(row, &from.name, Keep::History)?;
+    fn relocate(&mut self, row: &EntryRow, from: &CatalogSlot<'_>, to: &CatalogSlot<'_>) -> Result<EntryRow> {
+        self.retire(row, &from.name, DisplacedContent::History)?;
         let amount = self.amount(row)?;
         self.leaves(from.parent, amount)?;
         if row.is_directory() {
@@ -164,9 +165,15 @@ impl Changing<'_, '_> {
     }
 
     /// Lets two nodes change places.
-    fn exchange(&mut self, from: &Spot<'_>, row: &Row, to: &Spot<'_>, other: &Row) -> Result<Outcome> {
-        self.retire(row, &from.name, Keep::History)?;
-        self.retire(other, &to.name, Keep::History)?;
+    fn exchange(
+        &mut self,
+        from: &CatalogSlot<'_>,
+        row: &EntryRow,
+        to: &CatalogSlot<'_>,
+        other: &EntryRow,
+    ) -> Result<StepOutcome> {
+        self.retire(row, &from.name, DisplacedContent::History)?;
+        self.retire(other, &to.name, DisplacedContent::History)?;
         let (ours, theirs) = (self.amount(row)?, self.amount(other)?);
         self.leaves(from.parent, ours)?;
         self.leaves(to.parent, theirs)?;
@@ -193,8 +200,8 @@ impl Changing<'_, '_> {
     }
 
     /// Puts a node at a name that is free.
-    fn place(&mut self, row: &Row, to: &Spot<'_>) -> Result<Row> {
-        let moved = Row { parent: to.parent, changed: self.now(), since: self.version()?, ..*row };
+    fn place(&mut self, row: &EntryRow, to: &CatalogSlot<'_>) -> Result<EntryRow> {
+        let moved = EntryRow { parent: to.parent, changed: self.now(), since: self.version()?, ..*row };
         self.conn()
             .prepare_cached(
                 "UPDATE entry SET parent = ?3, name = ?4, changed = ?5, since = ?6 WHERE vol = ?1 AND node = ?2",
@@ -203,7 +210,7 @@ impl Changing<'_, '_> {
         Ok(moved)
     }
 
-    fn refuse_root(&self, row: &Row) -> Result<()> {
+    fn refuse_root(&self, row: &EntryRow) -> Result<()> {
         if row.node == self.volume.root {
             return Err(StoreError::Invalid(
                 "the root itself can be neither moved, replaced nor removed".into(),
@@ -213,7 +220,7 @@ impl Changing<'_, '_> {
         Ok(())
     }
 
-    fn refuse_into_itself(&self, row: &Row, parent: i64) -> Result<()> {
+    fn refuse_into_itself(&self, row: &EntryRow, parent: i64) -> Result<()> {
         if row.is_directory() && self.tree().is_at_or_below(parent, row.node)? {
             return Err(StoreError::IntoItself.into());
         }
@@ -221,7 +228,7 @@ impl Changing<'_, '_> {
     }
 
     /// Whether one thing may take the place of another.
-    fn refuse_over(&self, row: &Row, other: &Row) -> Result<()> {
+    fn refuse_over(&self, row: &EntryRow, other: &EntryRow) -> Result<()> {
         match (row.is_directory(), other.is_directory()) {
             (false, true) => Err(StoreError::IsADirectory.into()),
             (true, false) => Err(StoreError::NotADirectory.into()),
@@ -230,7 +237,7 @@ impl Changing<'_, '_> {
         }
     }
 
-    fn check_spared_in(&self, row: &Row, spare: &Spare) -> Result<()> {
+    fn check_spared_in(&self, row: &EntryRow, spare: &ProtectedNames) -> Result<()> {
         if row.is_directory() { self.check_spared(row.node, Some(spare)) } else { Ok(()) }
     }
 }

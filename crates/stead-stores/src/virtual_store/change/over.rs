@@ -2,22 +2,22 @@
 //! what it takes away, and a base keeps what its forks still look at.
 
 use rusqlite::params;
-use stead_core::store::Keep;
+use stead_core::store::DisplacedContent;
 
 use super::super::fault::Result;
 use super::super::fork;
-use super::super::layers::Own;
-use super::super::row::{Row, WHITEOUT};
-use super::Changing;
+use super::super::layers::LayerLookup;
+use super::super::row::{EntryRow, WHITEOUT};
+use super::VirtualChange;
 
-impl Changing<'_, '_> {
+impl VirtualChange<'_, '_> {
     pub(super) fn is_fork(&self) -> bool {
         self.volume.forked_at().is_some()
     }
 
     /// Has the row in the volume itself, where it can be changed. A row that is copied up is in the same state.
-    pub(super) fn own(&self, row: &Row, name: &[u8]) -> Result<()> {
-        if self.is_fork() && matches!(self.tree().own(row.parent, name)?, Own::Silent) {
+    pub(super) fn own(&self, row: &EntryRow, name: &[u8]) -> Result<()> {
+        if self.is_fork() && matches!(self.tree().own(row.parent, name)?, LayerLookup::Silent) {
             self.insert(row, name)?;
         }
         Ok(())
@@ -57,7 +57,7 @@ impl Changing<'_, '_> {
     }
 
     /// Keeps nothing of a row that goes, but that a fork had one: otherwise its base would show through in the past.
-    pub(super) fn hide_in_history(&mut self, row: &Row, name: &[u8]) -> Result<()> {
+    pub(super) fn hide_in_history(&mut self, row: &EntryRow, name: &[u8]) -> Result<()> {
         let (Some(base), Some(forked_at)) = (self.tree().base(), self.volume.forked_at()) else {
             return Ok(());
         };
@@ -88,10 +88,10 @@ impl Changing<'_, '_> {
     }
 
     /// The newest state that goes into history.
-    pub(super) fn kept_upto(&mut self, keep: Keep) -> Result<i64> {
+    pub(super) fn kept_upto(&mut self, keep: DisplacedContent) -> Result<i64> {
         match keep {
-            Keep::History => Ok(self.version()? - 1),
-            Keep::Scratch => self.looked_at(),
+            DisplacedContent::History => Ok(self.version()? - 1),
+            DisplacedContent::Scratch => self.looked_at(),
         }
     }
 

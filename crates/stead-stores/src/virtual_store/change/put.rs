@@ -1,29 +1,41 @@
 //! The steps that write at one place.
 
 use rusqlite::Connection;
-use stead_core::store::{ChangeKind, Expect, Keep, Outcome, Parents, Place, Put, Side};
-use stead_core::{Edit, LARGEST_EDIT, StoreError, Timestamp};
+use stead_core::store::{
+    ChangeKind, DisplacedContent, NodePath, Parents, Precondition, PutOptions, Side, StepOutcome,
+};
+use stead_core::{Edit, MAX_EDIT_SIZE, StoreError, Timestamp};
 
-use super::super::content::{self, CHUNK, Prepared};
+use super::super::content::{self, CHUNK_SIZE, PreparedContent};
 use super::super::fault::Result;
-use super::super::row::{DIRECTORY_MODE, EntryKind, FILE_MODE, Row, SYMLINK_MODE};
-use super::{Changing, Spot, there};
+use super::super::row::{DIRECTORY_MODE, EntryKind, EntryRow, FILE_MODE, SYMLINK_MODE};
+use super::{CatalogSlot, VirtualChange, there};
 
 /// What a mode can hold.
 const MODE_BITS: u32 = 0o7777;
 
-impl Changing<'_, '_> {
-    pub(super) fn write(&mut self, at: &Place, content: &Prepared, put: &Put) -> Result<Outcome> {
+impl VirtualChange<'_, '_> {
+    pub(super) fn write(
+        &mut self,
+        at: &NodePath,
+        content: &PreparedContent,
+        put: &PutOptions,
+    ) -> Result<StepOutcome> {
         let spot = self.spot(at, put.parents, Side::From)?;
         let there = self.file_at(&spot)?;
         put.expect.check(there.map(|row| row.tag()))?;
-        self.tally.returns = matches!(content, Prepared::Known { .. });
+        self.tally.returns = matches!(content, PreparedContent::Known { .. });
         let outcome = self.put(&spot, there, content, put);
         self.tally.returns = false;
         outcome
     }
 
-    pub(super) fn append(&mut self, at: &Place, content: Prepared, put: &Put) -> Result<Outcome> {
+    pub(super) fn append(
+        &mut self,
+        at: &NodePath,
+        content: PreparedContent,
+        put: &PutOptions,
+    ) -> Result<StepOutcome> {
         let spot = self.spot(at, put.parents, Side::From)?;
         let there = self.file_at(&spot)?;
         put.expect.check(there.map(|row| row.tag()))?;
@@ -37,21 +49,32 @@ impl Changing<'_, '_> {
         self.put(&spot, there, &whole, put)
     }
 
-    pub(super) fn edit(&mut self, at: &Place, edit: &Edit, expect: Expect, keep: Keep) -> Result<Outcome> {
+    pub(super) fn edit(
+        &mut self,
+        at: &NodePath,
+        edit: &Edit,
+        expect: Precondition,
+        keep: DisplacedContent,
+    ) -> Result<StepOutcome> {
         let spot = self.spot(at, Parents::Required, Side::From)?;
         let row = self.file_at(&spot)?.ok_or(StoreError::NotFound)?;
         expect.check(Some(row.tag()))?;
         let size = row.size.cast_unsigned();
-        if size > LARGEST_EDIT {
-            return Err(StoreError::TooLarge { size, limit: LARGEST_EDIT }.into());
+        if size > MAX_EDIT_SIZE {
+            return Err(StoreError::TooLarge { size, limit: MAX_EDIT_SIZE }.into());
         }
         let (edited, replaced) = edit.apply(&content::read_whole(self.conn(), row.content, row.size)?)?;
-        let content = Prepared::stored(self.conn(), edited)?;
-        let outcome = self.put(&spot, Some(row), &content, &Put { keep, ..Put::default() })?;
-        Ok(Outcome { replaced, ..outcome })
+        let content = PreparedContent::stored(self.conn(), edited)?;
+        let outcome = self.put(&spot, Some(row), &content, &PutOptions { keep, ..PutOptions::default() })?;
+        Ok(StepOutcome { replaced, ..outcome })
     }
 
-    pub(super) fn mkdir(&mut self, at: &Place, parents: Parents, mode: Option<u32>) -> Result<Outcome> {
+    pub(super) fn mkdir(
+        &mut self,
+        at: &NodePath,
+        parents: Parents,
+        mode: Option<u32>,
+    ) -> Result<StepOutcome> {
         let spot = self.spot(at, parents, Side::From)?;
         match &spot.row {
             Some(row) if row.is_directory() && parents == Parents::Create => Ok(there(row, false)),
@@ -65,11 +88,11 @@ impl Changing<'_, '_> {
 
     pub(super) fn symlink(
         &mut self,
-        at: &Place,
-        target: &Prepared,
+        at: &NodePath,
+        target: &PreparedContent,
         parents: Parents,
-        expect: Expect,
-    ) -> Result<Outcome> {
+        expect: Precondition,
+    ) -> Result<StepOutcome> {
         let spot = self.spot(at, parents, Side::From)?;
         if spot.row.is_some_and(|row| row.kind != EntryKind::Symlink) {
             return Err(StoreError::AlreadyExists.into());
@@ -78,11 +101,14 @@ impl Changing<'_, '_> {
         let (content, size) = (target.put(self.conn())?, target.size());
         match &spot.row {
             Some(old) => {
-                let new = Row { content, size, modified: self.now(), ..*old };
-                Ok(there(&self.update(old, new, ChangeKind::Written, &spot.name, Keep::History)?, false))
+                let new = EntryRow { content, size, modified: self.now(), ..*old };
+                Ok(there(
+                    &self.update(old, new, ChangeKind::Written, &spot.name, DisplacedContent::History)?,
+                    false,
+                ))
             }
             None => {
-                let row = Row { content, size, ..self.new_row(EntryKind::Symlink, SYMLINK_MODE)? };
+                let row = EntryRow { content, size, ..self.new_row(EntryKind::Symlink, SYMLINK_MODE)? };
                 Ok(there(&self.create(spot.parent, &spot.name, row)?, true))
             }
         }
@@ -90,26 +116,26 @@ impl Changing<'_, '_> {
 
     pub(super) fn set_attr(
         &mut self,
-        at: &Place,
+        at: &NodePath,
         mode: Option<u32>,
         modified: Option<Timestamp>,
-    ) -> Result<Outcome> {
+    ) -> Result<StepOutcome> {
         let spot = self.spot(at, Parents::Required, Side::From)?;
         let old = spot.row.ok_or(StoreError::NotFound)?;
-        let new = Row {
+        let new = EntryRow {
             mode: mode.map_or(old.mode, |mode| mode & MODE_BITS),
             modified: modified.map_or(old.modified, |time| time.0),
             ..old
         };
         if (new.mode, new.modified) == (old.mode, old.modified) {
-            return Ok(Outcome { before: Some(old.tag()), ..there(&old, false) });
+            return Ok(StepOutcome { before: Some(old.tag()), ..there(&old, false) });
         }
-        let now = self.update(&old, new, ChangeKind::Attributes, &spot.name, Keep::History)?;
-        Ok(Outcome { before: Some(old.tag()), ..there(&now, false) })
+        let now = self.update(&old, new, ChangeKind::Attributes, &spot.name, DisplacedContent::History)?;
+        Ok(StepOutcome { before: Some(old.tag()), ..there(&now, false) })
     }
 
     /// The file at a spot, if something is there.
-    fn file_at(&self, spot: &Spot<'_>) -> Result<Option<Row>> {
+    fn file_at(&self, spot: &CatalogSlot<'_>) -> Result<Option<EntryRow>> {
         match spot.row {
             Some(row) if row.kind == EntryKind::Symlink => self.link_hit(&row, spot),
             Some(row) if row.is_directory() => Err(StoreError::IsADirectory.into()),
@@ -118,20 +144,27 @@ impl Changing<'_, '_> {
     }
 
     /// Puts content into a file, which is made if it is missing.
-    fn put(&mut self, spot: &Spot<'_>, old: Option<Row>, content: &Prepared, put: &Put) -> Result<Outcome> {
+    fn put(
+        &mut self,
+        spot: &CatalogSlot<'_>,
+        old: Option<EntryRow>,
+        content: &PreparedContent,
+        put: &PutOptions,
+    ) -> Result<StepOutcome> {
         let size = content.size();
         let content = content.put(self.conn())?;
         let modified = put.modified.map_or(self.now(), |time| time.0);
         let mode = put.mode.map(|mode| mode & MODE_BITS);
         match old {
             Some(old) => {
-                let new = Row { content, size, modified, mode: mode.unwrap_or(old.mode), ..old };
+                let new = EntryRow { content, size, modified, mode: mode.unwrap_or(old.mode), ..old };
                 let now = self.update(&old, new, ChangeKind::Written, &spot.name, put.keep)?;
-                Ok(Outcome { before: Some(old.tag()), ..there(&now, false) })
+                Ok(StepOutcome { before: Some(old.tag()), ..there(&now, false) })
             }
             None => {
                 let new = self.new_row(EntryKind::File, mode.unwrap_or(FILE_MODE))?;
-                let new = self.create(spot.parent, &spot.name, Row { content, size, modified, ..new })?;
+                let new =
+                    self.create(spot.parent, &spot.name, EntryRow { content, size, modified, ..new })?;
                 Ok(there(&new, true))
             }
         }
@@ -139,30 +172,30 @@ impl Changing<'_, '_> {
 }
 
 /// A file's content and then more. Only its last chunk is touched.
-fn joined(conn: &Connection, row: &Row, more: Prepared) -> Result<Prepared> {
+fn joined(conn: &Connection, row: &EntryRow, more: PreparedContent) -> Result<PreparedContent> {
     let mut chunks = content::chunks(conn, row.content, row.size)?;
     let size = row.size + more.size();
     let mut tail = Vec::new();
-    if row.size % CHUNK as i64 != 0
+    if row.size % CHUNK_SIZE as i64 != 0
         && let Some(last) = chunks.pop()
     {
         content::with_bytes(conn, last.id, |bytes| tail.extend_from_slice(bytes))?;
     }
     let mut append = |piece: &[u8]| -> Result<()> {
         tail.extend_from_slice(piece);
-        while tail.len() >= CHUNK {
-            chunks.push(content::put_bytes(conn, &tail[..CHUNK])?);
-            tail.drain(..CHUNK);
+        while tail.len() >= CHUNK_SIZE {
+            chunks.push(content::put_bytes(conn, &tail[..CHUNK_SIZE])?);
+            tail.drain(..CHUNK_SIZE);
         }
         Ok(())
     };
     match &more {
-        Prepared::Empty => {}
-        Prepared::Plain { bytes, .. } => append(bytes)?,
-        Prepared::Listed { chunks, .. } => {
+        PreparedContent::Empty => {}
+        PreparedContent::Plain { bytes, .. } => append(bytes)?,
+        PreparedContent::Listed { chunks, .. } => {
             chunks.iter().try_for_each(|chunk| content::with_bytes(conn, chunk.id, &mut append)?)?;
         }
-        Prepared::Known { id, size } => {
+        PreparedContent::Known { id, size } => {
             content::layout(conn, *id, *size)?
                 .ids
                 .into_iter()
@@ -170,10 +203,10 @@ fn joined(conn: &Connection, row: &Row, more: Prepared) -> Result<Prepared> {
         }
     }
     if chunks.is_empty() {
-        return Ok(Prepared::plain(tail));
+        return Ok(PreparedContent::plain(tail));
     }
     if !tail.is_empty() {
         chunks.push(content::put_bytes(conn, &tail)?);
     }
-    Ok(Prepared::Listed { chunks, size, _pins: None })
+    Ok(PreparedContent::Listed { chunks, size, _pins: None })
 }

@@ -6,13 +6,13 @@ use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::StoreError;
 use stead_core::store::{QuotaRoot, StorePath, Usage};
 
-use super::super::fault::{Fault, Result, corrupt};
-use super::super::row::{EntryKind, Row};
-use super::super::tree::{Known, Tree};
-use super::Changing;
+use super::super::fault::{DatabaseError, Result, corrupt};
+use super::super::row::{EntryKind, EntryRow};
+use super::super::tree::{DirLookup, VolumeTree};
+use super::VirtualChange;
 
 /// The entries below node `?2` of volume `?1`.
-const TOTAL: &str = "WITH RECURSIVE below(node, kind, size) AS (
+const COUNT_USAGE_SQL: &str = "WITH RECURSIVE below(node, kind, size) AS (
        SELECT node, kind, size FROM entry WHERE vol = ?1 AND parent = ?2
        UNION ALL
        SELECT e.node, e.kind, e.size FROM below b CROSS JOIN entry e ON e.vol = ?1 AND e.parent = b.node
@@ -24,26 +24,26 @@ const TOTAL: &str = "WITH RECURSIVE below(node, kind, size) AS (
 
 /// What a change adds to a place, or takes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in super::super) struct Amount {
+pub(in super::super) struct UsageAmount {
     pub(super) bytes: i64,
     pub(super) files: i64,
     /// The largest file in it.
     pub(super) largest: i64,
 }
 
-impl Amount {
+impl UsageAmount {
     /// What one entry counts.
-    pub(super) fn of(row: &Row) -> Self {
+    pub(super) fn of(row: &EntryRow) -> Self {
         match row.kind {
-            EntryKind::File => Amount { bytes: row.size, files: 1, largest: row.size },
-            EntryKind::Symlink => Amount { files: 1, ..Amount::default() },
-            EntryKind::Directory => Amount::default(),
+            EntryKind::File => UsageAmount { bytes: row.size, files: 1, largest: row.size },
+            EntryKind::Symlink => UsageAmount { files: 1, ..UsageAmount::default() },
+            EntryKind::Directory => UsageAmount::default(),
         }
     }
 
     /// This and that together.
-    fn and(self, other: Amount) -> Self {
-        Amount {
+    fn and(self, other: UsageAmount) -> Self {
+        UsageAmount {
             bytes: self.bytes + other.bytes,
             files: self.files + other.files,
             largest: self.largest.max(other.largest),
@@ -58,20 +58,20 @@ impl Amount {
 
 /// What is counted during a change.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct UsageTally {
     /// What each quota root of the volume held before, and holds now.
-    roots: HashMap<i64, (Amount, Amount)>,
+    roots: HashMap<i64, (UsageAmount, UsageAmount)>,
     /// The roots at or above a directory.
     above: HashMap<i64, Vec<i64>>,
     /// Files that came to be or grew, where some limit asks for it.
-    grown: Option<Vec<Grown>>,
+    grown: Option<Vec<GrownFile>>,
     /// Whether what arrives was there before, so that its size is not judged.
     pub(super) returns: bool,
 }
 
 /// A file that came to be, or grew, in a directory.
 #[derive(Debug, Clone, Copy)]
-struct Grown {
+struct GrownFile {
     directory: i64,
     size: i64,
     /// The directory that it came from, if it was in one.
@@ -79,9 +79,9 @@ struct Grown {
 }
 
 /// Nothing is known of directories, and nothing is remembered.
-struct Unknown;
+struct NoDirCache;
 
-impl Known for Unknown {
+impl DirLookup for NoDirCache {
     fn get(&self, _: &[u8]) -> Option<i64> {
         None
     }
@@ -90,10 +90,10 @@ impl Known for Unknown {
 }
 
 /// The directory of a quota root, if there is one at its path.
-pub(in super::super) fn root_node(tree: &Tree<'_>, path: &StorePath) -> Result<Option<i64>> {
-    match tree.follow(&mut Unknown, tree.root, path.as_bytes()) {
+pub(in super::super) fn root_node(tree: &VolumeTree<'_>, path: &StorePath) -> Result<Option<i64>> {
+    match tree.follow(&mut NoDirCache, tree.root, path.as_bytes()) {
         Ok(reached) => Ok((reached.done == path.as_bytes().len()).then_some(reached.node)),
-        Err(Fault::Store(StoreError::NotADirectory | StoreError::Link(_))) => Ok(None),
+        Err(DatabaseError::Store(StoreError::NotADirectory | StoreError::Link(_))) => Ok(None),
         Err(fault) => Err(fault),
     }
 }
@@ -102,24 +102,24 @@ pub(in super::super) fn root_node(tree: &Tree<'_>, path: &StorePath) -> Result<O
 pub(in super::super) fn counted(conn: &Connection, vol: i64, node: i64) -> Result<Option<Usage>> {
     let counted = conn
         .prepare_cached("SELECT bytes, files FROM quota WHERE vol = ?1 AND node = ?2")?
-        .query_row([vol, node], |row| Ok(Amount { bytes: row.get(0)?, files: row.get(1)?, largest: 0 }))
+        .query_row([vol, node], |row| Ok(UsageAmount { bytes: row.get(0)?, files: row.get(1)?, largest: 0 }))
         .optional()?;
-    Ok(counted.map(Amount::usage))
+    Ok(counted.map(UsageAmount::usage))
 }
 
 /// What lies below a directory, counted now.
-pub(in super::super) fn total(tree: &Tree<'_>, node: i64) -> Result<Amount> {
+pub(in super::super) fn total(tree: &VolumeTree<'_>, node: i64) -> Result<UsageAmount> {
     if !tree.below.is_empty() {
         let below = tree.below(node)?;
-        return Ok(below.iter().fold(Amount::default(), |sum, (row, _)| sum.and(Amount::of(row))));
+        return Ok(below.iter().fold(UsageAmount::default(), |sum, (row, _)| sum.and(UsageAmount::of(row))));
     }
-    let total = tree.conn.prepare_cached(TOTAL)?.query_row([tree.vol, node], |row| {
-        Ok(Amount { bytes: row.get(0)?, files: row.get(1)?, largest: row.get(2)? })
+    let total = tree.conn.prepare_cached(COUNT_USAGE_SQL)?.query_row([tree.vol, node], |row| {
+        Ok(UsageAmount { bytes: row.get(0)?, files: row.get(1)?, largest: row.get(2)? })
     })?;
     Ok(total)
 }
 
-impl Changing<'_, '_> {
+impl VirtualChange<'_, '_> {
     /// Begins to count: what the volume's quota roots hold, and those that this change names for the first time.
     pub(super) fn begin_counting(&mut self, quotas: &[QuotaRoot]) -> Result<()> {
         let vol = self.volume.id;
@@ -127,7 +127,7 @@ impl Changing<'_, '_> {
             self.conn().prepare_cached("SELECT node, bytes, files FROM quota WHERE vol = ?1")?;
         let mut rows = statement.query([vol])?;
         while let Some(row) = rows.next()? {
-            let held = Amount { bytes: row.get(1)?, files: row.get(2)?, largest: 0 };
+            let held = UsageAmount { bytes: row.get(1)?, files: row.get(2)?, largest: 0 };
             self.tally.roots.insert(row.get(0)?, (held, held));
         }
         for quota in quotas {
@@ -157,24 +157,24 @@ impl Changing<'_, '_> {
     }
 
     /// Something arrives in a directory.
-    pub(super) fn arrives(&mut self, parent: i64, amount: Amount) -> Result<()> {
+    pub(super) fn arrives(&mut self, parent: i64, amount: UsageAmount) -> Result<()> {
         self.arrives_from(None, parent, amount)
     }
 
     /// [`Changing::arrives`] for what was in another directory before.
-    pub(super) fn arrives_from(&mut self, from: Option<i64>, parent: i64, amount: Amount) -> Result<()> {
-        let Tally { grown, returns, .. } = &mut self.tally;
+    pub(super) fn arrives_from(&mut self, from: Option<i64>, parent: i64, amount: UsageAmount) -> Result<()> {
+        let UsageTally { grown, returns, .. } = &mut self.tally;
         if let Some(grown) = grown
             && amount.largest > 0
             && !*returns
         {
-            grown.push(Grown { directory: parent, size: amount.largest, from });
+            grown.push(GrownFile { directory: parent, size: amount.largest, from });
         }
         self.count(parent, amount.bytes, amount.files)
     }
 
     /// Something leaves a directory.
-    pub(super) fn leaves(&mut self, parent: i64, amount: Amount) -> Result<()> {
+    pub(super) fn leaves(&mut self, parent: i64, amount: UsageAmount) -> Result<()> {
         self.count(parent, -amount.bytes, -amount.files)
     }
 
@@ -192,12 +192,12 @@ impl Changing<'_, '_> {
     }
 
     /// What an entry holds, with all below it; nothing is counted where nobody asks.
-    pub(super) fn amount(&self, row: &Row) -> Result<Amount> {
+    pub(super) fn amount(&self, row: &EntryRow) -> Result<UsageAmount> {
         if !row.is_directory() {
-            return Ok(Amount::of(row));
+            return Ok(UsageAmount::of(row));
         }
         if self.tally.roots.is_empty() && self.tally.grown.is_none() {
-            return Ok(Amount::default());
+            return Ok(UsageAmount::default());
         }
         total(&self.tree(), row.node)
     }
@@ -252,7 +252,7 @@ impl Changing<'_, '_> {
                     // It came to be with this change.
                     None => {
                         self.begin_root(node)?;
-                        (Amount::default(), self.tally.roots[&node].1)
+                        (UsageAmount::default(), self.tally.roots[&node].1)
                     }
                 };
                 (before, after) = (before.plus(held.0.usage()), after.plus(held.1.usage()));
@@ -263,7 +263,7 @@ impl Changing<'_, '_> {
             // A directory that has gone since holds nothing.
             let inside =
                 |directory| nodes.iter().any(|&node| tree.is_at_or_below(directory, node).unwrap_or(false));
-            for &Grown { directory, size, from } in self.tally.grown.iter().flatten() {
+            for &GrownFile { directory, size, from } in self.tally.grown.iter().flatten() {
                 if inside(directory) && !from.is_some_and(inside) {
                     quota.limits.check_file(size.cast_unsigned())?;
                 }

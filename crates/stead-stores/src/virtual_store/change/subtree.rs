@@ -6,12 +6,12 @@ use std::ops::ControlFlow;
 use rusqlite::params;
 use stead_core::StoreError;
 use stead_core::name::escaped;
-use stead_core::store::{ChangeKind, Keep, Spare};
+use stead_core::store::{ChangeKind, DisplacedContent, ProtectedNames};
 
 use super::super::fault::Result;
 use super::super::feed;
-use super::super::row::{EntryKind, Row};
-use super::{Changing, quota};
+use super::super::row::{EntryKind, EntryRow};
+use super::{VirtualChange, quota};
 
 /// The entries below node `?2`, a directory before what is in it. The joins' order is fixed: from the top downwards.
 macro_rules! below {
@@ -30,11 +30,11 @@ macro_rules! below {
 }
 
 /// The table that holds a subtree while it is worked on, in the connection's own memory.
-pub(in super::super) const SCRATCH: &str =
+pub(in super::super) const SUBTREE_TABLE: &str =
     "CREATE TEMP TABLE subtree(seq INTEGER PRIMARY KEY, node INTEGER NOT NULL UNIQUE, parent INTEGER NOT NULL,
                                name BLOB NOT NULL) STRICT;";
 
-impl Changing<'_, '_> {
+impl VirtualChange<'_, '_> {
     pub(super) fn has_children(&self, directory: i64) -> Result<bool> {
         let mut some = false;
         self.tree().children(directory, b"", 1, &mut |_, _| {
@@ -45,7 +45,7 @@ impl Changing<'_, '_> {
     }
 
     /// Refuses if an entry below `top` has to be left alone.
-    pub(super) fn check_spared(&self, top: i64, spare: Option<&Spare>) -> Result<()> {
+    pub(super) fn check_spared(&self, top: i64, spare: Option<&ProtectedNames>) -> Result<()> {
         let Some(spare) = spare.filter(|spare| !spare.globs.is_empty()) else { return Ok(()) };
         let mut directories: HashMap<i64, Vec<u8>> = HashMap::new();
         let mut check = |node: i64, parent: i64, name: &[u8], kind: EntryKind| -> Result<()> {
@@ -77,7 +77,7 @@ impl Changing<'_, '_> {
     }
 
     /// Removes everything below a directory.
-    pub(super) fn delete_below(&mut self, top: i64, keep: Keep) -> Result<()> {
+    pub(super) fn delete_below(&mut self, top: i64, keep: DisplacedContent) -> Result<()> {
         if self.is_fork() {
             return self.delete_each_below(top, keep);
         }
@@ -161,11 +161,11 @@ impl Changing<'_, '_> {
     }
 
     /// Removes everything below a directory of a fork, from the leaves upwards.
-    fn delete_each_below(&mut self, top: i64, keep: Keep) -> Result<()> {
+    fn delete_each_below(&mut self, top: i64, keep: DisplacedContent) -> Result<()> {
         for (row, name) in self.tree().below(top)?.into_iter().rev() {
             self.check_wanted()?;
             self.retire(&row, &name, keep)?;
-            self.leaves(row.parent, quota::Amount::of(&row))?;
+            self.leaves(row.parent, quota::UsageAmount::of(&row))?;
             self.forget_root(row.node)?;
             self.vacate(row.parent, &name)?;
             self.log(ChangeKind::Removed, row.node, row.parent, &name)?;
@@ -183,7 +183,7 @@ impl Changing<'_, '_> {
             self.check_wanted()?;
             copies.insert(row.node, node);
             let parent = copies.get(&row.parent).copied().unwrap_or(copy);
-            let new = Row { node, parent, created: now, changed: now, since, ..*row };
+            let new = EntryRow { node, parent, created: now, changed: now, since, ..*row };
             self.insert(&new, name)?;
             self.log(ChangeKind::Created, node, parent, name)?;
         }

@@ -5,33 +5,35 @@ use std::sync::Arc;
 use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 use stead_core::glob::{Anchor, PathGlobs};
-use stead_core::store::{Extent, Extents, StoreError, StorePath, StoreResult, TakenIn, Version};
+use stead_core::store::{
+    CaptureScope, CaptureScopes, Captured, RevisionNumber, StoreError, StorePath, StoreResult,
+};
 
-use super::super::batch::Writing;
-use super::super::care::{PINNED, readable};
-use super::super::database::Shared;
+use super::super::batch::WriteTransaction;
+use super::super::care::{PINNED_REVISIONS, readable};
+use super::super::database::DatabaseInner;
 use super::super::fault::{Result, corrupt};
 use super::super::schema::HISTORY_FROM;
-use super::{Shadow, Turn};
+use super::{CaptureTurn, CaptureVolume};
 
 /// Which parts of a directory a shadow holds.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Parts {
-    pub(crate) extents: Extents,
+pub(crate) struct CapturedParts {
+    pub(crate) extents: CaptureScopes,
     /// Directories that could not be looked into.
     pub(crate) unread: Vec<StorePath>,
 }
 
 /// The same as it is written down.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Written {
-    extents: Vec<WrittenExtent>,
+struct StoredParts {
+    extents: Vec<StoredExtent>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unread: Vec<Vec<u8>>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct WrittenExtent {
+struct StoredExtent {
     at: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     from: String,
@@ -39,27 +41,27 @@ struct WrittenExtent {
     without: Vec<String>,
 }
 
-impl From<&Parts> for Written {
-    fn from(parts: &Parts) -> Self {
+impl From<&CapturedParts> for StoredParts {
+    fn from(parts: &CapturedParts) -> Self {
         // Workspaces begin at paths that are text.
         let text = |path: &StorePath| String::from_utf8_lossy(path.as_bytes()).into_owned();
-        let extent = |extent: &Extent| WrittenExtent {
+        let extent = |extent: &CaptureScope| StoredExtent {
             at: text(extent.at()),
             from: text(extent.from()),
             without: extent.without().patterns().to_vec(),
         };
         let unread = parts.unread.iter().map(|path| path.as_bytes().to_vec()).collect();
-        Written { extents: parts.extents.into_iter().map(extent).collect(), unread }
+        StoredParts { extents: parts.extents.into_iter().map(extent).collect(), unread }
     }
 }
 
-impl Written {
+impl StoredParts {
     fn read(text: &str) -> Result<Self> {
         serde_json::from_str(text).map_err(|_| damaged())
     }
 
     /// Both.
-    fn and(mut self, other: Written) -> Self {
+    fn and(mut self, other: StoredParts) -> Self {
         self.extents.extend(other.extents);
         self.unread.extend(other.unread);
         self.unread.sort();
@@ -70,48 +72,48 @@ impl Written {
                 single.push(extent);
             }
         }
-        Written { extents: single, unread: self.unread }
+        StoredParts { extents: single, unread: self.unread }
     }
 
-    fn parts(self) -> Result<Parts> {
-        let extent = |written: WrittenExtent| {
+    fn parts(self) -> Result<CapturedParts> {
+        let extent = |written: StoredExtent| {
             let without = PathGlobs::new(&written.without, Anchor::AnyDirectory).map_err(|_| damaged())?;
             let path = |text: String| StorePath::from_checked(text);
-            Ok(Extent::new(path(written.at), path(written.from), without))
+            Ok(CaptureScope::new(path(written.at), path(written.from), without))
         };
-        let extents = self.extents.into_iter().map(extent).collect::<Result<Extents>>()?;
-        Ok(Parts { extents, unread: self.unread.into_iter().map(StorePath::from_checked).collect() })
+        let extents = self.extents.into_iter().map(extent).collect::<Result<CaptureScopes>>()?;
+        Ok(CapturedParts { extents, unread: self.unread.into_iter().map(StorePath::from_checked).collect() })
     }
 }
 
-fn damaged() -> super::super::fault::Fault {
+fn damaged() -> super::super::fault::DatabaseError {
     corrupt("what a snapshot holds of a directory can't be understood")
 }
 
 /// A shadow that has just been brought up to date.
-pub(in super::super) struct TakenInShadow {
-    shared: Arc<Shared>,
+pub(in super::super) struct FinishedCapture {
+    shared: Arc<DatabaseInner>,
     vol: i64,
-    turn: Turn,
-    parts: Parts,
+    turn: CaptureTurn,
+    parts: CapturedParts,
 }
 
-impl Shadow {
+impl CaptureVolume {
     /// Says that the directory has been taken in.
-    pub(crate) fn taken_in(&self, turn: Turn, parts: Parts) -> TakenIn {
-        TakenIn::new(TakenInShadow { shared: Arc::clone(self.shared()), vol: self.vol, turn, parts })
+    pub(crate) fn taken_in(&self, turn: CaptureTurn, parts: CapturedParts) -> Captured {
+        Captured::new(FinishedCapture { shared: Arc::clone(self.shared()), vol: self.vol, turn, parts })
     }
 
     /// Which parts of the directory the shadow holds as of a version, if that can still be read.
-    pub(crate) fn held(&self, version: Version) -> StoreResult<Option<Parts>> {
-        let find = || -> Result<Option<Parts>> {
+    pub(crate) fn held(&self, version: RevisionNumber) -> StoreResult<Option<CapturedParts>> {
+        let find = || -> Result<Option<CapturedParts>> {
             let reader = self.shared().reader()?;
             let found: Option<String> = reader
                 .prepare_cached("SELECT parts FROM held WHERE vol = ?1 AND ver = ?2")?
                 .query_row([self.vol, version.0], |row| row.get(0))
                 .optional()?;
             match found {
-                Some(text) if readable(&reader, version.0)? => Written::read(&text)?.parts().map(Some),
+                Some(text) if readable(&reader, version.0)? => StoredParts::read(&text)?.parts().map(Some),
                 _ => Ok(None),
             }
         };
@@ -122,16 +124,16 @@ impl Shadow {
 /// Writes down, along with a snapshot, what a shadow holds as of its version. If someone else has begun to take the
 /// directory in meanwhile, it is a conflict.
 pub(in super::super) fn hold(
-    writing: &mut Writing<'_>,
-    taken: &TakenInShadow,
-    shared: &Shared,
+    writing: &mut WriteTransaction<'_>,
+    taken: &FinishedCapture,
+    shared: &DatabaseInner,
     version: i64,
 ) -> Result<()> {
     if !taken.shared.is_same(shared) {
         let other = "a Workspace keeps its history in another database than the one the snapshot is made in";
         return Err(StoreError::Invalid(other.into()).into());
     }
-    let TakenInShadow { vol, turn, parts, .. } = taken;
+    let FinishedCapture { vol, turn, parts, .. } = taken;
     let conn = writing.conn;
     if !conn.prepare_cached("SELECT 1 FROM shadow WHERE vol = ?1 AND turn = ?2")?.exists([vol, &turn.0])? {
         return Err(StoreError::Conflict.into());
@@ -141,8 +143,8 @@ pub(in super::super) fn hold(
         .query_row([*vol, version], |row| row.get(0))
         .optional()?;
     // The same state may be what two snapshots hold parts of.
-    let before = before.map(|text| Written::read(&text)).transpose()?.unwrap_or_default();
-    let all = before.and(Written::from(parts));
+    let before = before.map(|text| StoredParts::read(&text)).transpose()?.unwrap_or_default();
+    let all = before.and(StoredParts::from(parts));
     let text = serde_json::to_string(&all).expect("texts and numbers can be written as JSON");
     conn.prepare_cached("INSERT OR REPLACE INTO held(vol, ver, parts) VALUES (?1, ?2, ?3)")?
         .execute(params![vol, version, text])?;
@@ -150,9 +152,9 @@ pub(in super::super) fn hold(
 }
 
 /// Forgets which versions were a directory's that can't be read any more.
-pub(in super::super) fn forget_unheld(writing: &mut Writing<'_>) -> Result<()> {
+pub(in super::super) fn forget_unheld(writing: &mut WriteTransaction<'_>) -> Result<()> {
     let sql = format!(
-        "DELETE FROM held WHERE ver < (SELECT value FROM meta WHERE id = ?1) AND ver NOT IN (SELECT version FROM ({PINNED}))"
+        "DELETE FROM held WHERE ver < (SELECT value FROM meta WHERE id = ?1) AND ver NOT IN (SELECT version FROM ({PINNED_REVISIONS}))"
     );
     writing.conn.prepare_cached(&sql)?.execute([HISTORY_FROM])?;
     Ok(())
@@ -160,7 +162,7 @@ pub(in super::super) fn forget_unheld(writing: &mut Writing<'_>) -> Result<()> {
 
 /// Makes a shadow again what it was at the newest version that is its directory's: what came after that belongs to no
 /// snapshot. Whoever has been taking the directory in since before `idle_since` does so no longer.
-pub(in super::super) fn let_go(writing: &mut Writing<'_>, vol: i64, idle_since: i64) -> Result<u64> {
+pub(in super::super) fn let_go(writing: &mut WriteTransaction<'_>, vol: i64, idle_since: i64) -> Result<u64> {
     let conn = writing.conn;
     let mut statement = conn.prepare_cached("SELECT 1 FROM shadow WHERE vol = ?1 AND at <= ?2")?;
     if !statement.exists([vol, idle_since])? {

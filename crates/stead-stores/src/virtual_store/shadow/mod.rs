@@ -12,38 +12,38 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 use stead_core::store::{
-    Content, Kind, NodeId, OpenContent, Past, PastIdentity, Place, StoreError, StoreResult, Version,
-    VersionTag,
+    Content, ContentId, ContentRef, NodeId, NodeKind, NodePath, OpenContent, RevisionNumber, StoreError,
+    StoreResult, VersionTag,
 };
 use stead_core::{Clock, Store, SystemClock, Timestamp};
 
 use super::VirtualStore;
-use super::books::Books;
+use super::books::Ledger;
 use super::content;
-use super::database::{Database, Shared};
-use super::fault::{Fault, Result};
-use super::history::Kept;
-use super::queue::Weight;
+use super::database::{Database, DatabaseInner};
+use super::fault::{DatabaseError, Result};
+use super::history::VirtualContentRef;
+use super::queue::CommitSync;
 use super::row::{EntryKind, entries};
 
-pub(crate) use super::content::{CHUNK, ContentHasher};
-pub(crate) use hold::Parts;
-pub(super) use hold::{TakenInShadow, forget_unheld, hold, let_go};
-pub(crate) use put::{Note, Turn};
+pub(crate) use super::content::{CHUNK_SIZE, ContentHasher};
+pub(crate) use hold::CapturedParts;
+pub(super) use hold::{FinishedCapture, forget_unheld, hold, let_go};
+pub(crate) use put::{CaptureNote, CaptureTurn};
 
 /// The shadow of a directory, as it is now or as of a version.
 #[derive(Debug, Clone)]
-pub(crate) struct Shadow {
+pub(crate) struct CaptureVolume {
     store: VirtualStore,
     vol: i64,
 }
 
 /// What the shadow knows of a name.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct CapturedEntry {
     pub(crate) name: Vec<u8>,
     pub(crate) node: NodeId,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
     pub(crate) mode: u32,
     pub(crate) size: u64,
     pub(crate) modified: Timestamp,
@@ -52,16 +52,16 @@ pub(crate) struct Known {
     pub(crate) tag: Option<VersionTag>,
 }
 
-impl Known {
+impl CapturedEntry {
     /// Whether its content is there, and not only its size.
     pub(crate) fn is_kept(&self) -> bool {
         self.content.is_some() || self.size == 0
     }
 }
 
-impl Books {
+impl Ledger {
     /// The shadow of the directory, if it has one.
-    pub(crate) fn shadow(&self) -> StoreResult<Option<Shadow>> {
+    pub(crate) fn shadow(&self) -> StoreResult<Option<CaptureVolume>> {
         let find = || -> Result<Option<i64>> {
             let reader = self.shared().reader()?;
             let found = reader
@@ -76,21 +76,21 @@ impl Books {
             self.shared().forget_volumes();
             store = self.shadow_volume()?;
         }
-        Ok(Some(Shadow { store, vol }))
+        Ok(Some(CaptureVolume { store, vol }))
     }
 
     /// The shadow of the directory, which is made if it has none.
-    pub(crate) fn begin_shadow(&self) -> StoreResult<Shadow> {
+    pub(crate) fn begin_shadow(&self) -> StoreResult<CaptureVolume> {
         let store = self.shadow_volume()?;
         let (ledger, vol) = (self.volume(), store.volume.id);
-        self.shared().write(Weight::Staging, move |writing| {
+        self.shared().write(CommitSync::Staging, move |writing| {
             writing
                 .conn
                 .prepare_cached("INSERT OR IGNORE INTO shadow(ledger, vol, turn, at) VALUES (?1, ?2, 0, ?3)")?
                 .execute(params![ledger, vol, SystemClock.now().0])?;
             Ok(())
         })?;
-        Ok(Shadow { store, vol })
+        Ok(CaptureVolume { store, vol })
     }
 
     fn shadow_volume(&self) -> StoreResult<VirtualStore> {
@@ -98,10 +98,10 @@ impl Books {
     }
 }
 
-impl Shadow {
+impl CaptureVolume {
     /// The shadow as of a version.
-    pub(crate) fn at(&self, version: Version) -> Self {
-        Shadow { store: self.store.at(version), vol: self.vol }
+    pub(crate) fn at(&self, version: RevisionNumber) -> Self {
+        CaptureVolume { store: self.store.at(version), vol: self.vol }
     }
 
     /// It as a Store.
@@ -109,12 +109,12 @@ impl Shadow {
         &self.store
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<DatabaseInner> {
         self.store.shared()
     }
 
     /// What is in a directory, sorted by name; nothing where there is no directory.
-    pub(crate) fn children(&self, place: &Place) -> StoreResult<Vec<Known>> {
+    pub(crate) fn children(&self, place: &NodePath) -> StoreResult<Vec<CapturedEntry>> {
         const SQL: [&str; 2] = entries!(
             "SELECT e.name, e.node, e.kind, e.mode, e.size, e.modified, e.content,
                (SELECT s.tag FROM seen s WHERE s.vol = ?1 AND s.node = e.node AND s.since = e.since)",
@@ -122,7 +122,9 @@ impl Shadow {
         );
         let known = self.store.snapshot(|snapshot| {
             let directory = match snapshot.directory(place) {
-                Err(Fault::Store(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_))) => {
+                Err(DatabaseError::Store(
+                    StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_),
+                )) => {
                     return Ok(Vec::new());
                 }
                 found => found?,
@@ -133,7 +135,7 @@ impl Shadow {
             let mut known = Vec::new();
             while let Some(row) = rows.next()? {
                 let tag: Option<[u8; 16]> = row.get(7)?;
-                known.push(Known {
+                known.push(CapturedEntry {
                     name: row.get(0)?,
                     node: NodeId(row.get::<_, i64>(1)?.cast_unsigned()),
                     kind: EntryKind::of(row.get(2)?)?.port(),
@@ -150,7 +152,7 @@ impl Shadow {
     }
 
     /// The hash of what it holds, if it is kept.
-    pub(crate) fn hash(&self, known: &Known) -> StoreResult<Option<[u8; 32]>> {
+    pub(crate) fn hash(&self, known: &CapturedEntry) -> StoreResult<Option<[u8; 32]>> {
         match known.content {
             Some(content) => Ok(Some(hash_of(self.shared(), content)?)),
             None => Ok(None),
@@ -158,33 +160,34 @@ impl Shadow {
     }
 
     /// What it holds, as the port names it.
-    pub(crate) fn past(&self, known: &Known) -> Option<Past> {
+    pub(crate) fn past(&self, known: &CapturedEntry) -> Option<ContentRef> {
         let (shared, size) = (Arc::clone(self.shared()), known.size.cast_signed());
-        let kept = Kept { shared, content: known.content, size };
+        let kept = VirtualContentRef { shared, content: known.content, size };
         match known.content {
-            _ if known.size == 0 => Some(Past::new(PastIdentity::Empty, 0, kept)),
+            _ if known.size == 0 => Some(ContentRef::new(ContentId::Empty, 0, kept)),
             None => None,
             Some(content) => {
                 let shared = Arc::clone(self.shared());
-                let find = move || hash_of(&shared, content).ok().map(PastIdentity::Hash);
-                Some(Past::unhashed(known.size, kept, find))
+                let find = move || hash_of(&shared, content).ok().map(ContentId::Hash);
+                Some(ContentRef::unhashed(known.size, kept, find))
             }
         }
     }
 
     /// Opens content that a shadow holds.
-    pub(crate) fn open(&self, past: &Past) -> StoreResult<Box<dyn OpenContent>> {
+    pub(crate) fn open(&self, past: &ContentRef) -> StoreResult<Box<dyn OpenContent>> {
         self.store.open_past(past)
     }
 
     /// Content of which only the size is known.
     pub(crate) fn unkept(&self, size: u64) -> Content {
-        let kept = Kept { shared: Arc::clone(self.shared()), content: None, size: size.cast_signed() };
-        Content::Past(Past::new(PastIdentity::Empty, size, kept))
+        let kept =
+            VirtualContentRef { shared: Arc::clone(self.shared()), content: None, size: size.cast_signed() };
+        Content::Past(ContentRef::new(ContentId::Empty, size, kept))
     }
 }
 
-fn hash_of(shared: &Shared, content: i64) -> Result<[u8; 32]> {
+fn hash_of(shared: &DatabaseInner, content: i64) -> Result<[u8; 32]> {
     let reader = shared.reader()?;
     let mut statement = reader.prepare_cached("SELECT hash FROM content WHERE id = ?1")?;
     let hash = statement.query_row([content], |row| row.get(0)).optional()?;

@@ -4,54 +4,59 @@ use rusqlite::{OptionalExtension, params};
 use stead_core::store::{Change, NodeId, Step, StoreError, StoreResult, VersionTag};
 use stead_core::{Clock, Operation, SystemClock};
 
-use super::super::batch::Writing;
+use super::super::batch::WriteTransaction;
 use super::super::fault::Result;
-use super::super::queue::Weight;
-use super::Shadow;
+use super::super::queue::CommitSync;
+use super::CaptureVolume;
 
 /// The turn of someone who takes a directory in. Whoever begins after that has the next one, and this one is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Turn(pub(super) i64);
+pub(crate) struct CaptureTurn(pub(super) i64);
 
 /// What is to be noted in a shadow.
 #[derive(Debug)]
-pub(crate) enum Note {
+pub(crate) enum CaptureNote {
     /// Something is another than it was; of a file also what the host told of it.
     Step(Step, Option<VersionTag>),
     /// A file is what it was, and the host tells this of it now.
     Seen(NodeId, VersionTag),
 }
 
-impl Shadow {
+impl CaptureVolume {
     /// Begins to take the directory in.
-    pub(crate) fn begin(&self) -> StoreResult<Turn> {
+    pub(crate) fn begin(&self) -> StoreResult<CaptureTurn> {
         let vol = self.vol;
-        self.shared().write(Weight::Staging, move |writing| {
+        self.shared().write(CommitSync::Staging, move |writing| {
             let turn = writing
                 .conn
                 .prepare_cached("UPDATE shadow SET turn = turn + 1, at = ?2 WHERE vol = ?1 RETURNING turn")?
                 .query_row([vol, SystemClock.now().0], |row| row.get(0))
                 .optional()?;
-            turn.map(Turn).ok_or_else(|| StoreError::Conflict.into())
+            turn.map(CaptureTurn).ok_or_else(|| StoreError::Conflict.into())
         })
     }
 
     /// Notes what differs. Nothing of it is synced before the snapshot itself is.
-    pub(crate) fn put(&self, turn: Turn, operation: &Operation, notes: Vec<Note>) -> StoreResult<()> {
+    pub(crate) fn put(
+        &self,
+        turn: CaptureTurn,
+        operation: &Operation,
+        notes: Vec<CaptureNote>,
+    ) -> StoreResult<()> {
         let vol = self.vol;
         let (mut steps, mut tags, mut seen) = (Vec::new(), Vec::new(), Vec::new());
         for note in notes {
             match note {
-                Note::Step(step, tag) => {
+                CaptureNote::Step(step, tag) => {
                     steps.push(step);
                     tags.push(tag);
                 }
-                Note::Seen(node, tag) => seen.push((node, tag)),
+                CaptureNote::Seen(node, tag) => seen.push((node, tag)),
             }
         }
         let change = Change::new(operation.clone(), steps);
-        let go_on = move |writing: &mut Writing<'_>| go_on(writing, vol, turn);
-        self.store.apply_along(Weight::Staging, change, go_on, move |writing, applied| {
+        let go_on = move |writing: &mut WriteTransaction<'_>| go_on(writing, vol, turn);
+        self.store.apply_along(CommitSync::Staging, change, go_on, move |writing, applied| {
             let written = applied.outcomes.iter().zip(tags).filter_map(|(outcome, tag)| {
                 let (attr, tag) = (outcome.attr?, tag?);
                 Some((attr.node, tag))
@@ -70,7 +75,7 @@ impl Shadow {
 }
 
 /// Makes sure that the turn is not over.
-fn go_on(writing: &mut Writing<'_>, vol: i64, turn: Turn) -> Result<()> {
+fn go_on(writing: &mut WriteTransaction<'_>, vol: i64, turn: CaptureTurn) -> Result<()> {
     let goes_on = writing
         .conn
         .prepare_cached("UPDATE shadow SET at = ?3 WHERE vol = ?1 AND turn = ?2")?

@@ -11,55 +11,56 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 
 use stead_core::store::{
-    Deed, DeedQuery, Deeds, Kind, Line, NodeId, Now, Sieve, State, StorePath, StoreResult, Version,
+    CurrentNode, NodeChange, NodeId, NodeKind, NodeState, PathFilter, Revision, RevisionNumber,
+    RevisionQuery, RevisionSet, StorePath, StoreResult,
 };
 use stead_core::{Operation, Timestamp};
 
 use super::super::PhysicalStore;
 use super::super::host;
-use super::super::lock::Alone;
+use super::super::lock::TreeLock;
 use super::super::mask::{is_at_or_below, join, split};
-use super::face::{Face, Said, What};
-use super::past::Origin;
-use super::rows::Rows;
+use super::face::{Fingerprint, LedgerEvent, LedgerEventKind};
+use super::past::ContentSource;
+use super::rows::LedgerRows;
 use super::stash::below;
-use super::{Keeping, stash_name};
-use crate::virtual_store::books::{Books, Told};
-use top::Top;
-use track::{Passed, Track};
+use super::{PhysicalHistory, stash_name};
+use crate::virtual_store::books::{Ledger, StoredLedgerRow};
+use top::QuerySubject;
+use track::{PassedMove, TrackedNode};
 
-pub(super) use track::GONE;
+pub(super) use track::FIRST_REMOVED_NODE;
 
 /// How often it is read again because something changed meanwhile.
-const TRIES: usize = 4;
+const MAX_TRIES: usize = 4;
 
 impl PhysicalStore {
-    pub(in super::super) fn deeds_of(&self, query: &DeedQuery) -> StoreResult<Deeds> {
+    pub(in super::super) fn deeds_of(&self, query: &RevisionQuery) -> StoreResult<RevisionSet> {
         let keeping = &*self.keeping;
         let Some(books) = keeping.books()? else {
             return match &query.at {
-                Some(place) => self.stat_at(place).map(|_| Deeds::default()),
-                None => Ok(Deeds::default()),
+                Some(place) => self.stat_at(place).map(|_| RevisionSet::default()),
+                None => Ok(RevisionSet::default()),
             };
         };
         books.flush()?;
-        for _ in 1..TRIES {
+        for _ in 1..MAX_TRIES {
             let last = books.last()?;
             if !books.pending()?.is_empty() {
                 // What is entered may not have happened yet. Whoever could have everything alone has waited for it.
                 drop(self.alone_if_staged()?);
             }
-            let deeds = Replay::new(self, keeping, &books, query).deeds();
+            let deeds = LedgerReplay::new(self, keeping, &books, query).deeds();
             if books.last()? == last {
                 return deeds;
             }
         }
         let _alone = self.alone_if_staged()?;
-        Replay::new(self, keeping, &books, query).deeds()
+        LedgerReplay::new(self, keeping, &books, query).deeds()
     }
 
     /// Holds everything alone, if this process has a staging area: without one it can't wait for the others.
-    fn alone_if_staged(&self) -> StoreResult<Option<Alone<'_>>> {
+    fn alone_if_staged(&self) -> StoreResult<Option<TreeLock<'_>>> {
         self.staged().map_or(Ok(None), |shop| shop.locks.alone())
     }
 }
@@ -70,7 +71,7 @@ impl PhysicalStore {
         agent: &str,
         since: Timestamp,
         limit: usize,
-    ) -> StoreResult<Vec<(Version, Operation)>> {
+    ) -> StoreResult<Vec<(RevisionNumber, Operation)>> {
         match self.books()? {
             Some(books) => {
                 books.flush()?;
@@ -81,58 +82,73 @@ impl PhysicalStore {
     }
 }
 
-struct Replay<'a> {
+struct LedgerReplay<'a> {
     store: &'a PhysicalStore,
-    keeping: &'a Keeping,
-    books: &'a Books,
-    query: &'a DeedQuery,
+    keeping: &'a PhysicalHistory,
+    books: &'a Ledger,
+    query: &'a RevisionQuery,
     /// What is known of paths, at the time that the replay has come to; `None` where nothing was.
-    tracks: BTreeMap<Vec<u8>, Option<Track>>,
+    tracks: BTreeMap<Vec<u8>, Option<TrackedNode>>,
     /// The directories that have been passed, the newest first.
-    passed: Vec<Passed>,
+    passed: Vec<PassedMove>,
     /// Nodes that are there now, with their paths.
     there: HashMap<NodeId, Vec<u8>>,
     /// What nodes that were gone for a while are called since they came back.
     returned: HashMap<NodeId, NodeId>,
     /// What the query asks for, by its path at this time.
-    top: Top,
+    top: QuerySubject,
 }
 
 /// The lines of a version, one per node.
 #[derive(Default)]
-struct Lines {
-    lines: Vec<Line>,
+struct NodeChanges {
+    lines: Vec<NodeChange>,
     by_node: HashMap<NodeId, usize>,
 }
 
-impl Lines {
+impl NodeChanges {
     /// Entries of a version come newest first: the first one says what was there after it, the last one before it.
-    fn add(&mut self, node: NodeId, before: Option<State>, after: Option<State>) {
+    fn add(&mut self, node: NodeId, before: Option<NodeState>, after: Option<NodeState>) {
         match self.by_node.get(&node) {
             Some(&index) => self.lines[index].before = before,
             None => {
                 self.by_node.insert(node, self.lines.len());
-                self.lines.push(Line { node, before, after });
+                self.lines.push(NodeChange { node, before, after });
             }
         }
     }
 }
 
-impl<'a> Replay<'a> {
-    fn new(store: &'a PhysicalStore, keeping: &'a Keeping, books: &'a Books, query: &'a DeedQuery) -> Self {
+impl<'a> LedgerReplay<'a> {
+    fn new(
+        store: &'a PhysicalStore,
+        keeping: &'a PhysicalHistory,
+        books: &'a Ledger,
+        query: &'a RevisionQuery,
+    ) -> Self {
         let (tracks, passed, there) = (BTreeMap::new(), Vec::new(), HashMap::new());
         let returned = HashMap::new();
-        Replay { store, keeping, books, query, tracks, passed, there, returned, top: Top::Everything }
+        LedgerReplay {
+            store,
+            keeping,
+            books,
+            query,
+            tracks,
+            passed,
+            there,
+            returned,
+            top: QuerySubject::Everything,
+        }
     }
 
-    fn deeds(mut self) -> StoreResult<Deeds> {
+    fn deeds(mut self) -> StoreResult<RevisionSet> {
         if let Some(place) = &self.query.at {
             self.top = self.find_top(place)?;
         }
-        let mut found = Deeds::default();
+        let mut found = RevisionSet::default();
         let Some(oldest) = self.books.oldest(self.query)? else { return Ok(found) };
-        let mut sieve = Sieve::new(&self.query.below);
-        let mut rows = Rows::new(self.books);
+        let mut sieve = PathFilter::new(&self.query.below);
+        let mut rows = LedgerRows::new(self.books);
         let mut next = rows.next()?;
         while let Some(told) = next {
             let version = told.version;
@@ -143,7 +159,7 @@ impl<'a> Replay<'a> {
                 true => self.books.operation(version)?.filter(|operation| self.query.wants(operation)),
                 false => None,
             };
-            let mut lines = Lines::default();
+            let mut lines = NodeChanges::default();
             let mut row = Some(told);
             while let Some(told) = row.take_if(|told| told.version == version) {
                 self.pass(&told, operation.is_some().then_some(&mut lines))?;
@@ -160,8 +176,8 @@ impl<'a> Replay<'a> {
             });
             if let Some(operation) = operation.filter(|_| !lines.is_empty()) {
                 let (undoes, undone) = self.books.taken_back(&operation)?;
-                let version = Version(version);
-                found.deeds.push(Deed { version, operation, lines, blind_at: None, undoes, undone });
+                let version = RevisionNumber(version);
+                found.deeds.push(Revision { version, operation, lines, blind_at: None, undoes, undone });
             }
         }
         self.books.add_unchanged(self.query, &mut found.deeds)?;
@@ -177,55 +193,61 @@ impl<'a> Replay<'a> {
     }
 
     /// Goes back over one entry.
-    fn pass(&mut self, told: &Told, lines: Option<&mut Lines>) -> StoreResult<()> {
-        let said = Said::of(told)?;
+    fn pass(&mut self, told: &StoredLedgerRow, lines: Option<&mut NodeChanges>) -> StoreResult<()> {
+        let said = LedgerEvent::of(told)?;
         let row = (told.version, told.row.seq);
-        if let Top::Gone(at, path) = &self.top
+        if let QuerySubject::Gone(at, path) = &self.top
             && *at == row
         {
-            self.top = Top::At(path.clone());
+            self.top = QuerySubject::At(path.clone());
         }
-        let mut ignored = Lines::default();
+        let mut ignored = NodeChanges::default();
         let lines = lines.unwrap_or(&mut ignored);
         match said.what {
-            What::Placed => self.pass_placed(&said, row, lines),
-            What::Removed => self.pass_removed(&said, row, told.hash, lines),
-            What::Moved => self.pass_moved(&said, row, lines),
-            What::Crossed => self.pass_crossed(&said, row, lines),
-            What::Replaced | What::Patched | What::Dressed => {
+            LedgerEventKind::Placed => self.pass_placed(&said, row, lines),
+            LedgerEventKind::Removed => self.pass_removed(&said, row, told.hash, lines),
+            LedgerEventKind::Moved => self.pass_moved(&said, row, lines),
+            LedgerEventKind::Crossed => self.pass_crossed(&said, row, lines),
+            LedgerEventKind::Replaced | LedgerEventKind::Patched | LedgerEventKind::Dressed => {
                 self.pass_written(&said, row, told.hash, lines);
             }
         }
         Ok(())
     }
 
-    fn pass_placed(&mut self, said: &Said, row: (i64, i64), lines: &mut Lines) {
+    fn pass_placed(&mut self, said: &LedgerEvent, row: (i64, i64), lines: &mut NodeChanges) {
         let track = self.after(said, row);
         let after = self.state(&track, &said.path);
-        if let Some(node) = said.detail.returns.filter(|node| *node >= GONE) {
+        if let Some(node) = said.detail.returns.filter(|node| *node >= FIRST_REMOVED_NODE) {
             self.returned.insert(NodeId(node), track.node);
         }
         if self.wants(&said.path) {
             lines.add(track.node, None, Some(after));
         }
-        if let Top::At(top) = &self.top
+        if let QuerySubject::At(top) = &self.top
             && is_at_or_below(top, &said.path)
         {
-            self.top = Top::Before;
+            self.top = QuerySubject::Before;
         }
         self.take(&said.path);
         self.tracks.insert(said.path.clone(), None);
-        if track.face.kind == Kind::Directory {
-            self.passed.push(Passed::Placed(said.path.clone()));
+        if track.face.kind == NodeKind::Directory {
+            self.passed.push(PassedMove::Placed(said.path.clone()));
         }
     }
 
-    fn pass_removed(&mut self, said: &Said, row: (i64, i64), hash: Option<[u8; 32]>, lines: &mut Lines) {
+    fn pass_removed(
+        &mut self,
+        said: &LedgerEvent,
+        row: (i64, i64),
+        hash: Option<[u8; 32]>,
+        lines: &mut NodeChanges,
+    ) {
         self.take(&said.path);
         let stash = self.keeping.stashed(row, b"").filter(|_| said.stashed);
-        if said.detail.before.is_none_or(|before| before.kind == Kind::Directory) {
+        if said.detail.before.is_none_or(|before| before.kind == NodeKind::Directory) {
             let stashed = stash.is_some();
-            self.passed.push(Passed::Removed { path: said.path.clone(), row, stashed });
+            self.passed.push(PassedMove::Removed { path: said.path.clone(), row, stashed });
         }
         let mut paths = vec![said.path.clone()];
         if stash.is_some_and(|stat| stat.is_dir()) {
@@ -236,9 +258,9 @@ impl<'a> Replay<'a> {
             paths.extend(found.iter().skip(1).map(|(path, _)| join(&said.path, path)));
         }
         if let Some(before) = said.detail.before {
-            let same = stash.is_some_and(|stat| stat.is_dir() || Face::of(&stat).holds_same(&before));
-            let content = same.then(|| Origin::stashed(row, Vec::new(), &before));
-            let track = Track { node: self.gone(row, b""), face: before, content, hash };
+            let same = stash.is_some_and(|stat| stat.is_dir() || Fingerprint::of(&stat).holds_same(&before));
+            let content = same.then(|| ContentSource::stashed(row, Vec::new(), &before));
+            let track = TrackedNode { node: self.gone(row, b""), face: before, content, hash };
             self.tracks.insert(said.path.clone(), Some(track));
         }
         for path in paths {
@@ -251,7 +273,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn pass_moved(&mut self, said: &Said, row: (i64, i64), lines: &mut Lines) {
+    fn pass_moved(&mut self, said: &LedgerEvent, row: (i64, i64), lines: &mut NodeChanges) {
         let (from, to) = (said.path.clone(), said.other.clone().unwrap_or_default());
         let track = self.left(&to, said.detail.before, row);
         let after = self.state(&track, &to);
@@ -259,14 +281,14 @@ impl<'a> Replay<'a> {
         let below_to = self.take(&to);
         self.take(&from);
         self.put(&from, below_to);
-        if let Top::At(top) = &mut self.top
+        if let QuerySubject::At(top) = &mut self.top
             && is_at_or_below(top, &to)
         {
             *top = [&from, &top[to.len()..]].concat();
         }
         self.tracks.insert(to.clone(), None);
-        if track.face.kind == Kind::Directory {
-            self.passed.push(Passed::Moved(from.clone(), to));
+        if track.face.kind == NodeKind::Directory {
+            self.passed.push(PassedMove::Moved(from.clone(), to));
         }
         wanted |= self.wants(&from);
         if wanted {
@@ -275,7 +297,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn pass_crossed(&mut self, said: &Said, row: (i64, i64), lines: &mut Lines) {
+    fn pass_crossed(&mut self, said: &LedgerEvent, row: (i64, i64), lines: &mut NodeChanges) {
         let (from, to) = (said.path.clone(), said.other.clone().unwrap_or_default());
         // What was at `from` is at `to` after it, and the other way round.
         let one = self.left(&to, said.detail.before, row);
@@ -285,15 +307,15 @@ impl<'a> Replay<'a> {
         let (below_to, below_from) = (self.take(&to), self.take(&from));
         self.put(&from, below_to);
         self.put(&to, below_from);
-        if let Top::At(top) = &mut self.top {
+        if let QuerySubject::At(top) = &mut self.top {
             if is_at_or_below(top, &to) {
                 *top = [&from, &top[to.len()..]].concat();
             } else if is_at_or_below(top, &from) {
                 *top = [&to, &top[from.len()..]].concat();
             }
         }
-        if one.face.kind == Kind::Directory || other.face.kind == Kind::Directory {
-            self.passed.push(Passed::Crossed(from.clone(), to.clone()));
+        if one.face.kind == NodeKind::Directory || other.face.kind == NodeKind::Directory {
+            self.passed.push(PassedMove::Crossed(from.clone(), to.clone()));
         }
         wanted[0] |= self.wants(&from);
         wanted[1] |= self.wants(&to);
@@ -307,7 +329,13 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn pass_written(&mut self, said: &Said, row: (i64, i64), hash: Option<[u8; 32]>, lines: &mut Lines) {
+    fn pass_written(
+        &mut self,
+        said: &LedgerEvent,
+        row: (i64, i64),
+        hash: Option<[u8; 32]>,
+        lines: &mut NodeChanges,
+    ) {
         let mut track = self.after(said, row);
         let after = self.state(&track, &said.path);
         let Some(before) = said.detail.before else { return };
@@ -320,13 +348,13 @@ impl<'a> Replay<'a> {
             track.node = self.gone(row, b"");
         }
         match (said.what, &said.detail.patch) {
-            (What::Replaced, _) => {
+            (LedgerEventKind::Replaced, _) => {
                 let stash = self.keeping.stashed(row, b"").filter(|_| said.stashed);
-                let same = stash.is_some_and(|stat| Face::of(&stat).holds_same(&before));
-                track.content = same.then(|| Origin::stashed(row, Vec::new(), &before));
+                let same = stash.is_some_and(|stat| Fingerprint::of(&stat).holds_same(&before));
+                track.content = same.then(|| ContentSource::stashed(row, Vec::new(), &before));
                 track.hash = hash;
             }
-            (What::Patched, Some(replaced)) => {
+            (LedgerEventKind::Patched, Some(replaced)) => {
                 let known =
                     replaced.pieces.is_empty() || (said.stashed && self.keeping.stashed(row, b"").is_some());
                 track.content = track.content.filter(|_| known).map(|content| content.before(row, replaced));
@@ -343,7 +371,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Says what has become of everything that the deeds name.
-    fn describe_now(&self, found: &mut Deeds) {
+    fn describe_now(&self, found: &mut RevisionSet) {
         let mut named: Vec<NodeId> = Vec::new();
         for line in found.deeds.iter().flat_map(|deed| &deed.lines) {
             named.push(line.node);
@@ -355,22 +383,22 @@ impl<'a> Replay<'a> {
             }
             if node == NodeId::ROOT {
                 if let Ok(stat) = host::stat(&self.store.root.dir) {
-                    let now = Now { path: StorePath::here(), state: None, tag: stat.tag() };
+                    let now = CurrentNode { path: StorePath::here(), state: None, tag: stat.tag() };
                     found.now.insert(node, now);
                 }
                 continue;
             }
             let Some(path) = self.there.get(&node) else { continue };
             let Some(stat) = self.stat(path) else { continue };
-            let face = Face::of(&stat);
+            let face = Fingerprint::of(&stat);
             let parent = match split(path).0 {
                 b"" => NodeId::ROOT,
                 parent => self.stat(parent).map_or(NodeId::ROOT, |stat| NodeId(stat.ino)),
             };
-            let content = Some(Origin::there(path.clone(), face));
-            let state = self.state_in(&Track { node, face, content, hash: None }, parent, path);
+            let content = Some(ContentSource::there(path.clone(), face));
+            let state = self.state_in(&TrackedNode { node, face, content, hash: None }, parent, path);
             let path = StorePath::from_checked(path.clone());
-            found.now.insert(node, Now { path, state: Some(state), tag: stat.tag() });
+            found.now.insert(node, CurrentNode { path, state: Some(state), tag: stat.tag() });
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Whether a query asks for something: by what it is now, not by the names it had.
 
-use stead_core::store::{NodeId, Place, StoreError, StoreResult};
+use stead_core::store::{NodeId, NodePath, StoreError, StoreResult};
 
 use super::super::super::mask::{is_at_or_below, join};
-use super::super::face::{Said, What};
-use super::super::rows::Rows;
-use super::Replay;
+use super::super::face::{LedgerEvent, LedgerEventKind};
+use super::super::rows::LedgerRows;
+use super::LedgerReplay;
 
 /// What a query asks for.
-pub(super) enum Top {
+pub(super) enum QuerySubject {
     Everything,
     At(Vec<u8>),
     /// It was not there at this time any more: the entry that took it away comes later, and what its path was then.
@@ -17,40 +17,43 @@ pub(super) enum Top {
     Before,
 }
 
-impl Replay<'_> {
+impl LedgerReplay<'_> {
     /// Whether the query asks for what is at a path at this time.
     pub(super) fn wants(&self, path: &[u8]) -> bool {
         match &self.top {
-            Top::Everything => true,
-            Top::At(top) => is_at_or_below(path, top),
-            Top::Gone(..) | Top::Before => false,
+            QuerySubject::Everything => true,
+            QuerySubject::At(top) => is_at_or_below(path, top),
+            QuerySubject::Gone(..) | QuerySubject::Before => false,
         }
     }
 
     /// What lies at a place, or lay there last.
-    pub(super) fn find_top(&self, place: &Place) -> StoreResult<Top> {
+    pub(super) fn find_top(&self, place: &NodePath) -> StoreResult<QuerySubject> {
         let mut path = place.path.as_bytes().to_vec();
         if place.from != NodeId::ROOT {
             let from = self.store.nodes.path(place.from.0).ok_or(StoreError::NotFound)?;
             path = join(&from, &path);
         }
         if path.is_empty() {
-            return Ok(Top::Everything);
+            return Ok(QuerySubject::Everything);
         }
         if self.stat(&path).is_some() {
-            return Ok(Top::At(path));
+            return Ok(QuerySubject::At(path));
         }
-        let mut rows = Rows::new(self.books);
-        let mut newer: Vec<(Said, (i64, i64))> = Vec::new();
+        let mut rows = LedgerRows::new(self.books);
+        let mut newer: Vec<(LedgerEvent, (i64, i64))> = Vec::new();
         while let Some(told) = rows.next()? {
-            let (said, row) = (Said::of(&told)?, (told.version, told.row.seq));
+            let (said, row) = (LedgerEvent::of(&told)?, (told.version, told.row.seq));
             let ends = match said.what {
-                What::Removed | What::Moved => is_at_or_below(&path, &said.path),
-                What::Crossed => {
+                LedgerEventKind::Removed | LedgerEventKind::Moved => is_at_or_below(&path, &said.path),
+                LedgerEventKind::Crossed => {
                     is_at_or_below(&path, &said.path)
                         || said.other.as_ref().is_some_and(|other| is_at_or_below(&path, other))
                 }
-                What::Placed | What::Replaced | What::Patched | What::Dressed => false,
+                LedgerEventKind::Placed
+                | LedgerEventKind::Replaced
+                | LedgerEventKind::Patched
+                | LedgerEventKind::Dressed => false,
             };
             newer.push((said, row));
             if ends {
@@ -62,19 +65,21 @@ impl Replay<'_> {
 }
 
 /// Where something is now that was at `path` before the last of these entries, which come newest first.
-fn follow(mut path: Vec<u8>, entries: Vec<(Said, (i64, i64))>) -> Top {
+fn follow(mut path: Vec<u8>, entries: Vec<(LedgerEvent, (i64, i64))>) -> QuerySubject {
     for (said, row) in entries.iter().rev() {
         let other = said.other.as_deref().unwrap_or_default();
         match said.what {
-            What::Removed if is_at_or_below(&path, &said.path) => return Top::Gone(*row, path),
-            What::Moved | What::Crossed if is_at_or_below(&path, &said.path) => {
+            LedgerEventKind::Removed if is_at_or_below(&path, &said.path) => {
+                return QuerySubject::Gone(*row, path);
+            }
+            LedgerEventKind::Moved | LedgerEventKind::Crossed if is_at_or_below(&path, &said.path) => {
                 path = [other, &path[said.path.len()..]].concat();
             }
-            What::Crossed if is_at_or_below(&path, other) => {
+            LedgerEventKind::Crossed if is_at_or_below(&path, other) => {
                 path = [&said.path, &path[other.len()..]].concat();
             }
             _ => {}
         }
     }
-    Top::At(path)
+    QuerySubject::At(path)
 }

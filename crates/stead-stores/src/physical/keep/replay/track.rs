@@ -1,34 +1,35 @@
 //! What is known of a path at the time that a replay has come to.
 
-use stead_core::store::{Kind, NodeId, State, StoreError, StorePath};
+use stead_core::store::{NodeId, NodeKind, NodeState, StoreError, StorePath};
 
-use super::super::super::host::{Errno, How, Stat};
+use super::super::super::host::{Errno, HostStat, OpenMode};
 use super::super::super::mask::{is_at_or_below, split};
 use super::super::super::{owner, root};
-use super::super::face::{Face, Said};
-use super::super::past::Origin;
-use super::Replay;
+use super::super::face::{Fingerprint, LedgerEvent};
+use super::super::past::ContentSource;
+use super::LedgerReplay;
 
 /// Nodes of what is gone are above all inode numbers.
-pub(in super::super) const GONE: u64 = 1 << 63;
+pub(in super::super) const FIRST_REMOVED_NODE: u64 = 1 << 63;
 
 /// What is said of something that nothing is known of.
-const NOTHING: Face = Face { kind: Kind::File, ino: 0, size: 0, mode: 0, modified: stead_core::Timestamp(0) };
+const UNKNOWN_FINGERPRINT: Fingerprint =
+    Fingerprint { kind: NodeKind::File, ino: 0, size: 0, mode: 0, modified: stead_core::Timestamp(0) };
 
 /// One thing through time.
 #[derive(Debug, Clone)]
-pub(super) struct Track {
+pub(super) struct TrackedNode {
     pub(super) node: NodeId,
     /// What it looked like at the time that the replay has come to.
-    pub(super) face: Face,
+    pub(super) face: Fingerprint,
     /// What it held then.
-    pub(super) content: Option<Origin>,
+    pub(super) content: Option<ContentSource>,
     pub(super) hash: Option<[u8; 32]>,
 }
 
 /// An entry that gave a directory a name, or took one from it: what lay below it went along.
 #[derive(Debug)]
-pub(super) enum Passed {
+pub(super) enum PassedMove {
     Placed(Vec<u8>),
     Removed { path: Vec<u8>, row: (i64, i64), stashed: bool },
     Moved(Vec<u8>, Vec<u8>),
@@ -36,7 +37,7 @@ pub(super) enum Passed {
 }
 
 /// Where something is that no entry since has touched.
-enum Found {
+enum TracedLocation {
     /// On the disk, at this path.
     There(Vec<u8>),
     /// In what a row displaced, below it.
@@ -44,79 +45,91 @@ enum Found {
     Nowhere,
 }
 
-impl Replay<'_> {
+impl LedgerReplay<'_> {
     /// The track of what an entry put at its own path.
-    pub(super) fn after(&mut self, said: &Said, row: (i64, i64)) -> Track {
+    pub(super) fn after(&mut self, said: &LedgerEvent, row: (i64, i64)) -> TrackedNode {
         self.left(&said.path, said.detail.after, row)
     }
 
     /// The track of what an entry left at a path, where it had this face.
-    pub(super) fn left(&mut self, at: &[u8], face: Option<Face>, row: (i64, i64)) -> Track {
+    pub(super) fn left(&mut self, at: &[u8], face: Option<Fingerprint>, row: (i64, i64)) -> TrackedNode {
         let track = match (self.track(at), face) {
-            (Some(track), Some(face)) if track.face.holds_same(&face) || face.kind == Kind::Directory => {
-                Track { face, ..track }
+            (Some(track), Some(face)) if track.face.holds_same(&face) || face.kind == NodeKind::Directory => {
+                TrackedNode { face, ..track }
             }
             // Another program has been there since.
-            (Some(track), Some(face)) => Track { node: track.node, face, content: None, hash: None },
+            (Some(track), Some(face)) => TrackedNode { node: track.node, face, content: None, hash: None },
             (Some(track), None) => track,
-            (None, face) => {
-                Track { node: self.gone(row, at), face: face.unwrap_or(NOTHING), content: None, hash: None }
-            }
+            (None, face) => TrackedNode {
+                node: self.gone(row, at),
+                face: face.unwrap_or(UNKNOWN_FINGERPRINT),
+                content: None,
+                hash: None,
+            },
         };
         self.tracks.insert(at.to_vec(), Some(track.clone()));
         track
     }
 
     /// What is at a path at this time, if anything is known to be.
-    pub(super) fn track(&mut self, path: &[u8]) -> Option<Track> {
+    pub(super) fn track(&mut self, path: &[u8]) -> Option<TrackedNode> {
         if let Some(known) = self.tracks.get(path) {
             return known.clone();
         }
         let track = match self.trace(path) {
-            Found::There(now) => {
-                let face = Face::of(&self.stat(&now)?);
+            TracedLocation::There(now) => {
+                let face = Fingerprint::of(&self.stat(&now)?);
                 let node = self.node_there(face.ino, &now);
-                Track { node, face, content: Some(Origin::there(now, face)), hash: None }
+                TrackedNode { node, face, content: Some(ContentSource::there(now, face)), hash: None }
             }
-            Found::Stashed(row, below) => {
-                let face = Face::of(&self.keeping.stashed(row, &below)?);
+            TracedLocation::Stashed(row, below) => {
+                let face = Fingerprint::of(&self.keeping.stashed(row, &below)?);
                 let node = self.gone(row, &below);
-                Track { node, face, content: Some(Origin::stashed(row, below, &face)), hash: None }
+                TrackedNode {
+                    node,
+                    face,
+                    content: Some(ContentSource::stashed(row, below, &face)),
+                    hash: None,
+                }
             }
-            Found::Nowhere => return None,
+            TracedLocation::Nowhere => return None,
         };
         self.tracks.insert(path.to_vec(), Some(track.clone()));
         Some(track)
     }
 
     /// Follows a path of this time to where it is now.
-    fn trace(&self, path: &[u8]) -> Found {
+    fn trace(&self, path: &[u8]) -> TracedLocation {
         let mut path = path.to_vec();
         let moved = |path: &[u8], from: &[u8], to: &[u8]| [to, &path[from.len()..]].concat();
         for passed in self.passed.iter().rev() {
             match passed {
-                Passed::Placed(at) if is_at_or_below(&path, at) => return Found::Nowhere,
-                Passed::Removed { path: at, row, stashed } if is_at_or_below(&path, at) => {
+                PassedMove::Placed(at) if is_at_or_below(&path, at) => return TracedLocation::Nowhere,
+                PassedMove::Removed { path: at, row, stashed } if is_at_or_below(&path, at) => {
                     let rest = &path[at.len()..];
                     let below = rest.strip_prefix(b"/").unwrap_or(rest).to_vec();
-                    return if *stashed { Found::Stashed(*row, below) } else { Found::Nowhere };
+                    return if *stashed {
+                        TracedLocation::Stashed(*row, below)
+                    } else {
+                        TracedLocation::Nowhere
+                    };
                 }
-                Passed::Moved(from, to) if is_at_or_below(&path, from) => path = moved(&path, from, to),
-                Passed::Crossed(from, to) if is_at_or_below(&path, from) => path = moved(&path, from, to),
-                Passed::Crossed(from, to) if is_at_or_below(&path, to) => path = moved(&path, to, from),
+                PassedMove::Moved(from, to) if is_at_or_below(&path, from) => path = moved(&path, from, to),
+                PassedMove::Crossed(from, to) if is_at_or_below(&path, from) => path = moved(&path, from, to),
+                PassedMove::Crossed(from, to) if is_at_or_below(&path, to) => path = moved(&path, to, from),
                 _ => {}
             }
         }
-        Found::There(path)
+        TracedLocation::There(path)
     }
 
     /// What is on the disk now.
-    pub(super) fn stat(&self, path: &[u8]) -> Option<Stat> {
+    pub(super) fn stat(&self, path: &[u8]) -> Option<HostStat> {
         if self.store.mask.hides(path) {
             return None;
         }
         let (parent, name) = split(path);
-        match root::enter(&self.store.root.dir, parent, How::Base) {
+        match root::enter(&self.store.root.dir, parent, OpenMode::Base) {
             Ok(dir) => match dir.stat_at(name) {
                 Err(Errno::ACCESS) => {}
                 stat => return stat.ok(),
@@ -147,7 +160,7 @@ impl Replay<'_> {
     }
 
     /// Takes all that is known at a path and below it.
-    pub(super) fn take(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Option<Track>)> {
+    pub(super) fn take(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Option<TrackedNode>)> {
         // What lies below begins with `path/`, and `0` is what follows `/`.
         let below = [path, b"/"].concat()..[path, b"0"].concat();
         let keys = self.tracks.range(below).map(|(key, _)| key.clone());
@@ -156,7 +169,7 @@ impl Replay<'_> {
         taken.map(|(key, track)| (key[path.len()..].to_vec(), track)).collect()
     }
 
-    pub(super) fn put(&mut self, path: &[u8], taken: Vec<(Vec<u8>, Option<Track>)>) {
+    pub(super) fn put(&mut self, path: &[u8], taken: Vec<(Vec<u8>, Option<TrackedNode>)>) {
         self.tracks.extend(taken.into_iter().map(|(rest, track)| ([path, &rest].concat(), track)));
     }
 
@@ -168,22 +181,22 @@ impl Replay<'_> {
         self.track(path).map_or_else(|| gone((i64::MAX, 1), path), |track| track.node)
     }
 
-    pub(super) fn state(&mut self, track: &Track, path: &[u8]) -> State {
+    pub(super) fn state(&mut self, track: &TrackedNode, path: &[u8]) -> NodeState {
         let (parent, name) = split(path);
         let parent = self.directory(parent);
         debug_assert!(!name.is_empty(), "the root has no state");
         self.state_in(track, parent, path)
     }
 
-    pub(super) fn state_in(&self, track: &Track, parent: NodeId, path: &[u8]) -> State {
-        let Track { face, content, hash, .. } = track;
+    pub(super) fn state_in(&self, track: &TrackedNode, parent: NodeId, path: &[u8]) -> NodeState {
+        let TrackedNode { face, content, hash, .. } = track;
         let content = match face.kind {
-            Kind::File | Kind::Symlink => {
+            NodeKind::File | NodeKind::Symlink => {
                 content.as_ref().and_then(|content| content.past(self.store, *hash, face.size))
             }
-            Kind::Directory | Kind::Special(_) => None,
+            NodeKind::Directory | NodeKind::Special(_) => None,
         };
-        State {
+        NodeState {
             parent,
             name: split(path).1.to_vec(),
             path: StorePath::from_checked(path),
@@ -201,5 +214,8 @@ fn gone((version, seq): (i64, i64), below: &[u8]) -> NodeId {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&version.to_le_bytes()).update(&seq.to_le_bytes()).update(below);
     let bytes = hasher.finalize();
-    NodeId(GONE | u64::from_le_bytes(*bytes.as_bytes().first_chunk().expect("a hash has 32 bytes")))
+    NodeId(
+        FIRST_REMOVED_NODE
+            | u64::from_le_bytes(*bytes.as_bytes().first_chunk().expect("a hash has 32 bytes")),
+    )
 }

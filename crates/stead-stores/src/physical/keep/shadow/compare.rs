@@ -8,51 +8,51 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stead_core::store::{
-    Attr, Covered, Deed, Deeds, Kind, Line, NodeId, Now, Page, Place, State, Store, StoreError, StorePath,
-    StoreResult, Version,
+    Attr, Coverage, CurrentNode, NodeChange, NodeId, NodeKind, NodePath, NodeState, Page, Revision,
+    RevisionNumber, RevisionSet, Store, StoreError, StorePath, StoreResult,
 };
 use stead_core::{Identity, Operation, OperationId, Timestamp};
 
 use super::super::super::PhysicalStore;
-use super::super::face::Face;
-use super::super::past::Origin;
-use super::super::replay::GONE;
+use super::super::face::Fingerprint;
+use super::super::past::ContentSource;
+use super::super::replay::FIRST_REMOVED_NODE;
 use super::{judge, pairs};
-use crate::virtual_store::shadow::{Known, Parts, Shadow};
+use crate::virtual_store::shadow::{CaptureVolume, CapturedEntry, CapturedParts};
 
-pub(super) struct Comparing<'a> {
+pub(super) struct CaptureComparison<'a> {
     store: &'a PhysicalStore,
     /// As of the snapshot.
-    shadow: &'a Shadow,
-    parts: &'a Parts,
-    lines: Vec<Line>,
-    now: HashMap<NodeId, Now>,
+    shadow: &'a CaptureVolume,
+    parts: &'a CapturedParts,
+    lines: Vec<NodeChange>,
+    now: HashMap<NodeId, CurrentNode>,
     /// Nodes that are there, by their paths: a file with two names is two.
     there: HashMap<NodeId, StorePath>,
 }
 
 /// A directory on both sides.
-struct Level<'l> {
+struct DirectoryPair<'l> {
     path: StorePath,
     /// Its node then, which is the one it has now if it is there, and where the shadow has it.
-    then: Option<(NodeId, Place)>,
+    then: Option<(NodeId, NodePath)>,
     /// What it is now.
     now: Option<(NodeId, Attr)>,
-    above: Option<&'l Level<'l>>,
+    above: Option<&'l DirectoryPair<'l>>,
 }
 
-impl<'a> Comparing<'a> {
-    pub(super) fn new(store: &'a PhysicalStore, shadow: &'a Shadow, parts: &'a Parts) -> Self {
+impl<'a> CaptureComparison<'a> {
+    pub(super) fn new(store: &'a PhysicalStore, shadow: &'a CaptureVolume, parts: &'a CapturedParts) -> Self {
         let (lines, now, there) = (Vec::new(), HashMap::new(), HashMap::new());
-        Comparing { store, shadow, parts, lines, now, there }
+        CaptureComparison { store, shadow, parts, lines, now, there }
     }
 
     /// What differs at these paths and below.
-    pub(super) fn deeds(mut self, version: Version, below: &[StorePath]) -> StoreResult<Deeds> {
-        let attr = self.store.stat(&Place::root())?;
-        let then = Some((NodeId::ROOT, Place::root()));
+    pub(super) fn deeds(mut self, version: RevisionNumber, below: &[StorePath]) -> StoreResult<RevisionSet> {
+        let attr = self.store.stat(&NodePath::root())?;
+        let then = Some((NodeId::ROOT, NodePath::root()));
         let now = Some((NodeId::ROOT, attr));
-        let root = Level { path: StorePath::here(), then, now, above: None };
+        let root = DirectoryPair { path: StorePath::here(), then, now, above: None };
         let inside = |path: &StorePath, index: usize| {
             let others = below.iter().enumerate().filter(|(other, _)| *other != index);
             others.into_iter().any(|(other, top)| path.is_at_or_below(top) && (path != top || other < index))
@@ -62,7 +62,7 @@ impl<'a> Comparing<'a> {
             self.level(&root, &way)?;
         }
         if self.lines.is_empty() {
-            return Ok(Deeds::default());
+            return Ok(RevisionSet::default());
         }
         let operation = Operation {
             id: OperationId::from_bytes([0; 16]),
@@ -71,14 +71,14 @@ impl<'a> Comparing<'a> {
             at: Timestamp(0),
         };
         let (lines, blind_at, undoes, undone) = (self.lines, None, Vec::new(), false);
-        let deed = Deed { version, operation, lines, blind_at, undoes, undone };
-        Ok(Deeds { deeds: vec![deed], now: self.now })
+        let deed = Revision { version, operation, lines, blind_at, undoes, undone };
+        Ok(RevisionSet { deeds: vec![deed], now: self.now })
     }
 
     /// What is in a directory; only the first name of the way, where there is one.
-    fn level(&mut self, level: &Level<'_>, way: &[&[u8]]) -> StoreResult<()> {
+    fn level(&mut self, level: &DirectoryPair<'_>, way: &[&[u8]]) -> StoreResult<()> {
         let there = match &level.now {
-            Some(_) => match self.store.list(&Place::path(level.path.clone()), &Page::ALL) {
+            Some(_) => match self.store.list(&NodePath::path(level.path.clone()), &Page::ALL) {
                 Ok(listing) => listing.entries,
                 Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => Vec::new(),
                 Err(error @ StoreError::Unavailable { .. }) => return Err(error),
@@ -98,9 +98,10 @@ impl<'a> Comparing<'a> {
             let path = level.path.child(&name);
             let covers = |kind| judge(self.parts, &path, kind);
             let on_the_way = way.len() > 1;
-            let known = known.filter(|known| on_the_way || covers(known.kind) != Covered::No);
+            let known = known.filter(|known| on_the_way || covers(known.kind) != Coverage::No);
             let there = there.filter(|attr| {
-                !matches!(attr.kind, Kind::Special(_)) && (on_the_way || covers(attr.kind) != Covered::No)
+                !matches!(attr.kind, NodeKind::Special(_))
+                    && (on_the_way || covers(attr.kind) != Coverage::No)
             });
             self.one(level, path, known, there, way.get(1..).unwrap_or_default())?;
         }
@@ -109,9 +110,9 @@ impl<'a> Comparing<'a> {
 
     fn one(
         &mut self,
-        level: &Level<'_>,
+        level: &DirectoryPair<'_>,
         path: StorePath,
-        known: Option<Known>,
+        known: Option<CapturedEntry>,
         there: Option<Attr>,
         way: &[&[u8]],
     ) -> StoreResult<()> {
@@ -121,23 +122,23 @@ impl<'a> Comparing<'a> {
                 if !is_same(&known, &attr) {
                     let before = self.then(level, &path, &known);
                     let after = self.after(level, &path, &attr, node);
-                    self.lines.push(Line { node, before: Some(before), after: Some(after) });
+                    self.lines.push(NodeChange { node, before: Some(before), after: Some(after) });
                 }
-                let then = Some((node, Place::node(known.node)));
+                let then = Some((node, NodePath::node(known.node)));
                 self.deeper(level, path, attr.kind, then, Some((node, attr)), way)
             }
             (known, there) => {
                 if let Some(attr) = there {
                     let node = self.node(&attr, &path);
                     let after = self.after(level, &path, &attr, node);
-                    self.lines.push(Line { node, before: None, after: Some(after) });
+                    self.lines.push(NodeChange { node, before: None, after: Some(after) });
                     self.deeper(level, path.clone(), attr.kind, None, Some((node, attr)), way)?;
                 }
                 if let Some(known) = known {
                     let node = gone(&known);
                     let before = self.then(level, &path, &known);
-                    self.lines.push(Line { node, before: Some(before), after: None });
-                    let then = Some((node, Place::node(known.node)));
+                    self.lines.push(NodeChange { node, before: Some(before), after: None });
+                    let then = Some((node, NodePath::node(known.node)));
                     self.deeper(level, path, known.kind, then, None, way)?;
                 }
                 Ok(())
@@ -147,18 +148,18 @@ impl<'a> Comparing<'a> {
 
     fn deeper(
         &mut self,
-        level: &Level<'_>,
+        level: &DirectoryPair<'_>,
         path: StorePath,
-        kind: Kind,
-        then: Option<(NodeId, Place)>,
+        kind: NodeKind,
+        then: Option<(NodeId, NodePath)>,
         now: Option<(NodeId, Attr)>,
         way: &[&[u8]],
     ) -> StoreResult<()> {
         let covered = judge(self.parts, &path, kind);
-        if kind != Kind::Directory || covered != Covered::Yes && way.is_empty() {
+        if kind != NodeKind::Directory || covered != Coverage::Yes && way.is_empty() {
             return Ok(());
         }
-        self.level(&Level { path, then, now, above: Some(level) }, way)
+        self.level(&DirectoryPair { path, then, now, above: Some(level) }, way)
     }
 
     /// The node of something that is there: its inode, unless something else with that inode was named before.
@@ -167,13 +168,13 @@ impl<'a> Comparing<'a> {
         if known == path {
             return attr.node;
         }
-        NodeId(GONE | start_of(blake3::Hasher::new().update(b"there").update(path.as_bytes())))
+        NodeId(FIRST_REMOVED_NODE | start_of(blake3::Hasher::new().update(b"there").update(path.as_bytes())))
     }
 
     /// A state as of the snapshot.
-    fn then(&mut self, level: &Level<'_>, path: &StorePath, known: &Known) -> State {
+    fn then(&mut self, level: &DirectoryPair<'_>, path: &StorePath, known: &CapturedEntry) -> NodeState {
         self.name(level);
-        State {
+        NodeState {
             parent: level.then.as_ref().map_or(NodeId::ROOT, |(node, _)| *node),
             name: known.name.clone(),
             path: path.clone(),
@@ -181,22 +182,22 @@ impl<'a> Comparing<'a> {
             mode: known.mode,
             modified: known.modified,
             size: known.size,
-            content: if known.kind == Kind::Directory { None } else { self.shadow.past(known) },
+            content: if known.kind == NodeKind::Directory { None } else { self.shadow.past(known) },
         }
     }
 
     /// A state of now, which is what has become of it as well.
-    fn after(&mut self, level: &Level<'_>, path: &StorePath, attr: &Attr, node: NodeId) -> State {
+    fn after(&mut self, level: &DirectoryPair<'_>, path: &StorePath, attr: &Attr, node: NodeId) -> NodeState {
         self.name(level);
         let parent = level.now.as_ref().map_or(NodeId::ROOT, |(node, _)| *node);
         let state = self.state(path, attr, parent);
-        let now = Now { path: path.clone(), state: Some(state.clone()), tag: attr.tag };
+        let now = CurrentNode { path: path.clone(), state: Some(state.clone()), tag: attr.tag };
         self.now.insert(node, now);
         state
     }
 
     /// Says what a directory is now that something is told of.
-    fn name(&mut self, level: &Level<'_>) {
+    fn name(&mut self, level: &DirectoryPair<'_>) {
         let Some((node, attr)) = level.now else { return };
         if self.now.contains_key(&node) {
             return;
@@ -205,19 +206,19 @@ impl<'a> Comparing<'a> {
             let parent = above.now.as_ref().map_or(NodeId::ROOT, |(node, _)| *node);
             self.state(&level.path, &attr, parent)
         });
-        self.now.insert(node, Now { path: level.path.clone(), state, tag: attr.tag });
+        self.now.insert(node, CurrentNode { path: level.path.clone(), state, tag: attr.tag });
     }
 
-    fn state(&self, path: &StorePath, attr: &Attr, parent: NodeId) -> State {
+    fn state(&self, path: &StorePath, attr: &Attr, parent: NodeId) -> NodeState {
         let content = match attr.kind {
-            Kind::File | Kind::Symlink => {
+            NodeKind::File | NodeKind::Symlink => {
                 let Attr { kind, size, mode, modified, .. } = *attr;
-                let face = Face { kind, ino: attr.node.0, size, mode, modified };
-                Origin::there(path.as_bytes().to_vec(), face).beside_shadow(self.store, size)
+                let face = Fingerprint { kind, ino: attr.node.0, size, mode, modified };
+                ContentSource::there(path.as_bytes().to_vec(), face).beside_shadow(self.store, size)
             }
-            Kind::Directory | Kind::Special(_) => None,
+            NodeKind::Directory | NodeKind::Special(_) => None,
         };
-        State {
+        NodeState {
             parent,
             name: path.split().map(|(_, name)| name.to_vec()).unwrap_or_default(),
             path: path.clone(),
@@ -231,9 +232,9 @@ impl<'a> Comparing<'a> {
 }
 
 /// Whether nothing about it can be another.
-fn is_same(known: &Known, attr: &Attr) -> bool {
+fn is_same(known: &CapturedEntry, attr: &Attr) -> bool {
     match known.kind {
-        Kind::Directory => known.mode == attr.mode,
+        NodeKind::Directory => known.mode == attr.mode,
         _ if known.tag == Some(attr.tag) => true,
         // Of what is not kept nothing more is known.
         _ if !known.is_kept() => {
@@ -244,8 +245,11 @@ fn is_same(known: &Known, attr: &Attr) -> bool {
 }
 
 /// The node of something that is not there any more.
-fn gone(known: &Known) -> NodeId {
-    NodeId(GONE | start_of(blake3::Hasher::new().update(b"held").update(&known.node.0.to_le_bytes())))
+fn gone(known: &CapturedEntry) -> NodeId {
+    NodeId(
+        FIRST_REMOVED_NODE
+            | start_of(blake3::Hasher::new().update(b"held").update(&known.node.0.to_le_bytes())),
+    )
 }
 
 fn start_of(hasher: &blake3::Hasher) -> u64 {

@@ -11,38 +11,38 @@ use std::sync::Arc;
 
 use stead_core::Operation;
 use stead_core::store::{
-    Attr, Covered, DeedQuery, Deeds, Entry, Extents, Kind, Line, State, Store, StoreError, StorePath,
-    StoreResult, TakenIn, Version,
+    Attr, CaptureScopes, Captured, Coverage, Entry, NodeChange, NodeKind, NodeState, RevisionNumber,
+    RevisionQuery, RevisionSet, Store, StoreError, StorePath, StoreResult,
 };
 
 use super::super::PhysicalStore;
-use crate::virtual_store::shadow::{Known, Parts, Shadow};
-use compare::Comparing;
-use sync::Syncing;
-use view::View;
+use crate::virtual_store::shadow::{CaptureVolume, CapturedEntry, CapturedParts};
+use compare::CaptureComparison;
+use sync::CaptureUpdate;
+use view::SnapshotView;
 
 impl PhysicalStore {
     /// Takes in what the extents hold now.
     pub(in super::super) fn take_in_extents(
         &self,
-        extents: &Extents,
+        extents: &CaptureScopes,
         operation: &Operation,
         progress: &mut dyn FnMut(u64) -> StoreResult<()>,
-    ) -> StoreResult<Option<TakenIn>> {
+    ) -> StoreResult<Option<Captured>> {
         let keeping = &self.keeping;
         let shadow = keeping.begun()?.begin_shadow()?;
         // One at a time: two would only end each other's turns. Where the disk can't be written, they may.
         let _lock = self.staged().map(|shop| shop.snapshot_turn()).transpose()?;
         let turn = shadow.begin()?;
-        let mut syncing = Syncing::new(self, &shadow, turn, operation, extents, progress);
+        let mut syncing = CaptureUpdate::new(self, &shadow, turn, operation, extents, progress);
         let unread = syncing.run(keeping.largest())?;
-        Ok(Some(shadow.taken_in(turn, Parts { extents: extents.clone(), unread })))
+        Ok(Some(shadow.taken_in(turn, CapturedParts { extents: extents.clone(), unread })))
     }
 
     /// The directory as a snapshot holds it.
-    pub(in super::super) fn as_of_snapshot(&self, version: Version) -> StoreResult<Arc<dyn Store>> {
+    pub(in super::super) fn as_of_snapshot(&self, version: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         match self.held(version)? {
-            Some((shadow, parts)) => Ok(Arc::new(View::new(&shadow.at(version), parts))),
+            Some((shadow, parts)) => Ok(Arc::new(SnapshotView::new(&shadow.at(version), parts))),
             None => Err(StoreError::Unsupported(
                 "a host directory is not kept as it was at every version, only at those of snapshots that hold it; its \
                  log, undo and diff tell what was changed",
@@ -53,24 +53,24 @@ impl PhysicalStore {
     /// What has been done between two versions: by anyone, where snapshots hold both, and else by Stead.
     pub(in super::super) fn deeds_between(
         &self,
-        older: Version,
-        newer: Version,
+        older: RevisionNumber,
+        newer: RevisionNumber,
         below: &[StorePath],
-    ) -> StoreResult<Deeds> {
-        let holds = |parts: &Parts| below.iter().all(|path| parts.extents.hold(path));
-        let ledger = || self.deeds_of(&DeedQuery::between(older, newer));
+    ) -> StoreResult<RevisionSet> {
+        let holds = |parts: &CapturedParts| below.iter().all(|path| parts.extents.hold(path));
+        let ledger = || self.deeds_of(&RevisionQuery::between(older, newer));
         if older == newer {
-            return Ok(Deeds::default());
+            return Ok(RevisionSet::default());
         }
         let Some((shadow, before)) = self.held(older)?.filter(|(_, parts)| holds(parts)) else {
             return ledger();
         };
-        if newer == Version::NOW {
-            return Comparing::new(self, &shadow.at(older), &before).deeds(older, below);
+        if newer == RevisionNumber::NOW {
+            return CaptureComparison::new(self, &shadow.at(older), &before).deeds(older, below);
         }
         match self.held(newer)?.filter(|(_, parts)| holds(parts)) {
             Some((shadow, after)) => {
-                let mut deeds = shadow.store().deeds(&DeedQuery::between(older, newer))?;
+                let mut deeds = shadow.store().deeds(&RevisionQuery::between(older, newer))?;
                 for deed in &mut deeds.deeds {
                     deed.lines.retain(|line| is_held(line, &before) && is_held(line, &after));
                 }
@@ -81,32 +81,32 @@ impl PhysicalStore {
     }
 
     /// The shadow, and what it holds as of a version that is a snapshot's.
-    fn held(&self, version: Version) -> StoreResult<Option<(Shadow, Parts)>> {
+    fn held(&self, version: RevisionNumber) -> StoreResult<Option<(CaptureVolume, CapturedParts)>> {
         let Some(shadow) = self.keeping.shadow()? else { return Ok(None) };
         Ok(shadow.held(version)?.map(|parts| (shadow, parts)))
     }
 }
 
 /// Whether what a line tells is about something that belongs to these parts.
-fn is_held(line: &Line, parts: &Parts) -> bool {
-    let is_held = |state: &State| judge(parts, &state.path, state.kind) != Covered::No;
+fn is_held(line: &NodeChange, parts: &CapturedParts) -> bool {
+    let is_held = |state: &NodeState| judge(parts, &state.path, state.kind) != Coverage::No;
     [&line.before, &line.after].into_iter().flatten().all(is_held)
 }
 
 /// Whether something belongs to these parts: also a directory that could not be looked into does, and nothing in it.
-fn judge(parts: &Parts, path: &StorePath, kind: Kind) -> Covered {
+fn judge(parts: &CapturedParts, path: &StorePath, kind: NodeKind) -> Coverage {
     match parts.unread.iter().find(|unread| path.is_at_or_below(unread)) {
-        Some(unread) if path == unread => parts.extents.covers(path, kind).min(Covered::Itself),
-        Some(_) => Covered::No,
+        Some(unread) if path == unread => parts.extents.covers(path, kind).min(Coverage::Itself),
+        Some(_) => Coverage::No,
         None => parts.extents.covers(path, kind),
     }
 }
 
 /// What has the same name on both sides, by name. Both are sorted.
 fn pairs(
-    known: Vec<Known>,
+    known: Vec<CapturedEntry>,
     there: Vec<Entry>,
-) -> impl Iterator<Item = (Vec<u8>, Option<Known>, Option<Attr>)> {
+) -> impl Iterator<Item = (Vec<u8>, Option<CapturedEntry>, Option<Attr>)> {
     let (mut known, mut there) = (known.into_iter().peekable(), there.into_iter().peekable());
     std::iter::from_fn(move || {
         let first = match (known.peek(), there.peek()) {
@@ -124,22 +124,22 @@ fn pairs(
 #[cfg(test)]
 mod tests {
     use stead_core::glob::PathGlobs;
-    use stead_core::store::Extent;
+    use stead_core::store::CaptureScope;
 
     use super::*;
 
     #[test]
     fn nothing_is_concluded_from_what_could_not_be_looked_into() {
         let path = |text: &str| StorePath::from_checked(text);
-        let all = Extent::new(path("w"), path("w"), PathGlobs::none());
-        let parts = Parts { extents: [all].into_iter().collect(), unread: vec![path("w/locked")] };
+        let all = CaptureScope::new(path("w"), path("w"), PathGlobs::none());
+        let parts = CapturedParts { extents: [all].into_iter().collect(), unread: vec![path("w/locked")] };
         for (name, kind, covered) in [
-            ("w/open", Kind::Directory, Covered::Yes),
-            ("w/locked", Kind::Directory, Covered::Itself),
-            ("w/locked/x", Kind::File, Covered::No),
-            ("w/locked/in", Kind::Directory, Covered::No),
-            ("w/lockedin", Kind::File, Covered::Yes),
-            ("x", Kind::File, Covered::No),
+            ("w/open", NodeKind::Directory, Coverage::Yes),
+            ("w/locked", NodeKind::Directory, Coverage::Itself),
+            ("w/locked/x", NodeKind::File, Coverage::No),
+            ("w/locked/in", NodeKind::Directory, Coverage::No),
+            ("w/lockedin", NodeKind::File, Coverage::Yes),
+            ("x", NodeKind::File, Coverage::No),
         ] {
             assert_eq!(judge(&parts, &path(name), kind), covered, "{name}");
         }

@@ -6,53 +6,56 @@
 
 use stead_core::Operation;
 use stead_core::store::{
-    Attr, Content, Covered, Draft, DraftOf, Expect, Extents, Keep, Kind, Missing, Page, Parents, Place, Put,
-    Step, Store, StoreError, StorePath, StoreResult, Subtree, VersionTag,
+    Attr, CaptureScopes, Content, Coverage, DisplacedContent, Draft, DraftBase, IfMissing, NodeKind,
+    NodePath, Page, Parents, Precondition, PutOptions, Step, Store, StoreError, StorePath, StoreResult,
+    Subtree, VersionTag,
 };
 
 use super::super::super::PhysicalStore;
 use super::super::super::draft::fill;
 use super::super::super::host::{self, refused};
 use super::super::super::read::read_all;
-use super::super::super::spot::Intent;
+use super::super::super::spot::LookupPurpose;
 use super::pairs;
-use crate::virtual_store::shadow::{CHUNK, ContentHasher, Known, Note, Shadow, Turn};
+use crate::virtual_store::shadow::{
+    CHUNK_SIZE, CaptureNote, CaptureTurn, CaptureVolume, CapturedEntry, ContentHasher,
+};
 
 /// How much is put into the shadow at once.
-const MOST_NOTES: usize = 256;
-const MOST_BYTES: usize = 8 << 20;
+const MAX_PENDING_NOTES: usize = 256;
+const MAX_PENDING_BYTES: usize = 8 << 20;
 /// How often a file is read again that was written to meanwhile.
-const REREADS: usize = 4;
+const MAX_REREADS: usize = 4;
 /// How many names are looked at between two words of progress.
-const NAMES_PER_WORD: u64 = 64;
+const NAMES_PER_PROGRESS: u64 = 64;
 
-pub(super) struct Syncing<'a> {
+pub(super) struct CaptureUpdate<'a> {
     store: &'a PhysicalStore,
-    shadow: &'a Shadow,
-    turn: Turn,
+    shadow: &'a CaptureVolume,
+    turn: CaptureTurn,
     operation: &'a Operation,
-    extents: &'a Extents,
+    extents: &'a CaptureScopes,
     progress: &'a mut dyn FnMut(u64) -> StoreResult<()>,
     /// Larger files are not kept.
     limit: u64,
-    notes: Vec<Note>,
+    notes: Vec<CaptureNote>,
     /// How many bytes the notes hold.
     bytes: usize,
     looked_at: u64,
     unread: Vec<StorePath>,
 }
 
-impl<'a> Syncing<'a> {
+impl<'a> CaptureUpdate<'a> {
     pub(super) fn new(
         store: &'a PhysicalStore,
-        shadow: &'a Shadow,
-        turn: Turn,
+        shadow: &'a CaptureVolume,
+        turn: CaptureTurn,
         operation: &'a Operation,
-        extents: &'a Extents,
+        extents: &'a CaptureScopes,
         progress: &'a mut dyn FnMut(u64) -> StoreResult<()>,
     ) -> Self {
         let (notes, unread) = (Vec::new(), Vec::new());
-        Syncing {
+        CaptureUpdate {
             store,
             shadow,
             turn,
@@ -81,21 +84,21 @@ impl<'a> Syncing<'a> {
     /// Where an extent begins, with the directories on the way.
     fn top(&mut self, top: &StorePath) -> StoreResult<()> {
         if top.is_here() {
-            self.children(top, Some(Place::root()), Covered::Yes)?;
+            self.children(top, Some(NodePath::root()), Coverage::Yes)?;
             return Ok(());
         }
         let mut parent = StorePath::here();
         for name in top.components() {
             let path = parent.child(name);
-            let known = self.shadow.children(&Place::path(parent))?;
+            let known = self.shadow.children(&NodePath::path(parent))?;
             let known = known.into_iter().find(|known| known.name == name);
-            let there = match self.store.stat(&Place::path(path.clone())) {
+            let there = match self.store.stat(&NodePath::path(path.clone())) {
                 Ok(attr) => Some(attr),
                 Err(StoreError::NotFound | StoreError::NotADirectory | StoreError::Link(_)) => None,
                 Err(error) => return Err(error),
             };
             let on_the_way = path != *top;
-            match there.filter(|attr| on_the_way && attr.kind == Kind::Directory) {
+            match there.filter(|attr| on_the_way && attr.kind == NodeKind::Directory) {
                 Some(attr) => {
                     self.directory(&path, &attr, known.as_ref());
                     self.flush()?;
@@ -111,10 +114,15 @@ impl<'a> Syncing<'a> {
     }
 
     /// What is in a directory, where the shadow has it at that place; whether names in it come or go.
-    fn children(&mut self, path: &StorePath, place: Option<Place>, covered: Covered) -> StoreResult<bool> {
+    fn children(
+        &mut self,
+        path: &StorePath,
+        place: Option<NodePath>,
+        covered: Coverage,
+    ) -> StoreResult<bool> {
         let listed = match covered {
-            Covered::Yes => self.store.list(&Place::path(path.clone()), &Page::ALL),
-            Covered::Itself | Covered::No => Err(StoreError::NotFound),
+            Coverage::Yes => self.store.list(&NodePath::path(path.clone()), &Page::ALL),
+            Coverage::Itself | Coverage::No => Err(StoreError::NotFound),
         };
         let there = match listed {
             Ok(listing) => listing.entries,
@@ -133,7 +141,7 @@ impl<'a> Syncing<'a> {
         let mut touched = false;
         for (name, known, there) in pairs(known, there) {
             self.looked_at += 1;
-            if self.looked_at.is_multiple_of(NAMES_PER_WORD) {
+            if self.looked_at.is_multiple_of(NAMES_PER_PROGRESS) {
                 (self.progress)(self.looked_at)?;
             }
             touched |= self.one(&path.child(&name), there, known.as_ref())?;
@@ -142,10 +150,16 @@ impl<'a> Syncing<'a> {
     }
 
     /// One name; whether something comes or goes there.
-    fn one(&mut self, path: &StorePath, there: Option<Attr>, known: Option<&Known>) -> StoreResult<bool> {
+    fn one(
+        &mut self,
+        path: &StorePath,
+        there: Option<Attr>,
+        known: Option<&CapturedEntry>,
+    ) -> StoreResult<bool> {
         let judged = there.map(|attr| (attr, self.extents.covers(path, attr.kind)));
         let wanted = judged.filter(|(attr, covered)| {
-            *covered != Covered::No && matches!(attr.kind, Kind::File | Kind::Directory | Kind::Symlink)
+            *covered != Coverage::No
+                && matches!(attr.kind, NodeKind::File | NodeKind::Directory | NodeKind::Symlink)
         });
         let Some((attr, covered)) = wanted else {
             return if known.is_some() { self.remove(path).map(|()| true) } else { Ok(false) };
@@ -156,43 +170,43 @@ impl<'a> Syncing<'a> {
         }
         let known = same_kind;
         match attr.kind {
-            Kind::Directory => {
+            NodeKind::Directory => {
                 self.directory(path, &attr, known);
-                let touched = self.children(path, known.map(|known| Place::node(known.node)), covered)?;
+                let touched = self.children(path, known.map(|known| NodePath::node(known.node)), covered)?;
                 if touched || known.is_none_or(|known| known.modified != attr.modified) {
-                    let (at, modified) = (Place::path(path.clone()), Some(attr.modified));
-                    self.note(Note::Step(Step::SetAttr { at, mode: None, modified }, None), 0)?;
+                    let (at, modified) = (NodePath::path(path.clone()), Some(attr.modified));
+                    self.note(CaptureNote::Step(Step::SetAttr { at, mode: None, modified }, None), 0)?;
                 }
             }
-            Kind::File => self.file(path, &attr, known)?,
-            Kind::Symlink | Kind::Special(_) => self.symlink(path, &attr, known)?,
+            NodeKind::File => self.file(path, &attr, known)?,
+            NodeKind::Symlink | NodeKind::Special(_) => self.symlink(path, &attr, known)?,
         }
         Ok(known.is_none())
     }
 
     /// A directory itself.
-    fn directory(&mut self, path: &StorePath, attr: &Attr, known: Option<&Known>) {
-        let (at, mode) = (Place::path(path.clone()), Some(attr.mode));
+    fn directory(&mut self, path: &StorePath, attr: &Attr, known: Option<&CapturedEntry>) {
+        let (at, mode) = (NodePath::path(path.clone()), Some(attr.mode));
         let step = match known {
-            Some(known) if known.kind == Kind::Directory && known.mode == attr.mode => return,
-            Some(known) if known.kind == Kind::Directory => Step::SetAttr { at, mode, modified: None },
+            Some(known) if known.kind == NodeKind::Directory && known.mode == attr.mode => return,
+            Some(known) if known.kind == NodeKind::Directory => Step::SetAttr { at, mode, modified: None },
             Some(_) => {
                 self.notes.push(removal(path));
                 Step::Mkdir { at, parents: Parents::Required, mode }
             }
             None => Step::Mkdir { at, parents: Parents::Required, mode },
         };
-        self.notes.push(Note::Step(step, None));
+        self.notes.push(CaptureNote::Step(step, None));
     }
 
-    fn file(&mut self, path: &StorePath, attr: &Attr, known: Option<&Known>) -> StoreResult<()> {
+    fn file(&mut self, path: &StorePath, attr: &Attr, known: Option<&CapturedEntry>) -> StoreResult<()> {
         if let Some(known) = known {
             let complete = known.is_kept() || attr.size > self.limit;
             if complete && known.tag == Some(attr.tag) {
                 return Ok(());
             }
             if let Some(tag) = self.unchanged(path, attr, known)? {
-                return self.note(Note::Seen(known.node, tag), 0);
+                return self.note(CaptureNote::Seen(known.node, tag), 0);
             }
         }
         let Some((content, attr)) = self.read(path, attr)? else {
@@ -200,23 +214,23 @@ impl<'a> Syncing<'a> {
             return if known.is_some() { self.remove(path) } else { Ok(()) };
         };
         let bytes = if let Content::Bytes(bytes) = &content { bytes.len() } else { 0 };
-        let put = Put {
-            expect: Expect::Any,
+        let put = PutOptions {
+            expect: Precondition::Any,
             parents: Parents::Required,
             mode: Some(attr.mode),
             modified: Some(attr.modified),
-            keep: Keep::History,
+            keep: DisplacedContent::History,
             at_most: None,
         };
-        let step = Step::Write { at: Place::path(path.clone()), content, put };
-        self.note(Note::Step(step, Some(attr.tag)), bytes)
+        let step = Step::Write { at: NodePath::path(path.clone()), content, put };
+        self.note(CaptureNote::Step(step, Some(attr.tag)), bytes)
     }
 
-    fn symlink(&mut self, path: &StorePath, attr: &Attr, known: Option<&Known>) -> StoreResult<()> {
+    fn symlink(&mut self, path: &StorePath, attr: &Attr, known: Option<&CapturedEntry>) -> StoreResult<()> {
         if known.is_some_and(|known| known.tag == Some(attr.tag)) {
             return Ok(());
         }
-        let at = Place::path(path.clone());
+        let at = NodePath::path(path.clone());
         let target = match self.store.link_target(&at) {
             Ok(target) => target,
             Err(error @ StoreError::Unavailable { .. }) => return Err(error),
@@ -225,24 +239,29 @@ impl<'a> Syncing<'a> {
         if let Some(known) = known
             && self.shadow.hash(known)? == Some(*blake3::hash(&target).as_bytes())
         {
-            return self.note(Note::Seen(known.node, attr.tag), 0);
+            return self.note(CaptureNote::Seen(known.node, attr.tag), 0);
         }
         let bytes = target.len();
-        let step = Step::Symlink { at, target, parents: Parents::Required, expect: Expect::Any };
-        self.note(Note::Step(step, Some(attr.tag)), bytes)
+        let step = Step::Symlink { at, target, parents: Parents::Required, expect: Precondition::Any };
+        self.note(CaptureNote::Step(step, Some(attr.tag)), bytes)
     }
 
     /// What the host tells of a file that looks the same as at the last time, but for its inode or its time of change, and
     /// holds the same; then the shadow has it already.
-    fn unchanged(&mut self, path: &StorePath, attr: &Attr, known: &Known) -> StoreResult<Option<VersionTag>> {
+    fn unchanged(
+        &mut self,
+        path: &StorePath,
+        attr: &Attr,
+        known: &CapturedEntry,
+    ) -> StoreResult<Option<VersionTag>> {
         let looks = (known.size, known.mode, known.modified) == (attr.size, attr.mode, attr.modified);
         if !looks || !known.is_kept() || attr.size > self.limit {
             return Ok(None);
         }
-        let located = self.store.locate(&Place::path(path.clone()), Intent::Find)?;
+        let located = self.store.locate(&NodePath::path(path.clone()), LookupPurpose::Find)?;
         let Ok((file, stat)) = self.store.open_file(&located) else { return Ok(None) };
         let mut hasher = ContentHasher::default();
-        let mut buffer = vec![0; CHUNK];
+        let mut buffer = vec![0; CHUNK_SIZE];
         let mut done = 0;
         loop {
             match fill(&file, done, &mut buffer)? {
@@ -261,9 +280,9 @@ impl<'a> Syncing<'a> {
 
     /// The content of a file, and its attributes of the same moment; `None` if no file is there any more.
     fn read(&mut self, path: &StorePath, attr: &Attr) -> StoreResult<Option<(Content, Attr)>> {
-        let located = self.store.locate(&Place::path(path.clone()), Intent::Find)?;
+        let located = self.store.locate(&NodePath::path(path.clone()), LookupPurpose::Find)?;
         let mut last = None;
-        for _ in 0..REREADS {
+        for _ in 0..MAX_REREADS {
             let (file, stat) = match self.store.open_file(&located) {
                 Ok(opened) => opened,
                 Err(StoreError::HostDenied) => return Ok(Some((self.shadow.unkept(attr.size), *attr))),
@@ -273,7 +292,7 @@ impl<'a> Syncing<'a> {
             if stat.size > self.limit {
                 return Ok(Some((self.shadow.unkept(stat.size), stat.attr())));
             }
-            let content = if stat.size <= CHUNK as u64 {
+            let content = if stat.size <= CHUNK_SIZE as u64 {
                 Content::Bytes(read_all(&file, &stat, self.limit)?)
             } else {
                 self.staged(&file, stat.size)?
@@ -290,11 +309,11 @@ impl<'a> Syncing<'a> {
 
     /// A large file's content, put into the database piece by piece.
     fn staged(&mut self, file: &std::fs::File, size: u64) -> StoreResult<Content> {
-        let mut draft: Box<dyn Draft> = self.shadow.store().draft(DraftOf::Nothing)?;
-        let mut buffer = vec![0; CHUNK];
+        let mut draft: Box<dyn Draft> = self.shadow.store().draft(DraftBase::Nothing)?;
+        let mut buffer = vec![0; CHUNK_SIZE];
         let mut done = 0;
         while done < size {
-            let wanted = usize::try_from(size - done).unwrap_or(CHUNK).min(CHUNK);
+            let wanted = usize::try_from(size - done).unwrap_or(CHUNK_SIZE).min(CHUNK_SIZE);
             match fill(file, done, &mut buffer[..wanted])? {
                 0 => break,
                 count => {
@@ -311,10 +330,14 @@ impl<'a> Syncing<'a> {
         self.note(removal(path), 0)
     }
 
-    fn note(&mut self, note: Note, bytes: usize) -> StoreResult<()> {
+    fn note(&mut self, note: CaptureNote, bytes: usize) -> StoreResult<()> {
         self.notes.push(note);
         self.bytes += bytes;
-        if self.notes.len() >= MOST_NOTES || self.bytes >= MOST_BYTES { self.flush() } else { Ok(()) }
+        if self.notes.len() >= MAX_PENDING_NOTES || self.bytes >= MAX_PENDING_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     fn flush(&mut self) -> StoreResult<()> {
@@ -326,14 +349,14 @@ impl<'a> Syncing<'a> {
     }
 }
 
-fn removal(path: &StorePath) -> Note {
+fn removal(path: &StorePath) -> CaptureNote {
     let step = Step::Remove {
-        at: Place::path(path.clone()),
+        at: NodePath::path(path.clone()),
         subtree: Subtree::Any,
-        expect: Expect::Any,
-        missing: Missing::Fine,
+        expect: Precondition::Any,
+        missing: IfMissing::Fine,
         spare: None,
-        keep: Keep::History,
+        keep: DisplacedContent::History,
     };
-    Note::Step(step, None)
+    CaptureNote::Step(step, None)
 }

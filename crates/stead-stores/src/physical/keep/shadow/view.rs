@@ -3,29 +3,29 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use stead_core::search::{FileHits, Grep, Walk};
+use stead_core::search::{FileHits, Grep, WalkOptions};
 use stead_core::store::{
-    About, Applied, Attr, Change, Draft, DraftOf, Feed, Found, Listing, NodeId, OpenContent, Page, Place,
-    Store, StoreError, StoreResult, Verified, Version, Whole,
+    Applied, Attr, Change, Draft, DraftBase, Feed, FileContent, Listing, NodeId, NodePath, OpenContent, Page,
+    RevisionNumber, Store, StoreError, StoreInfo, StoreResult, VerifyReport, WalkEntry,
 };
 
 use crate::VirtualStore;
-use crate::virtual_store::shadow::{Parts, Shadow};
+use crate::virtual_store::shadow::{CaptureVolume, CapturedParts};
 
 /// A shadow as of a snapshot, as far as the snapshot holds the directory.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct SnapshotView {
     store: VirtualStore,
-    parts: Parts,
+    parts: CapturedParts,
 }
 
-impl View {
-    pub(super) fn new(shadow: &Shadow, parts: Parts) -> Self {
-        View { store: shadow.store().clone(), parts }
+impl SnapshotView {
+    pub(super) fn new(shadow: &CaptureVolume, parts: CapturedParts) -> Self {
+        SnapshotView { store: shadow.store().clone(), parts }
     }
 
     /// The Store, if the place is one that the snapshot holds: beside it is what earlier snapshots have left.
-    fn at(&self, place: &Place) -> StoreResult<&VirtualStore> {
+    fn at(&self, place: &NodePath) -> StoreResult<&VirtualStore> {
         // Whoever has a node has come by it in here.
         if place.from != NodeId::ROOT || self.parts.extents.hold(&place.path) {
             return Ok(&self.store);
@@ -46,57 +46,58 @@ fn told<T>(result: StoreResult<T>) -> StoreResult<T> {
     })
 }
 
-const PAST: StoreError = StoreError::Unsupported("this is a view of a past version, which can't be changed");
+const READ_ONLY_VIEW: StoreError =
+    StoreError::Unsupported("this is a view of a past version, which can't be changed");
 
-impl Store for View {
-    fn about(&self) -> About {
-        About { kind: "physical", history: false, keeps_content: false, feed: false, records: None }
+impl Store for SnapshotView {
+    fn about(&self) -> StoreInfo {
+        StoreInfo { kind: "physical", history: false, keeps_content: false, feed: false, records: None }
     }
 
-    fn stat(&self, at: &Place) -> StoreResult<Attr> {
+    fn stat(&self, at: &NodePath) -> StoreResult<Attr> {
         self.at(at)?.stat(at)
     }
 
-    fn read(&self, at: &Place, limit: u64) -> StoreResult<Whole> {
+    fn read(&self, at: &NodePath, limit: u64) -> StoreResult<FileContent> {
         told(self.at(at)?.read(at, limit))
     }
 
-    fn open(&self, at: &Place) -> StoreResult<Box<dyn OpenContent>> {
+    fn open(&self, at: &NodePath) -> StoreResult<Box<dyn OpenContent>> {
         told(self.at(at)?.open(at))
     }
 
-    fn read_link(&self, at: &Place) -> StoreResult<Vec<u8>> {
+    fn read_link(&self, at: &NodePath) -> StoreResult<Vec<u8>> {
         self.at(at)?.read_link(at)
     }
 
-    fn list(&self, at: &Place, page: &Page) -> StoreResult<Listing> {
+    fn list(&self, at: &NodePath, page: &Page) -> StoreResult<Listing> {
         self.at(at)?.list(at, page)
     }
 
     fn walk(
         &self,
-        at: &Place,
-        walk: &Walk,
-        visit: &mut dyn FnMut(Found) -> ControlFlow<()>,
+        at: &NodePath,
+        walk: &WalkOptions,
+        visit: &mut dyn FnMut(WalkEntry) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         self.at(at)?.walk(at, walk, visit)
     }
 
     fn grep(
         &self,
-        at: &Place,
+        at: &NodePath,
         grep: &Grep,
         visit: &mut dyn FnMut(FileHits) -> ControlFlow<()>,
     ) -> StoreResult<()> {
         self.at(at)?.grep(at, grep, visit)
     }
 
-    fn draft(&self, _: DraftOf<'_>) -> StoreResult<Box<dyn Draft>> {
-        Err(PAST)
+    fn draft(&self, _: DraftBase<'_>) -> StoreResult<Box<dyn Draft>> {
+        Err(READ_ONLY_VIEW)
     }
 
     fn apply(&self, _: Change) -> StoreResult<Applied> {
-        Err(PAST)
+        Err(READ_ONLY_VIEW)
     }
 
     /// Nothing changes here, so there is nothing to wait for.
@@ -104,15 +105,15 @@ impl Store for View {
         Ok(())
     }
 
-    fn changes_since(&self, _: Option<Version>, _: usize) -> StoreResult<Feed> {
+    fn changes_since(&self, _: Option<RevisionNumber>, _: usize) -> StoreResult<Feed> {
         Err(StoreError::Unsupported("nothing changes in a view of a past version"))
     }
 
-    fn as_of(&self, _: Version) -> StoreResult<Arc<dyn Store>> {
+    fn as_of(&self, _: RevisionNumber) -> StoreResult<Arc<dyn Store>> {
         Err(StoreError::Unsupported("this is a view of a past version already"))
     }
 
-    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<Verified> {
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> StoreResult<VerifyReport> {
         self.store.verify(progress)
     }
 }
